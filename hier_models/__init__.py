@@ -1,0 +1,60 @@
+"""Hierarchical encoder-decoder models for Hugging Face Transformers.
+
+Importing this package makes its models known to the Auto classes and to `transformers.pipeline`. The import itself is
+light: torch and the model files are loaded when something of theirs is first used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from .registration import register
+
+
+if TYPE_CHECKING:
+    from .data import HierDataCollator
+    from .hat_bart.configuration_hat_bart import HatBartConfig
+    from .hat_bart.modeling_hat_bart import HatBartForConditionalGeneration, HatBartModel
+    from .hat_bart.processing_hat_bart import HatBartProcessor
+    from .hub import export, push_to_hub
+    from .training import compute_summarization_metrics
+
+
+__version__ = "0.1.0"
+
+# Public name -> module that defines it.
+_PUBLIC = {
+    "HatBartConfig": "hier_models.hat_bart.configuration_hat_bart",
+    "HatBartForConditionalGeneration": "hier_models.hat_bart.modeling_hat_bart",
+    "HatBartModel": "hier_models.hat_bart.modeling_hat_bart",
+    "HatBartProcessor": "hier_models.hat_bart.processing_hat_bart",
+    "HierDataCollator": "hier_models.data",
+    "compute_summarization_metrics": "hier_models.training",
+    "export": "hier_models.hub",
+    "push_to_hub": "hier_models.hub",
+}
+
+__all__ = [
+    "HatBartConfig",
+    "HatBartForConditionalGeneration",
+    "HatBartModel",
+    "HatBartProcessor",
+    "HierDataCollator",
+    "compute_summarization_metrics",
+    "export",
+    "push_to_hub",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_PUBLIC[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+register()

@@ -1,0 +1,1 @@
+"""HAT-BART: BART with a level of attention over sentences."""

@@ -1,0 +1,161 @@
+"""Configuration of HAT-BART."""
+
+from typing import Any
+
+from huggingface_hub.dataclasses import strict
+from transformers.configuration_utils import PreTrainedConfig
+
+
+@strict
+class HatBartConfig(PreTrainedConfig):
+    r"""Configuration of a HAT-BART model: the fields of [`BartConfig`], and the two of the hierarchy.
+
+    The defaults give the shape of `bart-large` with the paper's one hierarchical layer.
+
+    Source: Rohde, Wu and Liu, "Hierarchical Learning for Generation with Long Source Sequences", section 3.
+
+    Args:
+        vocab_size (`int`, *optional*, defaults to 50265):
+            Number of token ids.
+        max_position_embeddings (`int`, *optional*, defaults to 1024):
+            Longest source and longest target, in tokens. The paper uses 3072 for papers; `from_bart` grows it.
+        d_model (`int`, *optional*, defaults to 1024):
+            Width.
+        encoder_layers (`int`, *optional*, defaults to 12):
+            Token-level encoder layers.
+        encoder_attention_heads (`int`, *optional*, defaults to 16):
+            Heads of each encoder attention, hierarchical layers included.
+        encoder_ffn_dim (`int`, *optional*, defaults to 4096):
+            Inner width of the encoder's feed-forward networks, hierarchical layers included.
+        decoder_layers (`int`, *optional*, defaults to 12):
+            Decoder layers.
+        decoder_attention_heads (`int`, *optional*, defaults to 16):
+            Heads of each of the three attentions of a decoder layer.
+        decoder_ffn_dim (`int`, *optional*, defaults to 4096):
+            Inner width of the decoder's feed-forward networks.
+        hierarchical_layers (`int`, *optional*, defaults to 1):
+            Encoder layers over the embeddings at the BOS markers, after the token-level encoder. One is the paper's
+            choice ("a single hierarchical layer works the best", section 3.2). 0 takes the hierarchy out of encoder
+            and decoder: the model is then BART, exactly.
+        num_segments (`int`, *optional*, defaults to 0):
+            Rows of the segment embedding that is added to token and position embeddings, one row for each role of a
+            dialogue (section 4.1, "Conversational datasets"). 0 means no segment embedding. Choose the largest number
+            of roles that one document has.
+        encoder_layerdrop (`float`, *optional*, defaults to 0.0):
+            Probability of leaving out a token-level encoder layer in training.
+        decoder_layerdrop (`float`, *optional*, defaults to 0.0):
+            Probability of leaving out a decoder layer in training.
+        activation_function (`str`, *optional*, defaults to `"gelu"`):
+            Activation of the feed-forward networks.
+        dropout (`float`, *optional*, defaults to 0.1):
+            Dropout after embeddings, attentions and feed-forward networks.
+        attention_dropout (`float`, *optional*, defaults to 0.0):
+            Dropout of attention weights. The paper trains with 0.1.
+        activation_dropout (`float`, *optional*, defaults to 0.0):
+            Dropout inside the feed-forward networks.
+        init_std (`float`, *optional*, defaults to 0.02):
+            Standard deviation of new weights.
+        scale_embedding (`bool`, *optional*, defaults to `False`):
+            Multiply token embeddings by the square root of `d_model`.
+        use_cache (`bool`, *optional*, defaults to `True`):
+            Return keys and values for later decoding steps.
+        pad_token_id (`int`, *optional*, defaults to 1):
+            Padding token.
+        bos_token_id (`int`, *optional*, defaults to 0):
+            BOS token: the marker before every sentence.
+        eos_token_id (`int`, *optional*, defaults to 2):
+            EOS token.
+        decoder_start_token_id (`int`, *optional*, defaults to 2):
+            First token of every target.
+        forced_eos_token_id (`int`, *optional*, defaults to 2):
+            Last token of a target that reaches its maximum length.
+        is_encoder_decoder (`bool`, *optional*, defaults to `True`):
+            Always true for this model.
+        is_decoder (`bool`, *optional*, defaults to `False`):
+            Always false for this model.
+        tie_word_embeddings (`bool`, *optional*, defaults to `True`):
+            Share one embedding between encoder, decoder and head.
+
+    Raises:
+        huggingface_hub.errors.StrictDataclassClassValidationError:
+            If a value cannot work: a width that the heads do not divide, too few layers, or a BOS, padding or start
+            token that is missing or outside of the vocabulary.
+
+    Example:
+        >>> from hier_models import HatBartConfig, HatBartModel
+        >>> model = HatBartModel(HatBartConfig(encoder_layers=2, decoder_layers=2))
+    """
+
+    model_type = "hat_bart"
+    # Beside the cache, leave the encoder's states out of what evaluation gathers: they are as large as the batch.
+    keys_to_ignore_at_inference = ["past_key_values", "encoder_last_hidden_state"]  # noqa: RUF012
+
+    attribute_map = {  # noqa: RUF012
+        "num_attention_heads": "encoder_attention_heads",
+        "hidden_size": "d_model",
+        "num_hidden_layers": "encoder_layers",
+    }
+
+    vocab_size: int = 50265
+    max_position_embeddings: int = 1024
+    d_model: int = 1024
+    encoder_layers: int = 12
+    encoder_attention_heads: int = 16
+    encoder_ffn_dim: int = 4096
+    decoder_layers: int = 12
+    decoder_attention_heads: int = 16
+    decoder_ffn_dim: int = 4096
+    hierarchical_layers: int = 1
+    num_segments: int = 0
+    encoder_layerdrop: float | int = 0.0
+    decoder_layerdrop: float | int = 0.0
+    activation_function: str = "gelu"
+    dropout: float | int = 0.1
+    attention_dropout: float | int = 0.0
+    activation_dropout: float | int = 0.0
+    init_std: float = 0.02
+    scale_embedding: bool = False
+    use_cache: bool = True
+    pad_token_id: int | None = 1
+    bos_token_id: int | None = 0
+    eos_token_id: int | list[int] | None = 2
+    decoder_start_token_id: int | None = 2
+    forced_eos_token_id: int | list[int] | None = 2
+    is_encoder_decoder: bool = True
+    is_decoder: bool = False
+    tie_word_embeddings: bool = True
+
+    @classmethod
+    def get_config_dict(cls, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Read a configuration file; one of BART is taken as HAT-BART's, with the hierarchy at its defaults."""
+        config_dict, kwargs = super().get_config_dict(*args, **kwargs)
+        if config_dict.get("model_type") == "bart":
+            config_dict = {**config_dict, "model_type": cls.model_type}
+        return config_dict, kwargs
+
+    def validate_architecture(self) -> None:
+        """Refuse a configuration that no model could be built from."""
+        for name, least in (
+            ("hierarchical_layers", 0),
+            ("num_segments", 0),
+            ("encoder_layers", 1),
+            ("decoder_layers", 1),
+            ("encoder_attention_heads", 1),
+            ("decoder_attention_heads", 1),
+            ("max_position_embeddings", 1),
+        ):
+            value = getattr(self, name)
+            if value is None or value < least:
+                raise ValueError(f"`{name}` must be at least {least}, got {value}.")
+        for name in ("encoder_attention_heads", "decoder_attention_heads"):
+            heads = getattr(self, name)
+            if self.d_model % heads:
+                raise ValueError(f"`{name}` must divide `d_model`, got {name}={heads} and d_model={self.d_model}.")
+        for name in ("bos_token_id", "pad_token_id", "decoder_start_token_id"):
+            value = getattr(self, name)
+            if value is None or not 0 <= value < self.vocab_size:
+                why = " Sentences are marked with it." if name == "bos_token_id" else ""
+                raise ValueError(f"`{name}` must be in [0, vocab_size={self.vocab_size}), got {value}.{why}")
+
+
+__all__ = ["HatBartConfig"]

@@ -1,0 +1,741 @@
+"""HAT-BART: BART with a level of attention over sentences.
+
+Source: Rohde, Wu and Liu, "Hierarchical Learning for Generation with Long Source Sequences", section 3 and figure 1.
+A BOS token stands before every sentence of the source. After BART's encoder, the *hierarchical layers* are encoder
+layers over the embeddings at these BOS positions only. Every decoder layer has a third attention, over their outputs.
+
+Axes in shape comments:
+    batch       documents
+    source      source tokens, BOS markers included
+    sentences   BOS markers of a document, padded to the most in the batch
+    target      target tokens
+    d_model     width
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import nn
+from transformers import initialization as init
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderDecoderCache, StaticLayer
+from transformers.generation import GenerationMixin
+from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
+from transformers.modeling_outputs import (
+    BaseModelOutputWithPastAndCrossAttentions,
+    Seq2SeqLMOutput,
+    Seq2SeqModelOutput,
+)
+from transformers.modeling_utils import PreTrainedModel
+from transformers.models.bart.modeling_bart import (
+    BartAttention,
+    BartDecoderLayer,
+    BartEncoderLayer,
+    BartLearnedPositionalEmbedding,
+    BartScaledWordEmbedding,
+    shift_tokens_right,
+)
+from transformers.processing_utils import Unpack
+from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple, logging
+from transformers.utils.generic import merge_with_config_defaults
+from transformers.utils.output_capturing import OutputRecorder, capture_outputs
+
+from .configuration_hat_bart import HatBartConfig
+
+
+logger = logging.get_logger(__name__)
+
+
+@dataclass
+class HatBartEncoderOutput(ModelOutput):
+    """Output of the encoder. All tensors are batch-first, so that beam search can repeat them.
+
+    Args:
+        last_hidden_state: token states, `(batch, source, d_model)`.
+        hierarchical_hidden_state: sentence states, `(batch, sentences, d_model)`; `None` without hierarchy.
+        hierarchical_attention_mask: 1 where there is a sentence, 0 for padding, `(batch, sentences)`.
+        hidden_states: token states after the embedding and after each layer.
+        attentions: one `(batch, heads, source, source)` for each token-level layer.
+        hierarchical_attentions: one `(batch, heads, sentences, sentences)` for each hierarchical layer.
+    """
+
+    last_hidden_state: torch.FloatTensor | None = None
+    hierarchical_hidden_state: torch.FloatTensor | None = None
+    hierarchical_attention_mask: torch.LongTensor | None = None
+    hidden_states: tuple[torch.FloatTensor, ...] | None = None
+    attentions: tuple[torch.FloatTensor, ...] | None = None
+    hierarchical_attentions: tuple[torch.FloatTensor, ...] | None = None
+
+
+@dataclass
+class HatBartDecoderOutput(BaseModelOutputWithPastAndCrossAttentions):
+    """BART's decoder output and `hierarchical_attentions`, one `(batch, heads, target, sentences)` for each layer."""
+
+    hierarchical_attentions: tuple[torch.FloatTensor, ...] | None = None
+
+
+@dataclass
+class HatBartModelOutput(Seq2SeqModelOutput):
+    """BART's output and the attentions of the hierarchy.
+
+    Args:
+        hierarchical_attentions: one `(batch, heads, target, sentences)` for each decoder layer: the third attention.
+        encoder_hierarchical_attentions: one `(batch, heads, sentences, sentences)` for each hierarchical layer.
+    """
+
+    hierarchical_attentions: tuple[torch.FloatTensor, ...] | None = None
+    encoder_hierarchical_attentions: tuple[torch.FloatTensor, ...] | None = None
+
+
+@dataclass
+class HatBartLMOutput(Seq2SeqLMOutput):
+    """BART's output with logits and loss, and the attentions of the hierarchy as in [`HatBartModelOutput`]."""
+
+    hierarchical_attentions: tuple[torch.FloatTensor, ...] | None = None
+    encoder_hierarchical_attentions: tuple[torch.FloatTensor, ...] | None = None
+
+
+def find_bos_positions(
+    input_ids: torch.Tensor, attention_mask: torch.Tensor | None, bos_token_id: int
+) -> torch.Tensor:
+    """Find the BOS markers of each document.
+
+    A document without any counts as one sentence that begins at its first attended token.
+
+    Args:
+        input_ids: token ids, `(batch, source)`.
+        attention_mask: 1 for tokens, 0 for padding, `(batch, source)`; `None` for no padding.
+        bos_token_id: id of the marker.
+
+    Returns:
+        Positions in increasing order, -1 for padding, `(batch, sentences)`.
+    """
+    batch_size, length = input_ids.shape
+    is_bos = input_ids == bos_token_id  # (batch, source)
+    first = torch.zeros_like(input_ids[:, :1])
+    if attention_mask is not None and attention_mask.dim() == 2:
+        is_bos = is_bos & (attention_mask != 0)
+        first = (attention_mask != 0).int().argmax(dim=1, keepdim=True)
+
+    arange = torch.arange(length, device=input_ids.device).expand(batch_size, -1)
+    has_bos = is_bos.any(dim=1, keepdim=True)
+    is_bos = is_bos | (~has_bos & (arange == first))
+
+    if torch.compiler.is_exporting():
+        most = length  # An exported program has no data-dependent shapes; pass `bos_positions` for a smaller one.
+    else:
+        most, all_marked = torch.stack([is_bos.sum(dim=1).max(), has_bos.all().long()]).tolist()
+        if not all_marked:
+            logger.warning_once(
+                f"A document has no BOS marker (token {bos_token_id}) before its sentences, so it is read as one "
+                "sentence. HatBartProcessor sets the markers."
+            )
+    index = (is_bos.cumsum(dim=1) - 1).masked_fill(~is_bos, most)  # the last column takes what is no marker
+    positions = arange.new_full((batch_size, most + 1), -1).scatter(1, index, arange)
+    return positions[:, :most]
+
+
+class HatBartDecoderLayer(BartDecoderLayer):
+    """BART's decoder layer with a third attention, over sentence states, between the second and the feed-forward.
+
+    Source: section 3.3 and figure 1.
+    """
+
+    def __init__(self, config: HatBartConfig, layer_idx: int):
+        super().__init__(config, layer_idx=layer_idx)
+        self.has_hierarchy = config.hierarchical_layers > 0
+        if self.has_hierarchy:
+            self.hierarchical_attn = BartAttention(
+                config.d_model,
+                config.decoder_attention_heads,
+                dropout=config.attention_dropout,
+                is_decoder=True,
+                config=config,
+                # Its keys and values are cached behind those of the second attention, see `HatBartDecoder`.
+                layer_idx=config.decoder_layers + layer_idx,
+            )
+            self.hierarchical_attn_layer_norm = nn.LayerNorm(config.d_model)
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        encoder_hidden_states: torch.Tensor | None = None,
+        hierarchical_hidden_states: torch.Tensor | None = None,
+        encoder_attention_mask: torch.Tensor | None = None,
+        hierarchical_attention_mask: torch.Tensor | None = None,
+        past_key_values: Cache | None = None,
+        use_cache: bool | None = True,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> torch.Tensor:
+        def add_and_norm(norm: nn.LayerNorm, residual: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
+            update = nn.functional.dropout(update, p=self.dropout, training=self.training)
+            return norm(residual + update)
+
+        attended, _ = self.self_attn(
+            hidden_states, past_key_values=past_key_values, attention_mask=attention_mask, **kwargs
+        )
+        hidden_states = add_and_norm(self.self_attn_layer_norm, hidden_states, attended)  # (batch, target, d_model)
+
+        if encoder_hidden_states is not None:
+            attended, _ = self.encoder_attn(
+                hidden_states,
+                key_value_states=encoder_hidden_states,
+                attention_mask=encoder_attention_mask,
+                past_key_values=past_key_values,
+                **kwargs,
+            )
+            hidden_states = add_and_norm(self.encoder_attn_layer_norm, hidden_states, attended)
+
+        if hierarchical_hidden_states is not None and self.has_hierarchy:
+            attended, _ = self.hierarchical_attn(
+                hidden_states,
+                key_value_states=hierarchical_hidden_states,
+                attention_mask=hierarchical_attention_mask,
+                past_key_values=past_key_values,
+                **kwargs,
+            )
+            hidden_states = add_and_norm(self.hierarchical_attn_layer_norm, hidden_states, attended)
+
+        expanded = self.activation_fn(self.fc1(hidden_states))
+        expanded = nn.functional.dropout(expanded, p=self.activation_dropout, training=self.training)
+        return add_and_norm(self.final_layer_norm, hidden_states, self.fc2(expanded))
+
+
+class HatBartPreTrainedModel(PreTrainedModel):
+    """Weights initialisation, capabilities and the warm start shared by the models of this file."""
+
+    config: HatBartConfig
+    config_class = HatBartConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _keys_to_ignore_on_load_unexpected = [r"encoder\.version", r"decoder\.version"]  # noqa: RUF012
+    _no_split_modules = ["BartEncoderLayer", "HatBartDecoderLayer"]  # noqa: RUF012
+    _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
+    _supports_flash_attn = True
+    _supports_sdpa = True
+    _supports_flex_attn = True
+    _can_compile_fullgraph = True
+
+    def _init_weights(self, module: nn.Module) -> None:
+        super()._init_weights(module)
+        if isinstance(module, HatBartForConditionalGeneration):
+            init.zeros_(module.final_logits_bias)
+
+    @classmethod
+    def from_bart(
+        cls,
+        pretrained_model_name_or_path: str,
+        *,
+        max_position_embeddings: int | None = None,
+        extra_positions: str = "tile",
+        **kwargs: Any,
+    ) -> Self:
+        """Warm start from a BART checkpoint, with room for longer documents.
+
+        All of BART's weights are kept; only the hierarchical modules, and segment embeddings if asked for, are new.
+        Without growing positions, plain `from_pretrained` of the BART checkpoint does the same.
+
+        Source: section 4.1, which starts from BART with random positions for the added length.
+
+        Args:
+            pretrained_model_name_or_path: a BART checkpoint, on the Hub or in a folder.
+            max_position_embeddings: positions to grow to, in tokens. The paper uses 3072 for papers.
+            extra_positions: `"tile"` repeats the learned positions, `"random"` (paper) draws new ones.
+            **kwargs: fields of [`HatBartConfig`], such as `hierarchical_layers` or `num_segments`, and arguments of
+                `from_pretrained`, such as `dtype` or `revision`.
+
+        Returns:
+            A model of the class this is called on.
+
+        Raises:
+            ValueError: if `extra_positions` is neither of the two, or there are fewer positions than in BART.
+        """
+        if extra_positions not in ("tile", "random"):
+            raise ValueError(f"`extra_positions` must be 'tile' or 'random', got {extra_positions!r}.")
+        model = cls.from_pretrained(pretrained_model_name_or_path, **kwargs)
+        config = model.config
+        if max_position_embeddings is None or max_position_embeddings == config.max_position_embeddings:
+            return model
+        if max_position_embeddings < config.max_position_embeddings:
+            raise ValueError(
+                f"`max_position_embeddings` must be at least the checkpoint's {config.max_position_embeddings}, got "
+                f"{max_position_embeddings}. For shorter inputs, give the processor a `max_length`."
+            )
+        base = getattr(model, cls.base_model_prefix, model)
+        std = config.init_std if extra_positions == "random" else None
+        for part in (base.encoder, base.decoder):
+            part.embed_positions = _grow_positions(part.embed_positions, max_position_embeddings, std)
+        config.max_position_embeddings = max_position_embeddings
+        return model
+
+
+@torch.no_grad()
+def _grow_positions(
+    embedding: BartLearnedPositionalEmbedding, length: int, std: float | None
+) -> BartLearnedPositionalEmbedding:
+    """Add rows up to `length` positions: drawn with standard deviation `std`, or copies in order where it is `None`."""
+    old = embedding.weight
+    grown = BartLearnedPositionalEmbedding(length, embedding.embedding_dim).to(device=old.device, dtype=old.dtype)
+    if std is None:
+        learned = old[embedding.offset :]
+        copies = math.ceil(length / len(learned))
+        grown.weight[embedding.offset :] = learned.repeat(copies, 1)[:length]
+    else:
+        grown.weight.normal_(std=std)
+    grown.weight[: len(old)] = old
+    return grown
+
+
+def _check_length(length: int, config: HatBartConfig, what: str) -> None:
+    if length > config.max_position_embeddings:
+        raise ValueError(
+            f"{what} of {length} tokens is longer than max_position_embeddings={config.max_position_embeddings}. "
+            "Truncate it (`truncation=True` in the processor's call), or grow the positions with "
+            f"`from_bart(…, max_position_embeddings={length})` before fine-tuning."
+        )
+
+
+class HatBartEncoder(HatBartPreTrainedModel):
+    """BART's encoder, then encoder layers over the embeddings at the BOS markers. Source: section 3.2."""
+
+    _can_record_outputs = {  # noqa: RUF012
+        "hidden_states": OutputRecorder(BartEncoderLayer, layer_name="layers"),
+        "attentions": OutputRecorder(BartAttention, index=1, layer_name="layers"),
+        "hierarchical_attentions": OutputRecorder(BartAttention, index=1, layer_name="hierarchical_layers"),
+    }
+
+    def __init__(self, config: HatBartConfig):
+        super().__init__(config)
+        embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
+        self.embed_tokens = BartScaledWordEmbedding(
+            config.vocab_size, config.d_model, config.pad_token_id, embed_scale=embed_scale
+        )
+        self.embed_positions = BartLearnedPositionalEmbedding(config.max_position_embeddings, config.d_model)
+        if config.num_segments:
+            self.embed_segments = nn.Embedding(config.num_segments, config.d_model)
+        self.layernorm_embedding = nn.LayerNorm(config.d_model)
+        self.layers = nn.ModuleList(BartEncoderLayer(config, layer_idx=i) for i in range(config.encoder_layers))
+        self.hierarchical_layers = nn.ModuleList(
+            BartEncoderLayer(config, layer_idx=i) for i in range(config.hierarchical_layers)
+        )
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        segment_ids: torch.LongTensor | None = None,
+        bos_positions: torch.LongTensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> HatBartEncoderOutput:
+        """Encode documents into token states and sentence states; the arguments are those of [`HatBartModel`]."""
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("Give exactly one of `input_ids` and `inputs_embeds`.")
+        if bos_positions is None and self.config.hierarchical_layers:
+            # Embeddings do not show where the markers are: then no id is a marker.
+            ids = input_ids if input_ids is not None else inputs_embeds.new_full(inputs_embeds.shape[:2], -1).long()
+            bos_positions = find_bos_positions(ids, attention_mask, self.config.bos_token_id)
+        if inputs_embeds is None:
+            inputs_embeds = self.embed_tokens(input_ids)  # (batch, source, d_model)
+        _check_length(inputs_embeds.shape[1], self.config, "A source")
+
+        hidden_states = inputs_embeds + self.embed_positions(inputs_embeds[:, :, -1]).to(inputs_embeds.device)
+        if segment_ids is not None:
+            hidden_states = hidden_states + self._embed_segments(segment_ids)
+        hidden_states = self.layernorm_embedding(hidden_states)
+        hidden_states = nn.functional.dropout(hidden_states, p=self.config.dropout, training=self.training)
+
+        token_mask = create_bidirectional_mask(self.config, inputs_embeds, attention_mask)
+        for layer in self.layers:
+            if not self._drops_layer():
+                hidden_states = layer(hidden_states, token_mask, **kwargs)
+
+        sentence_states, sentence_mask = None, None
+        if self.config.hierarchical_layers:
+            sentence_states, sentence_mask = self._encode_sentences(hidden_states, bos_positions, **kwargs)
+        return HatBartEncoderOutput(
+            last_hidden_state=hidden_states,
+            hierarchical_hidden_state=sentence_states,
+            hierarchical_attention_mask=sentence_mask,
+        )
+
+    def _embed_segments(self, segment_ids: torch.LongTensor) -> torch.Tensor:
+        if not self.config.num_segments:
+            raise ValueError(
+                "`segment_ids` were given to a model without segment embeddings. Load it with `num_segments=` set to "
+                "the largest number of roles in a document, or make the processor with `num_segments=0`."
+            )
+        return self.embed_segments(segment_ids)
+
+    def _drops_layer(self) -> bool:
+        layerdrop = self.config.encoder_layerdrop
+        return self.training and layerdrop > 0.0 and torch.rand([]).item() < layerdrop
+
+    def _encode_sentences(
+        self, hidden_states: torch.Tensor, bos_positions: torch.LongTensor, **kwargs: Unpack[TransformersKwargs]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        is_sentence = bos_positions >= 0
+        index = bos_positions.clamp(min=0).unsqueeze(-1).expand(-1, -1, hidden_states.shape[-1])
+        states = hidden_states.gather(1, index)  # (batch, sentences, d_model)
+        sentence_mask = is_sentence.long()  # (batch, sentences)
+        attention_mask = create_bidirectional_mask(self.config, states, sentence_mask)
+        for layer in self.hierarchical_layers:
+            states = layer(states, attention_mask, **kwargs)
+        return states, sentence_mask
+
+
+class HatBartDecoder(HatBartPreTrainedModel):
+    """BART's decoder with a third attention, over sentence states, in every layer. Source: section 3.3."""
+
+    _can_record_outputs = {  # noqa: RUF012
+        "hidden_states": HatBartDecoderLayer,
+        "attentions": OutputRecorder(BartAttention, index=1, layer_name="self_attn"),
+        "cross_attentions": OutputRecorder(BartAttention, index=1, layer_name="encoder_attn"),
+        "hierarchical_attentions": OutputRecorder(BartAttention, index=1, layer_name="hierarchical_attn"),
+    }
+
+    def __init__(self, config: HatBartConfig):
+        super().__init__(config)
+        embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
+        self.embed_tokens = BartScaledWordEmbedding(
+            config.vocab_size, config.d_model, config.pad_token_id, embed_scale=embed_scale
+        )
+        self.embed_positions = BartLearnedPositionalEmbedding(config.max_position_embeddings, config.d_model)
+        self.layernorm_embedding = nn.LayerNorm(config.d_model)
+        self.layers = nn.ModuleList(HatBartDecoderLayer(config, layer_idx=i) for i in range(config.decoder_layers))
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        encoder_hidden_states: torch.FloatTensor | None = None,
+        encoder_attention_mask: torch.Tensor | None = None,
+        hierarchical_hidden_states: torch.FloatTensor | None = None,
+        hierarchical_attention_mask: torch.Tensor | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        use_cache: bool | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> HatBartDecoderOutput:
+        """Decode; the hierarchical arguments are the encoder's outputs of the same names, see [`HatBartModel`]."""
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("Give exactly one of `decoder_input_ids` and `decoder_inputs_embeds`.")
+        if inputs_embeds is None:
+            inputs_embeds = self.embed_tokens(input_ids)  # (batch, target, d_model)
+        if use_cache and past_key_values is None:
+            past_key_values = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
+        if hierarchical_hidden_states is not None:
+            self._make_room(past_key_values, hierarchical_hidden_states.shape[1])
+
+        past_length = past_key_values.get_seq_length() if past_key_values is not None else 0
+        if isinstance(past_length, int):  # a static cache holds it in a tensor
+            _check_length(past_length + inputs_embeds.shape[1], self.config, "A target")
+        position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + past_length
+        positions = self.embed_positions(input_ids, past_length, position_ids=position_ids)
+        hidden_states = self.layernorm_embedding(inputs_embeds + positions.to(inputs_embeds.device))
+        hidden_states = nn.functional.dropout(hidden_states, p=self.config.dropout, training=self.training)
+
+        is_pair = isinstance(past_key_values, EncoderDecoderCache)
+        causal_mask = create_causal_mask(
+            config=self.config,
+            inputs_embeds=inputs_embeds,
+            attention_mask=attention_mask,
+            past_key_values=past_key_values.self_attention_cache if is_pair else past_key_values,
+        )
+        token_mask = create_bidirectional_mask(
+            self.config, inputs_embeds, encoder_attention_mask, encoder_hidden_states=encoder_hidden_states
+        )
+        sentence_mask = None
+        if hierarchical_hidden_states is not None:
+            sentence_mask = create_bidirectional_mask(
+                self.config,
+                inputs_embeds,
+                hierarchical_attention_mask,
+                encoder_hidden_states=hierarchical_hidden_states,
+            )
+        for layer in self.layers:
+            if self._drops_layer():
+                continue
+            hidden_states = layer(
+                hidden_states,
+                causal_mask,
+                encoder_hidden_states,  # positional, as are the sentence states, for gradient checkpointing
+                hierarchical_hidden_states,
+                encoder_attention_mask=token_mask,
+                hierarchical_attention_mask=sentence_mask,
+                past_key_values=past_key_values,
+                use_cache=use_cache,
+                **kwargs,
+            )
+        return HatBartDecoderOutput(last_hidden_state=hidden_states, past_key_values=past_key_values)
+
+    def _make_room(self, past_key_values: Cache | None, sentences: int) -> None:
+        """Append to the cross-attention cache one layer for each third attention.
+
+        `generate` makes it with one layer for each decoder layer. What is in this list is reordered by beam search,
+        reset and moved together with the rest.
+        """
+        if not isinstance(past_key_values, EncoderDecoderCache):
+            return
+        cache = past_key_values.cross_attention_cache
+        if cache.layer_class_to_replicate is not None:  # a cache that grows by itself
+            return
+        make_layer = (lambda: StaticLayer(max_cache_len=sentences)) if cache.is_compileable else DynamicLayer
+        while len(cache.layers) < 2 * self.config.decoder_layers:
+            cache.layers.append(make_layer())
+
+    def _drops_layer(self) -> bool:
+        layerdrop = self.config.decoder_layerdrop
+        return self.training and layerdrop > 0.0 and torch.rand([]).item() < layerdrop
+
+
+class HatBartModel(HatBartPreTrainedModel):
+    """HAT-BART's encoder and decoder, without a head.
+
+    Source: section 3 and figure 1. With `hierarchical_layers=0`, equal to [`BartModel`].
+    """
+
+    _tied_weights_keys = {  # noqa: RUF012
+        "decoder.embed_tokens.weight": "shared.weight",
+        "encoder.embed_tokens.weight": "shared.weight",
+    }
+
+    def __init__(self, config: HatBartConfig):
+        super().__init__(config)
+        embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
+        self.shared = BartScaledWordEmbedding(
+            config.vocab_size, config.d_model, config.pad_token_id, embed_scale=embed_scale
+        )
+        self.encoder = HatBartEncoder(config)
+        self.decoder = HatBartDecoder(config)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """Return the embedding that encoder, decoder and head share."""
+        return self.shared
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        """Replace the embedding that encoder and decoder share."""
+        self.shared = value
+        self.encoder.embed_tokens = value
+        self.decoder.embed_tokens = value
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        segment_ids: torch.LongTensor | None = None,
+        bos_positions: torch.LongTensor | None = None,
+        decoder_input_ids: torch.LongTensor | None = None,
+        decoder_attention_mask: torch.LongTensor | None = None,
+        encoder_outputs: HatBartEncoderOutput | tuple[torch.Tensor, ...] | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        decoder_inputs_embeds: torch.FloatTensor | None = None,
+        use_cache: bool | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> HatBartModelOutput:
+        """Encode a source and decode a target.
+
+        Args:
+            input_ids: source token ids with a BOS token before every sentence, `(batch, source)`. A document without
+                any is read as one sentence, with a warning.
+            attention_mask: 1 for tokens, 0 for padding, `(batch, source)`.
+            segment_ids: number of the role that each token belongs to, in `[0, num_segments)`, `(batch, source)`.
+            bos_positions: positions of the BOS markers, -1 for padding, `(batch, sentences)`. Found from `input_ids`
+                when not given. Give them with `inputs_embeds`, and to keep shapes fixed in `torch.compile(…,
+                fullgraph=True)` and `torch.export`.
+            decoder_input_ids: target token ids, `(batch, target)`; `input_ids` shifted to the right when not given,
+                as in BART.
+            decoder_attention_mask: 1 for tokens, 0 for padding, `(batch, target)`.
+            encoder_outputs: what the encoder returned for the source; it is not run again.
+            past_key_values: cache of earlier decoding steps.
+            inputs_embeds: embeddings in place of `input_ids`, `(batch, source, d_model)`.
+            decoder_inputs_embeds: embeddings in place of `decoder_input_ids`, `(batch, target, d_model)`.
+            use_cache: return the cache for later decoding steps.
+            **kwargs: `output_attentions`, `output_hidden_states`, `return_dict` and arguments of the attention
+                implementation.
+
+        Returns:
+            `last_hidden_state` of the decoder, `(batch, target, d_model)`, and what else was asked for.
+
+        Raises:
+            ValueError: if source or target are longer than `max_position_embeddings`, inputs are missing or given
+                twice, or `segment_ids` come to a model without segment embeddings.
+        """
+        if decoder_input_ids is None and decoder_inputs_embeds is None:
+            if input_ids is None:
+                raise ValueError("Give `decoder_input_ids` or `decoder_inputs_embeds` when there are no `input_ids`.")
+            decoder_input_ids = shift_tokens_right(
+                input_ids, self.config.pad_token_id, self.config.decoder_start_token_id
+            )
+        if kwargs.get("output_attentions", self.config.output_attentions):
+            kwargs["output_hierarchical_attentions"] = True
+
+        if encoder_outputs is None:
+            encoder_outputs = self.encoder(
+                input_ids=input_ids,
+                attention_mask=attention_mask,
+                segment_ids=segment_ids,
+                bos_positions=bos_positions,
+                inputs_embeds=inputs_embeds,
+                **kwargs,
+            )
+        elif not isinstance(encoder_outputs, ModelOutput):
+            encoder_outputs = HatBartEncoderOutput(*encoder_outputs)
+        hierarchical_hidden_state = encoder_outputs.get("hierarchical_hidden_state")
+        if hierarchical_hidden_state is None and self.config.hierarchical_layers:
+            raise ValueError(
+                "`encoder_outputs` hold no `hierarchical_hidden_state`. Give what `model.get_encoder()(…)` returned, "
+                "whole, or leave them out."
+            )
+
+        decoder_outputs = self.decoder(
+            input_ids=decoder_input_ids,
+            attention_mask=decoder_attention_mask,
+            encoder_hidden_states=encoder_outputs.last_hidden_state,
+            encoder_attention_mask=attention_mask,
+            hierarchical_hidden_states=hierarchical_hidden_state,
+            hierarchical_attention_mask=encoder_outputs.get("hierarchical_attention_mask"),
+            past_key_values=past_key_values,
+            inputs_embeds=decoder_inputs_embeds,
+            use_cache=use_cache,
+            **kwargs,
+        )
+        return HatBartModelOutput(
+            last_hidden_state=decoder_outputs.last_hidden_state,
+            past_key_values=decoder_outputs.past_key_values,
+            decoder_hidden_states=decoder_outputs.hidden_states,
+            decoder_attentions=decoder_outputs.attentions,
+            cross_attentions=decoder_outputs.cross_attentions,
+            encoder_last_hidden_state=encoder_outputs.last_hidden_state,
+            encoder_hidden_states=encoder_outputs.get("hidden_states"),
+            encoder_attentions=encoder_outputs.get("attentions"),
+            hierarchical_attentions=decoder_outputs.hierarchical_attentions,
+            encoder_hierarchical_attentions=encoder_outputs.get("hierarchical_attentions"),
+        )
+
+
+class HatBartForConditionalGeneration(HatBartPreTrainedModel, GenerationMixin):
+    """HAT-BART with a language modeling head, for summarization and translation. Source: sections 3 and 4."""
+
+    _tied_weights_keys = {"lm_head.weight": "model.shared.weight"}  # noqa: RUF012
+    _keys_to_ignore_on_load_missing = ["final_logits_bias"]  # noqa: RUF012
+
+    def __init__(self, config: HatBartConfig):
+        super().__init__(config)
+        self.model = HatBartModel(config)
+        self.final_logits_bias = nn.Buffer(torch.zeros(1, config.vocab_size))
+        self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=False)
+        self.post_init()
+
+    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
+        """Resize the shared embedding, the head and its bias; see `PreTrainedModel.resize_token_embeddings`."""
+        embeddings = super().resize_token_embeddings(*args, **kwargs)
+        bias = self.final_logits_bias
+        new = bias.new_zeros(1, embeddings.num_embeddings)
+        kept = min(new.shape[1], bias.shape[1])
+        new[:, :kept] = bias[:, :kept]
+        self.final_logits_bias = nn.Buffer(new)
+        return embeddings
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        segment_ids: torch.LongTensor | None = None,
+        bos_positions: torch.LongTensor | None = None,
+        decoder_input_ids: torch.LongTensor | None = None,
+        decoder_attention_mask: torch.LongTensor | None = None,
+        encoder_outputs: HatBartEncoderOutput | tuple[torch.Tensor, ...] | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        decoder_inputs_embeds: torch.FloatTensor | None = None,
+        labels: torch.LongTensor | None = None,
+        use_cache: bool | None = None,
+        num_items_in_batch: torch.Tensor | int | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> HatBartLMOutput:
+        """Predict the target; the arguments are those of [`HatBartModel`] and the following.
+
+        Args:
+            input_ids: see [`HatBartModel`].
+            attention_mask: see [`HatBartModel`].
+            segment_ids: see [`HatBartModel`].
+            bos_positions: see [`HatBartModel`].
+            decoder_input_ids: see [`HatBartModel`]; `labels` shifted to the right when only these are given.
+            decoder_attention_mask: see [`HatBartModel`].
+            encoder_outputs: see [`HatBartModel`].
+            past_key_values: see [`HatBartModel`].
+            inputs_embeds: see [`HatBartModel`].
+            decoder_inputs_embeds: see [`HatBartModel`].
+            labels: target token ids, -100 where there is no loss, `(batch, target)`.
+            use_cache: see [`HatBartModel`]; off when there are `labels`.
+            num_items_in_batch: labels in the whole accumulated batch. [`Trainer`] gives it, so that accumulated
+                batches of unequal length weigh each token the same; the loss is a mean over this batch without it.
+            **kwargs: see [`HatBartModel`].
+
+        Returns:
+            `logits`, `(batch, target, vocab_size)`, `loss` if there are `labels`, and what else was asked for.
+        """
+        if labels is not None:
+            use_cache = False
+            if decoder_input_ids is None and decoder_inputs_embeds is None:
+                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+
+        outputs = self.model(
+            input_ids,
+            attention_mask=attention_mask,
+            segment_ids=segment_ids,
+            bos_positions=bos_positions,
+            decoder_input_ids=decoder_input_ids,
+            decoder_attention_mask=decoder_attention_mask,
+            encoder_outputs=encoder_outputs,
+            past_key_values=past_key_values,
+            inputs_embeds=inputs_embeds,
+            decoder_inputs_embeds=decoder_inputs_embeds,
+            use_cache=use_cache,
+            **kwargs,
+        )
+        logits = self.lm_head(outputs.last_hidden_state)  # (batch, target, vocab_size)
+        logits = logits + self.final_logits_bias.to(logits.device)
+
+        loss = None
+        if labels is not None:
+            reduction = "mean" if num_items_in_batch is None else "sum"
+            flat_labels = labels.to(logits.device).reshape(-1)
+            loss = nn.functional.cross_entropy(logits.view(len(flat_labels), -1), flat_labels, reduction=reduction)
+            if num_items_in_batch is not None:
+                loss = loss / num_items_in_batch
+        return HatBartLMOutput(
+            loss=loss,
+            logits=logits,
+            past_key_values=outputs.past_key_values,
+            decoder_hidden_states=outputs.decoder_hidden_states,
+            decoder_attentions=outputs.decoder_attentions,
+            cross_attentions=outputs.cross_attentions,
+            encoder_last_hidden_state=outputs.encoder_last_hidden_state,
+            encoder_hidden_states=outputs.encoder_hidden_states,
+            encoder_attentions=outputs.encoder_attentions,
+            hierarchical_attentions=outputs.hierarchical_attentions,
+            encoder_hierarchical_attentions=outputs.encoder_hierarchical_attentions,
+        )
+
+    def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
+        """Shift `labels` to the right, behind the start token; -100 becomes padding."""
+        return shift_tokens_right(labels, self.config.pad_token_id, self.config.decoder_start_token_id)
+
+
+__all__ = ["HatBartForConditionalGeneration", "HatBartModel", "HatBartPreTrainedModel"]

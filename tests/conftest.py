@@ -1,0 +1,90 @@
+"""Fixtures for all tests: nothing is downloaded; checkpoints are tiny and random, the tokenizer is trained here."""
+
+import os
+
+
+# Before anything of Hugging Face is imported.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["HF_EVALUATE_OFFLINE"] = "1"
+os.environ["HF_DATASETS_OFFLINE"] = "1"
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import pytest
+import torch
+from tokenizers import ByteLevelBPETokenizer
+from transformers import PreTrainedTokenizerFast
+
+import hier_models
+
+
+DOCUMENTS = [
+    "The bridge was closed on Monday. Engineers had found a crack in the second pillar. Traffic now takes the old "
+    "road, which is narrow. Dr. Meyer, who led the inspection, said that repairs will take six weeks. The town will "
+    "pay for them. A ferry runs every hour.",
+    "Bees find their way home by the sun. On cloudy days they use landmarks. A bee that has found food dances for the "
+    "others. The angle of the dance gives the direction. Its length gives the distance.",
+    "The library opens at nine. It closes at six.",
+    "A single sentence without much in it",
+]
+SUMMARIES = [
+    "A cracked pillar closed the bridge for six weeks.",
+    "Bees navigate by sun and landmarks and tell each other by dancing.",
+    "The library is open from nine to six.",
+    "One sentence.",
+]
+TURNS = [
+    {"role": "Ann", "content": "Did you book the room?"},
+    {"role": "Bob", "content": "Not yet. I will do it today."},
+    {"role": "Ann", "content": "Thanks! We are eight people."},
+    {"role": "Cem", "content": "Nine, with me."},
+]
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer with BART's special tokens, trained on the sample texts."""
+    backend = ByteLevelBPETokenizer()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    texts = [*DOCUMENTS, *SUMMARIES, *(turn["content"] for turn in TURNS)]
+    backend.train_from_iterator(texts, vocab_size=400, special_tokens=special, show_progress=False)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend._tokenizer,
+        bos_token="<s>",
+        pad_token="<pad>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        mask_token="<mask>",
+        model_max_length=128,
+    )
+
+
+@pytest.fixture
+def tiny_config(tokenizer: PreTrainedTokenizerFast) -> "hier_models.HatBartConfig":
+    return hier_models.HatBartConfig(
+        vocab_size=len(tokenizer),
+        max_position_embeddings=128,
+        d_model=32,
+        encoder_layers=2,
+        encoder_attention_heads=4,
+        encoder_ffn_dim=48,
+        decoder_layers=2,
+        decoder_attention_heads=4,
+        decoder_ffn_dim=48,
+        num_segments=4,
+    )
+
+
+@pytest.fixture
+def tiny_model(tiny_config: "hier_models.HatBartConfig") -> "hier_models.HatBartForConditionalGeneration":
+    torch.manual_seed(0)
+    model = hier_models.HatBartForConditionalGeneration(tiny_config)
+    # Weights this large make every input matter visibly to the output.
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=0.15)
+    return model.eval()
+
+
+@pytest.fixture
+def processor(tokenizer: PreTrainedTokenizerFast) -> "hier_models.HatBartProcessor":
+    return hier_models.HatBartProcessor(tokenizer, num_segments=4)
