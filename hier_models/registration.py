@@ -64,7 +64,7 @@ def register() -> None:
 
 
 def _register_configs(auto: ModuleType) -> None:
-    for model_type, family in FAMILIES.items():
+    for model_type in FAMILIES:
         auto.AutoConfig.register(model_type, _config_class(model_type), exist_ok=True)
 
 

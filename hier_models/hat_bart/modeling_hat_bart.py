@@ -90,10 +90,21 @@ class HatBartModelOutput(Seq2SeqModelOutput):
 
 @dataclass
 class HatBartLMOutput(Seq2SeqLMOutput):
-    """BART's output with logits and loss, and the attentions of the hierarchy as in [`HatBartModelOutput`]."""
+    """Loss, logits and what is in [`HatBartModelOutput`]."""
 
     hierarchical_attentions: tuple[torch.FloatTensor, ...] | None = None
     encoder_hierarchical_attentions: tuple[torch.FloatTensor, ...] | None = None
+
+
+def _token_positions(tokens: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+    """Count from the first attended token, so that padding on the left does not move a document.
+
+    The padding counts down from -1; `(batch, source)`.
+    """
+    positions = torch.arange(tokens.shape[1], device=tokens.device).expand(len(tokens), -1)
+    if attention_mask is None or attention_mask.dim() != 2:
+        return positions
+    return positions - (attention_mask != 0).int().argmax(dim=1, keepdim=True)
 
 
 def find_bos_positions(
@@ -111,16 +122,13 @@ def find_bos_positions(
     Returns:
         Positions in increasing order, -1 for padding, `(batch, sentences)`.
     """
-    batch_size, length = input_ids.shape
+    length = input_ids.shape[1]
     is_bos = input_ids == bos_token_id  # (batch, source)
-    first = torch.zeros_like(input_ids[:, :1])
     if attention_mask is not None and attention_mask.dim() == 2:
         is_bos = is_bos & (attention_mask != 0)
-        first = (attention_mask != 0).int().argmax(dim=1, keepdim=True)
-
-    arange = torch.arange(length, device=input_ids.device).expand(batch_size, -1)
     has_bos = is_bos.any(dim=1, keepdim=True)
-    is_bos = is_bos | (~has_bos & (arange == first))
+    is_bos = is_bos | (~has_bos & (_token_positions(input_ids, attention_mask) == 0))
+    arange = torch.arange(length, device=input_ids.device).expand(len(input_ids), -1)
 
     if torch.compiler.is_exporting():
         most = length  # An exported program has no data-dependent shapes; pass `bos_positions` for a smaller one.
@@ -132,7 +140,7 @@ def find_bos_positions(
                 "sentence. HatBartProcessor sets the markers."
             )
     index = (is_bos.cumsum(dim=1) - 1).masked_fill(~is_bos, most)  # the last column takes what is no marker
-    positions = arange.new_full((batch_size, most + 1), -1).scatter(1, index, arange)
+    positions = arange.new_full((len(arange), most + 1), -1).scatter(1, index, arange)
     return positions[:, :most]
 
 
@@ -210,9 +218,9 @@ class HatBartPreTrainedModel(PreTrainedModel):
     config_class = HatBartConfig
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
-    _keys_to_ignore_on_load_unexpected = [r"encoder\.version", r"decoder\.version"]  # noqa: RUF012
-    _no_split_modules = ["BartEncoderLayer", "HatBartDecoderLayer"]  # noqa: RUF012
-    _skip_keys_device_placement = ["past_key_values"]  # noqa: RUF012
+    _keys_to_ignore_on_load_unexpected = [r"encoder\.version", r"decoder\.version"]
+    _no_split_modules = ["BartEncoderLayer", "HatBartDecoderLayer"]
+    _skip_keys_device_placement = ["past_key_values"]
     _supports_flash_attn = True
     _supports_sdpa = True
     _supports_flex_attn = True
@@ -275,7 +283,7 @@ class HatBartPreTrainedModel(PreTrainedModel):
 def _grow_positions(
     embedding: BartLearnedPositionalEmbedding, length: int, std: float | None
 ) -> BartLearnedPositionalEmbedding:
-    """Add rows up to `length` positions: drawn with standard deviation `std`, or copies in order where it is `None`."""
+    """Add rows up to `length` positions: drawn with standard deviation `std`, copies in order where it is `None`."""
     old = embedding.weight
     grown = BartLearnedPositionalEmbedding(length, embedding.embedding_dim).to(device=old.device, dtype=old.dtype)
     if std is None:
@@ -300,7 +308,7 @@ def _check_length(length: int, config: HatBartConfig, what: str) -> None:
 class HatBartEncoder(HatBartPreTrainedModel):
     """BART's encoder, then encoder layers over the embeddings at the BOS markers. Source: section 3.2."""
 
-    _can_record_outputs = {  # noqa: RUF012
+    _can_record_outputs = {
         "hidden_states": OutputRecorder(BartEncoderLayer, layer_name="layers"),
         "attentions": OutputRecorder(BartAttention, index=1, layer_name="layers"),
         "hierarchical_attentions": OutputRecorder(BartAttention, index=1, layer_name="hierarchical_layers"),
@@ -345,7 +353,8 @@ class HatBartEncoder(HatBartPreTrainedModel):
             inputs_embeds = self.embed_tokens(input_ids)  # (batch, source, d_model)
         _check_length(inputs_embeds.shape[1], self.config, "A source")
 
-        hidden_states = inputs_embeds + self.embed_positions(inputs_embeds[:, :, -1]).to(inputs_embeds.device)
+        positions = _token_positions(inputs_embeds, attention_mask).clamp(min=0) + self.embed_positions.offset
+        hidden_states = inputs_embeds + nn.Embedding.forward(self.embed_positions, positions)
         if segment_ids is not None:
             hidden_states = hidden_states + self._embed_segments(segment_ids)
         hidden_states = self.layernorm_embedding(hidden_states)
@@ -393,7 +402,7 @@ class HatBartEncoder(HatBartPreTrainedModel):
 class HatBartDecoder(HatBartPreTrainedModel):
     """BART's decoder with a third attention, over sentence states, in every layer. Source: section 3.3."""
 
-    _can_record_outputs = {  # noqa: RUF012
+    _can_record_outputs = {
         "hidden_states": HatBartDecoderLayer,
         "attentions": OutputRecorder(BartAttention, index=1, layer_name="self_attn"),
         "cross_attentions": OutputRecorder(BartAttention, index=1, layer_name="encoder_attn"),
@@ -505,7 +514,7 @@ class HatBartModel(HatBartPreTrainedModel):
     Source: section 3 and figure 1. With `hierarchical_layers=0`, equal to [`BartModel`].
     """
 
-    _tied_weights_keys = {  # noqa: RUF012
+    _tied_weights_keys = {
         "decoder.embed_tokens.weight": "shared.weight",
         "encoder.embed_tokens.weight": "shared.weight",
     }
@@ -630,8 +639,8 @@ class HatBartModel(HatBartPreTrainedModel):
 class HatBartForConditionalGeneration(HatBartPreTrainedModel, GenerationMixin):
     """HAT-BART with a language modeling head, for summarization and translation. Source: sections 3 and 4."""
 
-    _tied_weights_keys = {"lm_head.weight": "model.shared.weight"}  # noqa: RUF012
-    _keys_to_ignore_on_load_missing = ["final_logits_bias"]  # noqa: RUF012
+    _tied_weights_keys = {"lm_head.weight": "model.shared.weight"}
+    _keys_to_ignore_on_load_missing = ["final_logits_bias"]
 
     def __init__(self, config: HatBartConfig):
         super().__init__(config)
@@ -668,24 +677,25 @@ class HatBartForConditionalGeneration(HatBartPreTrainedModel, GenerationMixin):
         num_items_in_batch: torch.Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> HatBartLMOutput:
-        """Predict the target; the arguments are those of [`HatBartModel`] and the following.
+        """Predict the target.
 
         Args:
-            input_ids: see [`HatBartModel`].
-            attention_mask: see [`HatBartModel`].
-            segment_ids: see [`HatBartModel`].
-            bos_positions: see [`HatBartModel`].
-            decoder_input_ids: see [`HatBartModel`]; `labels` shifted to the right when only these are given.
-            decoder_attention_mask: see [`HatBartModel`].
-            encoder_outputs: see [`HatBartModel`].
-            past_key_values: see [`HatBartModel`].
-            inputs_embeds: see [`HatBartModel`].
-            decoder_inputs_embeds: see [`HatBartModel`].
-            labels: target token ids, -100 where there is no loss, `(batch, target)`.
-            use_cache: see [`HatBartModel`]; off when there are `labels`.
+            input_ids: this and all others but the next two: see [`HatBartModel`].
+            attention_mask: see there.
+            segment_ids: see there.
+            bos_positions: see there.
+            decoder_input_ids: see there.
+            decoder_attention_mask: see there.
+            encoder_outputs: see there.
+            past_key_values: see there.
+            inputs_embeds: see there.
+            decoder_inputs_embeds: see there.
+            use_cache: see there.
+            **kwargs: see there.
+            labels: target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
+                shifted to the right are the `decoder_input_ids` if none are given.
             num_items_in_batch: labels in the whole accumulated batch. [`Trainer`] gives it, so that accumulated
                 batches of unequal length weigh each token the same; the loss is a mean over this batch without it.
-            **kwargs: see [`HatBartModel`].
 
         Returns:
             `logits`, `(batch, target, vocab_size)`, `loss` if there are `labels`, and what else was asked for.
@@ -719,19 +729,8 @@ class HatBartForConditionalGeneration(HatBartPreTrainedModel, GenerationMixin):
             loss = nn.functional.cross_entropy(logits.view(len(flat_labels), -1), flat_labels, reduction=reduction)
             if num_items_in_batch is not None:
                 loss = loss / num_items_in_batch
-        return HatBartLMOutput(
-            loss=loss,
-            logits=logits,
-            past_key_values=outputs.past_key_values,
-            decoder_hidden_states=outputs.decoder_hidden_states,
-            decoder_attentions=outputs.decoder_attentions,
-            cross_attentions=outputs.cross_attentions,
-            encoder_last_hidden_state=outputs.encoder_last_hidden_state,
-            encoder_hidden_states=outputs.encoder_hidden_states,
-            encoder_attentions=outputs.encoder_attentions,
-            hierarchical_attentions=outputs.hierarchical_attentions,
-            encoder_hierarchical_attentions=outputs.encoder_hierarchical_attentions,
-        )
+        others = {name: value for name, value in outputs.items() if name != "last_hidden_state"}
+        return HatBartLMOutput(loss=loss, logits=logits, **others)
 
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
         """Shift `labels` to the right, behind the start token; -100 becomes padding."""
