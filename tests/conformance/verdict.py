@@ -1,0 +1,55 @@
+"""Judges a conformance run: what BART passes, each of our models passes."""
+
+from dataclasses import dataclass, field
+
+
+PASSED, SKIPPED, FAILED = "passed", "skipped", "failed"
+
+Outcomes = dict[str, str]
+"""Test name -> "passed", "skipped" or "failed"."""
+
+
+@dataclass
+class Verdict:
+    """Findings on one model class.
+
+    Args:
+        model: Name of the model class.
+        counts: How many tests ended in each outcome.
+        listed: Tests that cannot apply, each with its reason.
+        problems: Why the run fails; none if the class conforms.
+    """
+
+    model: str
+    counts: dict[str, int]
+    listed: dict[str, str]
+    problems: list[str] = field(default_factory=list)
+
+
+def judge(model: str, outcomes: Outcomes, baseline: Outcomes, not_applicable: dict[str, str]) -> Verdict:
+    """Compare one model class with the BART class that it is held against.
+
+    Args:
+        model: Name of the model class.
+        outcomes: How each test ended for it.
+        baseline: How each test ended for the BART class.
+        not_applicable: Test name -> reason, for tests that cannot apply to the model.
+
+    Returns:
+        Counts and problems. It is a problem if the model does not pass what BART passes, if it fails where BART is
+        skipped, if a listed test passes or does not exist, and if BART passed nothing at all.
+    """
+    counts = {kind: sum(outcome == kind for outcome in outcomes.values()) for kind in (PASSED, SKIPPED, FAILED)}
+    verdict = Verdict(model, counts, not_applicable)
+    if PASSED not in baseline.values():
+        verdict.problems.append("the BART class passed no test at all: the suite did not run")
+    for test in sorted(baseline.keys() | outcomes.keys() | not_applicable.keys()):
+        ours, barts = outcomes.get(test, "missing"), baseline.get(test, "missing")
+        if test in not_applicable:
+            if ours in (PASSED, "missing"):
+                verdict.problems.append(f"{test}: {ours}, yet listed as not applicable: take it off the list")
+        elif barts == PASSED != ours:
+            verdict.problems.append(f"{test}: {ours}, and BART passes it")
+        elif ours == FAILED != barts:
+            verdict.problems.append(f"{test}: failed, and BART is {barts}")
+    return verdict
