@@ -1,0 +1,361 @@
+"""HAT-BART's model: against the paper, against BART, and at its own edges."""
+
+import pytest
+import torch
+from huggingface_hub.errors import StrictDataclassClassValidationError
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForSeq2SeqLM,
+    BartConfig,
+    BartForConditionalGeneration,
+    DynamicCache,
+    EncoderDecoderCache,
+)
+from transformers.utils import logging
+
+from hier_models import HatBartConfig, HatBartForConditionalGeneration, HatBartModel
+from hier_models.hat_bart.modeling_hat_bart import find_bos_positions
+from tests.references import hat_bart as reference
+
+
+BOS, PAD, EOS = 0, 1, 2
+
+
+def make_config(**kwargs):
+    sizes = {
+        "vocab_size": 60,
+        "max_position_embeddings": 64,
+        "d_model": 12,
+        "encoder_layers": 2,
+        "encoder_attention_heads": 3,
+        "encoder_ffn_dim": 20,
+        "decoder_layers": 2,
+        "decoder_attention_heads": 2,
+        "decoder_ffn_dim": 18,
+    }
+    return HatBartConfig(**{**sizes, **kwargs})
+
+
+def make_model(cls=HatBartForConditionalGeneration, std=0.3, **kwargs):
+    torch.manual_seed(0)
+    model = cls(make_config(**kwargs)).eval()
+    for parameter in model.parameters():  # also norms and biases: at 1 and 0 they would hide a wrong use of them
+        torch.nn.init.normal_(parameter, std=std)
+    return model
+
+
+def make_source(length, bos_at=(0,), batch=1, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(5, 60, (batch, length), generator=generator)
+    ids[:, list(bos_at)] = BOS
+    return ids
+
+
+class TestAgainstThePaper:
+    """Fidelity: the plain re-derivation in tests/references, forward and every gradient."""
+
+    @pytest.mark.parametrize(("hierarchical_layers", "num_segments"), [(1, 0), (2, 3)])
+    def test_forward_and_gradients_in_float64(self, hierarchical_layers, num_segments):
+        model = make_model(HatBartModel, hierarchical_layers=hierarchical_layers, num_segments=num_segments).double()
+        source = make_source(9, bos_at=(0, 3, 4))
+        target = torch.tensor([[EOS, 7, 20, 31]])
+        segments = torch.tensor([[0, 0, 0, 1, 2, 2, 2, 2, 2]]) if num_segments else None
+
+        result = model(source, segment_ids=segments, decoder_input_ids=target).last_hidden_state[0]
+        encoded = model.encoder(source, segment_ids=segments)
+
+        weights = {name: value.detach().clone().requires_grad_() for name, value in model.named_parameters()}
+        tokens, sentences = reference.encode(
+            weights,
+            source[0].tolist(),
+            bos=BOS,
+            layers=2,
+            hierarchical_layers=hierarchical_layers,
+            heads=3,
+            segments=segments[0].tolist() if num_segments else None,
+        )
+        expected = torch.stack(reference.decode(weights, target[0].tolist(), tokens, sentences, layers=2, heads=2))
+
+        close = {"rtol": 0, "atol": 1e-10}
+        torch.testing.assert_close(encoded.last_hidden_state[0], torch.stack(tokens), **close)
+        torch.testing.assert_close(encoded.hierarchical_hidden_state[0], torch.stack(sentences), **close)
+        torch.testing.assert_close(result, expected, **close)
+
+        direction = torch.randn(result.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+        (result * direction).sum().backward()
+        (expected * direction).sum().backward()
+        for name, parameter in model.named_parameters():
+            got = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
+            want = weights[name].grad if weights[name].grad is not None else torch.zeros_like(parameter)
+            assert name.startswith("encoder.embed_tokens") or want.abs().max() > 0, f"{name} is not exercised"
+            torch.testing.assert_close(got, want, **close, msg=lambda text, name=name: f"{name}: {text}")
+
+    @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-5), (torch.bfloat16, 6e-2)])
+    def test_lower_precision_stays_close(self, dtype, tolerance):
+        model = make_model(HatBartModel).double()
+        source, target = make_source(9, bos_at=(0, 3, 4)), torch.tensor([[EOS, 7, 20, 31]])
+        expected = model(source, decoder_input_ids=target).last_hidden_state
+        result = model.to(dtype)(source, decoder_input_ids=target).last_hidden_state
+        assert (result.double() - expected).abs().max() / expected.abs().max() < tolerance
+
+    def test_the_third_attention_stands_between_the_second_and_the_feed_forward(self):
+        names = [name for name, _ in make_model().model.decoder.layers[0].named_children()]
+        assert {"self_attn", "encoder_attn", "hierarchical_attn"} <= set(names)
+
+    def test_hierarchical_states_see_other_sentences_only_through_bos(self):
+        """A token that no token-level layer can reach must not reach a sentence state either."""
+        model = make_model(HatBartModel)
+        states = torch.randn(1, 6, 12)
+        changed = states.clone()
+        changed[0, 4] += 1.0  # not a BOS position
+        positions = torch.tensor([[0, 3]])
+        first, _ = model.encoder._encode_sentences(states, positions)
+        second, _ = model.encoder._encode_sentences(changed, positions)
+        assert torch.equal(first, second)
+        changed[0, 3] += 1.0
+        assert not torch.equal(first, model.encoder._encode_sentences(changed, positions)[0])
+
+
+class TestAgainstBart:
+    """Without hierarchy it is BART, exactly, and any BART checkpoint loads."""
+
+    @pytest.fixture
+    def bart(self):
+        torch.manual_seed(0)
+        fields = make_config().to_dict()
+        fields.pop("model_type")
+        return BartForConditionalGeneration(BartConfig(**fields)).eval()
+
+    @pytest.fixture
+    def bart_folder(self, bart, tmp_path):
+        bart.save_pretrained(tmp_path / "bart")
+        return str(tmp_path / "bart")
+
+    def test_no_hierarchy_is_bart(self, bart, bart_folder):
+        model = HatBartForConditionalGeneration.from_pretrained(bart_folder, hierarchical_layers=0).eval()
+        assert {n: p.shape for n, p in model.state_dict().items()} == {
+            n: p.shape for n, p in bart.state_dict().items()
+        }
+        inputs = {"input_ids": make_source(20, (0, 7), batch=2), "decoder_input_ids": make_source(6, batch=2, seed=1)}
+        mask = torch.ones(2, 20, dtype=torch.long)
+        mask[1, 15:] = 0
+        inputs["attention_mask"] = mask
+        inputs["labels"] = torch.where(inputs["decoder_input_ids"] > 50, -100, inputs["decoder_input_ids"])
+        ours, theirs = model(**inputs), bart(**inputs)
+        assert torch.equal(ours.logits, theirs.logits)
+        assert torch.equal(ours.loss, theirs.loss)
+        ours.loss.backward()
+        theirs.loss.backward()
+        gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+        for name, parameter in bart.named_parameters():
+            assert torch.equal(gradients[name], parameter.grad), name
+        generate = {"num_beams": 3, "max_new_tokens": 8, "attention_mask": mask}
+        assert torch.equal(
+            model.generate(inputs["input_ids"], **generate), bart.generate(inputs["input_ids"], **generate)
+        )
+
+    def test_plain_from_pretrained_leaves_only_the_hierarchy_new(self, bart, bart_folder):
+        model, report = HatBartForConditionalGeneration.from_pretrained(
+            bart_folder, num_segments=2, output_loading_info=True
+        )
+        assert not report["unexpected_keys"]
+        assert not report["mismatched_keys"]
+        assert report["missing_keys"]
+        assert all("hierarchical" in key or "embed_segments" in key for key in report["missing_keys"])
+        state = model.state_dict()
+        for name, value in bart.state_dict().items():
+            assert torch.equal(state[name], value), name
+        assert model.config.model_type == "hat_bart"
+
+    def test_plain_from_pretrained_warns_of_nothing_but_the_new_weights(self, bart_folder, caplog):
+        HatBartForConditionalGeneration.from_pretrained(bart_folder)
+        assert "instantiate a model of type" not in caplog.text
+
+    def test_base_model_loads_too(self, bart, bart_folder):
+        model = HatBartModel.from_pretrained(bart_folder)
+        assert torch.equal(model.shared.weight, bart.model.shared.weight)
+
+    @pytest.mark.parametrize("how", ["tile", "random"])
+    def test_from_bart_grows_positions(self, bart, bart_folder, how, tmp_path):
+        model = HatBartForConditionalGeneration.from_bart(
+            bart_folder, max_position_embeddings=150, extra_positions=how, dropout=0.3
+        )
+        assert model.config.max_position_embeddings == 150
+        assert model.config.dropout == 0.3
+        for part in ("encoder", "decoder"):
+            old = getattr(bart.model, part).embed_positions.weight
+            new = getattr(model.model, part).embed_positions.weight
+            assert new.shape == (152, 12)
+            assert torch.equal(new[:66], old)
+            if how == "tile":
+                assert torch.equal(new[66:130], old[2:])
+                assert torch.equal(new[130:], old[2:24])
+            else:
+                assert 0.01 < new[66:].std() < 0.03
+        source = make_source(140, (0, 70))
+        logits = model.eval()(source, decoder_input_ids=source[:, :4]).logits
+        model.save_pretrained(tmp_path / "grown")
+        again = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "grown")
+        assert torch.equal(again(source, decoder_input_ids=source[:, :4]).logits, logits)
+
+    def test_from_bart_refuses_what_it_cannot_do(self, bart_folder):
+        with pytest.raises(ValueError, match="'tile' or 'random'"):
+            HatBartModel.from_bart(bart_folder, extra_positions="copy")
+        with pytest.raises(ValueError, match="at least the checkpoint's 64"):
+            HatBartModel.from_bart(bart_folder, max_position_embeddings=32)
+
+
+class TestAutoClasses:
+    def test_auto_classes_find_the_family(self, tmp_path):
+        config = make_config()
+        assert type(AutoModel.from_config(config)) is HatBartModel
+        model = AutoModelForSeq2SeqLM.from_config(config)
+        assert type(model) is HatBartForConditionalGeneration
+        model.save_pretrained(tmp_path)
+        loaded = AutoConfig.from_pretrained(tmp_path)
+        assert type(loaded) is HatBartConfig
+        assert loaded.to_diff_dict() == model.config.to_diff_dict()
+        assert type(AutoModelForSeq2SeqLM.from_pretrained(tmp_path)) is HatBartForConditionalGeneration
+
+
+class TestConfig:
+    @pytest.mark.parametrize(
+        ("field", "value", "match"),
+        [
+            ("hierarchical_layers", -1, "hierarchical_layers.*at least 0, got -1"),
+            ("num_segments", -1, "num_segments.*at least 0"),
+            ("encoder_layers", 0, "encoder_layers.*at least 1"),
+            ("decoder_layers", 0, "decoder_layers.*at least 1"),
+            ("encoder_attention_heads", 5, "must divide `d_model`"),
+            ("decoder_attention_heads", 5, "must divide `d_model`"),
+            ("encoder_attention_heads", 0, "at least 1"),
+            ("max_position_embeddings", 0, "at least 1"),
+            ("bos_token_id", None, "bos_token_id.*got None. Sentences are marked with it"),
+            ("bos_token_id", 60, "vocab_size=60"),
+            ("pad_token_id", None, "pad_token_id"),
+            ("decoder_start_token_id", -1, "decoder_start_token_id"),
+        ],
+    )
+    def test_what_cannot_work_is_refused_at_construction(self, field, value, match):
+        with pytest.raises(StrictDataclassClassValidationError, match=match):
+            make_config(**{field: value})
+
+    def test_wrong_types_are_refused(self):
+        with pytest.raises(Exception, match="hierarchical_layers"):
+            make_config(hierarchical_layers="one")
+
+    def test_common_names_work(self):
+        config = make_config()
+        assert (config.hidden_size, config.num_hidden_layers, config.num_attention_heads) == (12, 2, 3)
+
+
+class TestBosPositions:
+    def test_found_in_order_and_padded(self):
+        ids = torch.tensor([[BOS, 5, BOS, 6, EOS], [BOS, 5, 6, 7, EOS]])
+        assert find_bos_positions(ids, None, BOS).tolist() == [[0, 2], [0, -1]]
+
+    def test_masked_markers_do_not_count(self):
+        ids = torch.tensor([[BOS, 5, EOS, BOS, BOS], [BOS, BOS, 5, BOS, EOS]])
+        mask = torch.tensor([[1, 1, 1, 0, 0], [0, 1, 1, 1, 1]])
+        assert find_bos_positions(ids, mask, BOS).tolist() == [[0, -1], [1, 3]]
+
+    def test_a_document_without_marker_is_one_sentence_and_warned_of_once(self, caplog):
+        ids = torch.tensor([[5, 6, 7, EOS], [PAD, PAD, 8, EOS]])
+        mask = torch.tensor([[1, 1, 1, 1], [0, 0, 1, 1]])
+        logging.get_logger("x").warning_once.cache_clear()
+        for _ in range(2):
+            assert find_bos_positions(ids, mask, BOS).tolist() == [[0], [2]]
+        assert caplog.text.count("no BOS marker") == 1
+
+    def test_an_empty_row_keeps_one_sentence(self):
+        ids = torch.full((1, 3), PAD)
+        assert find_bos_positions(ids, torch.zeros(1, 3, dtype=torch.long), BOS).tolist() == [[0]]
+
+    def test_given_positions_equal_found_ones(self):
+        model = make_model()
+        source = make_source(12, (0, 4, 5))
+        found = model(source, decoder_input_ids=source[:, :3]).logits
+        padded = torch.tensor([[0, 4, 5, -1, -1]])
+        given = model(source, bos_positions=padded, decoder_input_ids=source[:, :3]).logits
+        torch.testing.assert_close(given, found)
+        embeds = model.model.shared(source)
+        given = model(inputs_embeds=embeds, bos_positions=padded, decoder_input_ids=source[:, :3]).logits
+        torch.testing.assert_close(given, found)
+
+
+class TestCache:
+    def test_the_third_attention_is_cached(self):
+        model = make_model()
+        source = make_source(12, (0, 4, 5))
+        outputs = model(source, decoder_input_ids=source[:, :3], use_cache=True)
+        layers = outputs.past_key_values.cross_attention_cache.layers
+        assert [layer.keys.shape[2] for layer in layers] == [12, 12, 3, 3]
+
+        calls = []
+        for layer in model.model.decoder.layers:
+            layer.hierarchical_attn.k_proj.register_forward_hook(lambda *_: calls.append(1))
+        model(
+            encoder_outputs=model.get_encoder()(source),
+            decoder_input_ids=source[:, 3:4],
+            past_key_values=outputs.past_key_values,
+        )
+        assert not calls
+
+    def test_a_cache_that_grows_by_itself_works(self):
+        model = make_model()
+        source = make_source(12, (0, 4, 5))
+        cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        expected = model(source, decoder_input_ids=source[:, :3]).logits
+        result = model(source, decoder_input_ids=source[:, :3], past_key_values=cache, use_cache=True).logits
+        torch.testing.assert_close(result, expected)
+        assert len(cache.cross_attention_cache.layers) == 4
+
+    @pytest.mark.parametrize("num_beams", [1, 3])
+    def test_static_equals_dynamic(self, num_beams):
+        model = make_model()
+        source = make_source(12, (0, 4, 5), batch=2)
+        settings = {"max_new_tokens": 10, "num_beams": num_beams}
+        expected = model.generate(source, **settings)
+        assert torch.equal(model.generate(source, cache_implementation="static", **settings), expected)
+        assert torch.equal(model.generate(source, use_cache=False, **settings), expected)
+
+
+class TestErrors:
+    def test_too_long_says_what_to_do(self):
+        model = make_model()
+        with pytest.raises(ValueError, match=r"source of 65 tokens.*max_position_embeddings=64.*from_bart"):
+            model(make_source(65), decoder_input_ids=make_source(3))
+        with pytest.raises(ValueError, match="target of 65 tokens"):
+            model(make_source(5), decoder_input_ids=make_source(65))
+
+    def test_segment_ids_without_embeddings(self):
+        source = make_source(5)
+        with pytest.raises(ValueError, match="num_segments"):
+            make_model()(source, segment_ids=torch.zeros_like(source), decoder_input_ids=source)
+
+    def test_encoder_outputs_of_another_model(self):
+        model = make_model()
+        source = make_source(5)
+        tokens = model.get_encoder()(source).last_hidden_state
+        with pytest.raises(ValueError, match="hierarchical_hidden_state"):
+            model(encoder_outputs=(tokens,), decoder_input_ids=source)
+
+    def test_inputs_twice_or_not_at_all(self):
+        model = make_model()
+        source = make_source(5)
+        with pytest.raises(ValueError, match="exactly one of `input_ids`"):
+            model(source, inputs_embeds=model.model.shared(source), decoder_input_ids=source)
+        with pytest.raises(ValueError, match="`decoder_input_ids`"):
+            model(inputs_embeds=model.model.shared(source))
+
+
+class TestLoss:
+    def test_accumulated_batches_weigh_each_token_the_same(self):
+        model = make_model()
+        source = make_source(9, (0, 3), batch=2)
+        labels = torch.tensor([[5, 6, 7, 8, EOS], [9, EOS, -100, -100, -100]])
+        whole = model(source, labels=labels).loss
+        items = (labels != -100).sum()
+        parts = [model(source[i : i + 1], labels=labels[i : i + 1], num_items_in_batch=items).loss for i in range(2)]
+        torch.testing.assert_close(sum(parts), whole)
