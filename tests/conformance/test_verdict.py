@@ -1,6 +1,7 @@
 """The judgement of a conformance run finds what it is there to find."""
 
 import pytest
+
 from verdict import judge
 
 

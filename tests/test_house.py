@@ -1,0 +1,165 @@
+"""What a newcomer meets first: the README, the Makefile, the version, and how long the import takes."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from transformers import BartConfig, BartForConditionalGeneration
+
+import hier_models
+
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+TARGETS = re.findall(r"^([a-z][a-z-]*):(?!=)", MAKEFILE, re.MULTILINE)
+
+# Commands in the README that set up a machine. `.ci/run` goes through them, in its own way.
+SET_UP = (
+    "git clone ",
+    "cd ",
+    "pip install ",
+    "python -m pip install ",
+    "python3 -m venv ",
+    ". .venv/",
+    "source .venv/",
+)
+
+IMPORT_TIMER = """
+import sys, time
+import transformers
+loaded, begun = set(sys.modules), time.perf_counter()
+import hier_models
+print(time.perf_counter() - begun)
+print(*sorted({name.partition(".")[0] for name in set(sys.modules) - loaded}))
+"""
+
+
+def test_import_is_light():
+    seconds = []
+    for _ in range(5):  # the least of several runs: what else the machine does only adds
+        result = subprocess.run([sys.executable, "-c", IMPORT_TIMER], capture_output=True, text=True, check=True)
+        time_taken, packages = result.stdout.splitlines()
+        seconds.append(float(time_taken))
+        assert not {"torch", "datasets", "evaluate", "matplotlib", "gradio"} & set(packages.split())
+        if seconds[-1] < 0.5:
+            return
+    pytest.fail(f"`import hier_models` adds {min(seconds):.2f} s to `import transformers`, at best; 0.5 is allowed.")
+
+
+@pytest.mark.parametrize("name", hier_models.__all__)
+def test_public_name_is_there_and_documented(name):
+    assert getattr(hier_models, name).__doc__
+    assert name in dir(hier_models)
+
+
+def test_public_names_are_sorted_and_unique():
+    assert hier_models.__all__ == sorted(set(hier_models.__all__))
+
+
+def test_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="HatBrat"):
+        hier_models.HatBrat  # noqa: B018
+
+
+def test_version_is_the_same_everywhere():
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = re.search(r"^## \[(\d+\.\d+\.\d+)\]", changelog, re.MULTILINE)
+    assert hier_models.__version__ == PROJECT["version"] == newest[1]
+
+
+def test_package_is_typed():
+    assert (ROOT / "hier_models" / "py.typed").exists()
+
+
+def test_make_help_lists_every_target():
+    listed = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert {"help", "demo", "test"} <= set(TARGETS)
+    assert re.findall(r"^  ([a-z-]+) +\S", listed.partition("Variables:")[0], re.MULTILINE) == TARGETS
+
+
+def test_every_target_without_a_file_is_phony():
+    phony = re.search(r"^\.PHONY: ((?:.*\\\n)*.*)", MAKEFILE, re.MULTILINE)[1].replace("\\\n", " ").split()
+    assert set(phony) == {*TARGETS, "FORCE"}
+
+
+def code_blocks(*languages: str) -> list[str]:
+    """The README's fenced blocks in these languages."""
+    return [
+        text
+        for language, text in re.findall(r"^```(\w+)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+        if language in languages
+    ]
+
+
+def shell_commands() -> list[str]:
+    """The commands of the README's shell blocks, with continued lines joined; output after `$ ` prompts left out."""
+    commands = []
+    for block in code_blocks("console", "bash", "sh", "shell"):
+        lines = [line.strip() for line in block.replace("\\\n", " ").splitlines()]
+        if any(line.startswith("$ ") for line in lines):
+            lines = [line[2:] for line in lines if line.startswith("$ ")]
+        commands += [re.sub(r"\s+#.*", "", line) for line in lines if line and not line.startswith("#")]
+    return commands
+
+
+def test_readme_names_the_two_commands():
+    assert {"make demo", "make test"} <= set(shell_commands())
+
+
+def test_readme_commands_are_known():
+    for command in shell_commands():
+        if command.startswith("make "):
+            assert command.split()[1] in TARGETS, command
+        else:
+            assert "hier-models " in command or command.startswith(SET_UP), f"not covered by a test: {command}"
+
+
+@pytest.fixture
+def user_folder(tmp_path, tiny_model, processor, tokenizer):
+    """A folder as the README's reader has it after `make demo`, with tiny models in the places that it names."""
+    from conftest import DOCUMENTS, SUMMARIES
+
+    hier_models.export(tiny_model, processor, tmp_path / "outputs/demo/model")
+    sizes = {name: getattr(tiny_model.config, name) for name in ("vocab_size", "d_model", "max_position_embeddings")}
+    bart = BartForConditionalGeneration(
+        BartConfig(**sizes, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4, decoder_attention_heads=4)
+    )
+    for name in ("facebook/bart-base", "facebook/bart-large"):
+        bart.save_pretrained(tmp_path / name)
+        tokenizer.save_pretrained(tmp_path / name)
+    (tmp_path / "paper.txt").write_text(DOCUMENTS[0], encoding="utf-8")
+    (tmp_path / "papers").mkdir()
+    lines = []
+    for number, (document, summary) in enumerate(zip(DOCUMENTS, SUMMARIES, strict=True)):
+        (tmp_path / "papers" / f"{number}.txt").write_text(document, encoding="utf-8")
+        lines.append(json.dumps({"text": document, "summary": summary}))
+    (tmp_path / "papers.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return tmp_path
+
+
+def run_in(folder: Path, command: list[str]) -> None:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    result = subprocess.run(command, cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, text=True)
+    assert result.returncode == 0, f"{command[-1]}\n{result.stdout}\n{result.stderr}"
+
+
+@pytest.mark.slow
+def test_readme_python_runs_as_written(user_folder):
+    blocks = code_blocks("python")
+    assert blocks
+    run_in(user_folder, [sys.executable, "-c", "\n".join(blocks)])
+
+
+@pytest.mark.slow
+def test_readme_shell_runs_as_written(user_folder):
+    commands = [command for command in shell_commands() if "hier-models " in command]
+    assert commands
+    for command in commands:
+        run_in(user_folder, ["bash", "-c", command])
