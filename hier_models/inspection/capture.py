@@ -1,0 +1,222 @@
+"""Runs a model on one document and keeps what its hierarchical attention looked at."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..pipelines import SummarizationPipeline
+from .heatmap import FloatArray, HierarchicalAttentionMap, top_sentences
+
+
+__all__ = ["hierarchical_attention"]
+
+# Eager attention keeps every weight of a step, the attention over all source tokens among them. So many summary tokens
+# at a time keep that to some hundred MB for the paper's largest model.
+CHUNK = 64
+
+# What a decoder writes for a character whose last bytes are in the next token.
+UNFINISHED = "\N{REPLACEMENT CHARACTER}"
+
+
+def hierarchical_attention(
+    model: Any,
+    processor: Any,
+    *,
+    text: str | None = None,
+    sentences: Sequence[str] | None = None,
+    turns: Sequence[Mapping[str, str]] | None = None,
+    documents: Sequence[str] | None = None,
+    summary: str | None = None,
+    top_k: int = 16,
+    max_source_length: int | None = None,
+    title: str | None = None,
+    **generate_kwargs: Any,
+) -> HierarchicalAttentionMap:
+    """Record which sentences of a document the decoder looks at while it writes the summary.
+
+    A summary that is not given is first generated as the summarization pipeline does it, with the model's
+    `generation_config`. The attention is then recorded in a pass over the finished summary: at each position it is the
+    attention of the step that wrote that token, whatever the search (greedy, beam, sampling) that chose it.
+
+    The heads are aggregated by `top_sentences`. The model comes back as it was: its attention implementation is set to
+    "eager", the only one that returns weights, and its modules to evaluation, for the length of the call.
+
+    Args:
+        model: An encoder-decoder model whose output has `hierarchical_attentions`, a (batch, heads, target, sentences)
+            for each decoder layer, under `output_attentions=True`.
+        processor: Its processor.
+        text: The document as one string; this or one of the next three.
+        sentences: The document as its sentences.
+        turns: A dialogue as `{"role": …, "content": …}`.
+        documents: The articles of one input.
+        summary: The summary to look at; generated if None.
+        top_k: How many sentences each summary token keeps.
+        max_source_length: Cut the document to so many tokens; None for as many as the model takes. What was cut is
+            counted in `num_truncated_tokens`.
+        title: The heading of the pictures.
+        **generate_kwargs: Arguments of `generate`, such as `num_beams`, for the summary that is not given.
+
+    Returns:
+        The map, one row for each sentence that the model saw and one column for each token of the summary.
+
+    Raises:
+        ValueError: If not exactly one document is given, if `generate_kwargs` come with a summary or ask for several
+            summaries, if the summary is longer than the decoder, or if the model has no hierarchical attention.
+
+    Source:
+        Section 6 of Rohde et al. (2021), Hierarchical Learning for Generation with Long Source Sequences.
+    """
+    named = {"text": text, "sentences": sentences, "turns": turns, "documents": documents}
+    given = {name: value for name, value in named.items() if value is not None}
+    if len(given) != 1:
+        raise ValueError(
+            f"Give the document as exactly one of text, sentences, turns and documents; got {', '.join(given) or 'none'}"
+        )
+    if summary is not None and generate_kwargs:
+        raise ValueError(
+            f"{', '.join(generate_kwargs)}: settings for generating a summary, but `summary` is given; leave one out"
+        )
+    if generate_kwargs.get("num_return_sequences", 1) != 1:
+        raise ValueError(
+            f"num_return_sequences: got {generate_kwargs['num_return_sequences']}; a map shows one summary"
+        )
+    if top_k < 1:
+        raise ValueError(f"top_k: got {top_k}; at least 1 sentence must be kept")
+    if getattr(model.config, "hierarchical_layers", None) == 0:
+        raise ValueError(_no_hierarchy(model))
+
+    with _evaluating(model):
+        pipeline = SummarizationPipeline(model=model, processor=processor, device=model.device)
+        [(kind, value)] = given.items()
+        document = {kind: value if isinstance(value, str) else list(value)}
+        example = pipeline.preprocess(document, max_source_length=max_source_length)["examples"]
+        inputs = {name: torch.tensor([row], device=model.device) for name, row in example.inputs.items()}
+        if summary is None:
+            result = pipeline(document, return_tensors=True, max_source_length=max_source_length, **generate_kwargs)
+            ids = result[0]["summary_token_ids"][None].to(model.device)  # (1, target + 1)
+            decoder_input_ids, target_ids = ids[:, :-1], ids[0, 1:].tolist()
+        else:
+            target_ids = list(processor(text_target=summary)["labels"])
+            labels = torch.tensor([target_ids], device=model.device)
+            decoder_input_ids = model.prepare_decoder_input_ids_from_labels(labels)
+        weights = _attention_weights(model, inputs, decoder_input_ids, top_k)  # (decoder_layers, sentences, target)
+
+    tokenizer = processor.tokenizer
+    rows, unit = _row_texts(tokenizer, inputs, weights.shape[1], "turn" if kind == "turns" else "sentence")
+    return HierarchicalAttentionMap(
+        weights=weights,
+        sentences=rows,
+        tokens=_token_texts(tokenizer, target_ids),
+        summary=tokenizer.decode(target_ids, skip_special_tokens=True).strip(),
+        top_k=top_k,
+        num_truncated_tokens=example.cut["num_truncated_tokens"],
+        unit=unit,
+        **({} if title is None else {"title": title}),
+    )
+
+
+def _no_hierarchy(model: Any) -> str:
+    return (
+        f"model: {type(model).__name__} has no hierarchical attention to show (a plain model, or "
+        "hierarchical_layers=0); give a model with hierarchical_layers of at least 1"
+    )
+
+
+@torch.no_grad()
+def _attention_weights(
+    model: Any, inputs: dict[str, torch.Tensor], decoder_input_ids: torch.Tensor, top_k: int
+) -> FloatArray:
+    """Run the encoder once and the decoder over the whole summary, a chunk of tokens at a time."""
+    encoder = model.get_encoder()
+    accepted = inspect.signature(encoder.forward).parameters
+    # The encoder runs with its own fast attention: its weights, (source, source) for each head, are not needed.
+    encoder_outputs = encoder(**{name: value for name, value in inputs.items() if name in accepted}, return_dict=True)
+    others = {name: value for name, value in inputs.items() if name != "input_ids"}
+    chunks: list[FloatArray] = []
+    cache = None
+    with _eager_attention(model):
+        for part in decoder_input_ids.split(CHUNK, dim=1):
+            outputs = model(
+                **others,
+                encoder_outputs=encoder_outputs,
+                decoder_input_ids=part,
+                past_key_values=cache,
+                use_cache=True,
+                output_attentions=True,
+                return_dict=True,
+            )
+            attentions = getattr(outputs, "hierarchical_attentions", None)
+            if not attentions:
+                raise ValueError(_no_hierarchy(model))
+            cache = outputs.past_key_values
+            layers = [top_sentences(layer[0].float().cpu().numpy(), top_k) for layer in attentions]
+            chunks.append(np.stack(layers))  # (decoder_layers, sentences, part of target)
+    return np.concatenate(chunks, axis=2)
+
+
+@contextmanager
+def _evaluating(model: torch.nn.Module) -> Iterator[None]:
+    """Turn dropout off, and leave every module in the mode it was in."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+@contextmanager
+def _eager_attention(model: Any) -> Iterator[None]:
+    """Set the attention that returns weights, and set back what was there, for parts with a config of their own too."""
+    config = model.config
+    parts = {name: getattr(config, name, None) for name in getattr(config, "sub_configs", {})}
+    # Transformers has a public setter and no public getter; this attribute is what the setter itself compares with.
+    before = {"": config._attn_implementation} | {
+        name: part._attn_implementation for name, part in parts.items() if part is not None
+    }
+    model.set_attn_implementation("eager")
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(before if len(before) > 1 else before[""])
+
+
+def _row_texts(
+    tokenizer: Any, inputs: dict[str, torch.Tensor], count: int, unit: str
+) -> tuple[list[str], str]:
+    """Give the texts between the BOS markers, or numbers where the rows are not what the markers mark."""
+    ids = inputs["input_ids"][0].tolist()
+    attended = inputs["attention_mask"][0].tolist() if "attention_mask" in inputs else [1] * len(ids)
+    ids = [token for token, seen in zip(ids, attended, strict=True) if seen]
+    starts = [place for place, token in enumerate(ids) if token == tokenizer.bos_token_id] or [0]
+    if len(starts) != count:
+        return [f"segment {number + 1}" for number in range(count)], "segment"
+    ends = [*starts[1:], len(ids)]
+    texts = [tokenizer.decode(ids[start:end], skip_special_tokens=True) for start, end in zip(starts, ends, strict=True)]
+    return [text.strip() for text in texts], unit
+
+
+def _token_texts(tokenizer: Any, ids: list[int]) -> list[str]:
+    """Give the text of each token, spaces included, so that joined they are the text.
+
+    A character whose bytes are spread over several tokens stands with the last of them; the others are empty.
+    """
+    texts: list[str] = []
+    begin, done = 0, ""  # the text of ids[begin:] up to the last finished character
+    for end in range(1, len(ids) + 1):
+        whole = tokenizer.decode(ids[begin:end], skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        unfinished = whole.endswith(UNFINISHED) and end < len(ids)
+        texts.append("" if unfinished else whole[len(done) :])
+        if not unfinished:
+            done = whole
+        if len(done) > 1000 and not unfinished:  # begin anew, so that a long summary does not take quadratic time
+            begin = end - 1
+            done = tokenizer.decode(ids[begin:end], skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    return texts

@@ -1,0 +1,356 @@
+"""The heatmap of hierarchical attention: from the weights of a run to a PNG and to a page for the browser.
+
+Nothing here knows a model: `capture.py` runs one and fills a `HierarchicalAttentionMap`.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import os
+import re
+import unicodedata
+import warnings
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+
+
+__all__ = ["HierarchicalAttentionMap", "top_sentences"]
+
+FloatArray = npt.NDArray[np.float32]
+
+# Light to dark on white paper, and dark to light on a dark screen: zero is the background in both.
+LIGHT_RAMP = ("#ffffff", "#e3f0ea", "#a9d8d0", "#5cb4c4", "#2c82b5", "#33509b", "#3a2670", "#26103f")
+DARK_RAMP = ("#14171f", "#1d2a4a", "#27467c", "#2a6ea3", "#35989f", "#6bc192", "#bfe28c", "#fdf8bd")
+
+# Most of 16 shares of one are far below one; the square root spreads the small ones over the colors.
+COLOR_POWER = 0.5
+
+# Inches from one label to the next.
+SENTENCE_ROOM = 0.115
+TOKEN_ROOM = 0.12
+
+# The page keeps weights as whole ten-thousandths.
+PAGE_SCALE = 10_000
+
+
+def top_sentences(weights: npt.ArrayLike, top_k: int = 16) -> FloatArray:
+    """Aggregate the heads of one layer's hierarchical attention as the paper's heatmaps do.
+
+    The paper writes: "we aggregate across the attentions heads by choosing only the 16 BOS tokens with the highest
+    weight for each generated token. We normalize the distribution such that the weights sum to 1." Where that leaves
+    a choice, it is made so:
+
+    - The weight of a BOS token for a generated token is its highest weight in any head (the maximum, not the sum or
+      the mean: a sentence that a single head looks at hard is kept).
+    - The `top_k` are chosen among these maxima, so that a BOS token counts once however many heads look at it. Of equal
+      weights, the earlier sentence is kept.
+    - A document with no more than `top_k` sentences keeps them all; its weights are normalized all the same.
+    - A generated token that looks at nothing (all weights zero) keeps a row of zeros.
+
+    Args:
+        weights: The attention of one layer, (heads, target, sentences), in [0, 1].
+        top_k: How many sentences each generated token keeps.
+
+    Returns:
+        (sentences, target): at most `top_k` nonzero entries in each column, and each column sums to 1.
+
+    Raises:
+        ValueError: If `weights` has not three axes, or `top_k` is below 1.
+
+    Source:
+        Section 6 and Figures 2 to 4 of Rohde et al. (2021), Hierarchical Learning for Generation with Long Source
+        Sequences.
+    """
+    array = np.asarray(weights, dtype=np.float32)
+    if array.ndim != 3:
+        raise ValueError(f"weights: got shape {array.shape}; expected three axes, (heads, target, sentences)")
+    if top_k < 1:
+        raise ValueError(f"top_k: got {top_k}; at least 1 sentence must be kept")
+    highest = array.max(axis=0)  # (target, sentences)
+    if highest.shape[1] > top_k:
+        # A stable sort of the negated weights puts the earlier of equals first.
+        dropped = np.argsort(-highest, axis=1, kind="stable")[:, top_k:]
+        np.put_along_axis(highest, dropped, 0.0, axis=1)
+    total = highest.sum(axis=1, keepdims=True)
+    shares: FloatArray = np.divide(highest, total, out=np.zeros_like(highest), where=total > 0).T
+    return shares
+
+
+@dataclass
+class HierarchicalAttentionMap:
+    """Where each token of a summary looked in its document, layer by layer.
+
+    Args:
+        weights: (decoder_layers, sentences, target), each column of each layer summing to 1 (see `top_sentences`).
+        sentences: The sentences (or turns, or segments) of the document in order, whole.
+        tokens: The text of each token of the summary, one for each column; joined they give the summary with its
+            special tokens.
+        summary: The summary as text.
+        top_k: How many sentences each token kept.
+        num_truncated_tokens: How many tokens of the document were cut away before the model saw it.
+        unit: What a row stands for, in the singular ("sentence", "turn", "segment").
+        title: The heading of the pictures.
+
+    Raises:
+        ValueError: If the lengths of `sentences` and `tokens` do not fit the shape of `weights`.
+    """
+
+    weights: FloatArray
+    sentences: list[str]
+    tokens: list[str]
+    summary: str = ""
+    top_k: int = 16
+    num_truncated_tokens: int = 0
+    unit: str = "sentence"
+    title: str = field(default="Hierarchical attention")
+
+    def __post_init__(self) -> None:
+        self.weights = np.asarray(self.weights, dtype=np.float32)
+        if self.weights.ndim != 3 or 0 in self.weights.shape:
+            raise ValueError(
+                f"weights: got shape {self.weights.shape}; expected three axes, (decoder_layers, sentences, target), "
+                "none of them empty"
+            )
+        expected = (self.weights.shape[0], len(self.sentences), len(self.tokens))
+        if self.weights.shape != expected:
+            raise ValueError(
+                f"weights: got shape {self.weights.shape}, but there are {expected[1]} sentences and {expected[2]} "
+                f"tokens; expected {expected}"
+            )
+
+    def save_png(self, path: str | os.PathLike[str], *, layers: list[int] | None = None, dpi: int = 150) -> Path:
+        """Draw the heatmaps of the layers side by side, as in Figures 2 to 4 of the paper.
+
+        Args:
+            path: The file to write.
+            layers: The layers to draw, counted from 0; all of them if None.
+            dpi: Pixels per inch. Large maps are drawn with more, so that no cell is thinner than a pixel.
+
+        Returns:
+            The path written.
+
+        Raises:
+            ImportError: If matplotlib is not installed.
+            ValueError: If `layers` names a layer that is not there.
+
+        Source:
+            Section 6 and Figures 2 to 4 of Rohde et al. (2021).
+        """
+        try:
+            from matplotlib.backends.backend_agg import FigureCanvasAgg
+            from matplotlib.cm import ScalarMappable
+            from matplotlib.colors import LinearSegmentedColormap, PowerNorm
+            from matplotlib.figure import Figure
+        except ImportError as error:
+            raise ImportError(
+                "drawing a PNG needs matplotlib, which is not installed: pip install \"hier_models[plots]\" "
+                "(the HTML page needs nothing)"
+            ) from error
+
+        num_layers, num_sentences, num_tokens = self.weights.shape
+        chosen = list(range(num_layers)) if layers is None else list(layers)
+        if not chosen or any(layer not in range(num_layers) for layer in chosen):
+            raise ValueError(f"layers: got {layers}; this map has layers 0 to {num_layers - 1}")
+
+        columns = _grid_columns(len(chosen))
+        rows = math.ceil(len(chosen) / columns)
+        # Inches. A lone panel may be large; the panels of a grid share a page.
+        widest = 10.0 if columns == 1 else 14.0 / columns
+        tallest = 9.0 if rows == 1 else 4.6 if rows == 2 else 3.6
+        panel_width = min(max(num_tokens * 0.13, 2.6), widest)
+        panel_height = min(max(num_sentences * 0.15, 1.5), tallest)
+        labels_width, gap, top, bar = 3.1, 0.32, 0.95, 0.95
+        tokens_height = 0.75 if num_tokens <= int(panel_width / TOKEN_ROOM) else 0.3
+        width = labels_width + columns * panel_width + (columns - 1) * gap + bar
+        height = top + rows * (panel_height + gap) + tokens_height
+        dpi = max(dpi, math.ceil(min(num_sentences / panel_height, 400)), math.ceil(min(num_tokens / panel_width, 400)))
+
+        figure = Figure(figsize=(width, height), facecolor="white")
+        FigureCanvasAgg(figure)
+        colors: Colormap = LinearSegmentedColormap.from_list("hierarchical_attention", LIGHT_RAMP)
+        norm = PowerNorm(COLOR_POWER, vmin=0.0, vmax=float(self.weights[chosen].max()) or 1.0)
+        for place, layer in enumerate(chosen):
+            row, column = divmod(place, columns)
+            left = labels_width + column * (panel_width + gap)
+            bottom = height - top - row * (panel_height + gap) - panel_height
+            axes = figure.add_axes((left / width, bottom / height, panel_width / width, panel_height / height))
+            pixels = (int(panel_height * dpi), int(panel_width * dpi))
+            axes.imshow(
+                _fit(self.weights[layer], pixels),
+                cmap=colors,
+                norm=norm,
+                aspect="auto",
+                interpolation="nearest",
+                extent=(-0.5, num_tokens - 0.5, num_sentences - 0.5, -0.5),
+            )
+            axes.set_title(f"Layer {layer + 1}", fontsize=9, loc="left", pad=4, color="#333333")
+            for spine in axes.spines.values():
+                spine.set(color="#b8b8c0", linewidth=0.6)
+            axes.tick_params(length=2, width=0.6, color="#b8b8c0", labelcolor="#333333")
+            lowest = place + columns >= len(chosen)
+            self._label_sentences(axes, panel_height, labeled=column == 0)
+            self._label_tokens(axes, panel_width, labeled=lowest)
+        scale = figure.add_axes(
+            ((width - bar + 0.3) / width, 1 - (top + panel_height) / height, 0.14 / width, panel_height / height)
+        )
+        colorbar = figure.colorbar(ScalarMappable(norm, colors), cax=scale)
+        colorbar.outline.set(edgecolor="#b8b8c0", linewidth=0.6)
+        colorbar.ax.tick_params(labelsize=7, length=2, width=0.6, color="#b8b8c0", labelcolor="#333333")
+        colorbar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:.1%}".replace(".0%", "%"))
+        colorbar.ax.set_title("weight", fontsize=7, loc="left", pad=4, color="#333333")
+
+        heading = figure.text(0.12 / width, 1 - 0.32 / height, _printable(self.title), fontsize=13, weight="bold")
+        heading.set_parse_math(False)
+        figure.text(0.12 / width, 1 - 0.56 / height, self._caption(), fontsize=8, color="#55555f")
+        with warnings.catch_warnings():
+            # A character that no installed font has is drawn as a box; the page shows it.
+            warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
+            figure.savefig(path, dpi=dpi, format="png")
+        return Path(path)
+
+    def save_html(self, path: str | os.PathLike[str]) -> Path:
+        """Write the heatmaps as one page that needs nothing else: no network, no library, no server.
+
+        Hovering over a cell (or reaching it with the arrow keys) shows the whole sentence, the token and the weight.
+        Texts are data of the page, never markup.
+
+        Args:
+            path: The file to write.
+
+        Returns:
+            The path written.
+        """
+        page = resources.files(__package__).joinpath("heatmap.html").read_text(encoding="utf-8")
+        parts = {
+            "title": html.escape(_printable(self.title)),
+            "caption": html.escape(self._caption()),
+            "data": _json_for_script(self._page_data()),
+        }
+        # One pass, so that a text that looks like a placeholder stays a text.
+        page = re.sub(r"\{\{(title|caption|data)\}\}", lambda match: parts[match[1]], page)
+        Path(path).write_text(page, encoding="utf-8")
+        return Path(path)
+
+    def _caption(self) -> str:
+        num_layers, num_sentences, num_tokens = self.weights.shape
+        parts = [
+            f"{num_sentences} {self.unit}{'' if num_sentences == 1 else 's'}",
+            f"{num_tokens} summary token{'' if num_tokens == 1 else 's'}",
+            f"{num_layers} decoder layer{'' if num_layers == 1 else 's'}",
+            f"top {self.top_k} {self.unit}s per token across heads, normalized to 1",
+        ]
+        if self.num_truncated_tokens:
+            parts.append(f"{self.num_truncated_tokens} tokens of the document were cut")
+        return "  ·  ".join(parts)
+
+    def _label_sentences(self, axes: Axes, height: float, *, labeled: bool) -> None:
+        """Put the beginnings of the sentences on the vertical axis, as many as have room."""
+        step = _step(len(self.sentences), int(height / SENTENCE_ROOM))
+        places = list(range(0, len(self.sentences), step))
+        axes.set_yticks(places)
+        if not labeled:
+            axes.tick_params(labelleft=False)
+            return
+        texts = [f"{_beginning(self.sentences[place], 44)}  {place + 1}" for place in places]
+        for label in axes.set_yticklabels(texts, fontsize=6.5):
+            label.set_parse_math(False)
+
+    def _label_tokens(self, axes: Axes, width: float, *, labeled: bool) -> None:
+        """Put the tokens on the horizontal axis where all have room, and their numbers otherwise."""
+        room = int(width / TOKEN_ROOM)
+        if len(self.tokens) <= room:
+            places = list(range(len(self.tokens)))
+            texts = [_beginning(token, 12) or "·" for token in self.tokens]
+            rotation = 90
+        else:
+            step = _step(len(self.tokens), max(room // 5, 2))
+            places = [place - 1 for place in range(step, len(self.tokens) + 1, step)]
+            texts = [str(place + 1) for place in places]
+            rotation = 0
+        axes.set_xticks(places)
+        if not labeled:
+            axes.tick_params(labelbottom=False)
+            return
+        for label in axes.set_xticklabels(texts, fontsize=6.5, rotation=rotation):
+            label.set_parse_math(False)
+        if rotation == 0:
+            axes.set_xlabel("summary token", fontsize=7, color="#55555f")
+
+    def _page_data(self) -> dict[str, Any]:
+        """Gather what the page's script reads; weights as [sentence, ten-thousandths, sentence, …] for each token."""
+        cells: list[list[list[int]]] = []
+        for layer in np.rint(self.weights * PAGE_SCALE).astype(int):
+            columns = []
+            for column in layer.T:
+                kept = np.flatnonzero(column)
+                columns.append(np.stack([kept, column[kept]], axis=1).ravel().tolist())
+            cells.append(columns)
+        return {
+            "unit": self.unit,
+            "topK": self.top_k,
+            "scale": PAGE_SCALE,
+            "power": COLOR_POWER,
+            "ramps": {"light": LIGHT_RAMP, "dark": DARK_RAMP},
+            "sentences": [_printable(sentence) for sentence in self.sentences],
+            "tokens": [_printable(token, keep_spaces=True) for token in self.tokens],
+            "summary": _printable(self.summary),
+            "layers": cells,
+        }
+
+
+def _grid_columns(panels: int) -> int:
+    """Choose the columns of a grid of small multiples: three for the twelve layers of the paper's model."""
+    if panels <= 3:
+        return panels
+    return 2 if panels == 4 else 3
+
+
+def _step(count: int, room: int) -> int:
+    """Choose how many places to move from one label to the next: 1, 2, 5, 10, 20, 50, …"""
+    for power in range(10):
+        for factor in (1, 2, 5):
+            step = factor * 10**power
+            if math.ceil(count / step) <= max(room, 1):
+                return step
+    return count
+
+
+def _fit(weights: FloatArray, pixels: tuple[int, int]) -> FloatArray:
+    """Merge neighboring cells by their maximum where there are more cells than pixels, so that no point is lost."""
+    for axis in (0, 1):
+        count = weights.shape[axis]
+        merge = math.ceil(count / max(pixels[axis], 1))
+        if merge > 1:
+            weights = np.maximum.reduceat(weights, np.arange(0, count, merge), axis=axis)
+    return weights
+
+
+def _printable(text: str, *, keep_spaces: bool = False) -> str:
+    """Replace what has no picture: control characters and lone surrogates."""
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    text = "".join(" " if unicodedata.category(char) == "Cc" and char not in "\n\t" else char for char in text)
+    return text if keep_spaces else " ".join(text.split())
+
+
+def _beginning(text: str, length: int) -> str:
+    """Cut a text to its first characters for a label."""
+    text = _printable(text)
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
+
+def _json_for_script(data: dict[str, Any]) -> str:
+    """Write JSON that can stand inside a script element: no character of it can end the element or start markup."""
+    text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
