@@ -72,7 +72,7 @@ class SummarizationPipeline(Pipeline):
         model: encoder-decoder model that can generate.
         tokenizer: its tokenizer. Not needed beside a processor.
         processor: its processor, if it has one.
-        kwargs: arguments of `Pipeline`, and defaults for the arguments of the call.
+        **kwargs: arguments of `Pipeline`, and defaults for the arguments of the call.
 
     Raises:
         ValueError: If the model cannot generate from a source text, or if its processor or tokenizer is missing.
@@ -92,9 +92,9 @@ class SummarizationPipeline(Pipeline):
     # Both are loaded if they are there, and missed in __init__ if they are not.
     _load_processor = None
     _load_tokenizer = None
-    _load_feature_extractor = False
-    _load_image_processor = False
-    _load_video_processor = False
+    _load_feature_extractor = False  # type: ignore[assignment]
+    _load_image_processor = False  # type: ignore[assignment]
+    _load_video_processor = False  # type: ignore[assignment]
     # The base class prepares generation differently from release to release, so it is prepared here.
     _pipeline_calls_generate = False
 
@@ -106,8 +106,10 @@ class SummarizationPipeline(Pipeline):
                 f"{type(model).__name__}."
             )
         # Without its processor a hierarchical model would run all the same, and see no sentences.
-        has_processor = "AutoProcessor" in (getattr(config, "auto_map", None) or {})
-        if processor is None and (has_processor or type(config) in PROCESSOR_MAPPING):
+        has_processor = (
+            "AutoProcessor" in (getattr(config, "auto_map", None) or {}) or type(config) in PROCESSOR_MAPPING
+        )
+        if processor is None and has_processor:
             raise ValueError(
                 f"`processor` is missing: {type(model).__name__} needs one, and none was given or could be loaded. "
                 f'Pass processor=AutoProcessor.from_pretrained("…"), which also says why loading it fails.'
@@ -122,10 +124,19 @@ class SummarizationPipeline(Pipeline):
                     "Pass only `processor`."
                 )
             tokenizer = own_tokenizer
+            # A tokenizer once saved by our processor names it ever after, also beside a model that has none.
+            if not has_processor:
+                processor = None
         if tokenizer is None:
             raise ValueError(
                 "`tokenizer` is missing: none was given or could be loaded. Pass tokenizer= or processor=, or the "
                 "model as a folder or Hub id that holds one of them."
+            )
+        # What Transformers makes of a folder without the tokenizer's files.
+        if len(tokenizer) <= len(tokenizer.all_special_ids):
+            raise ValueError(
+                f"`tokenizer` knows nothing but {tokenizer.all_special_tokens}: its files are missing beside the "
+                "model's. Save them there (processor.save_pretrained), or pass processor= or tokenizer=."
             )
         self._warned: set[str] = set()
         super().__init__(model=model, tokenizer=tokenizer, processor=processor, **kwargs)
@@ -150,8 +161,8 @@ class SummarizationPipeline(Pipeline):
             sentences: instead of `inputs`: one document as a list of its sentences, or a list of such documents.
             turns: instead of `inputs`: the turns of one dialogue, or a list of such lists.
             documents: instead of `inputs`: the articles to summarize together, or a list of such lists.
-            kwargs: `batch_size` (documents at once, 1), `num_workers`; `truncation` (True; False makes a document that
-                is too long an error), `max_source_length` (in tokens; as many as the model can take),
+            **kwargs: `batch_size` (documents at once, 1), `num_workers`; `truncation` (True; with False, what is too
+                long is an error), `max_source_length` (in tokens; as many as the model can take),
                 `return_truncation` (False), `return_tensors` (False: token ids instead of text),
                 `clean_up_tokenization_spaces` (False); and arguments of `generate`, such as `num_beams`, `max_length`,
                 `num_return_sequences`.
@@ -330,7 +341,7 @@ class SummarizationPipeline(Pipeline):
 
         Args:
             save_directory: folder, made if it is not there.
-            kwargs: arguments of the model's `save_pretrained`.
+            **kwargs: arguments of the model's `save_pretrained`.
         """
         self.model.save_pretrained(save_directory, **kwargs)
         (self.tokenizer if self.processor is None else self.processor).save_pretrained(save_directory)

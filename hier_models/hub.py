@@ -1,0 +1,525 @@
+"""Checkpoints that work anywhere: export with their code and a model card, and push to the Hub."""
+
+import dataclasses
+import inspect
+import json
+import math
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import EvalResult, HfApi, ModelCard, ModelCardData
+
+
+LIBRARY = "hier_models"
+
+# The Auto classes that an exported checkpoint can name, and Transformers' public mapping behind each.
+_AUTO_MAPPINGS = {
+    "AutoModel": "MODEL_MAPPING",
+    "AutoModelForSeq2SeqLM": "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING",
+    "AutoModelForMaskedLM": "MODEL_FOR_MASKED_LM_MAPPING",
+    "AutoModelForSequenceClassification": "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING",
+    "AutoModelForMultipleChoice": "MODEL_FOR_MULTIPLE_CHOICE_MAPPING",
+    "AutoModelForQuestionAnswering": "MODEL_FOR_QUESTION_ANSWERING_MAPPING",
+    "AutoModelForTokenClassification": "MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING",
+}
+
+_NOT_GIVEN = "Not given."
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What the model card says about a family, whatever the checkpoint.
+
+    Args:
+        title: name of the architecture.
+        summary: what it is, in a few sentences.
+        paper: the paper, as it is cited.
+        made_for: what the architecture is for.
+    """
+
+    title: str
+    summary: str
+    paper: str
+    made_for: str
+
+
+# By `model_type`.
+ARCHITECTURES = {
+    "hat_bart": Architecture(
+        title="HAT-BART",
+        summary=(
+            "BART with hierarchical attention. A BOS token stands before every sentence of the source. After the "
+            "token-level encoder, hierarchical encoder layers attend over the states at the BOS tokens only, and each "
+            "decoder layer attends to the tokens and then to these sentence states."
+        ),
+        paper=(
+            "Tobias Rohde, Xiaoxia Wu and Yinhan Liu: Hierarchical Learning for Generation with Long Source "
+            "Sequences. 2021. https://arxiv.org/abs/2104.07545"
+        ),
+        made_for="abstractive summarization of long documents, dialogues and meetings",
+    ),
+}
+
+
+@dataclass
+class CardDetails:
+    """What only its maker knows about a checkpoint. The model card says of each field left out that it is not given.
+
+    Args:
+        name: name of the checkpoint; its folder's or repository's if left out.
+        language: codes of its languages, such as "en".
+        license: identifier of the license of the weights, such as "apache-2.0".
+        base_model: checkpoint that training started from: a Hub id or a description.
+        datasets: Hub ids of the training data.
+        data: the training data in words.
+        hyperparameters: name -> value.
+        metrics: name -> value, such as {"rouge1": 0.41}.
+        evaluated_on: the data the metrics were measured on, such as "SAMSum, test split".
+        intended_use: what the checkpoint is meant for.
+        limits: what it cannot do, and known biases.
+        tags: further tags for the Hub.
+    """
+
+    name: str | None = None
+    language: str | list[str] | None = None
+    license: str | None = None
+    base_model: str | None = None
+    datasets: str | list[str] | None = None
+    data: str | None = None
+    hyperparameters: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    evaluated_on: str | None = None
+    intended_use: str | None = None
+    limits: str | None = None
+    tags: list[str] = field(default_factory=list)
+
+    @classmethod
+    def from_trainer(cls, trainer: Any, **details: Any) -> "CardDetails":
+        """Take the hyperparameters and the metrics from a `Seq2SeqTrainer` that has trained.
+
+        Args:
+            trainer: the trainer. Its `args` give the hyperparameters. Its `state.log_history` gives the metrics: of
+                the best checkpoint if that is the one the trainer loaded at the end, else of the last evaluation.
+            **details: the other fields; they win over what the trainer says.
+
+        Returns:
+            The details of the checkpoint.
+        """
+        found = {"hyperparameters": _hyperparameters(trainer.args), "metrics": _metrics(trainer)}
+        return cls(**{**found, **details})
+
+
+def export(
+    model: Any, processor: Any, folder: str | Path, *, card: CardDetails | Mapping[str, Any] | None = None
+) -> Path:
+    """Write a checkpoint that loads with plain Transformers, hier_models installed or not.
+
+    The folder gets the weights (safetensors), config, generation config, processor and tokenizer, the code files of
+    the architecture and of the summarization pipeline, and a model card. Where hier_models is not installed, load it
+    with `trust_remote_code=True`; where it is, plain `from_pretrained` and `pipeline` take the installed code.
+
+    Args:
+        model: a model of hier_models.
+        processor: its processor.
+        folder: where to write; made if it is not there. Files of the same names are replaced.
+        card: what the model card says about the checkpoint.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ValueError: If the model or the processor cannot be exported.
+    """
+    details = _card_details(card)
+    auto_map = _auto_map(model, processor)
+    sources = _source_files(auto_map.values())
+    target = Path(folder)
+    if target.exists() and not target.is_dir():
+        raise ValueError(f"`folder` must be a folder, got the file {str(target)!r}.")
+    target.mkdir(parents=True, exist_ok=True)
+
+    model.save_pretrained(target)
+    processor.save_pretrained(target)
+    for source in sources:
+        shutil.copyfile(source, target / source.name)
+    # The configs are completed as files: registering the classes for the Auto classes (`register_for_auto_class`)
+    # would change every later `save_pretrained` of theirs.
+    references = {auto: f"{Path(inspect.getfile(cls)).stem}.{cls.__name__}" for auto, cls in auto_map.items()}
+    additions: dict[str, Any] = {"auto_map": references}
+    if "AutoModelForSeq2SeqLM" in auto_map:
+        from .pipelines import summarization_hier
+
+        shutil.copyfile(summarization_hier.__file__, target / Path(summarization_hier.__file__).name)
+        additions["custom_pipelines"] = {
+            "summarization": {
+                "impl": "summarization_hier.SummarizationPipeline",
+                "pt": ["AutoModelForSeq2SeqLM"],
+                "type": "text",
+            }
+        }
+    _complete(target / "config.json", additions)
+    _complete(target / "processor_config.json", {"auto_map": {"AutoProcessor": references["AutoProcessor"]}})
+
+    folder_name = target.resolve().name
+    details = dataclasses.replace(details, name=details.name or folder_name)
+    model_card(model, details, source=f"./{folder_name}", code=sources).save(target / "README.md")
+    return target
+
+
+def push_to_hub(
+    model: Any,
+    processor: Any,
+    repo_id: str,
+    *,
+    card: CardDetails | Mapping[str, Any] | None = None,
+    private: bool | None = None,
+    token: str | bool | None = None,
+    commit_message: str = "Upload model",
+) -> str:
+    """Export a checkpoint and push it to the Hub.
+
+    Args:
+        model: a model of hier_models.
+        processor: its processor.
+        repo_id: repository, as "user/name"; made if it is not there.
+        card: what the model card says about the checkpoint.
+        private: whether a new repository is private; the account's or organization's default if left out.
+        token: access token; the one of `hf auth login` if left out.
+        commit_message: message of the commit.
+
+    Returns:
+        The address of the repository.
+
+    Raises:
+        ValueError: If the model or the processor cannot be exported.
+    """
+    details = _card_details(card)
+    _auto_map(model, processor)  # what cannot be exported is refused before a repository is made
+    api = HfApi(token=token)
+    repository = api.create_repo(repo_id, private=private, exist_ok=True)
+    if details.name is None:
+        details = dataclasses.replace(details, name=repository.repo_id.split("/")[-1])
+    with tempfile.TemporaryDirectory() as folder:
+        export(model, processor, folder, card=details)
+        sources = _source_files(_auto_map(model, processor).values())
+        model_card(model, details, source=repository.repo_id, code=sources).save(Path(folder) / "README.md")
+        api.upload_folder(repo_id=repository.repo_id, folder_path=folder, commit_message=commit_message)
+    return str(repository)
+
+
+def model_card(model: Any, details: CardDetails, *, source: str, code: Iterable[Path] = ()) -> ModelCard:
+    """Write the model card of a checkpoint.
+
+    Args:
+        model: the model; its config gives the sizes.
+        details: what its maker says about it.
+        source: what to load it from: a folder or a repository.
+        code: the code files that go with it; the card lists the libraries that they need.
+
+    Returns:
+        The card, with its metadata for the Hub.
+    """
+    config = model.config
+    architecture = ARCHITECTURES.get(config.model_type)
+    is_summarizer = bool(config.is_encoder_decoder and model.can_generate())
+    datasets = [details.datasets] if isinstance(details.datasets, str) else details.datasets
+    data = ModelCardData(
+        # The Hub and `pipeline` go by this: the checkpoint loads with plain Transformers.
+        library_name="transformers",
+        pipeline_tag="summarization" if is_summarizer else None,
+        language=details.language,
+        license=details.license,
+        base_model=details.base_model if details.base_model and _is_hub_id(details.base_model) else None,
+        datasets=datasets,
+        tags=list(dict.fromkeys([LIBRARY, config.model_type, *details.tags])),
+        metrics=sorted({_metric_type(name) for name in details.metrics}) or None,
+        model_name=details.name,
+        eval_results=_eval_results(details) or None,
+    )
+    text = _TEMPLATE.format(
+        name=details.name or source,
+        architecture=architecture.title if architecture else config.model_type,
+        summary=architecture.summary if architecture else _NOT_GIVEN,
+        sizes=_table({"parameters": f"{model.num_parameters():,}", **_sizes(config)}),
+        paper=architecture.paper if architecture else _NOT_GIVEN,
+        data=_paragraphs(details.data, "Datasets: " + ", ".join(datasets) + "." if datasets else None),
+        base_model=details.base_model or _NOT_GIVEN,
+        hyperparameters=_table(details.hyperparameters) or _NOT_GIVEN,
+        metrics=_table(details.metrics, heading="metric") or _NOT_GIVEN,
+        evaluated_on=details.evaluated_on or _NOT_GIVEN,
+        generation=_table(_generation(model)) or _NOT_GIVEN,
+        intended_use=_paragraphs(
+            details.intended_use, f"The architecture is made for {architecture.made_for}." if architecture else None
+        ),
+        limits=_paragraphs(details.limits, _length_limit(config)),
+        license=details.license or _NOT_GIVEN,
+        usage=(_USAGE_SUMMARIZER if is_summarizer else _USAGE_OTHER).format(
+            source=source, libraries=" ".join(_libraries(code))
+        ),
+    )
+    return ModelCard(f"---\n{data.to_yaml()}\n---\n{text}")
+
+
+_TEMPLATE = """
+# {name}
+
+A {architecture} checkpoint, exported with hier_models.
+
+{usage}
+## Architecture
+
+{summary}
+
+{sizes}
+
+## Paper
+
+{paper}
+
+## Training data
+
+{data}
+
+## Training
+
+Started from: {base_model}
+
+{hyperparameters}
+
+## Metrics
+
+Measured on: {evaluated_on}
+
+{metrics}
+
+## Generation settings
+
+{generation}
+
+## Intended use
+
+{intended_use}
+
+## Limits
+
+{limits}
+
+## License
+
+Weights: {license} The code files in this repository are part of hier_models, under Apache-2.0.
+"""
+
+_USAGE_SUMMARIZER = """## Use
+
+    pip install {libraries}
+
+    from transformers import pipeline
+
+    summarize = pipeline("summarization", model="{source}", trust_remote_code=True)
+    print(summarize("A long document. …", return_truncation=True))
+
+Or in parts:
+
+    from transformers import AutoModelForSeq2SeqLM, AutoProcessor
+
+    model = AutoModelForSeq2SeqLM.from_pretrained("{source}", trust_remote_code=True)
+    processor = AutoProcessor.from_pretrained("{source}", trust_remote_code=True)
+    inputs = processor(text="A long document. …", return_tensors="pt")
+    print(processor.batch_decode(model.generate(**inputs), skip_special_tokens=True))
+
+After `import hier_models`, leave out `trust_remote_code=True`.
+"""
+
+_USAGE_OTHER = """## Use
+
+    pip install {libraries}
+
+    from transformers import AutoModel, AutoProcessor
+
+    model = AutoModel.from_pretrained("{source}", trust_remote_code=True)
+    processor = AutoProcessor.from_pretrained("{source}", trust_remote_code=True)
+
+After `import hier_models`, leave out `trust_remote_code=True`.
+"""
+
+
+# The checkpoint
+
+
+def _auto_map(model: Any, processor: Any) -> dict[str, Any]:
+    """Auto class -> our class, for everything the checkpoint can be loaded as."""
+    import transformers
+
+    if not isinstance(model, transformers.PreTrainedModel):
+        raise ValueError(
+            f"`model` must be a PreTrainedModel, got {type(model).__name__}. Merge adapters into the model "
+            "(merge_and_unload()), and take the model out of wrappers (DataParallel: .module)."
+        )
+    config_class = type(model.config)
+    if config_class.__module__.startswith("transformers."):
+        raise ValueError(
+            f"`model` is a {type(model).__name__} of Transformers, so there is no code to export with it. Save it "
+            "with model.save_pretrained(folder) and tokenizer.save_pretrained(folder)."
+        )
+    if not isinstance(processor, transformers.ProcessorMixin):
+        raise ValueError(f"`processor` must be the model's processor, got {type(processor).__name__}.")
+    found = {"AutoConfig": config_class, "AutoProcessor": type(processor)}
+    for auto_class, mapping_name in _AUTO_MAPPINGS.items():
+        mapping = getattr(transformers, mapping_name)
+        if config_class in mapping:
+            found[auto_class] = mapping[config_class]
+    if type(model) not in found.values():
+        raise ValueError(
+            f"`model` is a {type(model).__name__}, which no Auto class knows, so the checkpoint could not be loaded. "
+            f"Register it first, such as AutoModelForSeq2SeqLM.register({config_class.__name__}, "
+            f"{type(model).__name__}, exist_ok=True)."
+        )
+    return found
+
+
+def _source_files(classes: Iterable[Any]) -> list[Path]:
+    """The files that define the classes, with everything that they import from their own folder."""
+    from transformers.dynamic_module_utils import get_relative_import_files
+
+    roots = {Path(inspect.getfile(cls)) for cls in classes}
+    needed = {Path(file) for root in roots for file in get_relative_import_files(root)}
+    return sorted(roots | needed)
+
+
+def _complete(file: Path, additions: Mapping[str, Any]) -> None:
+    content = json.loads(file.read_text(encoding="utf-8"))
+    content.update(additions)
+    file.write_text(json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+# The card
+
+
+def _card_details(card: CardDetails | Mapping[str, Any] | None) -> CardDetails:
+    if isinstance(card, CardDetails):
+        return card
+    card = card or {}
+    known = [item.name for item in dataclasses.fields(CardDetails)]
+    unknown = [name for name in card if name not in known]
+    if unknown:
+        raise ValueError(f"`card` has unknown entries {unknown}; it can have {', '.join(known)}.")
+    return CardDetails(**card)
+
+
+def _hyperparameters(args: Any) -> dict[str, Any]:
+    names = (
+        "learning_rate per_device_train_batch_size gradient_accumulation_steps world_size num_train_epochs max_steps "
+        "lr_scheduler_type warmup_steps optim weight_decay label_smoothing_factor max_grad_norm bf16 fp16 "
+        "gradient_checkpointing seed generation_max_length generation_num_beams"
+    )
+    values = {name: getattr(args, name) for name in names.split() if getattr(args, name, None) is not None}
+    if values.get("max_steps", 0) > 0:
+        values.pop("num_train_epochs", None)  # which it overrides
+    else:
+        values.pop("max_steps", None)
+    return {name: getattr(value, "value", value) for name, value in values.items()}
+
+
+def _metrics(trainer: Any) -> dict[str, float]:
+    state = trainer.state
+    evaluations = [entry for entry in state.log_history if any(name.startswith("eval_") for name in entry)]
+    if trainer.args.load_best_model_at_end:
+        best_step = getattr(state, "best_global_step", None)
+        evaluations = [entry for entry in evaluations if entry["step"] == best_step] or evaluations
+    speed = ("eval_runtime", "eval_samples_per_second", "eval_steps_per_second")
+    last = evaluations[-1] if evaluations else {}
+    return {
+        name.removeprefix("eval_"): value
+        for name, value in last.items()
+        if name.startswith("eval_") and name not in speed and isinstance(value, int | float)
+    }
+
+
+def _eval_results(details: CardDetails) -> list[EvalResult]:
+    if not details.evaluated_on:  # a result needs to say what it was measured on
+        return []
+    return [
+        EvalResult(
+            task_type="summarization",
+            dataset_type=details.evaluated_on,
+            dataset_name=details.evaluated_on,
+            metric_type=_metric_type(name),
+            metric_name=name,
+            metric_value=value,
+        )
+        for name, value in details.metrics.items()
+        if math.isfinite(value)
+    ]
+
+
+def _metric_type(name: str) -> str:
+    return "rouge" if name.lower().startswith("rouge") else name
+
+
+def _sizes(config: Any) -> dict[str, Any]:
+    common = (
+        "d_model encoder_layers encoder_attention_heads encoder_ffn_dim decoder_layers decoder_attention_heads "
+        "decoder_ffn_dim vocab_size max_position_embeddings"
+    )
+    own = [name for name in vars(type(config)).get("__annotations__", {}) if not name.startswith("_")]
+    return {name: getattr(config, name) for name in [*common.split(), *own] if hasattr(config, name)}
+
+
+def _generation(model: Any) -> dict[str, Any]:
+    if not model.can_generate():
+        return {}
+    settings = model.generation_config.to_diff_dict()
+    return {
+        name: value
+        for name, value in settings.items()
+        if not name.startswith("_") and not name.endswith("token_id") and name != "transformers_version"
+    }
+
+
+def _length_limit(config: Any) -> str | None:
+    positions = getattr(config, "max_position_embeddings", None)
+    if positions is None:
+        return None
+    return (
+        f"It takes {positions} source tokens at most. The pipeline cuts what is longer at the end, and says how much "
+        "with `return_truncation=True`."
+    )
+
+
+def _paragraphs(given: str | None, fact: str | None) -> str:
+    return "\n\n".join([given or _NOT_GIVEN, *([fact] if fact else [])])
+
+
+def _table(rows: Mapping[str, Any], heading: str = "setting") -> str:
+    if not rows:
+        return ""
+
+    def cell(value: Any) -> str:
+        text = f"{value:.4f}" if heading == "metric" and isinstance(value, float) else str(value)
+        return " ".join(text.split()).replace("|", "\\|")
+
+    lines = [f"| {cell(name)} | {cell(value)} |" for name, value in rows.items()]
+    return "\n".join([f"| {heading} | value |", "|---|---|", *lines])
+
+
+def _is_hub_id(name: str) -> bool:
+    return re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name) is not None and not Path(name).exists()
+
+
+def _libraries(code: Iterable[Path]) -> list[str]:
+    """What to install for these files, by the names of the Python Package Index."""
+    from importlib.metadata import packages_distributions
+
+    from transformers.dynamic_module_utils import get_imports
+
+    imported = {name for file in code for name in get_imports(file)}
+    third_party = imported - set(sys.stdlib_module_names) - {"transformers", "torch"}
+    distributions = packages_distributions()
+    names = {distributions.get(name, [name])[0] for name in third_party}
+    return ["torch", '"transformers>=5.17,<6"', *sorted(names - {"huggingface_hub", "huggingface-hub"})]
