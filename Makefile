@@ -75,7 +75,7 @@ lowest: $(VENV_LOWEST)/stamp-dev ## The fast tests on the lowest supported versi
 bench: install ## Speed and memory against plain BART, as a table (GPU wanted)
 	$(BIN)/python benchmarks/hat_bart.py $(BENCH_ARGS)
 
-build: install ## Source distribution and wheel, in dist/
+build: install ## Wheel, in dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 install: $(VENV)/stamp-dev ## Set up the virtual environment, with everything for development
