@@ -1,0 +1,323 @@
+"""Which column is the source and which the summary, and what their values are turned into.
+
+A source is one of four kinds, named after the processor's argument that takes it:
+
+- `text`: a string;
+- `sentences`: a list of strings, the user's own segmentation;
+- `turns`: a dialogue, a list of `{"role": …, "content": …}`;
+- `documents`: several articles of one input, a list of strings.
+"""
+
+import json
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+logger = logging.getLogger(__name__)
+
+Kind = Literal["text", "sentences", "turns", "documents"]
+KINDS: tuple[Kind, ...] = ("text", "sentences", "turns", "documents")
+
+# Names seen in public summarization datasets, by the kind that a list under this name holds.
+SOURCE_ALIASES: dict[Kind, tuple[str, ...]] = {
+    "text": (
+        "text",
+        "article",
+        "document",
+        "source",
+        "source_text",
+        "input",
+        "input_text",
+        "body",
+        "content",
+        "full_text",
+        "paper",
+        "report",
+        "story",
+        "passage",
+        "transcript",
+    ),
+    "sentences": ("sentences", "article_text", "source_sentences"),
+    "turns": ("turns", "dialogue", "dialog", "conversation", "messages", "utterances", "meeting_transcripts"),
+    "documents": ("documents", "articles", "docs", "source_documents"),
+}
+# Looked at only when none of the names above is there: datasets carry `sections` beside the text they are part of.
+SECTION_ALIASES = ("sections",)
+SUMMARY_ALIASES = (
+    "summary",
+    "summary_text",
+    "abstract",
+    "abstract_text",
+    "highlights",
+    "target",
+    "target_text",
+    "tldr",
+    "reference",
+    "reference_summary",
+    "output",
+)
+ID_ALIASES = ("id", "article_id", "document_id", "doc_id", "paper_id", "example_id")
+ROLE_KEYS = ("role", "speaker", "name", "from", "author", "participant", "character")
+CONTENT_KEYS = ("content", "text", "utterance", "value", "message", "words")
+
+# "#Person1#: Hello." or "Project Manager: Right." A role is short and holds no colon.
+TURN_LINE = re.compile(r"\s*([^\s:][^:\n]{0,59}?)\s*:(?:\s+|$)(.*)")
+# The 2018 release of PubMed and arXiv wraps each sentence of an abstract in <S> and </S>.
+SENTENCE_TAGS = re.compile(r"^\s*<S>\s*|\s*</S>\s*$")
+SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class BadRecord(ValueError):
+    """A record whose columns cannot be used; the message says which and why."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns that were given or recognised.
+
+    Args:
+        source: Name of the column with the source.
+        kind: What the source is turned into.
+        summary: Name of the column with the summary, or None.
+        id: Name of the column with the identifier, or None.
+    """
+
+    source: str
+    kind: Kind
+    summary: str | None
+    id: str | None
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace(" ", "_").replace("-", "_")
+
+
+def _matching(names: Sequence[str], aliases: Sequence[str]) -> list[str]:
+    return [name for name in names if _plain(name) in aliases]
+
+
+def _listing(names: Sequence[str]) -> str:
+    return ", ".join(repr(name) for name in names)
+
+
+def resolve_columns(row: Mapping[str, Any], text_column: str | None, summary_column: str | None) -> Columns:
+    """Decide which columns hold the source and the summary.
+
+    Args:
+        row: A record of the dataset.
+        text_column: The column with the source; None to recognise it by its name.
+        summary_column: The column with the summary; None to recognise it by its name, the empty string for no summary.
+
+    Returns:
+        The columns. A summary that was not asked for by name may be missing.
+
+    Raises:
+        ValueError: If a named column is missing, or if no column, or more than one, has a name known for a source (or
+            more than one has a name known for a summary).
+        BadRecord: If the value of the source is of a type that no kind of source has.
+    """
+    names = list(row)
+    for argument, name in (("text_column", text_column), ("summary_column", summary_column)):
+        if name and name not in row:
+            raise ValueError(f"{argument}={name!r} is not a column; the columns are {_listing(names)}")
+    if text_column and text_column == summary_column:
+        raise ValueError(f"text_column and summary_column are both {text_column!r}; they must differ")
+    if text_column is None:
+        known = [alias for aliases in SOURCE_ALIASES.values() for alias in aliases]
+        found = [name for name in _matching(names, known) if name != summary_column]
+        found = found or [name for name in _matching(names, SECTION_ALIASES) if name != summary_column]
+        if len(found) != 1:
+            what = f"columns {_listing(found)} could all be the source" if found else "no column has a known name"
+            raise ValueError(
+                f"cannot tell which column holds the source: {what}; the columns are {_listing(names)}. "
+                "Pass text_column=… with the one that holds it"
+            )
+        text_column = found[0]
+    if summary_column is None:
+        found = [name for name in _matching(names, SUMMARY_ALIASES) if name != text_column]
+        if len(found) > 1:
+            raise ValueError(
+                f"cannot tell which column holds the summary: columns {_listing(found)} could all be it; the columns "
+                f"are {_listing(names)}. Pass summary_column=… with the one that holds it, or summary_column='' for "
+                "none"
+            )
+        summary_column = found[0] if found else ""
+    if summary_column and isinstance(row[summary_column], list) and len(row[summary_column]) > 1:
+        # It could also be several references of one document, which are summaries each.
+        logger.warning("column %r holds lists: read as the sentences of one summary and joined", summary_column)
+    ids = [name for alias in ID_ALIASES for name in _matching(names, (alias,))]
+    kind = _kind_of(text_column, row[text_column])
+    return Columns(text_column, kind, summary_column or None, ids[0] if ids else None)
+
+
+def _kind_of(name: str, value: Any) -> Kind:
+    named = next((kind for kind, aliases in SOURCE_ALIASES.items() if _plain(name) in aliases), None)
+    value = _decoded(name, value)
+    if isinstance(value, str):
+        _not_blank(name, value, "the source")
+        return "turns" if named == "turns" and _starts_with_a_turn(value) else "text"
+    if isinstance(value, list) and value:
+        if all(isinstance(item, str) for item in value):
+            return "documents" if named == "documents" else "sentences"
+        if _plain(name) in SECTION_ALIASES:
+            return "text"
+        if all(isinstance(item, list | tuple | dict) for item in value):
+            return "turns"
+    raise BadRecord(
+        f"column {name!r} holds {_described(value)}; a source is a string, a list of strings (sentences or documents) "
+        "or a "
+        'list of turns ([role, text] pairs or {"role": …, "content": …})'
+    )
+
+
+def _decoded(name: str, value: Any) -> Any:
+    """A CSV cell can hold a list only as JSON text; undo that where the column's name promises a list."""
+    lists = (*SOURCE_ALIASES["sentences"], *SOURCE_ALIASES["turns"], *SOURCE_ALIASES["documents"], *SECTION_ALIASES)
+    if isinstance(value, str) and _plain(name) in lists and value.lstrip().startswith("["):
+        try:
+            decoded = json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+        return decoded if isinstance(decoded, list) else value
+    return value
+
+
+def _starts_with_a_turn(text: str) -> bool:
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    return TURN_LINE.fullmatch(first) is not None
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, list):
+        return f"a list of {', '.join(sorted({type(item).__name__ for item in value}))}" if value else "an empty list"
+    return "nothing" if value is None else f"a value of type {type(value).__name__}"
+
+
+def normalize(row: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
+    """Turn a record into the columns every part of the package knows.
+
+    Args:
+        row: A record of the dataset.
+        columns: Which of its columns are meant.
+
+    Returns:
+        The source under the name of its kind, and `summary` and `id` if there are such columns. A summary given as a
+        list of strings is one summary by sentences and is joined with newlines.
+
+    Raises:
+        BadRecord: If a column is missing, empty or of the wrong type.
+    """
+    for name in (columns.source, columns.summary, columns.id):
+        if name is not None and name not in row:
+            raise BadRecord(f"column {name!r} is missing; this record has {_listing(list(row))}")
+    source = _SOURCES[columns.kind](columns.source, _decoded(columns.source, row[columns.source]))
+    normalized: dict[str, Any] = {columns.kind: source}
+    if columns.summary is not None:
+        normalized["summary"] = _summary(columns.summary, row[columns.summary])
+    if columns.id is not None:
+        identifier = row[columns.id]
+        normalized["id"] = "" if identifier is None else _well_formed(columns.id, str(identifier))
+    return normalized
+
+
+def _well_formed(name: str, text: str) -> str:
+    # isascii is a flag of the string, so most documents are not scanned.
+    found = None if text.isascii() else SURROGATE.search(text)
+    if found:
+        raise BadRecord(
+            f"column {name!r} holds an unpaired surrogate (U+{ord(found[0]):04X} at character {found.start()}), "
+            "which is no Unicode character and cannot be stored as UTF-8"
+        )
+    return text
+
+
+def _wrong_type(name: str, value: Any, wanted: str) -> BadRecord:
+    return BadRecord(f"column {name!r} must hold {wanted}, got {_described(value)}")
+
+
+def _not_blank(name: str, text: str, what: str) -> str:
+    if not text.strip():
+        raise BadRecord(f"column {name!r} is empty: {what} needs at least one character that is not a space")
+    return text
+
+
+def _text(name: str, value: Any) -> str:
+    if _plain(name) in SECTION_ALIASES and isinstance(value, list):
+        value = "\n\n".join(_section(name, section) for section in value)
+    if not isinstance(value, str):
+        raise _wrong_type(name, value, "a string, as it does in the first record")
+    return _not_blank(name, _well_formed(name, value), "the source")
+
+
+def _section(name: str, section: Any) -> str:
+    if isinstance(section, dict):
+        section = [section.get("heading", section.get("title")), section.get("text", section.get("content"))]
+    parts = section if isinstance(section, list | tuple) else [section]
+    if len(parts) == 2 and isinstance(parts[1], list):
+        parts = [parts[0], *parts[1]]
+    if not all(part is None or isinstance(part, str) for part in parts):
+        raise _wrong_type(name, section, "sections that are [heading, text] pairs or strings")
+    return "\n".join(part for part in parts if part)
+
+
+def _strings(name: str, value: Any) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise _wrong_type(name, value, "a list of strings, as it does in the first record")
+    _not_blank(name, "".join(value), "the source")
+    return [_well_formed(name, item) for item in value]
+
+
+def _turns(name: str, value: Any) -> list[dict[str, str]]:
+    if isinstance(value, str):
+        turns = _turns_of_text(name, value)
+    elif isinstance(value, list):
+        turns = [_turn(name, number, turn) for number, turn in enumerate(value)]
+    else:
+        raise _wrong_type(name, value, "a list of turns, as it does in the first record")
+    _not_blank(name, "".join(turn["content"] for turn in turns), "the dialogue")
+    return turns
+
+
+def _turn(name: str, number: int, turn: Any) -> dict[str, str]:
+    if isinstance(turn, list | tuple) and len(turn) == 2:
+        role, content = turn
+    elif isinstance(turn, dict):
+        role = next((turn[key] for key in ROLE_KEYS if key in turn), None)
+        content = next((turn[key] for key in CONTENT_KEYS if key in turn), None)
+    else:
+        role = content = None
+    if not isinstance(role, str) or not isinstance(content, str):
+        raise BadRecord(
+            f'column {name!r}: turn {number} must be a [role, text] pair or {{"role": …, "content": …}} of strings, '
+            f"got {str(turn)[:80]}"
+        )
+    if not role.strip():
+        raise BadRecord(f"column {name!r}: turn {number} has an empty role; name the speaker")
+    return {"role": _well_formed(name, role), "content": _well_formed(name, content)}
+
+
+def _turns_of_text(name: str, text: str) -> list[dict[str, str]]:
+    turns: list[dict[str, str]] = []
+    for line in _well_formed(name, text).splitlines():
+        match = TURN_LINE.fullmatch(line)
+        if match:
+            turns.append({"role": match[1], "content": match[2].rstrip()})
+        elif turns and line.strip():
+            turns[-1]["content"] = f"{turns[-1]['content']}\n{line.strip()}".lstrip()
+        elif line.strip():
+            raise BadRecord(f"column {name!r} is a dialogue, but its first line has no 'role: ' before the words")
+    return turns
+
+
+def _summary(name: str, value: Any) -> str:
+    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+        value = "\n".join(SENTENCE_TAGS.sub("", sentence) for sentence in value)
+    if not isinstance(value, str):
+        raise _wrong_type(name, value, "a string, or a list of strings that are the sentences of one summary")
+    return _not_blank(name, _well_formed(name, value), "the summary")
+
+
+_SOURCES = {"text": _text, "sentences": _strings, "documents": _strings, "turns": _turns}

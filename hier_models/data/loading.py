@@ -1,0 +1,491 @@
+"""Documents and summaries from the Hub, from files and from folders, under the column names the package knows."""
+
+import json
+import logging
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+import datasets
+from datasets import Dataset, Features, IterableDataset, List, Value
+from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
+
+from .columns import BadRecord, Columns, normalize, resolve_columns
+from .reading import (
+    DATA_SUFFIXES,
+    TEXT_SUFFIXES,
+    Record,
+    data_suffix,
+    document_name,
+    read_records,
+)
+from .totals import SharedTotals
+
+
+logger = logging.getLogger(__name__)
+
+BadLines = Literal["stop", "set_aside"]
+
+# Part of the key of datasets' cache: raise it when the same file is read into something else than before.
+READER_VERSION = 1
+# How many records may be looked at to find one that shows which columns there are.
+RECORDS_TO_PEEK = 100
+# Rows held in memory while a dataset is written to disk; documents can be long.
+ROWS_IN_MEMORY = 100
+PROBLEM = "_problem"
+SPLIT_NAMES = {"train": ("train", "training"), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
+
+
+class BadLineError(ValueError):
+    """A line that cannot be used, with its file and line number."""
+
+
+class LoadReport:
+    """What `load_documents` set aside, filled in while it reads.
+
+    With `streaming=True` reading happens when the dataset is iterated over, so the numbers grow until then; a line
+    that is met again in a later pass counts once.
+    """
+
+    def __init__(self) -> None:
+        self._totals = SharedTotals(1)
+        self.set_aside_file: str | None = None
+
+    @property
+    def set_aside(self) -> int:
+        """Number of lines that were set aside."""
+        return self._totals[0]
+
+    def as_dict(self) -> dict[str, int | str | None]:
+        """The report for a results file.
+
+        Returns:
+            `set_aside` (lines) and `set_aside_file`.
+        """
+        return {"set_aside": self.set_aside, "set_aside_file": self.set_aside_file}
+
+
+class _SetAside:
+    """Writes bad lines to a file, each once however often the data are read."""
+
+    def __init__(self, path: str, report: LoadReport) -> None:
+        self.path = path
+        self._report = report
+        report.set_aside_file = path
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text("", encoding="utf-8")
+        self._seen: set[str] | None = None
+
+    def add(self, entry: str) -> None:
+        if self._seen is None:
+            # A data loader's worker starts anew in every epoch: what it wrote before stands in the file.
+            self._seen = set(Path(self.path).read_text(encoding="utf-8").split("\n"))
+        if entry in self._seen:
+            return
+        self._seen.add(entry)
+        with open(self.path, "a", encoding="utf-8") as stream:
+            stream.write(entry + "\n")
+        self._report._totals.add(1)
+        count = self._report.set_aside
+        if str(count).strip("0") == "1":  # 1, 10, 100, …: a file full of bad lines must not fill the log
+            record = json.loads(entry)
+            logger.warning(
+                "%s:%s set aside in %s: %s (%d so far)",
+                record["file"],
+                record["line"],
+                self.path,
+                record["reason"],
+                count,
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_seen": None}
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """All that decides what a file is read into: also the key of the cache."""
+
+    columns: Columns
+    split: str | None
+    bad_lines: BadLines
+    state_of_files: tuple[tuple[str, int, int], ...]
+    version: int = READER_VERSION
+
+    @property
+    def features(self) -> Features:
+        # Large strings: with ordinary ones a batch of books can outgrow Arrow's limit of 2 GiB.
+        text = Value("large_string")
+        kinds = {"text": text, "sentences": List(text), "documents": List(text)}
+        turn = {"role": text, "content": text}
+        features: dict[str, Any] = {self.columns.kind: kinds.get(self.columns.kind, List(turn))}
+        if self.columns.summary is not None:
+            features["summary"] = text
+        if self.columns.id is not None:
+            features["id"] = text
+        return Features(features)
+
+
+def load_documents(
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    split: str | None = None,
+    text_column: str | None = None,
+    summary_column: str | None = None,
+    config_name: str | None = None,
+    streaming: bool = False,
+    bad_lines: BadLines = "stop",
+    set_aside_file: str | os.PathLike[str] | None = None,
+    report: LoadReport | None = None,
+) -> Dataset | IterableDataset:
+    """Load documents, and their summaries if there are any.
+
+    The source's column becomes one of `text` (a string), `sentences` (list of strings), `turns` (list of
+    `{"role", "content"}`) or `documents` (list of strings: the articles of one input), by its name and its values; a
+    dialogue may also be given as `[role, text]` pairs or as one string with a `role: words` line per turn, and
+    `sections` as `[heading, text]` pairs, which are joined. The summary becomes `summary` (a string; a list of strings
+    is taken as the sentences of one summary and joined with newlines) and the identifier `id`. Other columns are left
+    out.
+
+    Local files are read into datasets' cache once and read again when their size or time changes.
+
+    Args:
+        source: One of: a .jsonl or .ndjson file (one JSON object a line), a .json file (the same, or an array of
+            objects), a .csv or .tsv file with a header, a .txt file (one document), a folder of .txt files (one
+            document each, `id` is its path in the folder) or of the other kinds; all but the folder also with .gz, .xz
+            or .bz2; several such files; or the id of a dataset on the Hub.
+        split: Which part to load. On the Hub the split; in a folder the files whose name or subfolder says so (train,
+            validation, valid, val, dev, test); otherwise the records whose column `split` says so. None loads
+            everything, and refuses a folder or a Hub dataset that has several splits.
+        text_column: The column with the source; None to recognise it by its name.
+        summary_column: The column with the summary; None to recognise it by its name if it is there, "" for none.
+        config_name: The configuration of a dataset on the Hub.
+        streaming: Return an `IterableDataset` that reads while it is iterated over, in bounded memory.
+        bad_lines: What to do with a line that cannot be used (broken JSON or CSV, invalid UTF-8, a missing column, a
+            wrong type, an empty source or summary): "stop" raises `BadLineError`; "set_aside" writes it to
+            `set_aside_file` and goes on.
+        set_aside_file: Where bad lines go, as JSON lines with `file`, `line`, `reason` and `raw`; written anew by
+            every call. Needed with `bad_lines="set_aside"`.
+        report: Is given the number of lines set aside, if passed.
+
+    Returns:
+        A `Dataset`, or an `IterableDataset` with `streaming=True`.
+
+    Raises:
+        BadLineError: If a line cannot be used and `bad_lines` is "stop". With `streaming=True` it is raised when the
+            line is reached.
+        FileNotFoundError: If the source is neither here nor on the Hub.
+        ValueError: If an argument does not fit, if the columns cannot be told apart, or if no document is left.
+    """
+    if bad_lines not in ("stop", "set_aside"):
+        raise ValueError(f"bad_lines must be 'stop' or 'set_aside', got {bad_lines!r}")
+    if (bad_lines == "set_aside") != (set_aside_file is not None):
+        raise ValueError(
+            f"set_aside_file goes with bad_lines='set_aside', and only with it; got bad_lines={bad_lines!r} and "
+            f"set_aside_file={set_aside_file!r}"
+        )
+    files = _local_files(source)
+    if config_name is not None and files is not None:
+        raise ValueError(f"config_name={config_name!r} is for datasets on the Hub; {source!r} is local")
+    # Made last, since it empties the file: a mistake in the other arguments must not cost the last run's bad lines.
+    report = report or LoadReport()
+    if files is None:
+        raw = _from_hub(str(source), config_name, split, streaming)
+        columns = _columns_of_hub(raw, text_column, summary_column)
+        reading = _Reading(columns, None, bad_lines, ())
+        set_aside = None if set_aside_file is None else _SetAside(os.fspath(set_aside_file), report)
+        return _normalized_hub(raw, str(source), reading, set_aside)
+    files, row_split = _files_of_split(files, split)
+    columns = _columns_of_files(files, text_column, summary_column, bad_lines)
+    state = tuple((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path, _ in files)
+    reading = _Reading(columns, row_split, bad_lines, state)
+    set_aside = None if set_aside_file is None else _SetAside(os.fspath(set_aside_file), report)
+    # datasets takes a list among the arguments for shards, which data loader workers share out among themselves.
+    arguments: dict[str, Any] = {"files": [(str(path), name) for path, name in files], "reading": reading}
+    if streaming:
+        arguments["set_aside"] = set_aside
+        return IterableDataset.from_generator(_stream, features=reading.features, gen_kwargs=arguments)
+    features = reading.features if set_aside is None else _with_problem(reading.features)
+    try:
+        dataset = Dataset.from_generator(
+            _generate, features=features, gen_kwargs=arguments, writer_batch_size=ROWS_IN_MEMORY
+        )
+    except DatasetGenerationError as error:
+        if isinstance(error.__cause__, BadLineError):
+            raise error.__cause__ from None
+        raise
+    return _without_problems(dataset, str(source), split, set_aside)
+
+
+# Finding the files
+
+
+def _local_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[tuple[Path, str]] | None:
+    """The files of a local source, each with its path inside the source; None when the source is not local."""
+    if not isinstance(source, str | os.PathLike):
+        files = [file for item in source for file in (_local_files(item) or [(Path(item), "")])]
+        missing = [str(path) for path, _ in files if not path.is_file()]
+        if missing or not files:
+            raise FileNotFoundError(f"source: no such files: {', '.join(missing) or 'the list is empty'}")
+        return files
+    path = Path(source).expanduser()
+    if path.is_file():
+        if data_suffix(path) not in (*DATA_SUFFIXES, *TEXT_SUFFIXES):
+            raise ValueError(
+                f"source: cannot tell the format of {path} from its name; it must end in "
+                f"{', '.join((*DATA_SUFFIXES, *TEXT_SUFFIXES))}, perhaps followed by .gz, .xz or .bz2"
+            )
+        return [(path, path.name)]
+    if path.is_dir():
+        return _files_of_folder(path)
+    if data_suffix(path) in (*DATA_SUFFIXES, *TEXT_SUFFIXES) or not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", str(source)):
+        raise FileNotFoundError(f"source: no such file or folder: {path}")
+    return None
+
+
+def _files_of_folder(folder: Path) -> list[tuple[Path, str]]:
+    found = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    found = [path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
+    texts = [path for path in found if data_suffix(path) in TEXT_SUFFIXES]
+    data = [path for path in found if data_suffix(path) in DATA_SUFFIXES]
+    if texts and data:
+        raise ValueError(
+            f"source: folder {folder} holds both text files ({texts[0].name}, …) and data files ({data[0].name}, …); "
+            "put them into folders of their own, or name the file"
+        )
+    if not texts and not data:
+        endings = ", ".join((*DATA_SUFFIXES, *TEXT_SUFFIXES))
+        raise ValueError(
+            f"source: folder {folder} holds no file that ends in {endings} (perhaps with .gz, .xz or .bz2)"
+        )
+    ignored = [path.name for path in found if path not in set(texts) | set(data)]
+    if ignored:
+        logger.warning("%s: %d files of other kinds are not read: %s", folder, len(ignored), ", ".join(ignored[:5]))
+    return [(path, path.relative_to(folder).as_posix()) for path in texts or data]
+
+
+def _canonical_split(name: str) -> str:
+    return next((split for split, aliases in SPLIT_NAMES.items() if name.strip().lower() in aliases), name)
+
+
+def _split_of_file(name: str) -> str | None:
+    words = re.split(r"[-_./]+", document_name(Path(name)).lower())
+    found = {_canonical_split(word) for word in words if _canonical_split(word) in SPLIT_NAMES}
+    return found.pop() if len(found) == 1 else None
+
+
+def _files_of_split(files: list[tuple[Path, str]], split: str | None) -> tuple[list[tuple[Path, str]], str | None]:
+    """The files of a split, and the split to ask the records for, when the files' names do not tell."""
+    splits = {_split_of_file(name) for _, name in files} - {None}
+    if split is None:
+        if len(splits) > 1:
+            named = ", ".join(sorted(name for name in splits if name))
+            raise ValueError(f"split: the files belong to several splits ({named}); pass split=… with one of them")
+        return files, None
+    chosen = [file for file in files if _split_of_file(file[1]) == _canonical_split(split)]
+    if chosen:
+        return chosen, None
+    if len(splits) > 1:
+        named = ", ".join(sorted(name for name in splits if name))
+        raise ValueError(f"split={split!r} is in no file's name; there are {named}")
+    return files, split
+
+
+def _columns_of_files(
+    files: list[tuple[Path, str]], text_column: str | None, summary_column: str | None, bad_lines: BadLines
+) -> Columns:
+    problem: Exception | None = None
+    records = (record for path, name in files for record in read_records(path, document_name(Path(name))))
+    for record in islice(records, RECORDS_TO_PEEK):
+        try:
+            return resolve_columns(_row_of(record), text_column, summary_column)
+        except ValueError as error:
+            problem = problem or type(error)(f"{record.file}:{record.line}: {error}")
+        if bad_lines == "stop":
+            break
+    if problem is None:
+        raise ValueError(f"source: no records in {', '.join(str(path) for path, _ in files[:5])}")
+    if isinstance(problem, BadRecord):
+        raise BadLineError(str(problem))
+    raise problem
+
+
+def _row_of(record: Record) -> dict[str, Any]:
+    if record.row is None:
+        raise BadRecord(record.problem)
+    return record.row
+
+
+# Reading them
+
+
+def _stream(files: list[tuple[str, str]], reading: _Reading, set_aside: _SetAside | None) -> Iterator[dict[str, Any]]:
+    """The good documents; a bad line stops the stream or goes straight to the file."""
+    for document in _generate(files, reading):
+        problem = document.pop(PROBLEM, None)
+        if problem is None:
+            yield document
+        elif set_aside is not None:
+            set_aside.add(problem)
+
+
+def _generate(files: list[tuple[str, str]], reading: _Reading) -> Iterator[dict[str, Any]]:
+    """The documents of the files, the bad lines among them as rows that hold only a problem.
+
+    They are rows so that they are part of what datasets caches: the bad lines of a file are reported whenever it is
+    loaded, also when it is not read again.
+    """
+    splits: set[str] = set()
+    for path, name in files:
+        for record in read_records(Path(path), document_name(Path(name))):
+            try:
+                row = _row_of(record)
+                if reading.split is not None and not _in_split(row, reading.split):
+                    continue
+                document = normalize(row, reading.columns)
+            except BadRecord as error:
+                if reading.bad_lines == "stop":
+                    raise BadLineError(f"{record.file}:{record.line}: {error}") from None
+                document = dict.fromkeys(reading.features)
+                document[PROBLEM] = _entry(record.file, record.line, str(error), record.raw)
+                yield document
+                continue
+            splits = _noted_splits(splits, row, reading.split)
+            yield document if reading.bad_lines == "stop" else {**document, PROBLEM: None}
+
+
+def _in_split(row: Mapping[str, Any], split: str) -> bool:
+    if not isinstance(row.get("split"), str):
+        raise BadRecord(
+            f"split={split!r} was asked for, but no file's name says so and this record has no column 'split'"
+        )
+    return _canonical_split(row["split"]) == _canonical_split(split)
+
+
+def _noted_splits(splits: set[str], row: Mapping[str, Any], split: str | None) -> set[str]:
+    named = row.get("split")
+    if split is not None or not isinstance(named, str) or named in splits:
+        return splits
+    if len(splits) == 1:
+        logger.warning(
+            "the records belong to several splits (%s, %s, …) and all are loaded; pass split=… for one", *splits, named
+        )
+    return splits | {named}
+
+
+def _entry(file: str, line: int, reason: str, raw: str) -> str:
+    entry = {"file": file, "line": line, "reason": reason, "raw": raw}
+    text = json.dumps(entry, ensure_ascii=False)
+    # Bytes that were no UTF-8 are surrogates here, which only JSON's own escapes can carry.
+    return text if text.isascii() or not re.search("[\ud800-\udfff]", text) else json.dumps(entry)
+
+
+def _with_problem(features: Features) -> Features:
+    return Features({**features, PROBLEM: Value("large_string")})
+
+
+def _without_problems(dataset: Dataset, source: str, split: str | None, set_aside: _SetAside | None) -> Dataset:
+    if set_aside is not None:
+        problems = list(dataset[PROBLEM])
+        entries = [problem for problem in problems if problem is not None]
+        if entries:
+            for entry in entries:
+                set_aside.add(entry)
+            dataset = dataset.select([number for number, problem in enumerate(problems) if problem is None])
+            logger.warning("%s: %d of %d lines set aside in %s", source, len(entries), len(problems), set_aside.path)
+        dataset = dataset.remove_columns(PROBLEM)
+    if len(dataset) == 0:
+        where = "" if split is None else f" with split={split!r}"
+        aside = "" if set_aside is None else f"; the bad lines are in {set_aside.path}"
+        raise ValueError(f"source: no documents in {source}{where}{aside}")
+    return dataset
+
+
+# The Hub
+
+
+def _from_hub(source: str, config_name: str | None, split: str | None, streaming: bool) -> Dataset | IterableDataset:
+    try:
+        loaded = datasets.load_dataset(source, config_name, split=split, streaming=streaming)
+    except (DatasetNotFoundError, ConnectionError) as error:
+        raise FileNotFoundError(
+            f"source: {source!r} is no file or folder here, and loading it from the Hub failed: {error}"
+        ) from error
+    if isinstance(loaded, dict):
+        if len(loaded) > 1:
+            raise ValueError(f"split: {source} has the splits {', '.join(loaded)}; pass split=… with one of them")
+        (loaded,) = loaded.values()
+    return loaded
+
+
+def _columns_of_hub(raw: Dataset | IterableDataset, text_column: str | None, summary_column: str | None) -> Columns:
+    problem: Exception | None = None
+    for row in islice(iter(raw), RECORDS_TO_PEEK):
+        try:
+            return resolve_columns(row, text_column, summary_column)
+        except BadRecord as error:  # one empty record must not decide what the column is
+            problem = problem or error
+    raise problem or ValueError("source: the dataset is empty")
+
+
+class _Normalizer:
+    """Maps a batch of raw rows to documents, for `map` of either kind of dataset."""
+
+    def __init__(self, source: str, reading: _Reading, set_aside: _SetAside | None, keep_problems: bool) -> None:
+        self.source = source
+        self.reading = reading
+        self.set_aside = set_aside
+        self.keep_problems = keep_problems
+
+    def __call__(self, batch: dict[str, list[Any]], indices: list[int]) -> dict[str, list[Any]]:
+        names = [*self.reading.features, *([PROBLEM] if self.keep_problems else [])]
+        documents: dict[str, list[Any]] = {name: [] for name in names}
+        for number, index in enumerate(indices):
+            row = {name: values[number] for name, values in batch.items()}
+            document: dict[str, Any] = dict.fromkeys(names)
+            try:
+                document.update(normalize(row, self.reading.columns))
+            except BadRecord as error:
+                if self.reading.bad_lines == "stop":
+                    raise BadLineError(f"{self.source}: row {index + 1}: {error}") from None
+                entry = _entry(self.source, index + 1, str(error), json.dumps(row, default=str))
+                if not self.keep_problems:
+                    assert self.set_aside is not None
+                    self.set_aside.add(entry)
+                    continue
+                document[PROBLEM] = entry
+            for name in names:
+                documents[name].append(document[name])
+        return documents
+
+
+def _normalized_hub(
+    raw: Dataset | IterableDataset, source: str, reading: _Reading, set_aside: _SetAside | None
+) -> Dataset | IterableDataset:
+    if isinstance(raw, IterableDataset):
+        names = raw.column_names or list(next(iter(raw)))
+        normalizer = _Normalizer(source, reading, set_aside, keep_problems=False)
+        return raw.map(
+            normalizer,
+            batched=True,
+            batch_size=ROWS_IN_MEMORY,
+            with_indices=True,
+            remove_columns=names,
+            features=reading.features,
+        )
+    keep_problems = set_aside is not None
+    dataset = raw.map(
+        # The file is left out, so that where the bad lines go is no part of the cache's key.
+        _Normalizer(source, reading, None, keep_problems),
+        batched=True,
+        batch_size=ROWS_IN_MEMORY,
+        with_indices=True,
+        remove_columns=raw.column_names,
+        features=_with_problem(reading.features) if keep_problems else reading.features,
+        desc="Reading documents",
+    )
+    return _without_problems(dataset, source, None, set_aside)

@@ -1,0 +1,270 @@
+"""Reading records from files, one at a time, each with the place it came from.
+
+Nothing here knows about summaries. Every reader yields a `Record` for every line (JSON lines), row (CSV), element (a
+JSON array) or file (plain text), and a record that cannot be read is a record too, with its `problem` filled in: what
+to do about it is decided by the caller.
+"""
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import lzma
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+
+COMPRESSION_SUFFIXES = (".gz", ".xz", ".bz2")
+DATA_SUFFIXES = (".jsonl", ".json", ".ndjson", ".csv", ".tsv")
+TEXT_SUFFIXES = (".txt",)
+
+UTF8_BOM = b"\xef\xbb\xbf"
+# `surrogateescape` turns the undecodable byte 0x80 + k into the code point U+DC80 + k; valid UTF-8 never decodes to
+# one.
+UNDECODABLE = re.compile("[\udc80-\udcff]")
+
+
+@dataclass(frozen=True)
+class Record:
+    """One line, row, array element or text file, as read.
+
+    Args:
+        file: The file it comes from.
+        line: Number of its first line in the (decompressed) file, from 1.
+        raw: Its text as it stands in the file. Bytes that are not UTF-8 are kept as surrogate escapes, so
+            `raw.encode("utf-8", "surrogateescape")` gives the original bytes back.
+        row: Its columns, or None when it could not be read.
+        problem: Why it could not be read, or None.
+    """
+
+    file: str
+    line: int
+    raw: str
+    row: dict[str, Any] | None = None
+    problem: str | None = None
+
+
+def data_suffix(path: Path) -> str:
+    """Suffix that tells the format, with the suffix of a compression left out.
+
+    Args:
+        path: A file name, such as `train.jsonl.xz`.
+
+    Returns:
+        The suffix in lower case, such as `.jsonl`; empty when there is none.
+    """
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in COMPRESSION_SUFFIXES:
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
+
+
+def document_name(path: Path) -> str:
+    """File name without the suffixes of format and compression.
+
+    Args:
+        path: A file name, such as `notes/monday.v2.txt.gz`.
+
+    Returns:
+        The path as text without them, such as `notes/monday.v2`.
+    """
+    if path.suffix.lower() in COMPRESSION_SUFFIXES:
+        path = path.with_suffix("")
+    return path.with_suffix("").as_posix()
+
+
+def open_binary(path: Path) -> IO[bytes]:
+    """Open a file for reading bytes, decompressing by its suffix.
+
+    Args:
+        path: A plain, .gz, .xz or .bz2 file.
+
+    Returns:
+        The open stream.
+    """
+    openers: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+    opener = openers.get(path.suffix.lower())
+    stream: IO[bytes] = opener(path) if opener else path.open("rb")
+    return stream
+
+
+def read_records(path: Path, name: str | None = None) -> Iterator[Record]:
+    """Read a file record by record, holding one record in memory (a `.json` array is held whole).
+
+    Args:
+        path: A .jsonl, .json, .ndjson, .csv, .tsv or .txt file, perhaps compressed.
+        name: What to put into the column `id` of a text file; its name without suffixes by default.
+
+    Yields:
+        One `Record` for each line, row, element or text file, the unreadable ones among them. Blank lines hold no
+        record. When the file itself is damaged (a cut-off archive), the last record says so.
+    """
+    suffix = data_suffix(path)
+    if suffix in TEXT_SUFFIXES:
+        records = _text_records(path, name or document_name(Path(path.name)))
+    elif suffix in (".csv", ".tsv"):
+        records = _csv_records(path, "\t" if suffix == ".tsv" else ",")
+    elif suffix == ".json" and _first_character(path) == b"[":
+        records = _json_array_records(path)
+    else:
+        records = _json_line_records(path)
+    last_line = 0
+    try:
+        for record in records:
+            last_line = record.line
+            yield record
+    except (EOFError, lzma.LZMAError, gzip.BadGzipFile) as error:
+        problem = f"the file is damaged after this line and cannot be decompressed further ({error})"
+        yield Record(str(path), last_line + 1, raw="", problem=problem)
+    except OSError as error:
+        if path.suffix.lower() not in COMPRESSION_SUFFIXES:
+            raise
+        # bz2 reports damage as a bare OSError.
+        problem = f"the file is damaged after this line and cannot be decompressed further ({error})"
+        yield Record(str(path), last_line + 1, raw="", problem=problem)
+
+
+def _first_character(path: Path) -> bytes:
+    try:
+        with open_binary(path) as stream:
+            return stream.read(4096).removeprefix(UTF8_BOM).lstrip()[:1]
+    except (EOFError, OSError, lzma.LZMAError):
+        return b""  # the reader meets the same damage and reports it with its place
+
+
+def _not_utf8(error: UnicodeDecodeError) -> str:
+    return f"invalid UTF-8: byte 0x{error.object[error.start]:02x} at offset {error.start} of the record"
+
+
+def _parse_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def _json_line_records(path: Path) -> Iterator[Record]:
+    with open_binary(path) as stream:
+        for number, line in enumerate(stream, start=1):
+            content = (line.removeprefix(UTF8_BOM) if number == 1 else line).strip()
+            if not content:
+                continue
+            raw = content.decode("utf-8", "surrogateescape")
+            try:
+                row = _parse_json(content.decode("utf-8"))
+            except UnicodeDecodeError as error:
+                yield Record(str(path), number, raw, problem=_not_utf8(error))
+                continue
+            except ValueError as error:
+                yield Record(
+                    str(path), number, raw, problem=f"broken JSON: {error}; each line must be one JSON object"
+                )
+                continue
+            if not isinstance(row, dict):
+                problem = f"each line must be one JSON object, got {_json_type(row)}"
+                yield Record(str(path), number, raw, problem=problem)
+                continue
+            yield Record(str(path), number, raw, row=row)
+
+
+def _json_array_records(path: Path) -> Iterator[Record]:
+    with open_binary(path) as stream:
+        content = stream.read().removeprefix(UTF8_BOM)
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        yield Record(str(path), line, content.decode("utf-8", "surrogateescape"), problem=_not_utf8(error))
+        return
+    decoder = json.JSONDecoder()
+    between = re.compile(r"[\s,]*")
+    position = text.index("[") + 1
+    line, counted = 1, 0
+    while True:
+        position = between.match(text, position).end()  # type: ignore[union-attr]  # the pattern matches anywhere
+        line, counted = line + text.count("\n", counted, position), position
+        if text[position : position + 1] == "]":
+            return
+        try:
+            row, end = decoder.raw_decode(text, position)
+        except (ValueError, RecursionError) as error:
+            # There is no telling where the next element begins, so what is left of the file is one bad record.
+            yield Record(str(path), line, text[position:], problem=f"broken JSON in an array: {error}")
+            return
+        if isinstance(row, dict):
+            yield Record(str(path), line, text[position:end], row=row)
+        else:
+            problem = f"each element of the array must be a JSON object, got {_json_type(row)}"
+            yield Record(str(path), line, text[position:end], problem=problem)
+        position = end
+
+
+def _json_type(value: Any) -> str:
+    names = {list: "an array", str: "a string", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def _csv_records(path: Path, delimiter: str) -> Iterator[Record]:
+    # The csv module refuses fields beyond 131,072 characters, and documents are longer. The limit is one per process.
+    csv.field_size_limit(max(csv.field_size_limit(), min(sys.maxsize, 2**31 - 1)))
+    taken: list[str] = []  # the lines of the row being read: a quoted field may hold line breaks
+
+    def lines(stream: IO[bytes]) -> Iterator[str]:
+        for number, line in enumerate(stream):
+            if number == 0:
+                line = line.removeprefix(UTF8_BOM)
+            taken.append(line.decode("utf-8", "surrogateescape"))
+            yield taken[-1]
+
+    with open_binary(path) as stream:
+        reader = csv.reader(lines(stream), delimiter=delimiter, strict=True)
+        header: list[str] | None = None
+        while True:
+            line = reader.line_num + 1
+            taken.clear()
+            problem = None
+            try:
+                fields = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                fields, problem = [], f"broken CSV: {error}"
+            raw = "".join(taken)
+            if problem is None and not fields:
+                continue  # a blank line
+            if problem is None and UNDECODABLE.search(raw):
+                byte = ord(UNDECODABLE.search(raw)[0]) - 0xDC00  # type: ignore[index]  # it has just been found
+                problem = f"invalid UTF-8: byte 0x{byte:02x}"
+            if header is None:
+                if problem is None and len(set(fields)) < len(fields):
+                    problem = f"the header names a column twice: {', '.join(fields)}"
+                if problem is not None:
+                    # Without a header no row of this file can be read, so the rest is part of the same bad record.
+                    rest = io.StringIO()
+                    rest.writelines(piece.decode("utf-8", "surrogateescape") for piece in stream)
+                    yield Record(str(path), line, raw + rest.getvalue(), problem=f"{problem} (in the header)")
+                    return
+                header = fields
+                continue
+            if problem is None and len(fields) != len(header):
+                problem = f"{len(fields)} fields where the header has {len(header)}"
+            if problem is not None:
+                yield Record(str(path), line, raw, problem=problem)
+            else:
+                yield Record(str(path), line, raw, row=dict(zip(header, fields, strict=True)))
+
+
+def _text_records(path: Path, name: str) -> Iterator[Record]:
+    with open_binary(path) as stream:
+        content = stream.read().removeprefix(UTF8_BOM)
+    raw = content.decode("utf-8", "surrogateescape")
+    try:
+        yield Record(str(path), 1, raw, row={"id": name, "text": content.decode("utf-8")})
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        yield Record(str(path), line, raw, problem=_not_utf8(error))

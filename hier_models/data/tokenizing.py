@@ -1,0 +1,270 @@
+"""Documents and summaries to token ids, with a count of everything that did not fit."""
+
+import logging
+from typing import Any, cast
+
+from datasets import Dataset, IterableDataset
+from transformers import PreTrainedTokenizerBase, ProcessorMixin
+
+from .columns import KINDS, Kind
+from .totals import SharedTotals
+
+
+logger = logging.getLogger(__name__)
+
+# Columns of a tokenized dataset that count what was cut; they are no inputs of a model.
+CUT_TOKENS = "num_truncated_tokens"
+CUT_SENTENCES = "num_truncated_sentences"
+CUT_TARGET_TOKENS = "num_truncated_target_tokens"
+CUT_COLUMNS = (CUT_TOKENS, CUT_SENTENCES, CUT_TARGET_TOKENS)
+
+DOCUMENTS_IN_MEMORY = 100
+NO_LIMIT = 2**31  # processors take a missing limit for the tokenizer's own
+
+
+class TruncationReport:
+    """What did not fit into the model's inputs, over all documents that were tokenized.
+
+    With a streamed dataset the numbers grow while it is iterated over, and every pass counts again.
+    """
+
+    def __init__(self) -> None:
+        self._totals = SharedTotals(6)
+
+    @property
+    def documents(self) -> int:
+        """Documents tokenized."""
+        return self._totals[0]
+
+    @property
+    def truncated_documents(self) -> int:
+        """Documents that lost at least one token."""
+        return self._totals[1]
+
+    @property
+    def truncated_tokens(self) -> int:
+        """Tokens cut off all sources together."""
+        return self._totals[2]
+
+    @property
+    def truncated_sentences(self) -> int:
+        """Sentences that lost at least one token; 0 with a plain tokenizer, which knows no sentences."""
+        return self._totals[3]
+
+    @property
+    def truncated_summaries(self) -> int:
+        """Summaries that lost at least one token."""
+        return self._totals[4]
+
+    @property
+    def truncated_summary_tokens(self) -> int:
+        """Tokens cut off all summaries together."""
+        return self._totals[5]
+
+    def add(self, tokens: list[int], sentences: list[int], target_tokens: list[int]) -> None:
+        """Count some documents.
+
+        Args:
+            tokens: For each document the tokens cut off its source.
+            sentences: For each document the sentences that lost a token.
+            target_tokens: For each document the tokens cut off its summary.
+        """
+        self._totals.add(
+            len(tokens),
+            sum(number > 0 for number in tokens),
+            sum(tokens),
+            sum(sentences),
+            sum(number > 0 for number in target_tokens),
+            sum(target_tokens),
+        )
+
+    def as_dict(self) -> dict[str, int]:
+        """The report for a results file.
+
+        Returns:
+            Every count by its name.
+        """
+        return {
+            "documents": self.documents,
+            "truncated_documents": self.truncated_documents,
+            "truncated_tokens": self.truncated_tokens,
+            "truncated_sentences": self.truncated_sentences,
+            "truncated_summaries": self.truncated_summaries,
+            "truncated_summary_tokens": self.truncated_summary_tokens,
+        }
+
+    def __str__(self) -> str:
+        """One line for a log."""
+        if not self.truncated_documents and not self.truncated_summaries:
+            return f"{self.documents} documents tokenized, nothing cut"
+        cuts = []
+        if self.truncated_documents:
+            sentences = f" ({self.truncated_sentences} sentences cut or lost)" if self.truncated_sentences else ""
+            cuts.append(f"{self.truncated_documents} did not fit and lost {self.truncated_tokens} tokens{sentences}")
+        if self.truncated_summaries:
+            cuts.append(f"{self.truncated_summaries} summaries lost {self.truncated_summary_tokens} tokens")
+        return f"{self.documents} documents tokenized: {'; '.join(cuts)}"
+
+
+class _Tokenization:
+    """Maps a batch of documents to model inputs; holds nothing but what decides the result, since datasets hashes it."""
+
+    def __init__(
+        self,
+        processor: ProcessorMixin | PreTrainedTokenizerBase,
+        kind: Kind,
+        max_source_length: int | None,
+        max_target_length: int | None,
+    ) -> None:
+        self.processor = processor
+        self.kind = kind
+        self.max_source_length = max_source_length
+        self.max_target_length = max_target_length
+
+    def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        if isinstance(self.processor, PreTrainedTokenizerBase):
+            return self._with_tokenizer(self.processor, batch)
+        inputs = self.processor(
+            **{self.kind: batch[self.kind]},
+            text_target=batch.get("summary"),
+            truncation=True,
+            max_length=NO_LIMIT if self.max_source_length is None else self.max_source_length,
+            max_target_length=NO_LIMIT if self.max_target_length is None else self.max_target_length,
+            return_truncation=True,
+        )
+        return {CUT_TARGET_TOKENS: [0] * len(inputs["input_ids"]), **inputs}
+
+    def _with_tokenizer(self, tokenizer: PreTrainedTokenizerBase, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        texts = [plain_text(self.kind, source) for source in batch[self.kind]]
+        inputs, cut = _cut(tokenizer, self.max_source_length, text=texts)
+        counts = {CUT_TOKENS: cut, CUT_SENTENCES: [0] * len(texts), CUT_TARGET_TOKENS: [0] * len(texts)}
+        if "summary" in batch:
+            labels, counts[CUT_TARGET_TOKENS] = _cut(tokenizer, self.max_target_length, text_target=batch["summary"])
+            inputs["labels"] = labels["input_ids"]
+        return {**inputs, **counts}
+
+
+def _cut(
+    tokenizer: PreTrainedTokenizerBase, limit: int | None, **texts: list[str]
+) -> tuple[dict[str, list[Any]], list[int]]:
+    """Tokenize, cut to the limit, and count the tokens cut off each text."""
+    encoding = tokenizer(**texts, verbose=False)
+    lengths = [len(ids) for ids in encoding["input_ids"]]
+    if limit is not None and max(lengths) > limit:
+        encoding = tokenizer(**texts, truncation=True, max_length=limit)
+    return dict(encoding), [before - len(ids) for before, ids in zip(lengths, encoding["input_ids"], strict=True)]
+
+
+class _Counting:
+    """A tokenization of a streamed dataset, which has to be counted as it goes by."""
+
+    def __init__(self, tokenization: _Tokenization, report: TruncationReport) -> None:
+        self.tokenization = tokenization
+        self.report = report
+
+    def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        inputs = self.tokenization(batch)
+        self.report.add(*(inputs[column] for column in CUT_COLUMNS))
+        return inputs
+
+
+def plain_tokenizer(processor: ProcessorMixin | PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+    """The tokenizer of a processor.
+
+    Args:
+        processor: A processor, or a tokenizer.
+
+    Returns:
+        Its tokenizer, or the tokenizer itself.
+    """
+    return cast(PreTrainedTokenizerBase, getattr(processor, "tokenizer", processor))
+
+
+def plain_text(kind: str, source: Any) -> str:
+    """A source as one string, for models that see no structure.
+
+    Args:
+        kind: `text`, `sentences`, `turns` or `documents`.
+        source: The source, as `load_documents` gives it.
+
+    Returns:
+        The text itself; sentences joined with spaces; turns as `role: content` lines; documents with a blank line
+        between.
+    """
+    if kind == "turns":
+        return "\n".join(f"{turn['role']}: {turn['content']}" for turn in source)
+    if kind == "sentences":
+        return " ".join(source)
+    if kind == "documents":
+        return "\n\n".join(source)
+    return cast(str, source)
+
+
+def source_kind(columns: list[str]) -> Kind:
+    """The column that holds the source.
+
+    Args:
+        columns: The columns of a dataset.
+
+    Returns:
+        Which of `text`, `sentences`, `turns` and `documents` it has.
+
+    Raises:
+        ValueError: If it has none of them, or several.
+    """
+    found = [kind for kind in KINDS if kind in columns]
+    if len(found) != 1:
+        raise ValueError(
+            f"dataset must have exactly one of the columns {', '.join(KINDS)}, got {', '.join(columns)}; "
+            "load_documents gives such a dataset"
+        )
+    return found[0]
+
+
+def tokenize_documents(
+    dataset: Dataset | IterableDataset,
+    processor: ProcessorMixin | PreTrainedTokenizerBase,
+    *,
+    max_source_length: int | None = None,
+    max_target_length: int | None = None,
+    num_proc: int | None = None,
+    report: TruncationReport | None = None,
+) -> Dataset | IterableDataset:
+    """Turn documents into model inputs and summaries into labels.
+
+    What is cut is counted: for every document in the columns `num_truncated_tokens`, `num_truncated_sentences`
+    (sentences that lost a token) and `num_truncated_target_tokens`, and altogether in `report`, which is logged once
+    at the end, as a warning if anything was cut. A streamed dataset has no end that this function sees: log `report`
+    yourself when you are done with it, as `run_training` does.
+
+    Args:
+        dataset: What `load_documents` gives: one of the columns `text`, `sentences`, `turns`, `documents`, and perhaps
+            `summary`.
+        processor: A processor of one of our families, or the tokenizer of a model that sees no structure: then
+            sentences, turns and documents are joined to one text.
+        max_source_length: Tokens of a source, markers included; None for no limit.
+        max_target_length: Tokens of a summary, special tokens included; None for no limit.
+        num_proc: Processes to use; None for one. A streamed dataset ignores it: the data loader's workers do the work.
+        report: Is given the counts, if passed.
+
+    Returns:
+        A dataset with `input_ids`, `attention_mask`, the processor's extra inputs, `labels` if there are summaries,
+        and the three counts.
+
+    Raises:
+        ValueError: If a length is not positive or the dataset does not have exactly one kind of source.
+    """
+    for name, length in (("max_source_length", max_source_length), ("max_target_length", max_target_length)):
+        if length is not None and length < 3:
+            raise ValueError(f"{name} must be at least 3 (two markers and a token) or None for no limit, got {length}")
+    report = TruncationReport() if report is None else report
+    columns = dataset.column_names or list(next(iter(dataset)))
+    tokenization = _Tokenization(processor, source_kind(columns), max_source_length, max_target_length)
+    options: dict[str, Any] = {"batched": True, "batch_size": DOCUMENTS_IN_MEMORY, "remove_columns": columns}
+    if isinstance(dataset, IterableDataset):
+        return dataset.map(_Counting(tokenization, report), **options)
+    tokenized = dataset.map(tokenization, num_proc=num_proc, desc="Tokenizing", **options)
+    report.add(*(list(tokenized[column]) for column in CUT_COLUMNS))
+    cut = report.truncated_documents or report.truncated_summaries
+    logger.log(logging.WARNING if cut else logging.INFO, "%s", report)
+    return tokenized

@@ -1,0 +1,323 @@
+"""Recipes: everything a training run needs to know, from a YAML file and the command line."""
+
+import dataclasses
+import difflib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NoReturn, cast
+
+import yaml
+from transformers import HfArgumentParser, Seq2SeqTrainingArguments
+
+
+class RecipeError(ValueError):
+    """A recipe, or an option on the command line, that cannot be used."""
+
+
+def _help(text: str) -> dict[str, str]:
+    return {"help": text}
+
+
+@dataclass
+class ModelArguments:
+    """Where the model comes from: a checkpoint, BART's weights, or nothing (random weights).
+
+    Args:
+        model_name_or_path: A checkpoint to go on from, of any encoder-decoder model (plain BART for a baseline).
+        from_bart: A BART checkpoint to warm-start HAT-BART from.
+        model_type: The family to train from scratch, where neither of the two above is given.
+        tokenizer: Folder or hub id of the tokenizer; by default that of the checkpoint.
+        max_position_embeddings: Longest input in tokens, for `from_bart` and from scratch.
+        extra_positions: How `from_bart` fills positions beyond BART's: copies of BART's, or random values.
+        attn_implementation: eager, sdpa, flash_attention_2, … as in Transformers.
+        config_overrides: JSON object (in YAML a mapping) of configuration values, such as dropout.
+    """
+
+    model_name_or_path: str | None = field(default=None, metadata=_help("A checkpoint to go on from."))
+    from_bart: str | None = field(default=None, metadata=_help("A BART checkpoint to warm-start HAT-BART from."))
+    model_type: str = field(default="hat_bart", metadata=_help("The family to train from scratch."))
+    tokenizer: str | None = field(default=None, metadata=_help("Folder or hub id of the tokenizer."))
+    max_position_embeddings: int | None = field(
+        default=None, metadata=_help("Longest input in tokens, with from_bart and from scratch.")
+    )
+    extra_positions: Literal["tile", "random"] = field(
+        default="tile", metadata=_help("How from_bart fills positions beyond BART's.")
+    )
+    attn_implementation: str | None = field(default=None, metadata=_help("eager, sdpa, flash_attention_2, …"))
+    config_overrides: str | None = field(
+        default=None, metadata=_help('JSON object of configuration values, such as {"dropout": 0.1}.')
+    )
+
+    def __post_init__(self) -> None:
+        """Check what does not fit together."""
+        if self.model_name_or_path and self.from_bart:
+            raise RecipeError("model_name_or_path and from_bart are both given; the model comes from one of them")
+        if self.model_name_or_path and self.max_position_embeddings:
+            raise RecipeError(
+                "max_position_embeddings goes with from_bart or from scratch; a checkpoint (model_name_or_path) has "
+                "its own"
+            )
+        self.overrides()
+
+    def overrides(self) -> dict[str, Any]:
+        """The configuration values of `config_overrides`.
+
+        Returns:
+            Name -> value.
+
+        Raises:
+            RecipeError: If it is not a JSON object.
+        """
+        try:
+            values = json.loads(self.config_overrides or "{}")
+        except ValueError as error:
+            raise RecipeError(f"config_overrides is no JSON ({error}): {self.config_overrides}") from error
+        if not isinstance(values, dict):
+            raise RecipeError(f"config_overrides must be a JSON object, got {self.config_overrides}")
+        return values
+
+
+@dataclass
+class DataArguments:
+    """What to train and evaluate on; see `load_documents` for the kinds of sources.
+
+    Args:
+        train: Source of the training documents.
+        train_split: Its split.
+        validation: Source of the validation documents; that of `train` if only `validation_split` is given.
+        validation_split: Its split.
+        config_name: Configuration of a dataset on the Hub.
+        text_column: Column with the source; recognised by its name if not given.
+        summary_column: Column with the summary; recognised by its name if not given.
+        max_source_length: Tokens of a source, markers included.
+        max_target_length: Tokens of a summary.
+        max_train_documents: Take only so many.
+        max_validation_documents: Take only so many.
+        streaming: Read the training documents while training, in bounded memory.
+        shuffle_buffer: Documents held in memory to shuffle a streamed dataset.
+        bad_lines: Stop at a line that cannot be used, or set it aside in a file of the output folder.
+        num_proc: Processes that tokenize.
+    """
+
+    train: str | None = field(default=None, metadata=_help("Hub id, file or folder of the training documents."))
+    train_split: str | None = field(default=None, metadata=_help("The split of train."))
+    validation: str | None = field(default=None, metadata=_help("Hub id, file or folder to validate on."))
+    validation_split: str | None = field(default=None, metadata=_help("The split of validation (or of train)."))
+    config_name: str | None = field(default=None, metadata=_help("Configuration of a dataset on the Hub."))
+    text_column: str | None = field(default=None, metadata=_help("Column with the source."))
+    summary_column: str | None = field(default=None, metadata=_help("Column with the summary."))
+    max_source_length: int = field(default=1024, metadata=_help("Tokens of a source, markers included."))
+    max_target_length: int = field(default=256, metadata=_help("Tokens of a summary."))
+    max_train_documents: int | None = field(default=None, metadata=_help("Take only so many."))
+    max_validation_documents: int | None = field(default=None, metadata=_help("Take only so many."))
+    streaming: bool = field(default=False, metadata=_help("Read the training documents while training."))
+    shuffle_buffer: int = field(default=1000, metadata=_help("Documents in memory to shuffle a streamed dataset."))
+    bad_lines: Literal["stop", "set_aside"] = field(
+        default="stop", metadata=_help("Stop at a bad line, or set it aside in a file of the output folder.")
+    )
+    num_proc: int | None = field(default=None, metadata=_help("Processes that tokenize."))
+
+
+@dataclass
+class GenerationArguments:
+    """How summaries are generated; kept in the model's `generation_config` and saved with it.
+
+    Args:
+        num_beams: Beams; 1 is greedy search.
+        length_penalty: Exponent of the length that beam scores are divided by.
+        min_length: Fewest tokens of a summary.
+        max_length: Most tokens of a summary.
+        no_repeat_ngram_size: No n-gram of this size occurs twice; 0 for no such rule.
+        early_stopping: Whether beam search stops as soon as there are enough finished beams.
+    """
+
+    num_beams: int | None = field(default=None, metadata=_help("Beams; 1 is greedy search."))
+    length_penalty: float | None = field(default=None, metadata=_help("Exponent of the length in beam scores."))
+    min_length: int | None = field(default=None, metadata=_help("Fewest tokens of a summary."))
+    max_length: int | None = field(default=None, metadata=_help("Most tokens of a summary."))
+    no_repeat_ngram_size: int | None = field(default=None, metadata=_help("No n-gram of this size occurs twice."))
+    early_stopping: bool | None = field(default=None, metadata=_help("Stop beam search when enough beams are done."))
+
+    def settings(self) -> dict[str, Any]:
+        """What was given.
+
+        Returns:
+            Name -> value, without what was left to the model.
+        """
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+@dataclass
+class RunArguments:
+    """What concerns the run as a whole.
+
+    Args:
+        total_train_batch_size: Documents of one optimizer step on all devices together; sets the gradient accumulation
+            so that a recipe means the same on one GPU and on eight.
+        overwrite: Start anew although the output folder holds a run; its checkpoints are deleted.
+    """
+
+    total_train_batch_size: int | None = field(
+        default=None, metadata=_help("Documents of one optimizer step; sets gradient_accumulation_steps.")
+    )
+    overwrite: bool = field(default=False, metadata=_help("Start anew although output_dir holds a run."))
+
+
+@dataclass
+class Recipe:
+    """A whole training run.
+
+    Args:
+        model: Where the model comes from.
+        data: What it is trained and validated on.
+        generation: How it writes.
+        run: Batch size over all devices, and whether to start anew.
+        training: The stock arguments of `Seq2SeqTrainer`.
+    """
+
+    model: ModelArguments
+    data: DataArguments
+    generation: GenerationArguments
+    run: RunArguments
+    training: Seq2SeqTrainingArguments
+
+    def as_dict(self) -> dict[str, Any]:
+        """The recipe for a results file.
+
+        Returns:
+            Section -> name -> value, for JSON.
+        """
+        sections = {name: dataclasses.asdict(getattr(self, name)) for name in SECTIONS if name != "training"}
+        return {**sections, "training": self.training.to_dict()}
+
+
+SECTIONS: dict[str, type] = {
+    "model": ModelArguments,
+    "data": DataArguments,
+    "generation": GenerationArguments,
+    "run": RunArguments,
+    "training": Seq2SeqTrainingArguments,
+}
+
+
+def _renamed() -> dict[str, str]:
+    """Transformers renamed gradient_checkpointing in 5.2x; recipes may use either name on every release."""
+    known = {item.name for item in dataclasses.fields(Seq2SeqTrainingArguments)}
+    pairs = {
+        "gradient_checkpointing": "activation_checkpointing",
+        "gradient_checkpointing_kwargs": "activation_checkpointing_kwargs",
+    }
+    return {old: new for old, new in pairs.items() if new in known} or {new: old for old, new in pairs.items()}
+
+
+class _RecipeParser(HfArgumentParser):
+    """The stock parser, which raises instead of ending the program."""
+
+    def error(self, message: str) -> NoReturn:
+        raise RecipeError(message)
+
+
+def load_recipe(
+    path: str | os.PathLike[str] | None = None, overrides: Sequence[str] | Mapping[str, Any] = ()
+) -> Recipe:
+    """Read a recipe.
+
+    A recipe file has the sections `model`, `data`, `generation`, `run` and `training`, each a mapping of the names of
+    `ModelArguments`, `DataArguments`, `GenerationArguments`, `RunArguments` and `Seq2SeqTrainingArguments`.
+
+    Args:
+        path: A YAML file; None to use the overrides alone.
+        overrides: What to change, as on the command line (`["--learning_rate", "1e-4"]`) or by name
+            (`{"learning_rate": 1e-4}`), without sections.
+
+    Returns:
+        The recipe.
+
+    Raises:
+        RecipeError: If the file is no such YAML, or a name or a value is not allowed.
+    """
+    arguments = [] if path is None else _arguments_of_file(Path(path))
+    if isinstance(overrides, Mapping):
+        for name, value in overrides.items():
+            _check_name(str(name), "overrides")
+            arguments += _argument(str(name), value)
+    else:
+        arguments += [_renamed_option(option) for option in overrides]
+    parser = _RecipeParser(cast(Any, list(SECTIONS.values())), allow_abbrev=False, add_help=False)
+    try:
+        *sections, rest = parser.parse_args_into_dataclasses(
+            arguments, return_remaining_strings=True, look_for_args_file=False
+        )
+    except RecipeError:
+        raise
+    except (ValueError, TypeError) as error:  # from the arguments' own checks
+        raise RecipeError(str(error)) from error
+    for option in rest:
+        if option.startswith("--"):
+            _check_name(option[2:].split("=")[0].replace("-", "_"), "the command line")
+    if rest:
+        raise RecipeError(f"cannot use {' '.join(rest)!r}: options are given as --name value")
+    return Recipe(**dict(zip(SECTIONS, sections, strict=True)))
+
+
+def _arguments_of_file(path: Path) -> list[str]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise RecipeError(f"no such recipe: {path}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path} is no YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise RecipeError(f"{path} must hold the sections {', '.join(SECTIONS)}")
+    arguments: list[str] = []
+    for section, values in content.items():
+        if section not in SECTIONS:
+            raise RecipeError(f"{path}: unknown section {section!r}{_nearest(str(section), list(SECTIONS))}")
+        if not isinstance(values, dict | None):
+            raise RecipeError(f"{path}: section {section!r} must be a mapping of names to values, got {values!r}")
+        for name, value in (values or {}).items():
+            _check_name(str(name), f"{path}, section {section!r}", section)
+            arguments += _argument(str(name), value)
+    return arguments
+
+
+def _names(section: str) -> list[str]:
+    return [item.name for item in dataclasses.fields(SECTIONS[section]) if item.init]
+
+
+def _check_name(name: str, where: str, section: str | None = None) -> None:
+    current = _renamed().get(name, name)
+    homes = [candidate for candidate in SECTIONS if current in _names(candidate)]
+    if not homes:
+        names = [known for candidate in SECTIONS for known in _names(candidate)]
+        raise RecipeError(f"{where}: unknown name {name!r}{_nearest(name, names)}")
+    if section is not None and section not in homes:
+        raise RecipeError(f"{where}: {name!r} belongs to section {homes[0]!r}")
+
+
+def _nearest(name: str, names: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(close)}?" if close else f"; allowed are {', '.join(sorted(names))}"
+
+
+def _argument(name: str, value: Any) -> list[str]:
+    option = f"--{_renamed().get(name, name)}"
+    if value is None:
+        return []
+    if isinstance(value, list | tuple):
+        return [option, *map(str, value)]
+    if isinstance(value, Mapping):
+        return [f"{option}={json.dumps(value)}"]
+    # With "=", so that a value may begin with a dash.
+    return [f"{option}={str(value).lower() if isinstance(value, bool) else value}"]
+
+
+def _renamed_option(option: str) -> str:
+    if not option.startswith("--"):
+        return option
+    name, separator, value = option[2:].partition("=")
+    plain = name.replace("-", "_")
+    return f"--{_renamed()[plain]}{separator}{value}" if plain in _renamed() else option

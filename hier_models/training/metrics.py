@@ -1,0 +1,92 @@
+"""The `compute_metrics` of `Seq2SeqTrainer`, for summaries."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from transformers import EvalPrediction, PreTrainedTokenizerBase, ProcessorMixin
+
+from ..data.tokenizing import plain_tokenizer
+from ..metrics import Rouge
+
+
+def compute_summarization_metrics(
+    eval_prediction: EvalPrediction | tuple[Any, Any],
+    tokenizer: PreTrainedTokenizerBase | ProcessorMixin,
+    *,
+    use_stemmer: bool = True,
+    sentence_splitter: str | Callable[[str], list[str]] = "punkt",
+) -> dict[str, float]:
+    """Score generated summaries; bind the tokenizer with `functools.partial` to make it Trainer's `compute_metrics`.
+
+    The settings are those of the summarization papers and of Transformers' example: Porter stemmer, and rougeLsum with
+    a newline after each sentence, here where English Punkt ends one.
+
+    Args:
+        eval_prediction: Generated token ids (documents, length) and labels (documents, length); either may be filled
+            up with -100 or the padding token, and the predictions may be the first of a tuple.
+        tokenizer: Decodes them; a processor is taken for its tokenizer.
+        use_stemmer: Whether ROUGE compares stems.
+        sentence_splitter: Where rougeLsum's sentences end; see `hier_models.metrics.Rouge`.
+
+    Returns:
+        `rouge1`, `rouge2`, `rougeL`, `rougeLsum`: mean F1 **times 100**; `gen_len`: mean number of generated tokens,
+        special tokens counted but padding not.
+
+    Raises:
+        ValueError: If the predictions are no token ids, which is what Trainer gives without
+            `predict_with_generate=True`, or if predictions and labels differ in number.
+    """
+    predictions, labels = eval_prediction[0], eval_prediction[1]
+    predictions = predictions[0] if isinstance(predictions, tuple) else predictions
+    labels = labels[0] if isinstance(labels, tuple) else labels
+    text_tokenizer = plain_tokenizer(tokenizer)
+    if len(predictions) != len(labels):
+        raise ValueError(f"eval_prediction: {len(predictions)} predictions but {len(labels)} labels")
+    summaries = decode(predictions, text_tokenizer)
+    references = decode(labels, text_tokenizer)
+    scores = Rouge().compute(
+        predictions=summaries, references=references, use_stemmer=use_stemmer, sentence_splitter=sentence_splitter
+    )
+    result = {name: 100 * value for name, value in scores.items() if name != "settings"}
+    return {**result, "gen_len": mean_length(predictions, text_tokenizer)}
+
+
+def decode(ids: Iterable[Any], tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """Token ids to texts.
+
+    Args:
+        ids: (documents, length) token ids, with -100 where there is none.
+        tokenizer: Decodes them.
+
+    Returns:
+        One text for each document, without special tokens and surrounding spaces.
+    """
+    texts = tokenizer.batch_decode(_rows(ids, tokenizer), skip_special_tokens=True)
+    return [text.strip() for text in texts]
+
+
+def mean_length(ids: Iterable[Any], tokenizer: PreTrainedTokenizerBase) -> float:
+    """Mean number of generated tokens.
+
+    Args:
+        ids: (documents, length) token ids, with -100 where there is none.
+        tokenizer: Tells the padding token.
+
+    Returns:
+        The mean over documents; special tokens count, padding does not.
+    """
+    lengths = [sum(token != tokenizer.pad_token_id for token in row) for row in _rows(ids, tokenizer)]
+    return float(np.mean(lengths))
+
+
+def _rows(ids: Iterable[Any], tokenizer: PreTrainedTokenizerBase) -> list[list[int]]:
+    """Lists of ids, with padding where there is no token: -100, also where results of batches were joined."""
+    rows = [np.asarray(row) for row in ids]
+    for row in rows:
+        if row.ndim != 1 or not np.issubdtype(row.dtype, np.integer):
+            raise ValueError(
+                f"eval_prediction: predictions and labels must be token ids (documents, length), got {row.dtype} of "
+                f"shape {(len(rows), *row.shape)}; with Seq2SeqTrainer set predict_with_generate=True"
+            )
+    return [np.where(row < 0, tokenizer.pad_token_id, row).tolist() for row in rows]
