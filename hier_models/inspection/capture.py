@@ -76,7 +76,8 @@ def hierarchical_attention(
     given = {name: value for name, value in named.items() if value is not None}
     if len(given) != 1:
         raise ValueError(
-            f"Give the document as exactly one of text, sentences, turns and documents; got {', '.join(given) or 'none'}"
+            "Give the document as exactly one of text, sentences, turns and documents; got "
+            f"{', '.join(given) or 'none'}"
         )
     if summary is not None and generate_kwargs:
         raise ValueError(
@@ -174,7 +175,7 @@ def _evaluating(model: torch.nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _eager_attention(model: Any) -> Iterator[None]:
-    """Set the attention that returns weights, and set back what was there, for parts with a config of their own too."""
+    """Set the attention that returns weights, and set back what was there, in parts with their own config too."""
     config = model.config
     parts = {name: getattr(config, name, None) for name in getattr(config, "sub_configs", {})}
     # Transformers has a public setter and no public getter; this attribute is what the setter itself compares with.
@@ -188,9 +189,7 @@ def _eager_attention(model: Any) -> Iterator[None]:
         model.set_attn_implementation(before if len(before) > 1 else before[""])
 
 
-def _row_texts(
-    tokenizer: Any, inputs: dict[str, torch.Tensor], count: int, unit: str
-) -> tuple[list[str], str]:
+def _row_texts(tokenizer: Any, inputs: dict[str, torch.Tensor], count: int, unit: str) -> tuple[list[str], str]:
     """Give the texts between the BOS markers, or numbers where the rows are not what the markers mark."""
     ids = inputs["input_ids"][0].tolist()
     attended = inputs["attention_mask"][0].tolist() if "attention_mask" in inputs else [1] * len(ids)
@@ -199,8 +198,8 @@ def _row_texts(
     if len(starts) != count:
         return [f"segment {number + 1}" for number in range(count)], "segment"
     ends = [*starts[1:], len(ids)]
-    texts = [tokenizer.decode(ids[start:end], skip_special_tokens=True) for start, end in zip(starts, ends, strict=True)]
-    return [text.strip() for text in texts], unit
+    pieces = [ids[start:end] for start, end in zip(starts, ends, strict=True)]
+    return [tokenizer.decode(piece, skip_special_tokens=True).strip() for piece in pieces], unit
 
 
 def _token_texts(tokenizer: Any, ids: list[int]) -> list[str]:

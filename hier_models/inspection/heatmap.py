@@ -41,6 +41,9 @@ COLOR_POWER = 0.5
 SENTENCE_ROOM = 0.115
 TOKEN_ROOM = 0.12
 
+# Cells that are narrower than a pixel at this resolution are merged.
+MOST_DPI = 400
+
 # The page keeps weights as whole ten-thousandths.
 PAGE_SCALE = 10_000
 
@@ -54,8 +57,8 @@ def top_sentences(weights: npt.ArrayLike, top_k: int = 16) -> FloatArray:
 
     - The weight of a BOS token for a generated token is its highest weight in any head (the maximum, not the sum or
       the mean: a sentence that a single head looks at hard is kept).
-    - The `top_k` are chosen among these maxima, so that a BOS token counts once however many heads look at it. Of equal
-      weights, the earlier sentence is kept.
+    - The `top_k` are chosen among these maxima, so that a BOS token counts once however many heads look at it. Of
+      equal weights, the earlier sentence is kept.
     - A document with no more than `top_k` sentences keeps them all; its weights are normalized all the same.
     - A generated token that looks at nothing (all weights zero) keeps a row of zeros.
 
@@ -86,6 +89,21 @@ def top_sentences(weights: npt.ArrayLike, top_k: int = 16) -> FloatArray:
     total = highest.sum(axis=1, keepdims=True)
     shares: FloatArray = np.divide(highest, total, out=np.zeros_like(highest), where=total > 0).T
     return shares
+
+
+def require_matplotlib() -> None:
+    """Check that a PNG can be drawn.
+
+    Raises:
+        ImportError: If matplotlib is not installed; the message says how to install it.
+    """
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            "drawing a PNG needs matplotlib, which is not installed; install it with "
+            'pip install "hier_models[plots]", or write an HTML page, which needs nothing'
+        ) from error
 
 
 @dataclass
@@ -148,16 +166,11 @@ class HierarchicalAttentionMap:
         Source:
             Section 6 and Figures 2 to 4 of Rohde et al. (2021).
         """
-        try:
-            from matplotlib.backends.backend_agg import FigureCanvasAgg
-            from matplotlib.cm import ScalarMappable
-            from matplotlib.colors import LinearSegmentedColormap, PowerNorm
-            from matplotlib.figure import Figure
-        except ImportError as error:
-            raise ImportError(
-                "drawing a PNG needs matplotlib, which is not installed: pip install \"hier_models[plots]\" "
-                "(the HTML page needs nothing)"
-            ) from error
+        require_matplotlib()
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.cm import ScalarMappable
+        from matplotlib.colors import LinearSegmentedColormap, PowerNorm
+        from matplotlib.figure import Figure
 
         num_layers, num_sentences, num_tokens = self.weights.shape
         chosen = list(range(num_layers)) if layers is None else list(layers)
@@ -175,7 +188,8 @@ class HierarchicalAttentionMap:
         tokens_height = 0.75 if num_tokens <= int(panel_width / TOKEN_ROOM) else 0.3
         width = labels_width + columns * panel_width + (columns - 1) * gap + bar
         height = top + rows * (panel_height + gap) + tokens_height
-        dpi = max(dpi, math.ceil(min(num_sentences / panel_height, 400)), math.ceil(min(num_tokens / panel_width, 400)))
+        densest = max(num_sentences / panel_height, num_tokens / panel_width)  # cells per inch
+        dpi = max(dpi, math.ceil(min(densest, MOST_DPI)))
 
         figure = Figure(figsize=(width, height), facecolor="white")
         FigureCanvasAgg(figure)
@@ -318,7 +332,7 @@ def _grid_columns(panels: int) -> int:
 
 
 def _step(count: int, room: int) -> int:
-    """Choose how many places to move from one label to the next: 1, 2, 5, 10, 20, 50, …"""
+    """Choose how many places to move from one label to the next: 1, 2, 5, 10, 20, 50 and so on."""
     for power in range(10):
         for factor in (1, 2, 5):
             step = factor * 10**power
