@@ -12,6 +12,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+from tokenizers.pre_tokenizers import ByteLevel
 from transformers import BatchEncoding, PreTrainedTokenizerBase, ProcessorMixin
 from transformers.utils import logging
 
@@ -70,11 +72,33 @@ def _join(parts: Iterable[tuple[str, int]]) -> Document:
     return Document(" ".join(text), cuts[1:], segments or [0])
 
 
+# --------------------------------------------------------------------------------------- where sentences begin in ids
+
+
+def _bounds_by_width(widths: "np.ndarray[Any, Any]", document: Document) -> list[int] | None:
+    """Find each cut's token from the tokens' widths in bytes; None if the widths do not add up to the text."""
+    pieces = [document.text[a:b].encode() for a, b in itertools.pairwise([0, *document.cuts, len(document.text)])]
+    ends = np.cumsum(widths)
+    lengths = list(itertools.accumulate(map(len, pieces)))
+    if (int(ends[-1]) if len(ends) else 0) != lengths[-1]:
+        return None
+    bounds: list[int] = np.searchsorted(ends - widths, lengths[:-1]).tolist()
+    return bounds
+
+
+def _bounds_by_offset(offsets: list[tuple[int, int]], document: Document) -> list[int]:
+    """Find each cut's token, the first that begins there or later, from the tokens' offsets in characters."""
+    bounds = [0]
+    for cut in document.cuts:
+        bounds.append(bisect_left(offsets, (cut,), lo=bounds[-1]))
+    return bounds[1:]
+
+
 # ------------------------------------------------------------------------------------------------------ the processor
 
 # Per processor, kept out of it so that pickling, hashing and saving it do not change with use: the tokenizer's backend
-# and size, with our copy of that backend; and which processors have warned of cuts.
-_BACKENDS: "weakref.WeakKeyDictionary[HatBartProcessor, tuple[Any, int, Any]]" = weakref.WeakKeyDictionary()
+# and size with our copy of that backend and its tokens' widths; and which processors have warned of cuts.
+_BACKENDS: "weakref.WeakKeyDictionary[HatBartProcessor, tuple[Any, int, Any, Any]]" = weakref.WeakKeyDictionary()
 _WARNED: "weakref.WeakSet[HatBartProcessor]" = weakref.WeakSet()
 
 
@@ -104,13 +128,14 @@ class HatBartProcessor(ProcessorMixin):
         for token in ("bos_token", "eos_token"):
             if getattr(tokenizer, f"{token}_id") is None:
                 raise ValueError(
-                    f"`tokenizer` ({type(tokenizer).__name__}) has no {token}, which marks sentences or ends documents. "
-                    f'Add one, e.g. tokenizer.add_special_tokens({{"{token}": …}}), and resize the model\'s embeddings.'
+                    f"`tokenizer` ({type(tokenizer).__name__}) has no {token}; BOS tokens mark the sentences, an EOS "
+                    f'token ends the document. Add one with tokenizer.add_special_tokens({{"{token}": …}}) and resize '
+                    "the model's embeddings."
                 )
         if self.tokenizer.bos_token_id == self.tokenizer.eos_token_id:
             raise ValueError(
-                f"`tokenizer` uses {self.tokenizer.bos_token!r} as bos_token and as eos_token; the end would count as a "
-                'sentence. Add another bos_token with tokenizer.add_special_tokens({"bos_token": …}).'
+                f"`tokenizer` has {self.tokenizer.bos_token!r} as bos_token and as eos_token, so that the end would "
+                'count as a sentence. Add another bos_token with tokenizer.add_special_tokens({"bos_token": …}).'
             )
         if isinstance(num_segments, bool) or not isinstance(num_segments, int) or num_segments < 0:
             raise ValueError(f"`num_segments` must be an integer, 0 or more, got {num_segments!r}")
@@ -171,8 +196,8 @@ class HatBartProcessor(ProcessorMixin):
             documents: Several articles that make one input, one after the other, each split into sentences.
             text_target: The summary or summaries, one sequence `<s> … </s>` each: gives `labels`.
             padding: True or "longest", "max_length", or False. Padded labels are -100, always on the right.
-            truncation: Whether to cut at `max_length` and `max_target_length`. The EOS token stays; a sentence of which
-                no token fits loses its marker too.
+            truncation: Whether to cut at `max_length` and `max_target_length`. The EOS token stays; a sentence of
+                which no token fits loses its marker too.
             max_length: Length limit in tokens, markers included; by default the tokenizer's `model_max_length`.
             max_target_length: The same for `text_target`.
             pad_to_multiple_of: Rounds the padded length up.
@@ -215,12 +240,10 @@ class HatBartProcessor(ProcessorMixin):
                 data[key] = [row[key] for row in rows]
         if text_target is not None:
             targets, targets_batched = self._read("text_target", text_target)
-            if given and (batched, len(targets)) != (targets_batched, len(data["input_ids"])):
-                raise ValueError(
-                    f"`text_target` must match `{given[0]}`: got {len(targets)} targets for {len(data['input_ids'])} inputs"
-                    if batched and targets_batched
-                    else f"`text_target` must match `{given[0]}`: either one of each, or a list of each"
-                )
+            counts = [(len(data.get("input_ids", [])), batched), (len(targets), targets_batched)]
+            if given and counts[0] != counts[1]:
+                got = [f"a list of {n}" if many else "one" for n, many in counts]
+                raise ValueError(f"`text_target` must match `{given[0]}`, got {got[1]} for {got[0]}")
             batched = targets_batched
             limit = self._limit("max_target_length", max_target_length) if cut else None
             rows = [
@@ -283,8 +306,8 @@ class HatBartProcessor(ProcessorMixin):
             parts.append((f"{role}: {content}", roles.setdefault(role, len(roles))))
         if self.num_segments and len(roles) > self.num_segments:
             raise ValueError(
-                f"`{label}` has {len(roles)} roles, but the model has num_segments={self.num_segments}: merge roles, or "
-                "set a larger num_segments in the model's config and here"
+                f"`{label}` has {len(roles)} roles, more than num_segments={self.num_segments}: merge roles, or set a "
+                "larger num_segments here and in the model's config"
             )
         return _join((part, segment if self.num_segments else 0) for part, segment in parts)
 
@@ -295,32 +318,38 @@ class HatBartProcessor(ProcessorMixin):
         return limit
 
     def _encode(self, documents: list[Document]) -> list[list[list[int]]]:
-        """Tokenize every document's sentences, without special tokens."""
-        tokenizer = self.tokenizer
-        special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+        """Tokenize every document's sentences, without special tokens.
+
+        Documents go through whole, so that the ids are the tokenizer's own, and the ids are cut where sentences begin.
+        """
+        if not self.tokenizer.is_fast:
+            return [self._encode_slowly(document) for document in documents]
+        backend, widths = self._backend()
+        texts = [document.text for document in documents]
+        # Where tokens tell their widths, the backend need not work out offsets: it then takes two thirds of the time.
+        encode = backend.encode_batch if widths is None else backend.encode_batch_fast
         encoded = []
-        if not tokenizer.is_fast:
-            for text, cuts, _ in documents:
-                pieces = [text[a:b] for a, b in itertools.pairwise([0, *cuts, len(text)])]
-                ids = tokenizer(pieces, add_special_tokens=False, split_special_tokens=True, verbose=False)[
-                    "input_ids"
-                ]
-                encoded.append([self._plain(sentence, special) for sentence in ids])
-            return encoded
-        # Documents go through whole, so that the ids are the tokenizer's own, and are cut by character offsets.
-        encodings = self._backend().encode_batch([document.text for document in documents], add_special_tokens=False)
-        for encoding, document in zip(encodings, documents, strict=True):
-            ids, offsets = self._plain(encoding.ids, special), encoding.offsets
-            bounds = [0]
-            for cut in document.cuts:
-                bounds.append(bisect_left(offsets, (cut,), lo=bounds[-1]))
-            encoded.append([ids[a:b] for a, b in itertools.pairwise([*bounds, len(ids)])])
+        for encoding, document in zip(encode(texts, add_special_tokens=False), documents, strict=True):
+            ids = encoding.ids
+            bounds = None if widths is None else _bounds_by_width(widths[ids], document)
+            if bounds is None:
+                if widths is not None:
+                    encoding = backend.encode(document.text, add_special_tokens=False)
+                ids, bounds = self._plain(encoding.ids), _bounds_by_offset(encoding.offsets, document)
+            encoded.append([ids[a:b] for a, b in itertools.pairwise([0, *bounds, len(ids)])])
         return encoded
 
-    def _backend(self) -> Any:
-        """Return a copy of the tokenizer's backend that reads special tokens as text.
+    def _encode_slowly(self, document: Document) -> list[list[int]]:
+        pieces = [document.text[a:b] for a, b in itertools.pairwise([0, *document.cuts, len(document.text)])]
+        encoded = self.tokenizer(pieces, add_special_tokens=False, split_special_tokens=True, verbose=False)
+        return [self._plain(ids) for ids in encoded["input_ids"]]
+
+    def _backend(self) -> "tuple[Any, np.ndarray[Any, Any] | None]":
+        """Return a copy of the tokenizer's backend that reads special tokens as text, and its tokens' widths.
 
         A copy, since the switch lives in the backend: the tokenizer stays as it is for its other users and threads.
+        The widths in bytes are known in a byte-level vocabulary without normalizer (BART's): one letter is one byte.
+        Added tokens have none, so that a document that has one is cut by offsets.
         """
         original, size = self.tokenizer.backend_tokenizer, len(self.tokenizer)
         known = _BACKENDS.get(self)
@@ -329,14 +358,22 @@ class HatBartProcessor(ProcessorMixin):
             backend.encode_special_tokens = True
             backend.no_truncation()
             backend.no_padding()
-            known = _BACKENDS[self] = (original, size, backend)
-        return known[2]
+            widths = None
+            if backend.normalizer is None and isinstance(backend.pre_tokenizer, ByteLevel):
+                vocabulary = backend.get_vocab(with_added_tokens=False)
+                added = list(self.tokenizer.added_tokens_decoder)
+                widths = np.zeros(1 + max([*vocabulary.values(), *added]), dtype=np.int64)
+                widths[list(vocabulary.values())] = [len(token) for token in vocabulary]
+                widths[added] = 0
+            known = _BACKENDS[self] = (original, size, backend, widths)
+        return known[2], known[3]
 
-    def _plain(self, ids: list[int], special: set[int]) -> list[int]:
+    def _plain(self, ids: list[int]) -> list[int]:
         """Turn special tokens that a vocabulary still finds in text (Unigram, whole words) into the unknown token."""
+        unknown = self.tokenizer.unk_token_id
+        special = set(self.tokenizer.all_special_ids) - {unknown}
         if special.isdisjoint(ids):
             return ids
-        unknown = self.tokenizer.unk_token_id
         if unknown is None:
             raise ValueError("the text contains a special token, and `tokenizer` has no unk_token to put in its place")
         return [unknown if i in special else i for i in ids]
@@ -376,8 +413,8 @@ class HatBartProcessor(ProcessorMixin):
             log = logger.info if self in _WARNED else logger.warning
             _WARNED.add(self)
             log(
-                f"Truncation cut {message}. return_truncation=True returns the counts per text; a larger max_length or "
-                "max_target_length, where the model has positions for it, keeps more."
+                f"Truncation cut {message}. return_truncation=True returns the counts per text; a larger max_length "
+                "or max_target_length, where the model has positions for it, keeps more."
             )
 
     def _pad(
