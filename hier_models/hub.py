@@ -229,6 +229,7 @@ def model_card(model: Any, details: CardDetails, *, source: str, code: Iterable[
     architecture = ARCHITECTURES.get(config.model_type)
     is_summarizer = bool(config.is_encoder_decoder and model.can_generate())
     datasets = [details.datasets] if isinstance(details.datasets, str) else details.datasets
+    results = _eval_results(details)
     data = ModelCardData(
         # The Hub and `pipeline` go by this: the checkpoint loads with plain Transformers.
         library_name="transformers",
@@ -239,8 +240,8 @@ def model_card(model: Any, details: CardDetails, *, source: str, code: Iterable[
         datasets=datasets,
         tags=list(dict.fromkeys([LIBRARY, config.model_type, *details.tags])),
         metrics=sorted({_metric_type(name) for name in details.metrics}) or None,
-        model_name=details.name,
-        eval_results=_eval_results(details) or None,
+        model_name=details.name if results else None,
+        eval_results=results or None,
     )
     text = _TEMPLATE.format(
         name=details.name or source,
@@ -249,7 +250,7 @@ def model_card(model: Any, details: CardDetails, *, source: str, code: Iterable[
         sizes=_table({"parameters": f"{model.num_parameters():,}", **_sizes(config)}),
         paper=architecture.paper if architecture else _NOT_GIVEN,
         data=_paragraphs(details.data, "Datasets: " + ", ".join(datasets) + "." if datasets else None),
-        base_model=details.base_model or _NOT_GIVEN,
+        base_model=_started_from(details.base_model),
         hyperparameters=_table(details.hyperparameters) or _NOT_GIVEN,
         metrics=_table(details.metrics, heading="metric") or _NOT_GIVEN,
         evaluated_on=details.evaluated_on or _NOT_GIVEN,
@@ -258,7 +259,7 @@ def model_card(model: Any, details: CardDetails, *, source: str, code: Iterable[
             details.intended_use, f"The architecture is made for {architecture.made_for}." if architecture else None
         ),
         limits=_paragraphs(details.limits, _length_limit(config)),
-        license=details.license or _NOT_GIVEN,
+        license=f"{details.license}." if details.license else _NOT_GIVEN,
         usage=(_USAGE_SUMMARIZER if is_summarizer else _USAGE_OTHER).format(
             source=source, libraries=" ".join(_libraries(code))
         ),
@@ -290,6 +291,8 @@ A {architecture} checkpoint, exported with hier_models.
 
 Started from: {base_model}
 
+Hyperparameters:
+
 {hyperparameters}
 
 ## Metrics
@@ -317,33 +320,43 @@ Weights: {license} The code files in this repository are part of hier_models, un
 
 _USAGE_SUMMARIZER = """## Use
 
-    pip install {libraries}
+```bash
+pip install {libraries}
+```
 
-    from transformers import pipeline
+```python
+from transformers import pipeline
 
-    summarize = pipeline("summarization", model="{source}", trust_remote_code=True)
-    print(summarize("A long document. …", return_truncation=True))
+summarize = pipeline("summarization", model="{source}", trust_remote_code=True)
+print(summarize("A long document. …", return_truncation=True))
+```
 
 Or in parts:
 
-    from transformers import AutoModelForSeq2SeqLM, AutoProcessor
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoProcessor
 
-    model = AutoModelForSeq2SeqLM.from_pretrained("{source}", trust_remote_code=True)
-    processor = AutoProcessor.from_pretrained("{source}", trust_remote_code=True)
-    inputs = processor(text="A long document. …", return_tensors="pt")
-    print(processor.batch_decode(model.generate(**inputs), skip_special_tokens=True))
+model = AutoModelForSeq2SeqLM.from_pretrained("{source}", trust_remote_code=True)
+processor = AutoProcessor.from_pretrained("{source}", trust_remote_code=True)
+inputs = processor(text="A long document. …", return_tensors="pt")
+print(processor.batch_decode(model.generate(**inputs), skip_special_tokens=True))
+```
 
 After `import hier_models`, leave out `trust_remote_code=True`.
 """
 
 _USAGE_OTHER = """## Use
 
-    pip install {libraries}
+```bash
+pip install {libraries}
+```
 
-    from transformers import AutoModel, AutoProcessor
+```python
+from transformers import AutoModel, AutoProcessor
 
-    model = AutoModel.from_pretrained("{source}", trust_remote_code=True)
-    processor = AutoProcessor.from_pretrained("{source}", trust_remote_code=True)
+model = AutoModel.from_pretrained("{source}", trust_remote_code=True)
+processor = AutoProcessor.from_pretrained("{source}", trust_remote_code=True)
+```
 
 After `import hier_models`, leave out `trust_remote_code=True`.
 """
@@ -467,18 +480,22 @@ def _sizes(config: Any) -> dict[str, Any]:
         "d_model encoder_layers encoder_attention_heads encoder_ffn_dim decoder_layers decoder_attention_heads "
         "decoder_ffn_dim vocab_size max_position_embeddings"
     )
-    own = [name for name in vars(type(config)).get("__annotations__", {}) if not name.startswith("_")]
-    return {name: getattr(config, name) for name in [*common.split(), *own] if hasattr(config, name)}
+    sizes = {name: getattr(config, name) for name in common.split() if hasattr(config, name)}
+    for name in vars(type(config)).get("__annotations__", {}):  # the family's own
+        value = getattr(config, name, None)
+        if isinstance(value, int | list) and not isinstance(value, bool) and not name.endswith("token_id"):
+            sizes[name] = value
+    return sizes
 
 
 def _generation(model: Any) -> dict[str, Any]:
     if not model.can_generate():
         return {}
-    settings = model.generation_config.to_diff_dict()
+    technical = ("_", "output_", "return_dict", "transformers_version", "use_cache")
     return {
         name: value
-        for name, value in settings.items()
-        if not name.startswith("_") and not name.endswith("token_id") and name != "transformers_version"
+        for name, value in model.generation_config.to_diff_dict().items()
+        if not name.startswith(technical) and not name.endswith("token_id")
     }
 
 
@@ -510,6 +527,12 @@ def _table(rows: Mapping[str, Any], heading: str = "setting") -> str:
 
 def _is_hub_id(name: str) -> bool:
     return re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name) is not None and not Path(name).exists()
+
+
+def _started_from(base_model: str | None) -> str:
+    if base_model is None:
+        return _NOT_GIVEN
+    return Path(base_model).name if Path(base_model).exists() else base_model
 
 
 def _libraries(code: Iterable[Path]) -> list[str]:

@@ -77,3 +77,7 @@ def __getattr__(name: str) -> Any:
     if name != "SummarizationPipeline":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return importlib.import_module("hier_models.pipelines.summarization_hier").SummarizationPipeline
+
+
+# A pipeline's file cannot be the one that imports `transformers.pipelines` first: that import registers the pipelines.
+importlib.import_module("transformers.pipelines")
