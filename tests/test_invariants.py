@@ -1,0 +1,429 @@
+"""What holds for every family (DESIGN 5.2). A new family adds one `Case` and gets all of it."""
+
+import copy
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+import torch.multiprocessing
+from torch.nn.parallel import DistributedDataParallel
+from transformers import AutoModelForSeq2SeqLM, PreTrainedConfig, PreTrainedModel
+
+from hier_models import HatBartConfig, HatBartForConditionalGeneration
+
+
+BOS, PAD, EOS = 0, 1, 2
+Document = dict[str, list[int]]
+
+# torch's compiler uses deprecated parts of torch itself.
+uses_the_compiler = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A family in a tiny size.
+
+    `make_document(length, seed)` gives every per-token input of one document, `pad_values` what each is padded with,
+    and `change(name, document)` gives another valid value of an extra input.
+    """
+
+    model_class: type[PreTrainedModel]
+    make_config: Callable[..., PreTrainedConfig]
+    make_document: Callable[[int, int], Document]
+    pad_values: dict[str, int]
+    change: dict[str, Callable[[Document], list[int]]]
+    edge_documents: dict[str, Document]
+    lora_targets: tuple[str, ...]
+
+
+def hat_bart_config(**kwargs: Any) -> PreTrainedConfig:
+    sizes = {
+        "vocab_size": 60,
+        "max_position_embeddings": 48,
+        "d_model": 24,
+        "encoder_layers": 2,
+        "encoder_attention_heads": 4,
+        "encoder_ffn_dim": 32,
+        "decoder_layers": 2,
+        "decoder_attention_heads": 4,
+        "decoder_ffn_dim": 32,
+        "num_segments": 3,
+    }
+    return HatBartConfig(**{**sizes, **kwargs})
+
+
+def hat_bart_document(length: int, seed: int) -> Document:
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(5, 60, (length,), generator=generator)
+    markers = torch.rand(length, generator=generator) < 0.25
+    markers[0], markers[-1] = True, False
+    ids[markers], ids[-1] = BOS, EOS
+    return {"input_ids": ids.tolist(), "segment_ids": ((markers.cumsum(0) - 1) % 3).tolist()}
+
+
+CASES = {
+    "hat_bart": Case(
+        model_class=HatBartForConditionalGeneration,
+        make_config=hat_bart_config,
+        make_document=hat_bart_document,
+        pad_values={"input_ids": PAD, "segment_ids": 0},
+        change={"segment_ids": lambda document: [2 - segment for segment in document["segment_ids"]]},
+        edge_documents={
+            "one sentence": {"input_ids": [BOS, 7, 8, EOS], "segment_ids": [0, 0, 0, 0]},
+            "an empty sentence": {"input_ids": [BOS, 7, BOS, BOS, 8, EOS], "segment_ids": [0, 0, 1, 0, 0, 0]},
+            "an empty document": {"input_ids": [BOS, EOS], "segment_ids": [0, 0]},
+        },
+        lora_targets=("q_proj", "v_proj"),
+    ),
+}
+
+
+@pytest.fixture(params=CASES, scope="module")
+def case(request: pytest.FixtureRequest) -> Case:
+    return CASES[request.param]
+
+
+def make_model(case: Case, std: float = 0.25, **kwargs: Any) -> PreTrainedModel:
+    """Build a model whose weights are large enough for every input to matter visibly."""
+    torch.manual_seed(0)
+    model = case.model_class(case.make_config(**kwargs)).eval()
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=std)
+    return model
+
+
+@pytest.fixture
+def model(case: Case) -> PreTrainedModel:
+    return make_model(case)
+
+
+def collate(case: Case, documents: list[Document], side: str = "right", extra: int = 0) -> dict[str, torch.Tensor]:
+    length = max(len(document["input_ids"]) for document in documents) + extra
+    batch: dict[str, list[list[int]]] = {name: [] for name in [*case.pad_values, "attention_mask"]}
+    for document in documents:
+        missing = length - len(document["input_ids"])
+        columns = {**document, "attention_mask": [1] * len(document["input_ids"])}
+        for name, values in columns.items():
+            padding = [case.pad_values.get(name, 0)] * missing
+            batch[name].append(values + padding if side == "right" else padding + values)
+    return {name: torch.tensor(rows) for name, rows in batch.items()}
+
+
+@pytest.fixture
+def documents(case: Case) -> list[Document]:
+    return [case.make_document(length, seed) for seed, length in enumerate((17, 9, 24))]
+
+
+@pytest.fixture
+def batch(case: Case, documents: list[Document]) -> dict[str, torch.Tensor]:
+    return collate(case, documents)
+
+
+@pytest.fixture
+def target() -> torch.Tensor:
+    ids = torch.randint(5, 60, (3, 7), generator=torch.Generator().manual_seed(9))
+    ids[:, 0] = EOS
+    return ids
+
+
+def assert_close(got: torch.Tensor, want: torch.Tensor, tolerance: float = 2e-5) -> None:
+    torch.testing.assert_close(got, want, rtol=0, atol=tolerance * max(1.0, want.abs().max().item()))
+
+
+def sentence_states(outputs: Any, row: int) -> torch.Tensor:
+    """Return the hierarchical states of one document without its padding."""
+    return outputs.hierarchical_hidden_state[row][outputs.hierarchical_attention_mask[row].bool()]
+
+
+def gradients(model: PreTrainedModel, **inputs: torch.Tensor) -> dict[str, torch.Tensor]:
+    model.zero_grad()
+    model(**inputs).loss.backward()
+    return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+
+
+def test_cached_decoding_equals_uncached(model, batch, target):
+    expected = model(**batch, decoder_input_ids=target).logits
+    encoded = model.get_encoder()(**batch)
+    cache, steps = None, []
+    for position in range(target.shape[1]):
+        outputs = model(
+            encoder_outputs=encoded,
+            attention_mask=batch["attention_mask"],
+            decoder_input_ids=target[:, position : position + 1],
+            past_key_values=cache,
+            use_cache=True,
+        )
+        cache = outputs.past_key_values
+        steps.append(outputs.logits)
+    assert_close(torch.cat(steps, dim=1), expected)
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("extra", [0, 5])
+def test_a_batch_equals_its_members(case, model, documents, target, side, extra):
+    batch = collate(case, documents, side, extra)
+    together = model(**batch, decoder_input_ids=target).logits
+    encoded = model.get_encoder()(**batch)
+    for row, document in enumerate(documents):
+        single = collate(case, [document])
+        assert_close(together[row], model(**single, decoder_input_ids=target[row : row + 1]).logits[0])
+        alone = model.get_encoder()(**single)
+        assert_close(encoded.last_hidden_state[row][batch["attention_mask"][row].bool()], alone.last_hidden_state[0])
+        assert_close(sentence_states(encoded, row), sentence_states(alone, 0))
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_generation_of_a_batch_equals_its_members(case, model, documents, side):
+    settings = {"max_new_tokens": 8, "num_beams": 2}
+    together = model.generate(**collate(case, documents, side, 3), **settings)
+    for row, document in enumerate(documents):
+        alone = model.generate(**collate(case, [document]), **settings)[0]
+        assert together[row, : len(alone)].tolist() == alone.tolist()
+
+
+@uses_the_compiler
+@pytest.mark.parametrize("implementation", ["sdpa", pytest.param("flex_attention", marks=pytest.mark.slow)])
+def test_attention_implementations_agree(model, batch, target, implementation):
+    eager, other = model, copy.deepcopy(model)
+    eager.set_attn_implementation("eager")
+    other.set_attn_implementation(implementation)
+    with torch.no_grad():
+        want, got = (m(**batch, decoder_input_ids=target).logits for m in (eager, other))
+    assert_close(got, want)
+    if implementation != "flex_attention":  # on CPU, FlexAttention has no backward
+        want, got = (gradients(m, **batch, labels=target) for m in (eager, other))
+        for name in want:
+            assert_close(got[name], want[name])
+
+
+def test_edge_documents(case, model, documents, target):
+    for name, document in case.edge_documents.items():
+        batch = collate(case, [document, documents[0]])
+        logits = model(**batch, decoder_input_ids=target[:2]).logits
+        assert logits.isfinite().all(), name
+        alone = collate(case, [document])
+        assert_close(logits[0], model(**alone, decoder_input_ids=target[:1]).logits[0])
+        assert model.generate(**alone, max_new_tokens=4).shape[1] > 1, name
+
+
+def test_a_fully_masked_row_stays_finite(model, batch, target):
+    batch["attention_mask"][1] = 0
+    assert all(grad.isfinite().all() for grad in gradients(model, **batch, labels=target).values())
+
+
+def test_every_extra_input_changes_forward_and_generation(case, model, documents, target):
+    batch = collate(case, documents)
+    logits = model(**batch, decoder_input_ids=target).logits
+    settings = {"max_new_tokens": 6, "output_logits": True, "return_dict_in_generate": True}
+    for name, change in case.change.items():
+        changed = collate(case, [{**document, name: change(document)} for document in documents])
+        assert (model(**changed, decoder_input_ids=target).logits - logits).abs().max() > 1e-3, name
+        for num_beams in (1, 2):
+            before, after = (
+                model.generate(**inputs, num_beams=num_beams, **settings).logits[0] for inputs in (batch, changed)
+            )
+            assert (before - after).abs().max() > 1e-3, f"{name} is lost in generate with {num_beams} beams"
+
+
+def test_beam_search_scores_are_those_of_the_model(model, batch):
+    settings = {"max_new_tokens": 6, "num_beams": 3, "num_return_sequences": 3, "length_penalty": 0.0}
+    found = model.generate(**batch, **settings, return_dict_in_generate=True, output_scores=True)
+    repeated = {name: tensor.repeat_interleave(3, dim=0) for name, tensor in batch.items()}
+    log_probs = model(**repeated, decoder_input_ids=found.sequences[:, :-1]).logits.log_softmax(-1)
+    targets = found.sequences[:, 1:]
+    per_token = log_probs.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+    per_token = per_token.masked_fill(targets == PAD, 0.0)
+    # The forced last token has score 0 in beam search.
+    forced = (targets == EOS) & (torch.arange(targets.shape[1]) == 5)
+    assert_close(found.sequences_scores, per_token.masked_fill(forced, 0.0).sum(-1), 1e-4)
+
+
+def test_sampling_follows_the_distribution_of_a_single_document(case, model, documents):
+    settings = {"max_new_tokens": 5, "do_sample": True, "num_return_sequences": 2}
+    torch.manual_seed(3)
+    first = model.generate(**collate(case, documents[:1]), **settings)
+    torch.manual_seed(3)
+    second = model.generate(**collate(case, documents[:1], "left", 4), **settings)
+    assert torch.equal(first, second)
+
+
+def test_assisted_decoding_equals_greedy(case, model, documents):
+    single = collate(case, documents[:1])
+    assistant = make_model(case, std=0.2)
+    settings = {"max_new_tokens": 12, "do_sample": False}
+    expected = model.generate(**single, **settings)
+    assert torch.equal(model.generate(**single, assistant_model=assistant, **settings), expected)
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_gradient_checkpointing_gives_equal_gradients(model, batch, target, use_reentrant):
+    model.train()  # dropout is 0 in evaluation; here it is set so, since checkpointing is for training
+    for module in model.modules():
+        if hasattr(module, "dropout") and isinstance(module.dropout, float):
+            module.dropout = 0.0
+    model.config.dropout = 0.0
+    plain = gradients(model, **batch, labels=target)
+    # Transformers 5.23 renames it.
+    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+    enable({"use_reentrant": use_reentrant})
+    if use_reentrant:
+        model.enable_input_require_grads()
+    for name, gradient in gradients(model, **batch, labels=target).items():
+        assert_close(gradient, plain[name], 1e-6)
+
+
+def test_every_parameter_gets_a_gradient(model, batch, target):
+    for name, gradient in gradients(model, **batch, labels=target).items():
+        assert gradient.abs().max() > 0, name
+
+
+def test_outputs_are_batch_first(model, batch, target):
+    """DataParallel and the Trainer's gathering put outputs together along the first axis."""
+    model.set_attn_implementation("eager")
+    outputs = model(**batch, labels=target, output_attentions=True, output_hidden_states=True)
+    for name, value in outputs.items():
+        if name == "loss":
+            continue
+        for tensor in value if isinstance(value, tuple) else (value,):
+            assert tensor.shape[0] == 3, name
+    for name, value in model.get_encoder()(**batch).items():
+        assert isinstance(value, torch.Tensor), name
+        assert value.shape[0] == 3, name
+
+
+def test_tuples_hold_the_same(model, batch, target):
+    outputs = model(**batch, labels=target)
+    as_tuple = model(**batch, labels=target, return_dict=False)
+    assert torch.equal(as_tuple[0], outputs.loss)
+    assert torch.equal(as_tuple[1], outputs.logits)
+    encoded = model.get_encoder()(**batch, return_dict=False)
+    assert isinstance(encoded, tuple)
+    mask = batch["attention_mask"]
+    assert_close(model(encoder_outputs=encoded, attention_mask=mask, labels=target).logits, outputs.logits)
+
+
+def test_save_and_load(model, batch, target, tmp_path):
+    expected = model(**batch, decoder_input_ids=target).logits
+    model.save_pretrained(tmp_path)
+    assert (tmp_path / "model.safetensors").exists()
+    loaded, report = AutoModelForSeq2SeqLM.from_pretrained(tmp_path, output_loading_info=True)
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    assert torch.equal(loaded(**batch, decoder_input_ids=target).logits, expected)
+    embeddings = [loaded.get_input_embeddings().weight, loaded.get_output_embeddings().weight]
+    embeddings.append(loaded.get_encoder().get_input_embeddings().weight)
+    assert len({weight.data_ptr() for weight in embeddings}) == 1
+
+
+@pytest.mark.parametrize("vocab_size", [71, 55])
+def test_resized_embeddings(model, batch, target, vocab_size, tmp_path):
+    batch["input_ids"].clamp_(max=54)
+    target.clamp_(max=54)
+    before = model(**batch, labels=target).logits
+    model.resize_token_embeddings(vocab_size)
+    assert model.config.vocab_size == vocab_size
+    after = model(**batch, labels=target).logits
+    assert after.shape[-1] == vocab_size
+    assert_close(after[..., :55], before[..., :55])
+    model.save_pretrained(tmp_path)
+    loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+    assert torch.equal(loaded(**batch, labels=target).logits, after)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 3e-2), (torch.float16, 4e-3)])
+def test_half_precision(model, batch, target, dtype, tolerance):
+    expected = model(**batch, labels=target)
+    half = copy.deepcopy(model).to(dtype)
+    outputs = half(**batch, labels=target)
+    assert outputs.logits.dtype == dtype
+    assert_close(outputs.logits.float(), expected.logits, tolerance)
+    assert outputs.loss.isfinite()
+    assert half.generate(**batch, max_new_tokens=4, num_beams=2).shape[0] == 3
+    with torch.autocast("cpu", dtype=dtype):
+        assert_close(model(**batch, labels=target).logits.float(), expected.logits, tolerance)
+
+
+def test_export(model, batch, target):
+    inputs = {**batch, "decoder_input_ids": target, "use_cache": False}
+    expected = model(**inputs).logits
+    program = torch.export.export(model, (), inputs, strict=False)
+    assert_close(program.module()(**inputs).logits, expected)
+
+
+@uses_the_compiler
+@pytest.mark.slow
+def test_compiled_forward_and_gradients(model, batch, target):
+    expected = gradients(model, **batch, labels=target)
+    compiled = torch.compile(copy.deepcopy(model))
+    assert_close(compiled(**batch, labels=target).logits, model(**batch, labels=target).logits)
+    compiled(**batch, labels=target).loss.backward()
+    for name, parameter in compiled.named_parameters():
+        assert_close(parameter.grad, expected[name.removeprefix("_orig_mod.")])
+
+
+@uses_the_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize("num_beams", [1, 2])
+def test_compiled_generation(model, batch, num_beams):
+    """The decoding step compiles as one graph, with a static cache."""
+    settings = {"max_new_tokens": 8, "num_beams": num_beams}
+    expected = model.generate(**batch, **settings)
+    model.forward = torch.compile(model.forward)
+    breaks = []
+    torch._dynamo.utils.counters.clear()
+    assert torch.equal(model.generate(**batch, cache_implementation="static", **settings), expected)
+    breaks = [reason for reason in torch._dynamo.utils.counters["graph_break"] if "bos" in reason.lower()]
+    assert not breaks
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # PEFT asks for it
+def test_lora_attaches_and_trains(case, model, batch, target):
+    peft = pytest.importorskip("peft")
+    before = model(**batch, labels=target)
+    lora = peft.get_peft_model(model, peft.LoraConfig(r=2, target_modules=list(case.lora_targets)))
+    assert_close(lora(**batch, labels=target).logits, before.logits)
+    lora(**batch, labels=target).loss.backward()
+    trained = {name for name, parameter in lora.named_parameters() if parameter.grad is not None}
+    assert trained
+    assert all("lora_" in name for name in trained)
+    assert torch.equal(lora.generate(**batch, max_new_tokens=4), model.generate(**batch, max_new_tokens=4))
+
+
+def _train_step(rank: int, port: int, name: str, queue: Any) -> None:
+    torch.set_num_threads(1)
+    case = CASES[name]
+    torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    model = DistributedDataParallel(make_model(case))
+    shard = collate(case, [case.make_document(12 + 5 * rank, rank)])
+    model(**shard, labels=torch.tensor([[5, 6, 7 + rank, EOS]])).loss.backward()
+    if rank == 0:
+        queue.put({name: parameter.grad.numpy() for name, parameter in model.module.named_parameters()})
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_two_processes_give_the_gradients_of_one(name):
+    case = CASES[name]
+    documents = [case.make_document(12 + 5 * rank, rank) for rank in range(2)]
+    labels = torch.tensor([[5, 6, 7, EOS], [5, 6, 8, EOS]])
+    expected = gradients(make_model(case), **collate(case, documents), labels=labels)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    context = torch.multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    processes = [context.Process(target=_train_step, args=(rank, port, name, queue)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    found = queue.get(timeout=120)
+    for process in processes:
+        process.join(timeout=60)
+        assert process.exitcode == 0
+    for parameter, gradient in expected.items():
+        assert_close(torch.from_numpy(found[parameter]), gradient)
