@@ -427,31 +427,22 @@ class HatBartProcessor(ProcessorMixin):
         padding_side: str | None,
     ) -> None:
         """Pad in place: ids and mask by the tokenizer, the rest to the same lengths."""
+        options = {"padding": padding, "pad_to_multiple_of": pad_to_multiple_of}
+        to_limit = padding == "max_length"
         if "input_ids" in data:
             lengths = [len(ids) for ids in data["input_ids"]]
-            padded = self.tokenizer.pad(
-                {key: data[key] for key in ("input_ids", "attention_mask")},
-                padding=padding,
-                max_length=max_length,
-                pad_to_multiple_of=pad_to_multiple_of,
-                padding_side=padding_side,
-            )
-            data.update(padded)
+            inputs = {key: data[key] for key in ("input_ids", "attention_mask")}
+            limit = max_length if to_limit else None
+            data.update(self.tokenizer.pad(inputs, **options, max_length=limit, padding_side=padding_side))
             left = (padding_side or self.tokenizer.padding_side) == "left"
             for key, value in self.extra_inputs.items():
                 fill = [[value] * (len(ids) - n) for ids, n in zip(data["input_ids"], lengths, strict=True)]
                 data[key] = [f + row if left else row + f for f, row in zip(fill, data[key], strict=True)]
         if "labels" in data:
-            padded = self.tokenizer.pad(
-                {"input_ids": data["labels"]},
-                padding=padding,
-                max_length=max_target_length,
-                pad_to_multiple_of=pad_to_multiple_of,
-                padding_side="right",
-            )
+            rows, limit = data["labels"], max_target_length if to_limit else None
+            padded = self.tokenizer.pad({"input_ids": rows}, **options, max_length=limit, padding_side="right")
             data["labels"] = [
-                row + [-100] * (len(ids) - len(row))
-                for row, ids in zip(data["labels"], padded["input_ids"], strict=True)
+                row + [-100] * (len(ids) - len(row)) for row, ids in zip(rows, padded["input_ids"], strict=True)
             ]
 
 

@@ -1,13 +1,15 @@
 """Sentence splitting: what ends a sentence, what does not, and that it stays quick on odd text."""
 
+# ruff: noqa: RUF001
+
 import time
 
 import pytest
+from conftest import DOCUMENTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hier_models.hat_bart.sentence_splitting_hat_bart import split_sentences
-from tests.conftest import DOCUMENTS
 
 
 def sentences(text: str, language: str = "english") -> list[str]:
@@ -33,7 +35,11 @@ def test_ends(expected: list[str]) -> None:
 
 @pytest.mark.parametrize("blank", ["\n\n", "\r\n\r\n", "\n \t\n", "\u2029", " \n\n\n  "])
 def test_blank_lines_end_sentences(blank: str) -> None:
-    assert sentences(f"A Heading{blank}Some text\nin lines. More{blank}") == ["A Heading", "Some text\nin lines.", "More"]
+    assert sentences(f"A Heading{blank}Some text\nin lines. More{blank}") == [
+        "A Heading",
+        "Some text\nin lines.",
+        "More",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +68,28 @@ def test_no_text_no_sentence(text: str) -> None:
 
 
 PIECES = st.sampled_from(
-    [".", "!", "?", "…", "。", '"', "”", ")", " ", "  ", "\n", "\n\n", "\r\n", "\u2029", "\u00a0", "\0", "🙂", "e.g.", "Dr.", "word"]
+    [
+        ".",
+        "!",
+        "?",
+        "…",
+        "。",
+        '"',
+        "”",
+        ")",
+        " ",
+        "  ",
+        "\n",
+        "\n\n",
+        "\r\n",
+        "\u2029",
+        "\u00a0",
+        "\0",
+        "🙂",
+        "e.g.",
+        "Dr.",
+        "word",
+    ]
 )
 
 

@@ -1,0 +1,228 @@
+"""Odd text gives the right number of markers and the tokenizer's own ids; wrong arguments give errors that say so."""
+
+import copy
+import re
+import time
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from transformers import PreTrainedTokenizerFast
+
+from hier_models import HatBartForConditionalGeneration, HatBartProcessor
+
+
+BOS, PAD, EOS = 0, 1, 2
+MARKS = [
+    "<s>",
+    "</s>",
+    "<pad>",
+    "<mask>",
+    "<unk>",
+    "e.g.",
+    "Dr.",
+    "Word",
+    "字",
+    "。",
+    "كلمة",
+    "שלום",
+    "🙂",
+    "👩\u200d👩\u200d👧",
+    "ﬁ",
+]
+SPACES = [" ", ". ", "! ", "? ", "\n\n", "\t", "\r\n", "\x85", "\u2029", "\u200b", "\ufeff"]
+ODD = st.sampled_from([*MARKS, *SPACES, "\0", "\ud800", "\udfff", "e\u0301", "\u202e"])
+TEXT = st.lists(ODD | st.text(max_size=5), max_size=25).map("".join)
+ANY_TEXT = TEXT | st.text(st.characters(), max_size=80)  # st.characters() has surrogates too
+quickly = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def check(processor: HatBartProcessor, encoded: Any, sentences: int, text: str) -> None:
+    ids = encoded["input_ids"]
+    assert ids[0] == BOS
+    assert ids[-1] == EOS
+    assert ids.count(BOS) == sentences
+    assert ids.count(EOS) == 1
+    assert PAD not in ids
+    clean = re.sub("[\ud800-\udfff]", "\ufffd", text)
+    plain = processor.tokenizer(clean, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    assert [i for i in ids[:-1] if i != BOS] == plain
+    assert len(encoded["segment_ids"]) == len(encoded["attention_mask"]) == len(ids)
+
+
+@quickly
+@given(ANY_TEXT)
+def test_any_text(processor: HatBartProcessor, text: str) -> None:
+    spans = processor.split_sentences(text)
+    assert processor(text="\ud800" + text)["input_ids"] == processor(text="\ufffd" + text)["input_ids"]
+    check(processor, processor(text=text), max(1, len(spans)), text)
+
+
+@quickly
+@given(st.lists(ANY_TEXT, max_size=6))
+def test_any_sentences(processor: HatBartProcessor, sentences: list[str]) -> None:
+    text = " ".join(stripped for s in sentences if (stripped := s.strip()))
+    check(processor, processor(sentences=sentences), max(1, len(sentences)), text)
+
+
+@quickly
+@given(st.lists(ANY_TEXT, max_size=6))
+def test_any_documents(processor: HatBartProcessor, documents: list[str]) -> None:
+    parts = [article[a:b] for article in documents for a, b in processor.split_sentences(article)]
+    check(processor, processor(documents=documents), max(1, len(parts)), " ".join(parts))
+
+
+@quickly
+@given(st.lists(st.tuples(st.sampled_from(["A", "<s>", "\ud83d", "字"]), ANY_TEXT), max_size=6))
+def test_any_turns(processor: HatBartProcessor, turns: list[tuple[str, str]]) -> None:
+    text = " ".join(f"{role}: {content.strip()}".strip() for role, content in turns)
+    encoded = processor(turns=[{"role": role, "content": content} for role, content in turns])
+    check(processor, encoded, max(1, len(turns)), text)
+    names = list(dict.fromkeys(role for role, _ in turns))
+    starts = [s for i, s in zip(encoded["input_ids"], encoded["segment_ids"], strict=True) if i == BOS]
+    assert starts == [names.index(role) for role, _ in turns] or not turns
+
+
+@quickly
+@given(st.lists(TEXT, min_size=1, max_size=4), st.integers(2, 40), st.sampled_from(["left", "right"]))
+def test_any_batch_is_cut_and_padded(processor: HatBartProcessor, texts: list[str], limit: int, side: str) -> None:
+    options: dict[str, Any] = {"truncation": True, "max_length": limit, "return_truncation": True}
+    batch = processor(text=texts, padding=True, padding_side=side, return_tensors="pt", **options)
+    for i, text in enumerate(texts):
+        full, cut = processor(text=text)["input_ids"], processor(text=text, **options)
+        kept = batch["attention_mask"][i].bool()
+        assert batch["input_ids"][i][kept].tolist() == cut["input_ids"]
+        assert (batch["input_ids"][i][~kept] == PAD).all()
+        assert cut["num_truncated_tokens"] == len(full) - len(cut["input_ids"]) == batch["num_truncated_tokens"][i]
+        assert len(cut["input_ids"]) <= limit
+        assert (cut["num_truncated_sentences"] > 0) == (len(full) > limit)
+
+
+LONG = {
+    "no sentence end": "word " * 20_000,
+    "one word": "x" * 100_000,
+    "one character": "。" * 100_000,
+    "white space": " " * 100_000,
+    "emoji": "🙂" * 100_000,
+    "a million characters": "A sentence of moderate length. Dr. Li read it, i.e. all of it (2003). " * 14_300,
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_long_text(processor: HatBartProcessor, name: str) -> None:
+    text = LONG[name]
+    start = time.perf_counter()
+    encoded = processor(text=text)
+    assert time.perf_counter() - start < 60  # a few seconds at most; this is about not hanging
+    check(processor, encoded, max(1, len(processor.split_sentences(text))), text)
+    cut = processor(text=text, truncation=True, max_length=50, return_truncation=True)
+    assert len(cut["input_ids"]) == 50
+    assert cut["num_truncated_tokens"] == len(encoded["input_ids"]) - 50
+
+
+@pytest.mark.parametrize("text", ["", " \n", "Word", "\0", "\ud800", "🙂", "<s></s><s>", "字字。字。", *LONG.values()])
+def test_the_model_reads_it(
+    processor: HatBartProcessor, tiny_model: HatBartForConditionalGeneration, text: str
+) -> None:
+    encoded = processor(text=[text, "Two. Sentences."], truncation=True, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        assert tiny_model.generate(**encoded, max_new_tokens=3, num_beams=1).shape[0] == 2
+
+
+# ---------------------------------------------------------------------------------------------------- wrong arguments
+
+TURN = {"role": "A", "content": "Yes"}
+WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({}, ValueError, "exactly one of `text`, `sentences`, `turns` and `documents`.*got none"),
+    ({"text": "a", "turns": [TURN]}, ValueError, "got text and turns"),
+    ({"text": None}, ValueError, "got none"),
+    ({"text": b"bytes"}, TypeError, "`text` must be a list of strings, got bytes"),
+    ({"text": 3}, TypeError, "`text` must be a string or a list of strings, got int"),
+    ({"text": {"a": 1}}, TypeError, "`text`.*got dict"),
+    ({"text": []}, ValueError, "`text` is an empty list"),
+    ({"text": ["a", None]}, TypeError, r"`text\[1\]` must be a string, got NoneType"),
+    ({"text": ["a", b"b"]}, TypeError, r"`text\[1\]` must be a string, got bytes"),
+    ({"text": [["a"]]}, TypeError, r"`text\[0\]` must be a string, got list"),
+    ({"sentences": "One. Two."}, TypeError, "`sentences` must be a list of strings or a list of such lists, got str"),
+    ({"sentences": ["a", 3]}, TypeError, r"`sentences\[1\]` must be a string, got int"),
+    ({"sentences": [["a"], "b"]}, TypeError, r"`sentences\[1\]` must be a list of strings, got str"),
+    ({"sentences": [["a"], ["b", None]]}, TypeError, r"`sentences\[1\]\[1\]` must be a string, got NoneType"),
+    ({"sentences": [3]}, TypeError, r"`sentences\[0\]` must be a list of strings, got int"),
+    ({"documents": "One."}, TypeError, "`documents` must be a list"),
+    ({"documents": ["a", ["b"]]}, TypeError, r"`documents\[1\]` must be a string, got list"),
+    ({"turns": TURN}, TypeError, "`turns` must be a list of turns"),
+    ({"turns": "A: Yes"}, TypeError, "`turns` must be a list of turns"),
+    ({"turns": ["A: Yes"]}, TypeError, r"`turns\[0\]` must be a list of turns, got str"),
+    ({"turns": [TURN, "A: Yes"]}, TypeError, r"`turns\[1\]` must be .*role.*content.*got str"),
+    (
+        {"turns": [TURN, {"role": "A"}]},
+        ValueError,
+        r"`turns\[1\]` must have the keys role and content, got \['role'\]",
+    ),
+    ({"turns": [{**TURN, "text": "x"}]}, ValueError, r"`turns\[0\]`.*got \['role', 'content', 'text'\]"),
+    ({"turns": [[TURN], [TURN, {"role": "A", "content": 1}]]}, TypeError, r"`turns\[1\]\[1\]\['content'\]`.*got int"),
+    ({"turns": [{"role": None, "content": "a"}]}, TypeError, r"`turns\[0\]\['role'\]`.*got NoneType"),
+    ({"turns": [{"role": " ", "content": "a"}]}, ValueError, r"`turns\[0\]\['role'\]` is empty"),
+    (
+        {"turns": [[TURN], [{**TURN, "role": r} for r in "abcde"]]},
+        ValueError,
+        r"`turns\[1\]` has 5 roles.*num_segments=4",
+    ),
+    ({"text": "a", "text_target": ["b"]}, ValueError, "`text_target` must match `text`, got a list of 1 for one"),
+    ({"text": ["a", "b"], "text_target": ["b"]}, ValueError, "got a list of 1 for a list of 2"),
+    ({"turns": [TURN], "text_target": 3}, TypeError, "`text_target` must be a string or a list of strings, got int"),
+    ({"text": "a", "truncation": "left"}, ValueError, "`truncation` must be True or False, got 'left'"),
+    ({"text": "a", "truncation": True, "max_length": 1}, ValueError, "`max_length` must be an integer of at least 2"),
+    ({"text": "a", "truncation": True, "max_length": 9.5}, ValueError, r"`max_length`.*got 9\.5"),
+    ({"text_target": "a", "truncation": True, "max_target_length": 0}, ValueError, "`max_target_length`.*got 0"),
+    ({"text": "a", "padding": "short"}, ValueError, "short is not a valid PaddingStrategy"),
+    ({"text": "a", "padding_side": "up", "padding": "max_length"}, ValueError, "up"),
+    ({"text": ["a", "a b c"], "return_tensors": "pt"}, ValueError, "padding"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "kind", "message"), WRONG)
+def test_wrong_arguments(processor: HatBartProcessor, arguments: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        processor(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        ({"bos_token": None}, {}, "has no bos_token.*add_special_tokens"),
+        ({"eos_token": None}, {}, "has no eos_token"),
+        ({"bos_token": "</s>"}, {}, "'</s>' as bos_token and as eos_token"),
+        ({}, {"num_segments": -1}, "`num_segments` must be an integer, 0 or more, got -1"),
+        ({}, {"num_segments": "2"}, "`num_segments`.*got '2'"),
+        ({}, {"num_segments": True}, "`num_segments`.*got True"),
+        ({}, {"language": "elvish"}, "`language` must be one of .*english.*got 'elvish'"),
+    ],
+)
+def test_a_processor_that_cannot_work(
+    tokenizer: PreTrainedTokenizerFast, change: dict[str, Any], options: dict[str, Any], message: str
+) -> None:
+    tokenizer = copy.deepcopy(tokenizer)
+    for name, token in change.items():
+        setattr(tokenizer, name, token)
+    with pytest.raises(ValueError, match=message):
+        HatBartProcessor(tokenizer, **options)
+
+
+def test_not_a_tokenizer() -> None:
+    with pytest.raises(TypeError, match="tokenizer"):
+        HatBartProcessor("facebook/bart-base")  # type: ignore[arg-type]
+
+
+def test_literal_tokens_without_unknown_token() -> None:
+    """Where a vocabulary finds a special token in text and has no unknown token, that is an error."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    backend = Tokenizer(models.WordLevel({"<s>": 0, "</s>": 1, "word": 2}, unk_token="word"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    processor = HatBartProcessor(PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", eos_token="</s>"))
+    assert processor(text="word word")["input_ids"] == [0, 2, 2, 1]
+    with pytest.raises(ValueError, match=r"special token.*no unk_token"):
+        processor(text="word <s> word")
