@@ -14,7 +14,7 @@ Axes in shape comments:
 
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import nn
@@ -36,15 +36,13 @@ from transformers.models.bart.modeling_bart import (
     BartScaledWordEmbedding,
     shift_tokens_right,
 )
-from transformers.processing_utils import Unpack
-from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple, logging
+from transformers.utils import ModelOutput, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
+from .bos_positions_hat_bart import find_bos_positions, token_positions
 from .configuration_hat_bart import HatBartConfig
-
-
-logger = logging.get_logger(__name__)
+from .warm_start_hat_bart import WarmStartFromBart
 
 
 @dataclass
@@ -60,19 +58,19 @@ class HatBartEncoderOutput(ModelOutput):
         hierarchical_attentions: one `(batch, heads, sentences, sentences)` for each hierarchical layer.
     """
 
-    last_hidden_state: torch.FloatTensor | None = None
-    hierarchical_hidden_state: torch.FloatTensor | None = None
-    hierarchical_attention_mask: torch.LongTensor | None = None
-    hidden_states: tuple[torch.FloatTensor, ...] | None = None
-    attentions: tuple[torch.FloatTensor, ...] | None = None
-    hierarchical_attentions: tuple[torch.FloatTensor, ...] | None = None
+    last_hidden_state: torch.Tensor | None = None
+    hierarchical_hidden_state: torch.Tensor | None = None
+    hierarchical_attention_mask: torch.Tensor | None = None
+    hidden_states: tuple[torch.Tensor, ...] | None = None
+    attentions: tuple[torch.Tensor, ...] | None = None
+    hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
 
 
 @dataclass
 class HatBartDecoderOutput(BaseModelOutputWithPastAndCrossAttentions):
     """BART's decoder output and `hierarchical_attentions`, one `(batch, heads, target, sentences)` for each layer."""
 
-    hierarchical_attentions: tuple[torch.FloatTensor, ...] | None = None
+    hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
 
 
 @dataclass
@@ -84,64 +82,16 @@ class HatBartModelOutput(Seq2SeqModelOutput):
         encoder_hierarchical_attentions: one `(batch, heads, sentences, sentences)` for each hierarchical layer.
     """
 
-    hierarchical_attentions: tuple[torch.FloatTensor, ...] | None = None
-    encoder_hierarchical_attentions: tuple[torch.FloatTensor, ...] | None = None
+    hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
+    encoder_hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
 
 
 @dataclass
 class HatBartLMOutput(Seq2SeqLMOutput):
     """Loss, logits and what is in [`HatBartModelOutput`]."""
 
-    hierarchical_attentions: tuple[torch.FloatTensor, ...] | None = None
-    encoder_hierarchical_attentions: tuple[torch.FloatTensor, ...] | None = None
-
-
-def _token_positions(tokens: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
-    """Count from the first attended token, so that padding on the left does not move a document.
-
-    The padding counts down from -1; `(batch, source)`.
-    """
-    positions = torch.arange(tokens.shape[1], device=tokens.device).expand(len(tokens), -1)
-    if attention_mask is None or attention_mask.dim() != 2:
-        return positions
-    return positions - (attention_mask != 0).int().argmax(dim=1, keepdim=True)
-
-
-def find_bos_positions(
-    input_ids: torch.Tensor, attention_mask: torch.Tensor | None, bos_token_id: int
-) -> torch.Tensor:
-    """Find the BOS markers of each document.
-
-    A document without any counts as one sentence that begins at its first attended token.
-
-    Args:
-        input_ids: token ids, `(batch, source)`.
-        attention_mask: 1 for tokens, 0 for padding, `(batch, source)`; `None` for no padding.
-        bos_token_id: id of the marker.
-
-    Returns:
-        Positions in increasing order, -1 for padding, `(batch, sentences)`.
-    """
-    length = input_ids.shape[1]
-    is_bos = input_ids == bos_token_id  # (batch, source)
-    if attention_mask is not None and attention_mask.dim() == 2:
-        is_bos = is_bos & (attention_mask != 0)
-    has_bos = is_bos.any(dim=1, keepdim=True)
-    is_bos = is_bos | (~has_bos & (_token_positions(input_ids, attention_mask) == 0))
-    arange = torch.arange(length, device=input_ids.device).expand(len(input_ids), -1)
-
-    if torch.compiler.is_exporting():
-        most = length  # An exported program has no data-dependent shapes; pass `bos_positions` for a smaller one.
-    else:
-        most, all_marked = torch.stack([is_bos.sum(dim=1).max(), has_bos.all().long()]).tolist()
-        if not all_marked:
-            logger.warning_once(
-                f"A document has no BOS marker (token {bos_token_id}) before its sentences, so it is read as one "
-                "sentence. HatBartProcessor sets the markers."
-            )
-    index = (is_bos.cumsum(dim=1) - 1).masked_fill(~is_bos, most)  # the last column takes what is no marker
-    positions = arange.new_full((len(arange), most + 1), -1).scatter(1, index, arange)
-    return positions[:, :most]
+    hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
+    encoder_hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
 
 
 class HatBartDecoderLayer(BartDecoderLayer):
@@ -175,7 +125,7 @@ class HatBartDecoderLayer(BartDecoderLayer):
         hierarchical_attention_mask: torch.Tensor | None = None,
         past_key_values: Cache | None = None,
         use_cache: bool | None = True,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Any,
     ) -> torch.Tensor:
         def add_and_norm(norm: nn.LayerNorm, residual: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
             update = nn.functional.dropout(update, p=self.dropout, training=self.training)
@@ -211,8 +161,8 @@ class HatBartDecoderLayer(BartDecoderLayer):
         return add_and_norm(self.final_layer_norm, hidden_states, self.fc2(expanded))
 
 
-class HatBartPreTrainedModel(PreTrainedModel):
-    """Weights initialisation, capabilities and the warm start shared by the models of this file."""
+class HatBartPreTrainedModel(WarmStartFromBart, PreTrainedModel):
+    """What the models of this file share: initialization of weights, capabilities and the warm start."""
 
     config: HatBartConfig
     config_class = HatBartConfig
@@ -231,69 +181,8 @@ class HatBartPreTrainedModel(PreTrainedModel):
         if isinstance(module, HatBartForConditionalGeneration):
             init.zeros_(module.final_logits_bias)
 
-    @classmethod
-    def from_bart(
-        cls,
-        pretrained_model_name_or_path: str,
-        *,
-        max_position_embeddings: int | None = None,
-        extra_positions: str = "tile",
-        **kwargs: Any,
-    ) -> Self:
-        """Warm start from a BART checkpoint, with room for longer documents.
-
-        All of BART's weights are kept; only the hierarchical modules, and segment embeddings if asked for, are new.
-        Without growing positions, plain `from_pretrained` of the BART checkpoint does the same.
-
-        Source: section 4.1, which starts from BART with random positions for the added length.
-
-        Args:
-            pretrained_model_name_or_path: a BART checkpoint, on the Hub or in a folder.
-            max_position_embeddings: positions to grow to, in tokens. The paper uses 3072 for papers.
-            extra_positions: `"tile"` repeats the learned positions, `"random"` (paper) draws new ones.
-            **kwargs: fields of [`HatBartConfig`], such as `hierarchical_layers` or `num_segments`, and arguments of
-                `from_pretrained`, such as `dtype` or `revision`.
-
-        Returns:
-            A model of the class this is called on.
-
-        Raises:
-            ValueError: if `extra_positions` is neither of the two, or there are fewer positions than in BART.
-        """
-        if extra_positions not in ("tile", "random"):
-            raise ValueError(f"`extra_positions` must be 'tile' or 'random', got {extra_positions!r}.")
-        model = cls.from_pretrained(pretrained_model_name_or_path, **kwargs)
-        config = model.config
-        if max_position_embeddings is None or max_position_embeddings == config.max_position_embeddings:
-            return model
-        if max_position_embeddings < config.max_position_embeddings:
-            raise ValueError(
-                f"`max_position_embeddings` must be at least the checkpoint's {config.max_position_embeddings}, got "
-                f"{max_position_embeddings}. For shorter inputs, give the processor a `max_length`."
-            )
-        base = getattr(model, cls.base_model_prefix, model)
-        std = config.init_std if extra_positions == "random" else None
-        for part in (base.encoder, base.decoder):
-            part.embed_positions = _grow_positions(part.embed_positions, max_position_embeddings, std)
-        config.max_position_embeddings = max_position_embeddings
-        return model
-
-
-@torch.no_grad()
-def _grow_positions(
-    embedding: BartLearnedPositionalEmbedding, length: int, std: float | None
-) -> BartLearnedPositionalEmbedding:
-    """Add rows up to `length` positions: drawn with standard deviation `std`, copies in order where it is `None`."""
-    old = embedding.weight
-    grown = BartLearnedPositionalEmbedding(length, embedding.embedding_dim).to(device=old.device, dtype=old.dtype)
-    if std is None:
-        learned = old[embedding.offset :]
-        copies = math.ceil(length / len(learned))
-        grown.weight[embedding.offset :] = learned.repeat(copies, 1)[:length]
-    else:
-        grown.weight.normal_(std=std)
-    grown.weight[: len(old)] = old
-    return grown
+    def _drops_layer(self, probability: float) -> bool:
+        return self.training and probability > 0.0 and torch.rand([]).item() < probability
 
 
 def _check_length(length: int, config: HatBartConfig, what: str) -> None:
@@ -335,12 +224,12 @@ class HatBartEncoder(HatBartPreTrainedModel):
     @capture_outputs
     def forward(
         self,
-        input_ids: torch.LongTensor | None = None,
+        input_ids: torch.Tensor | None = None,
         attention_mask: torch.Tensor | None = None,
-        segment_ids: torch.LongTensor | None = None,
-        bos_positions: torch.LongTensor | None = None,
-        inputs_embeds: torch.FloatTensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        segment_ids: torch.Tensor | None = None,
+        bos_positions: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        **kwargs: Any,
     ) -> HatBartEncoderOutput:
         """Encode documents into token states and sentence states; the arguments are those of [`HatBartModel`]."""
         if (input_ids is None) == (inputs_embeds is None):
@@ -353,7 +242,7 @@ class HatBartEncoder(HatBartPreTrainedModel):
             inputs_embeds = self.embed_tokens(input_ids)  # (batch, source, d_model)
         _check_length(inputs_embeds.shape[1], self.config, "A source")
 
-        positions = _token_positions(inputs_embeds, attention_mask).clamp(min=0) + self.embed_positions.offset
+        positions = token_positions(inputs_embeds, attention_mask).clamp(min=0) + self.embed_positions.offset
         hidden_states = inputs_embeds + nn.Embedding.forward(self.embed_positions, positions)
         if segment_ids is not None:
             hidden_states = hidden_states + self._embed_segments(segment_ids)
@@ -362,7 +251,7 @@ class HatBartEncoder(HatBartPreTrainedModel):
 
         token_mask = create_bidirectional_mask(self.config, inputs_embeds, attention_mask)
         for layer in self.layers:
-            if not self._drops_layer():
+            if not self._drops_layer(self.config.encoder_layerdrop):
                 hidden_states = layer(hidden_states, token_mask, **kwargs)
 
         sentence_states, sentence_mask = None, None
@@ -374,7 +263,7 @@ class HatBartEncoder(HatBartPreTrainedModel):
             hierarchical_attention_mask=sentence_mask,
         )
 
-    def _embed_segments(self, segment_ids: torch.LongTensor) -> torch.Tensor:
+    def _embed_segments(self, segment_ids: torch.Tensor) -> torch.Tensor:
         if not self.config.num_segments:
             raise ValueError(
                 "`segment_ids` were given to a model without segment embeddings. Load it with `num_segments=` set to "
@@ -382,12 +271,8 @@ class HatBartEncoder(HatBartPreTrainedModel):
             )
         return self.embed_segments(segment_ids)
 
-    def _drops_layer(self) -> bool:
-        layerdrop = self.config.encoder_layerdrop
-        return self.training and layerdrop > 0.0 and torch.rand([]).item() < layerdrop
-
     def _encode_sentences(
-        self, hidden_states: torch.Tensor, bos_positions: torch.LongTensor, **kwargs: Unpack[TransformersKwargs]
+        self, hidden_states: torch.Tensor, bos_positions: torch.Tensor, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         is_sentence = bos_positions >= 0
         index = bos_positions.clamp(min=0).unsqueeze(-1).expand(-1, -1, hidden_states.shape[-1])
@@ -425,16 +310,16 @@ class HatBartDecoder(HatBartPreTrainedModel):
     @capture_outputs
     def forward(
         self,
-        input_ids: torch.LongTensor | None = None,
+        input_ids: torch.Tensor | None = None,
         attention_mask: torch.Tensor | None = None,
-        encoder_hidden_states: torch.FloatTensor | None = None,
+        encoder_hidden_states: torch.Tensor | None = None,
         encoder_attention_mask: torch.Tensor | None = None,
-        hierarchical_hidden_states: torch.FloatTensor | None = None,
+        hierarchical_hidden_states: torch.Tensor | None = None,
         hierarchical_attention_mask: torch.Tensor | None = None,
         past_key_values: Cache | None = None,
-        inputs_embeds: torch.FloatTensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Any,
     ) -> HatBartDecoderOutput:
         """Decode; the hierarchical arguments are the encoder's outputs of the same names, see [`HatBartModel`]."""
         if (input_ids is None) == (inputs_embeds is None):
@@ -473,7 +358,7 @@ class HatBartDecoder(HatBartPreTrainedModel):
                 encoder_hidden_states=hierarchical_hidden_states,
             )
         for layer in self.layers:
-            if self._drops_layer():
+            if self._drops_layer(self.config.decoder_layerdrop):
                 continue
             hidden_states = layer(
                 hidden_states,
@@ -502,10 +387,6 @@ class HatBartDecoder(HatBartPreTrainedModel):
         make_layer = (lambda: StaticLayer(max_cache_len=sentences)) if cache.is_compileable else DynamicLayer
         while len(cache.layers) < 2 * self.config.decoder_layers:
             cache.layers.append(make_layer())
-
-    def _drops_layer(self) -> bool:
-        layerdrop = self.config.decoder_layerdrop
-        return self.training and layerdrop > 0.0 and torch.rand([]).item() < layerdrop
 
 
 class HatBartModel(HatBartPreTrainedModel):
@@ -542,18 +423,18 @@ class HatBartModel(HatBartPreTrainedModel):
     @can_return_tuple
     def forward(
         self,
-        input_ids: torch.LongTensor | None = None,
+        input_ids: torch.Tensor | None = None,
         attention_mask: torch.Tensor | None = None,
-        segment_ids: torch.LongTensor | None = None,
-        bos_positions: torch.LongTensor | None = None,
-        decoder_input_ids: torch.LongTensor | None = None,
-        decoder_attention_mask: torch.LongTensor | None = None,
+        segment_ids: torch.Tensor | None = None,
+        bos_positions: torch.Tensor | None = None,
+        decoder_input_ids: torch.Tensor | None = None,
+        decoder_attention_mask: torch.Tensor | None = None,
         encoder_outputs: HatBartEncoderOutput | tuple[torch.Tensor, ...] | None = None,
         past_key_values: Cache | None = None,
-        inputs_embeds: torch.FloatTensor | None = None,
-        decoder_inputs_embeds: torch.FloatTensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        decoder_inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Any,
     ) -> HatBartModelOutput:
         """Encode a source and decode a target.
 
@@ -662,20 +543,20 @@ class HatBartForConditionalGeneration(HatBartPreTrainedModel, GenerationMixin):
     @can_return_tuple
     def forward(
         self,
-        input_ids: torch.LongTensor | None = None,
+        input_ids: torch.Tensor | None = None,
         attention_mask: torch.Tensor | None = None,
-        segment_ids: torch.LongTensor | None = None,
-        bos_positions: torch.LongTensor | None = None,
-        decoder_input_ids: torch.LongTensor | None = None,
-        decoder_attention_mask: torch.LongTensor | None = None,
+        segment_ids: torch.Tensor | None = None,
+        bos_positions: torch.Tensor | None = None,
+        decoder_input_ids: torch.Tensor | None = None,
+        decoder_attention_mask: torch.Tensor | None = None,
         encoder_outputs: HatBartEncoderOutput | tuple[torch.Tensor, ...] | None = None,
         past_key_values: Cache | None = None,
-        inputs_embeds: torch.FloatTensor | None = None,
-        decoder_inputs_embeds: torch.FloatTensor | None = None,
-        labels: torch.LongTensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        decoder_inputs_embeds: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
         use_cache: bool | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Any,
     ) -> HatBartLMOutput:
         """Predict the target.
 

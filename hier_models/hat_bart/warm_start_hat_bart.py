@@ -1,0 +1,78 @@
+"""Warm start of HAT-BART from BART."""
+
+import math
+from typing import Any, Self
+
+import torch
+from transformers.models.bart.modeling_bart import BartLearnedPositionalEmbedding
+
+
+class WarmStartFromBart:
+    """Gives a model of this family `from_bart`."""
+
+    @classmethod
+    def from_bart(
+        cls,
+        pretrained_model_name_or_path: str,
+        *,
+        max_position_embeddings: int | None = None,
+        extra_positions: str = "tile",
+        **kwargs: Any,
+    ) -> Self:
+        """Warm start from a BART checkpoint, with room for longer documents.
+
+        All of BART's weights are kept; only the hierarchical modules, and segment embeddings if asked for, are new.
+        Without growing positions, plain `from_pretrained` of the BART checkpoint does the same.
+
+        Source: section 4.1, which starts from BART with random positions for the added length.
+
+        Args:
+            pretrained_model_name_or_path: a BART checkpoint, on the Hub or in a folder.
+            max_position_embeddings: positions to grow to, in tokens. The paper uses 3072 for papers.
+            extra_positions: `"tile"` repeats the learned positions, `"random"` (paper) draws new ones.
+            **kwargs: fields of [`HatBartConfig`], such as `hierarchical_layers` or `num_segments`, and arguments of
+                `from_pretrained`, such as `dtype` or `revision`.
+
+        Returns:
+            A model of the class this is called on.
+
+        Raises:
+            ValueError: if `extra_positions` is neither of the two, or there are fewer positions than in BART.
+        """
+        if extra_positions not in ("tile", "random"):
+            raise ValueError(f"`extra_positions` must be 'tile' or 'random', got {extra_positions!r}.")
+        model = cls.from_pretrained(pretrained_model_name_or_path, **kwargs)
+        config = model.config
+        if max_position_embeddings is None or max_position_embeddings == config.max_position_embeddings:
+            return model
+        if max_position_embeddings < config.max_position_embeddings:
+            raise ValueError(
+                f"`max_position_embeddings` must be at least the checkpoint's {config.max_position_embeddings}, got "
+                f"{max_position_embeddings}. For shorter inputs, give the processor a `max_length`."
+            )
+        base = getattr(model, cls.base_model_prefix, model)
+        std = config.init_std if extra_positions == "random" else None
+        for part in (base.encoder, base.decoder):
+            part.embed_positions = _grow_positions(part.embed_positions, max_position_embeddings, std)
+        config.max_position_embeddings = max_position_embeddings
+        return model
+
+
+@torch.no_grad()
+def _grow_positions(
+    embedding: BartLearnedPositionalEmbedding, length: int, std: float | None
+) -> BartLearnedPositionalEmbedding:
+    """Add rows up to `length` positions: drawn with standard deviation `std`, copies in order where it is `None`."""
+    old = embedding.weight
+    grown = BartLearnedPositionalEmbedding(length, embedding.embedding_dim).to(device=old.device, dtype=old.dtype)
+    if std is None:
+        learned = old[embedding.offset :]
+        copies = math.ceil(length / len(learned))
+        grown.weight[embedding.offset :] = learned.repeat(copies, 1)[:length]
+    else:
+        grown.weight.normal_(std=std)
+    grown.weight[: len(old)] = old
+    return grown
+
+
+__all__ = ["WarmStartFromBart"]
