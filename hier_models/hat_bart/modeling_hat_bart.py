@@ -561,7 +561,7 @@ class HatBartForConditionalGeneration(HatBartPreTrainedModel, GenerationMixin):
         """Predict the target.
 
         Args:
-            input_ids: this and all others but the next two: see [`HatBartModel`].
+            input_ids: for this and all without a text here, see [`HatBartModel`].
             attention_mask: see there.
             segment_ids: see there.
             bos_positions: see there.
@@ -571,12 +571,12 @@ class HatBartForConditionalGeneration(HatBartPreTrainedModel, GenerationMixin):
             past_key_values: see there.
             inputs_embeds: see there.
             decoder_inputs_embeds: see there.
-            use_cache: see there.
-            **kwargs: see there.
             labels: target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
                 shifted to the right are the `decoder_input_ids` if none are given.
+            use_cache: see there.
             num_items_in_batch: labels in the whole accumulated batch. [`Trainer`] gives it, so that accumulated
                 batches of unequal length weigh each token the same; the loss is a mean over this batch without it.
+            **kwargs: see there.
 
         Returns:
             `logits`, `(batch, target, vocab_size)`, `loss` if there are `labels`, and what else was asked for.
