@@ -353,7 +353,8 @@ class _Documents:
 
     def _read(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         if path.is_file() and _data_suffix(path) not in DATA_SUFFIXES:
-            yield self.names.get(str(path), str(path)), {"text": _read_text(path)}
+            name = self.names.get(str(path), str(path))
+            yield name, {"text": _read_text(path, name)}
             return
         from .data import LoadReport, load_documents
 
@@ -379,7 +380,7 @@ def _data_suffix(path: Path) -> str:
     return suffixes[-1] if suffixes else ""
 
 
-def _read_text(path: Path) -> str:
+def _read_text(path: Path, name: str) -> str:
     from .data.reading import open_binary
 
     with open_binary(path) as stream:
@@ -388,10 +389,10 @@ def _read_text(path: Path) -> str:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise MistakeError(
-            f"INPUT: {path} is not a text file (byte 0x{content[error.start]:02x} at {error.start} is not UTF-8)"
+            f"{name} is not a text file (byte 0x{content[error.start]:02x} at {error.start} is not UTF-8)"
         ) from error
     if not text.strip():
-        raise MistakeError(f"INPUT: {path} is empty")
+        raise MistakeError(f"{name} is empty")
     return text
 
 
@@ -553,8 +554,8 @@ def _finished(output: Path, identifiers: list[str], making: dict[str, Any]) -> s
             )
         if made != making:
             raise MistakeError(
-                f"--output: {output}:{number} was made with {json.dumps(made)}, and this job has {json.dumps(making)}; "
-                "give another file, or the same model and settings"
+                f"--output: {output}:{number} was made with {json.dumps(made)}, and this job has "
+                f"{json.dumps(making)}; give another file, or the same model and settings"
             )
         done.add(identifier)
     if len(whole) < len(content):
@@ -852,7 +853,7 @@ def inspect_attention(
         if document is None:
             raise MistakeError(f"--document: there is no document {number} in {inputs or STDIN_NAME}")
     name = document.pop("id")
-    summary_text = None if summary is None else _read_text(summary).strip()
+    summary_text = None if summary is None else _read_text(summary, str(summary)).strip()
     generation = _generation_settings(max_length, min_length, num_beams, settings)
     pipe = _load_pipeline(model, device, dtype)
     from .inspection import hierarchical_attention

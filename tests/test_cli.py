@@ -1,0 +1,633 @@
+"""The `hier-models` command, as a user runs it."""
+
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+import yaml
+from conftest import DOCUMENTS, SUMMARIES, TURNS
+from transformers import AutoModelForSeq2SeqLM, AutoProcessor, BartConfig, BartForConditionalGeneration, pipeline
+from transformers.utils import logging as transformers_logging
+from typer.testing import CliRunner
+
+from hier_models import HatBartForConditionalGeneration, HatBartProcessor, cli
+
+
+COMMANDS = ["summarize", "train", "evaluate", "inspect", "export"]
+
+
+@pytest.fixture(autouse=True)
+def library_settings() -> Iterator[None]:
+    """The command quiets libraries for its process, which here is that of all tests."""
+    names = [
+        "hier_models.pipelines",
+        "hier_models.hat_bart",
+        "hier_models.data.tokenizing",
+        "transformers.modeling_utils",
+    ]
+    levels = {name: logging.getLogger(name).level for name in names}
+    verbosity, bars = transformers_logging.get_verbosity(), datasets.are_progress_bars_disabled()
+    yield
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+    transformers_logging.set_verbosity(verbosity)
+    transformers_logging.enable_progress_bar()
+    if not bars:
+        datasets.enable_progress_bars()
+
+
+@pytest.fixture(autouse=True)
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+@pytest.fixture
+def checkpoint(tiny_model: HatBartForConditionalGeneration, processor: HatBartProcessor, workplace: Path) -> str:
+    tiny_model.generation_config.max_length = 12
+    tiny_model.save_pretrained("model")
+    processor.save_pretrained("model")
+    return "model"
+
+
+@pytest.fixture
+def records(workplace: Path) -> str:
+    rows = [{"id": f"r{i}", "text": text, "summary": SUMMARIES[i]} for i, text in enumerate(DOCUMENTS)]
+    Path("records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return "records.jsonl"
+
+
+@pytest.fixture
+def paper(workplace: Path) -> str:
+    Path("paper.txt").write_text(DOCUMENTS[1])
+    return "paper.txt"
+
+
+def run(*arguments: str, stdin: str | bytes | None = None, code: int = 0) -> Any:
+    result = CliRunner().invoke(cli.app, [str(argument) for argument in arguments], input=stdin)
+    assert result.exit_code == code, (result.stdout, result.stderr, result.exception)
+    if code:
+        assert "Traceback" not in result.stderr
+    return result
+
+
+def mistake(*arguments: str, says: str | list[str], stdin: str | bytes | None = None) -> None:
+    result = run(*arguments, stdin=stdin, code=2)
+    assert result.stdout == ""
+    text = " ".join(result.stderr.split())
+    for part in [says] if isinstance(says, str) else says:
+        assert part in text
+    assert len(result.stderr.strip().splitlines()) <= 6, result.stderr
+
+
+def jsonl(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def expected(checkpoint: str, *inputs: Any, **kwargs: Any) -> list[str]:
+    summarize = pipeline("summarization", model=checkpoint, device="cpu", **kwargs)
+    return [result["summary_text"].strip() for result in summarize(list(inputs))]
+
+
+# The command
+
+
+def command(*arguments: str, **kwargs: Any) -> subprocess.CompletedProcess[str]:
+    name = Path(sys.executable).parent / "hier-models"
+    return subprocess.run([str(name), *arguments], capture_output=True, text=True, check=False, **kwargs)
+
+
+def test_help_of_everything():
+    for arguments in ([], *([name] for name in COMMANDS)):
+        result = run(*arguments, "--help")
+        assert "Examples:" in result.stdout
+        assert "hier-models" in result.stdout
+        assert max(len(line) for line in result.stdout.splitlines()) <= 80
+    listed = run("--help").stdout
+    assert all(name in listed for name in COMMANDS)
+
+
+def test_help_does_not_load_torch():
+    code = (
+        "import sys; sys.argv = ['hier-models', *sys.argv[1:]]\n"
+        "from hier_models.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as end: code = end.code\n"
+        "loaded = {'torch', 'transformers', 'datasets', 'numpy', 'yaml'} & set(sys.modules)\n"
+        "sys.exit(f'loaded {loaded}' if loaded else code)"
+    )
+    for arguments in (["--help"], ["--version"], ["summarize", "--help"], ["summarize", "nowhere/at/all"]):
+        result = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+        assert result.returncode == (2 if arguments[-1] == "nowhere/at/all" else 0), result.stderr
+        assert "loaded" not in result.stderr
+
+
+def test_version():
+    result = run("--version")
+    assert result.stdout.startswith("hier_models 0.")
+    assert "torch" in result.stdout
+
+
+def test_installed_command(checkpoint: str, paper: str):
+    result = command("summarize", checkpoint, paper)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == expected(checkpoint, DOCUMENTS[1])[0]
+    assert result.stderr == ""
+
+
+def test_usage_errors():
+    assert "No such command" in run("summarise", code=2).stderr
+    assert "No such option" in run("summarize", "model", "--nope", code=2).stderr
+    assert "--batch-size" in run("summarize", "model", "--batch-size", "0", code=2).stderr
+    assert "MODEL" in run("summarize", code=2).stderr.upper()
+
+
+def test_debug_shows_the_traceback(checkpoint: str):
+    result = CliRunner().invoke(cli.app, ["--debug", "summarize", checkpoint, "missing.txt"])
+    assert result.exit_code == 2
+    assert "Traceback" in result.stderr
+    assert "Error: INPUT: there is no file or folder 'missing.txt'" in result.stderr
+
+
+def test_failure_is_not_called_a_mistake(checkpoint: str, paper: str, monkeypatch: pytest.MonkeyPatch):
+    def broken(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("the disk is on fire")
+
+    monkeypatch.setattr(HatBartForConditionalGeneration, "generate", broken)
+    result = run("summarize", checkpoint, paper, code=1)
+    assert "Error: RuntimeError: the disk is on fire" in result.stderr
+    assert "--debug" in result.stderr
+
+
+# summarize
+
+
+def test_summarize_a_file(checkpoint: str, paper: str):
+    assert run("summarize", checkpoint, paper).stdout.strip() == expected(checkpoint, DOCUMENTS[1])[0]
+
+
+@pytest.mark.parametrize("arguments", [[], ["-"]])
+def test_summarize_standard_input(checkpoint: str, arguments: list[str]):
+    result = run("summarize", checkpoint, *arguments, "--json", stdin=DOCUMENTS[1])
+    [record] = jsonl(result.stdout)
+    assert record == {
+        "id": "standard input",
+        "summary": expected(checkpoint, DOCUMENTS[1])[0],
+        "num_truncated_tokens": 0,
+        "num_truncated_sentences": 0,
+        "model": "model",
+        "settings": {},
+    }
+
+
+def test_summarize_json_lines_from_standard_input(checkpoint: str, records: str):
+    result = run("summarize", checkpoint, "--json", stdin=Path(records).read_text())
+    assert [record["id"] for record in jsonl(result.stdout)] == ["r0", "r1", "r2", "r3"]
+    assert [record["summary"] for record in jsonl(result.stdout)] == expected(checkpoint, *DOCUMENTS)
+
+
+def test_summarize_a_folder_and_files(checkpoint: str, records: str, paper: str):
+    Path("folder/deep").mkdir(parents=True)
+    Path("folder/a.txt").write_text(DOCUMENTS[2])
+    Path("folder/deep/b.txt").write_text(DOCUMENTS[3])
+    Path("notes.md").write_text(DOCUMENTS[0])
+    result = run("summarize", checkpoint, "folder", records, paper, "notes.md", "--json", "--batch-size", "3")
+    written = jsonl(result.stdout)
+    ids = ["a", "deep/b", "r0", "r1", "r2", "r3", "paper.txt", "notes.md"]
+    assert [record["id"] for record in written] == ids
+    texts = [*DOCUMENTS[2:], *DOCUMENTS, DOCUMENTS[1], DOCUMENTS[0]]
+    assert [record["summary"] for record in written] == expected(checkpoint, *texts)
+
+
+def test_text_output_has_a_line_for_each_document(checkpoint: str, records: str):
+    result = run("summarize", checkpoint, records)
+    assert result.stdout.splitlines() == [" ".join(text.split()) for text in expected(checkpoint, *DOCUMENTS)]
+    run("summarize", checkpoint, records, "--output", "out.txt")
+    assert Path("out.txt").read_text() == result.stdout
+
+
+def test_structured_records(checkpoint: str):
+    rows = [{"turns": TURNS}, {"turns": TURNS[:2]}]
+    Path("dialogues.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    written = jsonl(run("summarize", checkpoint, "dialogues.jsonl", "--json").stdout)
+    assert [record["id"] for record in written] == ["dialogues.jsonl:1", "dialogues.jsonl:2"]
+    assert [record["summary"] for record in written] == expected(checkpoint, *rows)
+
+
+def test_named_column_and_csv(checkpoint: str):
+    Path("data.csv").write_text('nummer,inhalt\n1,"One, two. Three."\n')
+    mistake("summarize", checkpoint, "data.csv", says=["'nummer', 'inhalt'", "text_column"])
+    mistake("summarize", checkpoint, "data.csv", "--text-column", "nope", says=["'nope'", "'inhalt'"])
+    [record] = jsonl(run("summarize", checkpoint, "data.csv", "--text-column", "inhalt", "--json").stdout)
+    assert record["summary"] == expected(checkpoint, "One, two. Three.")[0]
+
+
+def test_two_records_of_one_name_stay_two(checkpoint: str):
+    rows = [{"id": "same", "text": text} for text in DOCUMENTS[:2]]
+    Path("twins.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run("summarize", checkpoint, "twins.jsonl", "--output", "out.jsonl")
+    written = jsonl(Path("out.jsonl").read_text())
+    assert [record["id"] for record in written] == ["same", "same (2)"]
+    assert [record["summary"] for record in written] == expected(checkpoint, *DOCUMENTS[:2])
+
+
+def test_generation_settings(checkpoint: str, paper: str):
+    arguments = ["--max-length", "9", "--min-length", "9", "--num-beams", "3", "--set", "length_penalty=2.0"]
+    result = run("summarize", checkpoint, paper, "--json", *arguments, "--set", "no_repeat_ngram_size=1")
+    settings = {
+        "length_penalty": 2.0,
+        "no_repeat_ngram_size": 1,
+        "max_new_tokens": 9,
+        "min_new_tokens": 9,
+        "num_beams": 3,
+    }
+    [record] = jsonl(result.stdout)
+    assert record["settings"] == settings
+    assert record["summary"] == expected(checkpoint, DOCUMENTS[1], **settings)[0]
+    assert record["summary"] != expected(checkpoint, DOCUMENTS[1])[0]
+
+
+def test_cut_documents_are_reported(checkpoint: str, processor: HatBartProcessor, paper: str):
+    length = len(processor(text=DOCUMENTS[1])["input_ids"])
+    result = run("summarize", checkpoint, paper, "--json", "--max-source-length", "30")
+    assert jsonl(result.stdout)[0]["num_truncated_tokens"] == length - 30
+    assert f"{length - 30} tokens were cut" in result.stderr
+    Path("long.txt").write_text(DOCUMENTS[1] * 20)
+    assert "1 of 2 documents were longer" in run("summarize", checkpoint, paper, "long.txt").stderr
+    assert run("summarize", checkpoint, paper).stderr == ""
+
+
+def test_plain_bart(paper: str, tokenizer: Any):
+    sizes = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    config = BartConfig(vocab_size=len(tokenizer), max_position_embeddings=128, **sizes, **heads)
+    BartForConditionalGeneration(config).save_pretrained("bart")
+    tokenizer.save_pretrained("bart")
+    [record] = jsonl(run("summarize", "bart", paper, "--json", "--max-length", "5").stdout)
+    assert record["num_truncated_tokens"] == 0
+    mistake("inspect", "bart", paper, says="BartForConditionalGeneration has no hierarchical attention")
+    mistake("export", "bart", "out", says="not a model of hier_models")
+
+
+def test_missing_weights_are_reported(checkpoint: str, paper: str):
+    """A checkpoint without some of its weights runs with random ones: never without a word."""
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file("model/model.safetensors")
+    weights = {name: value for name, value in weights.items() if "hierarchical_attn.k_proj" not in name}
+    save_file(weights, "model/model.safetensors", metadata={"format": "pt"})
+    result = command("summarize", checkpoint, paper)
+    assert "hierarchical_attn.k_proj" in result.stderr
+
+
+# A batch that is continued
+
+
+def test_batch_is_continued(checkpoint: str, records: str):
+    arguments = ["summarize", checkpoint, records, "--output", "out.jsonl"]
+    run(*arguments)
+    whole = Path("out.jsonl").read_text()
+    lines = whole.splitlines(keepends=True)
+    assert [json.loads(line)["id"] for line in lines] == ["r0", "r1", "r2", "r3"]
+
+    # Stopped in the middle of the third line.
+    Path("out.jsonl").write_text("".join(lines[:2]) + lines[2][:25])
+    result = run(*arguments)
+    assert "2 of 4" in result.stderr
+    assert Path("out.jsonl").read_text() == whole
+
+    # Done: nothing is loaded, nothing changes.
+    Path("model/model.safetensors").write_bytes(b"not weights")
+    assert "4 of 4" in run(*arguments).stderr
+    assert Path("out.jsonl").read_text() == whole
+
+    # A file that stopped before its first line was whole.
+    shutil.rmtree("model")
+    Path("out.jsonl").write_text(lines[0][:10])
+    mistake(*arguments, says="model")
+
+
+def test_batch_of_another_job_is_not_continued(checkpoint: str, records: str, paper: str):
+    run("summarize", checkpoint, records, "--output", "out.jsonl")
+    before = Path("out.jsonl").read_bytes()
+    mistake("summarize", checkpoint, paper, "--output", "out.jsonl", says=["out.jsonl:1", "another job"])
+    mistake("summarize", checkpoint, records, "--output", "out.jsonl", "--num-beams", "2", says='"num_beams": 2')
+    shutil.copytree("model", "other")
+    mistake("summarize", "other", records, "--output", "out.jsonl", says='"model": "model"')
+    mistake("summarize", checkpoint, records, "--output", records, says=f"{records}:1 is no summary of an earlier run")
+    assert Path("out.jsonl").read_bytes() == before
+
+
+def test_results_are_written_one_by_one(checkpoint: str, records: str, monkeypatch: pytest.MonkeyPatch):
+    """What was done before a failure is in the file, and the same command goes on."""
+    generate, calls = HatBartForConditionalGeneration.generate, []
+
+    def fails_at_third(self: Any, *args: Any, **kwargs: Any) -> Any:
+        calls.append(len(Path("out.jsonl").read_text().splitlines()))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return generate(self, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(HatBartForConditionalGeneration, "generate", fails_at_third)
+        result = run("summarize", checkpoint, records, "--output", "out.jsonl", code=130)
+    assert "Interrupted. What is done is in out.jsonl" in result.stderr
+    assert calls == [0, 1, 2]
+    assert len(Path("out.jsonl").read_text().splitlines()) == 2
+    run("summarize", checkpoint, records, "--output", "out.jsonl")
+    assert [record["summary"] for record in jsonl(Path("out.jsonl").read_text())] == expected(checkpoint, *DOCUMENTS)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_interrupted_with_ctrl_c(checkpoint: str, workplace: Path):
+    rows = "".join(json.dumps({"text": DOCUMENTS[i % 4]}) + "\n" for i in range(2000))
+    Path("many.jsonl").write_text(rows)
+    name = Path(sys.executable).parent / "hier-models"
+    process = subprocess.Popen(
+        [str(name), "summarize", checkpoint, "many.jsonl", "--output", "out.jsonl"],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=workplace,
+    )
+    deadline = time.monotonic() + 120
+    while not (Path("out.jsonl").exists() and Path("out.jsonl").stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert "goes on from there" in errors
+    assert all(json.loads(line)["summary"] is not None for line in Path("out.jsonl").read_text().splitlines())
+
+
+# Mistakes
+
+
+def test_mistakes_in_the_input(checkpoint: str, paper: str):
+    mistake("summarize", checkpoint, "missing.txt", says="there is no file or folder 'missing.txt'")
+    mistake("summarize", checkpoint, stdin=" \n", says="standard input is empty")
+    mistake("summarize", checkpoint, stdin=b"\xff\xfe\x00", says="standard input is not a text file")
+    mistake("summarize", checkpoint, "-", "-", stdin="x", says="can be read once only")
+    Path("paper.pdf").write_bytes(b"%PDF-1.5\n\xd0\xd4\xc5\xd8")
+    mistake("summarize", checkpoint, "paper.pdf", says="paper.pdf is not a text file (byte 0xd0")
+    Path("empty").mkdir()
+    mistake("summarize", checkpoint, "empty", says="empty holds no file")
+    Path("empty.txt").write_text("")
+    mistake("summarize", checkpoint, paper, "empty.txt", says="empty.txt is empty")
+
+
+def test_bad_json_line(checkpoint: str, records: str):
+    lines = Path(records).read_text().splitlines()
+    lines[2] = '{"text": "broken'
+    Path("bad.jsonl").write_text("\n".join(lines))
+    mistake("summarize", checkpoint, "bad.jsonl", says=["bad.jsonl:3", "broken JSON"])
+    mistake("summarize", checkpoint, stdin="\n".join(lines), says=["standard input:3", "broken JSON"])
+    mistake("summarize", checkpoint, stdin=lines[2] + "\n" + lines[0], says=["standard input:1", "broken JSON"])
+    mistake("evaluate", checkpoint, "bad.jsonl", says=["bad.jsonl:3", "broken JSON"])
+
+
+def test_bad_lines_set_aside(checkpoint: str, records: str):
+    text = Path(records).read_text().replace(DOCUMENTS[1], " ") + "{broken\n"
+    Path("bad.jsonl").write_text(text)
+    result = run("summarize", checkpoint, "bad.jsonl", "--json", "--set-aside", "bad.out")
+    assert [record["id"] for record in jsonl(result.stdout)] == ["r0", "r2", "r3"]
+    assert "2 records could not be used; they are in bad.out" in result.stderr
+    assert [record["line"] for record in jsonl(Path("bad.out").read_text())] == [2, 5]
+    mistake("summarize", checkpoint, "bad.jsonl", records, "--set-aside", "bad.out", says="works with one INPUT")
+
+
+def test_mistakes_in_the_model(paper: str, checkpoint: str):
+    mistake("summarize", "./nowhere", paper, says="MODEL: there is no folder './nowhere'")
+    mistake("summarize", paper, says="'paper.txt' is a file")
+    mistake("summarize", "some/model", paper, says="MODEL: cannot load 'some/model'")
+    Path("run/checkpoint-20").mkdir(parents=True)
+    mistake("summarize", "run", paper, says="'run' is not a checkpoint (it has no config.json)")
+    shutil.copy("model/config.json", "run/checkpoint-20")
+    mistake("summarize", "run", paper, says="it holds checkpoints, such as run/checkpoint-20")
+    mistake("summarize", "run/checkpoint-20", paper, says="MODEL: cannot load 'run/checkpoint-20'")
+    shutil.copytree("model", "damaged")
+    Path("damaged/model.safetensors").write_bytes(b"not weights")
+    mistake("summarize", "damaged", paper, says="MODEL: cannot load 'damaged'")
+    Path("run/config.json").write_text('{"model_type": "no_such_type"}')
+    mistake("summarize", "run", paper, says=["MODEL: cannot load 'run'", "no_such_type"])
+
+
+def test_mistakes_in_options(checkpoint: str, paper: str):
+    mistake("summarize", checkpoint, paper, "--set", "num_beams", says="write NAME=VALUE")
+    mistake("summarize", checkpoint, paper, "--set", "num_beam=2", says="did you mean num_beams?")
+    mistake("summarize", checkpoint, paper, "--max-length", "500", says=["must be at most 128", "got 501"])
+    mistake("summarize", checkpoint, paper, "--max-source-length", "1000", says="max_source_length")
+    mistake("summarize", checkpoint, paper, "--device", "toaster", says="--device: ")
+    mistake("summarize", checkpoint, paper, "-o", "nowhere/out.jsonl", says="there is no folder")
+    mistake("summarize", checkpoint, paper, "-o", "out.json", says=".jsonl")
+    mistake("summarize", checkpoint, paper, "-o", "out.txt", "--json", says=".jsonl")
+    Path("out.txt").write_text("precious")
+    mistake("summarize", checkpoint, paper, "-o", "out.txt", says="out.txt is there already")
+    assert Path("out.txt").read_text() == "precious"
+
+
+# evaluate
+
+
+def test_evaluate(checkpoint: str, records: str):
+    result = run(
+        "evaluate",
+        checkpoint,
+        records,
+        "--predictions",
+        "p.jsonl",
+        "--json",
+        "scores.json",
+        "--max-source-length",
+        "40",
+    )
+    table = dict(line.split(maxsplit=1) for line in result.stdout.splitlines() if line.startswith(("rouge", "doc")))
+    scores = json.loads(Path("scores.json").read_text())
+    assert table == {
+        **{name: f"{scores[name]:.2f}" for name in ("rouge1", "rouge2", "rougeL", "rougeLsum")},
+        "documents": "4",
+    }
+    written = jsonl(Path("p.jsonl").read_text())
+    assert [row["reference"] for row in written] == SUMMARIES
+    assert [row["id"] for row in written] == ["r0", "r1", "r2", "r3"]
+    assert "documents were longer than the model takes" in result.stderr
+
+
+def test_evaluate_scores_what_summarize_writes(checkpoint: str):
+    rows = [{"document": text, "abstract": "A reference."} for text in DOCUMENTS]
+    Path("data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run("evaluate", checkpoint, "data.jsonl", "--predictions", "p.jsonl", "--num-beams", "2", "--max-length", "7")
+    summaries = [row["summary"].strip() for row in jsonl(Path("p.jsonl").read_text())]
+    assert summaries == expected(checkpoint, *DOCUMENTS, num_beams=2, max_new_tokens=7)
+    rows = [
+        {"document": text, "abstract": f"{summary} abc"} for text, summary in zip(DOCUMENTS, summaries, strict=True)
+    ]
+    Path("data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    arguments = ["--num-beams", "2", "--max-length", "7", "--json", "scores.json"]
+    run("evaluate", checkpoint, "data.jsonl", *arguments)
+    assert json.loads(Path("scores.json").read_text())["rouge1"] > 0
+
+
+def test_evaluate_without_a_length_does_not_stop_at_20_tokens(checkpoint: str, records: str):
+    """Like the pipeline, and unlike `generate` alone."""
+    settings = json.loads(Path("model/generation_config.json").read_text())
+    del settings["max_length"]
+    Path("model/generation_config.json").write_text(json.dumps(settings | {"min_new_tokens": 40}))
+    run("evaluate", checkpoint, records, "--json", "scores.json")
+    assert json.loads(Path("scores.json").read_text())["gen_len"] >= 40
+
+
+def test_evaluate_mistakes(checkpoint: str, paper: str):
+    Path("plain.jsonl").write_text(json.dumps({"text": "One. Two."}) + "\n")
+    mistake("evaluate", checkpoint, "plain.jsonl", says="has no reference summaries")
+    mistake("evaluate", checkpoint, "plain.jsonl", "--summary-column", "nope", says=["'nope'", "'text'"])
+    mistake("evaluate", checkpoint, "missing.jsonl", says="no such file or folder: missing.jsonl")
+    mistake("evaluate", "nowhere/at/all", "plain.jsonl", says="MODEL: there is no folder")
+
+
+# inspect
+
+
+def test_inspect(checkpoint: str, paper: str):
+    result = run("inspect", checkpoint, paper, "-o", "map.html", "-o", "map.png", "--num-beams", "2")
+    assert result.stdout.strip() == expected(checkpoint, DOCUMENTS[1], num_beams=2)[0]
+    page = Path("map.html").read_text()
+    assert "<title>Hierarchical attention: paper.txt</title>" in page
+    assert "The angle of the dance gives the direction." in page
+    assert Path("map.png").read_bytes().startswith(b"\x89PNG")
+    assert "Written: map.html\nWritten: map.png" in result.stderr
+
+
+def test_inspect_a_given_summary_of_a_chosen_record(checkpoint: str, records: str):
+    Path("summary.txt").write_text(SUMMARIES[2] + "\n")
+    result = run(
+        "inspect", checkpoint, records, "--document", "3", "--summary", "summary.txt", "--title", "Open <when>?"
+    )
+    assert result.stdout.strip() == SUMMARIES[2]
+    page = Path("attention.html").read_text()
+    assert "<title>Open &lt;when&gt;?</title>" in page
+    assert "It closes at six." in page
+
+
+def test_inspect_mistakes(checkpoint: str, paper: str, monkeypatch: pytest.MonkeyPatch):
+    mistake("inspect", checkpoint, paper, "-o", "map.pdf", says="must end in .html or .png")
+    mistake("inspect", checkpoint, paper, "-o", "nowhere/map.png", says="there is no folder")
+    mistake("inspect", checkpoint, paper, "--document", "2", says="there is no document 2 in paper.txt")
+    mistake("inspect", checkpoint, paper, "--summary", "missing.txt", says="missing.txt")
+    mistake("inspect", checkpoint, paper, "--summary", paper, "--num-beams", "2", says="--summary")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    mistake("inspect", checkpoint, paper, "-o", "map.png", says='pip install "hier_models[plots]"')
+    run("inspect", checkpoint, paper, "-o", "map.html")
+
+
+# export
+
+
+def test_export(checkpoint: str, paper: str):
+    Path("card.yaml").write_text(
+        yaml.safe_dump({"license": "apache-2.0", "language": "en", "limits": "Knows no Greek."})
+    )
+    run("export", checkpoint, "shared", "--card", "card.yaml")
+    assert {"README.md", "config.json", "model.safetensors", "modeling_hat_bart.py"} <= set(os.listdir("shared"))
+    assert "Knows no Greek." in Path("shared/README.md").read_text()
+    assert run("summarize", "shared", paper).stdout == run("summarize", checkpoint, paper).stdout
+
+
+def test_export_mistakes(checkpoint: str):
+    mistake("export", checkpoint, says="give a FOLDER to write to, or --push REPO")
+    mistake("export", checkpoint, "out", "--private", says="--private goes with --push")
+    mistake("export", checkpoint, "out", "--card", "card.yaml", says="there is no file 'card.yaml'")
+    mistake("export", checkpoint, checkpoint, says="is the checkpoint itself")
+    Path("card.yaml").write_text("licence: mit")
+    mistake("export", checkpoint, "out", "--card", "card.yaml", says=["licence", "license"])
+    Path("card.yaml").write_text("- a list")
+    mistake("export", checkpoint, "out", "--card", "card.yaml", says="must hold names and values")
+    mistake("export", checkpoint, "--push", "not a repo/at all!", says="--push: ")
+    assert not Path("out").exists()
+
+
+def test_push(checkpoint: str, monkeypatch: pytest.MonkeyPatch):
+    pushed: list[Any] = []
+
+    def push_to_hub(model: Any, processor: Any, repo_id: str, *, card: Any = None, private: bool | None = None) -> str:
+        pushed.append((type(model).__name__, type(processor).__name__, repo_id, card, private))
+        return f"https://huggingface.co/{repo_id}"
+
+    monkeypatch.setattr("hier_models.hub.push_to_hub", push_to_hub)
+    result = run("export", checkpoint, "--push", "me/summarizer", "--private")
+    assert pushed == [("HatBartForConditionalGeneration", "HatBartProcessor", "me/summarizer", None, True)]
+    assert result.stdout.strip() == "https://huggingface.co/me/summarizer"
+
+
+# train
+
+
+@pytest.fixture
+def recipe(checkpoint: str, records: str) -> str:
+    content = {
+        "model": {"model_name_or_path": checkpoint},
+        "data": {"train": records, "validation": records, "max_source_length": 64, "max_target_length": 24},
+        "training": {
+            "output_dir": "trained",
+            "max_steps": 2,
+            "per_device_train_batch_size": 2,
+            "per_device_eval_batch_size": 4,
+            "learning_rate": 0.001,
+            "predict_with_generate": True,
+            "use_cpu": True,
+            "report_to": "none",
+            "disable_tqdm": True,
+        },
+    }
+    Path("recipe.yaml").write_text(yaml.safe_dump(content))
+    return "recipe.yaml"
+
+
+def test_train(recipe: str, checkpoint: str):
+    result = run("train", recipe, "--learning_rate", "0.002", "--max_steps=1")
+    assert "rougeLsum" in result.stdout
+    assert "Model, processor and results.json are in trained" in result.stdout
+    results = json.loads(Path("trained/results.json").read_text())
+    assert results["recipe"]["training"]["learning_rate"] == 0.002
+    assert results["recipe"]["training"]["max_steps"] == 1
+    before, after = (AutoModelForSeq2SeqLM.from_pretrained(name) for name in (checkpoint, "trained"))
+    assert any((a != b).any() for a, b in zip(before.parameters(), after.parameters(), strict=True))
+    assert type(AutoProcessor.from_pretrained("trained")).__name__ == "HatBartProcessor"
+    assert run("summarize", "trained", stdin=DOCUMENTS[0]).stdout.strip()
+
+
+def test_train_by_flags_alone(checkpoint: str, records: str):
+    training = ["--max_steps", "1", "--use_cpu", "--report_to", "none", "--disable_tqdm", "true"]
+    data = ["--train", records, "--max_source_length", "64", "--max_target_length", "24"]
+    run("train", "--model_name_or_path", checkpoint, *data, "--output_dir", "trained", *training)
+    assert Path("trained/config.json").is_file()
+
+
+def test_train_mistakes(recipe: str):
+    mistake("train", says="give a recipe file, or flags")
+    mistake("train", "missing.yaml", says="RECIPE: there is no file 'missing.yaml'")
+    mistake("train", recipe, "--learning_rat", "1e-3", says="learning_rat")
+    mistake("train", recipe, "--learning_rate", "fast", says=["learning_rate", "fast"])
+    mistake("train", recipe, "--train", "missing.jsonl", says="missing.jsonl")
+    mistake("train", recipe, "--model_name_or_path", "./nowhere", says="nowhere")
+    Path("broken.yaml").write_text("model: [")
+    mistake("train", "broken.yaml", says="broken.yaml")
+    assert not Path("trained").exists()
+
+
+def test_train_lists_flags():
+    text = run("train", "--flags").stdout
+    for name in ("--from_bart", "--max_source_length", "--num_beams", "--overwrite", "--learning_rate"):
+        assert name in text
