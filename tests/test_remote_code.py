@@ -19,7 +19,7 @@ from hier_models.registration import FAMILIES
 PACKAGE = Path(hier_models.__file__).parent
 
 # Libraries that an architecture needs at inference, by its folder.
-LIBRARIES: dict[str, set[str]] = {"hat_bart": set()}
+LIBRARIES: dict[str, set[str]] = {"hat_bart": {"punkt"}}
 
 ARCHITECTURE_FILES = sorted(
     file for model_type in FAMILIES for file in (PACKAGE / model_type).glob("*.py") if file.name != "__init__.py"
@@ -27,8 +27,8 @@ ARCHITECTURE_FILES = sorted(
 PIPELINE_FILES = sorted(file for file in (PACKAGE / "pipelines").glob("*.py") if file.name != "__init__.py")
 COPIED = [*ARCHITECTURE_FILES, *PIPELINE_FILES]
 
-# `huggingface_hub` is where Transformers itself takes `strict` for its configs from.
-ALWAYS_ALLOWED = {"torch", "numpy", "transformers", "huggingface_hub"} | set(sys.stdlib_module_names)
+# Transformers cannot be without the last two: `huggingface_hub` has the `strict` of its configs.
+ALWAYS_ALLOWED = {"torch", "numpy", "transformers", "huggingface_hub", "tokenizers"} | set(sys.stdlib_module_names)
 
 RELATIVE_LINE = re.compile(r"^\s*(from\s+\.|import\s+\.)", re.MULTILINE)
 

@@ -149,6 +149,12 @@ def test_every_container_gives_the_same(summarize):
         assert list(stream) == [[record] for record in expected]
 
 
+def test_worker_processes(summarize_hat):
+    rows = datasets.Dataset.from_dict({"text": DOCUMENTS})
+    stream = summarize_hat(rows, num_workers=1, batch_size=2, **LENGTH)
+    assert [record for (record,) in stream] == summarize_hat(DOCUMENTS, **LENGTH)
+
+
 def test_nothing_to_summarize(summarize):
     assert summarize([]) == []
     assert list(summarize(text for text in [])) == []
