@@ -47,13 +47,13 @@ def _text(name: str, value: object) -> str:
 def _items(name: str, value: object, wanted: str) -> list[Any]:
     """Check that a value is a list (or another sequence, such as a data set's column)."""
     if isinstance(value, str | bytes) or not isinstance(value, Sequence):
-        raise TypeError(f"`{name}` must be a list of {wanted}, got {type(value).__name__}")
+        raise TypeError(f"`{name}` must be {wanted}, got {type(value).__name__}")
     return list(value)
 
 
 def _batch(name: str, value: object, item: type, wanted: str) -> tuple[list[tuple[str, list[Any]]], bool]:
     """Return named lists of items, one per document, and whether the value was a batch of such lists."""
-    outer = _items(name, value, f"{wanted} or a list of such lists")
+    outer = _items(name, value, f"{wanted}, or a list of such lists")
     if not outer or isinstance(outer[0], item):
         return [(name, outer)], False
     return [(f"{name}[{i}]", _items(f"{name}[{i}]", inner, wanted)) for i, inner in enumerate(outer)], True
@@ -118,7 +118,7 @@ class HatBartProcessor(ProcessorMixin):
     Raises:
         ValueError: If the tokenizer lacks a token, `num_segments` is negative or the language is not known.
 
-    Source: HAT-BART, section 3.2 (BOS tokens), section 4 (segment embeddings).
+    Source: sections 3.1 (BOS tokens) and 4.1 (turns and segments).
     """
 
     def __init__(
@@ -230,14 +230,8 @@ class HatBartProcessor(ProcessorMixin):
         data: dict[str, Any] = {}
         batched = True
         for name in given:
-            documents_read, batched = self._read(name, inputs[name])
-            limit = self._limit("max_length", max_length) if cut else None
-            rows = [
-                self._mark(sentence_ids, document.segments, limit)
-                for sentence_ids, document in zip(self._encode(documents_read), documents_read, strict=True)
-            ]
-            for key in rows[0]:
-                data[key] = [row[key] for row in rows]
+            sources, batched = self._read(name, inputs[name])
+            data = self._ids(sources, self._limit("max_length", max_length) if cut else None)
         if text_target is not None:
             targets, targets_batched = self._read("text_target", text_target)
             counts = [(len(data.get("input_ids", [])), batched), (len(targets), targets_batched)]
@@ -245,13 +239,9 @@ class HatBartProcessor(ProcessorMixin):
                 got = [f"a list of {n}" if many else "one" for n, many in counts]
                 raise ValueError(f"`text_target` must match `{given[0]}`, got {got[1]} for {got[0]}")
             batched = targets_batched
-            limit = self._limit("max_target_length", max_target_length) if cut else None
-            rows = [
-                self._mark(ids, target.segments, limit)
-                for ids, target in zip(self._encode(targets), targets, strict=True)
-            ]
-            data["labels"] = [row["input_ids"] for row in rows]
-            data["num_truncated_target_tokens"] = [row["num_truncated_tokens"] for row in rows]
+            labels = self._ids(targets, self._limit("max_target_length", max_target_length) if cut else None)
+            data["labels"] = labels["input_ids"]
+            data["num_truncated_target_tokens"] = labels["num_truncated_tokens"]
 
         if not return_truncation:
             self._report_cuts(data)
@@ -264,9 +254,7 @@ class HatBartProcessor(ProcessorMixin):
         """Bring any kind of input to documents; say whether it was a batch."""
         if name in ("text", "text_target"):
             batched = not isinstance(value, str)
-            if batched and not isinstance(value, Sequence | bytes):
-                raise TypeError(f"`{name}` must be a string or a list of strings, got {type(value).__name__}")
-            values = _items(name, value, "strings") if batched else [value]
+            values = _items(name, value, "a string or a list of strings") if batched else [value]
             if not values:
                 raise ValueError(f"`{name}` is an empty list; give at least one text")
             texts = [_text(f"{name}[{i}]" if batched else name, item) for i, item in enumerate(values)]
@@ -274,9 +262,9 @@ class HatBartProcessor(ProcessorMixin):
                 return [Document(target, [], [0]) for target in texts], batched
             return [self._document(item) for item in texts], batched
         if name == "turns":
-            rows, batched = _batch(name, value, Mapping, "turns")
+            rows, batched = _batch(name, value, Mapping, "a list of turns")
             return [self._dialogue(label, row) for label, row in rows], batched
-        rows, batched = _batch(name, value, str, "strings")
+        rows, batched = _batch(name, value, str, "a list of strings")
         checked = [[_text(f"{label}[{j}]", part) for j, part in enumerate(row)] for label, row in rows]
         if name == "documents":
             checked = [
@@ -312,10 +300,16 @@ class HatBartProcessor(ProcessorMixin):
         return _join((part, segment if self.num_segments else 0) for part, segment in parts)
 
     def _limit(self, name: str, value: int | None) -> int:
-        limit = self.tokenizer.model_max_length if value is None else value
+        limit = int(self.tokenizer.model_max_length) if value is None else value
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 2:
             raise ValueError(f"`{name}` must be an integer of at least 2 (a BOS and an EOS token), got {limit!r}")
         return limit
+
+    def _ids(self, documents: list[Document], limit: int | None) -> dict[str, list[Any]]:
+        """Make every document's ids, mask and segments, with the counts of what the limit cut."""
+        encoded = zip(self._encode(documents), documents, strict=True)
+        rows = [self._mark(sentences, document.segments, limit) for sentences, document in encoded]
+        return {key: [row[key] for row in rows] for key in rows[0]}
 
     def _encode(self, documents: list[Document]) -> list[list[list[int]]]:
         """Tokenize every document's sentences, without special tokens.
@@ -359,7 +353,8 @@ class HatBartProcessor(ProcessorMixin):
             backend.no_truncation()
             backend.no_padding()
             widths = None
-            if backend.normalizer is None and isinstance(backend.pre_tokenizer, ByteLevel):
+            split = backend.pre_tokenizer
+            if backend.normalizer is None and isinstance(split, ByteLevel) and not split.add_prefix_space:
                 vocabulary = backend.get_vocab(with_added_tokens=False)
                 added = list(self.tokenizer.added_tokens_decoder)
                 widths = np.zeros(1 + max([*vocabulary.values(), *added]), dtype=np.int64)
@@ -390,12 +385,12 @@ class HatBartProcessor(ProcessorMixin):
             ends.append(len(ids))
             if self.num_segments:
                 segment_ids += [segment] * (len(sentence) + 1)
-        tokens, kept = len(ids) + 1, len(sentences)
+        tokens = len(ids) + 1
         if limit is not None and tokens > limit:
-            kept = bisect_right(ends, limit - 1)
             del ids[limit - 1 :]
             while len(ids) > 1 and ids[-1] == bos:  # a marker whose sentence is cut off
                 ids.pop()
+        kept = bisect_right(ends, len(ids))
         ids.append(eos)
         row = {"input_ids": ids, "attention_mask": [1] * len(ids)}
         if self.num_segments:
@@ -427,7 +422,7 @@ class HatBartProcessor(ProcessorMixin):
         padding_side: str | None,
     ) -> None:
         """Pad in place: ids and mask by the tokenizer, the rest to the same lengths."""
-        options = {"padding": padding, "pad_to_multiple_of": pad_to_multiple_of}
+        options = {"padding": padding, "pad_to_multiple_of": pad_to_multiple_of, "return_attention_mask": True}
         to_limit = padding == "max_length"
         if "input_ids" in data:
             lengths = [len(ids) for ids in data["input_ids"]]

@@ -29,7 +29,7 @@ from hier_models import HatBartProcessor
 
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
 MIXED = (
-    "Ein Satz. Zwei  Sätze!\n\nA heading\n\n他来了。“她走了。”是的。 🙂🙂 emoji. <s> no marker </s>. The end <mask>."
+    "Dies steht da. Zwei  Sätze!\n\nA heading\n\n他来了。“她走了。”是的。 🙂🙂 emoji. <s> no marker </s>. End <mask>."
 )
 
 
@@ -240,6 +240,17 @@ def test_truncation_counts_what_it_cuts(processor: HatBartProcessor, text: str) 
         whole = sum(sum(lengths[: i + 1]) < len(ids) for i in range(len(lengths)))
         assert cut["num_truncated_sentences"] == len(lengths) - whole
         assert len(cut["segment_ids"]) == len(cut["attention_mask"]) == len(ids)
+
+
+def test_empty_sentences_that_are_cut_count(processor: HatBartProcessor) -> None:
+    sentences = ["", "A", "", "", "Two words"]
+    full = pieces(processor(sentences=sentences)["input_ids"])
+    for limit in range(2, 15):
+        cut = processor(sentences=sentences, truncation=True, max_length=limit, return_truncation=True)
+        kept = pieces(cut["input_ids"])
+        whole = sum(a == b for a, b in zip(kept, full, strict=False))
+        assert cut["num_truncated_sentences"] == len(sentences) - whole
+        assert kept[-1] or len(kept) == 1
 
 
 def test_truncation_defaults_to_the_tokenizers_length(processor: HatBartProcessor) -> None:
