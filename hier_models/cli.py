@@ -36,6 +36,7 @@ DATA_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
 KINDS = ("text", "sentences", "turns", "documents")
 STDIN = "-"
 STDIN_NAME = "standard input"
+RECORD_BEGINS = b'{"id": "'
 ROUGE_NAMES = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 
 
@@ -537,16 +538,15 @@ def _finished(output: Path, identifiers: list[str], making: dict[str, Any]) -> s
     """Read which documents a job has done, and cut off a line that it was interrupted in."""
     content = output.read_bytes()
     whole = content[: content.rfind(b"\n") + 1]
+    lines, rest = whole.splitlines(), content[len(whole) :]
     done: set[str] = set()
     known = set(identifiers)
-    for number, line in enumerate(whole.splitlines(), start=1):
+    for number, line in enumerate(lines, start=1):
         try:
             record = json.loads(line)
             identifier, made = record["id"], {name: record[name] for name in making}
         except (ValueError, TypeError, KeyError) as error:
-            raise MistakeError(
-                f"--output: {output}:{number} is no summary of an earlier run ({error!r}); give another file"
-            ) from error
+            raise MistakeError(_no_summary(output, number)) from error
         if identifier not in known:
             raise MistakeError(
                 f"--output: {output}:{number} is the summary of {identifier!r}, which is not among the documents; it "
@@ -558,9 +558,15 @@ def _finished(output: Path, identifiers: list[str], making: dict[str, Any]) -> s
                 f"{json.dumps(making)}; give another file, or the same model and settings"
             )
         done.add(identifier)
-    if len(whole) < len(content):
+    if not rest.startswith(RECORD_BEGINS) and not RECORD_BEGINS.startswith(rest):
+        raise MistakeError(_no_summary(output, len(lines) + 1))
+    if rest:
         os.truncate(output, len(whole))
     return done
+
+
+def _no_summary(output: Path, line: int) -> str:
+    return f"--output: {output}:{line} is no summary of an earlier run; give another file"
 
 
 def _write_summaries(
@@ -585,9 +591,12 @@ def _write_summaries(
     with ExitStack() as stack:
         target = sys.stdout if output is None else stack.enter_context(output.open("a", encoding="utf-8"))
         results = pipe(stream(), batch_size=batch_size, return_truncation=True, **making["settings"])
-        hidden = total == 1 or not sys.stderr.isatty()
-        bar = typer.progressbar(length=total, label="Summarizing", file=sys.stderr, show_pos=True, hidden=hidden)
-        stack.enter_context(bar)
+        bar = None
+        # Not where the summaries themselves go by.
+        if total > 1 and sys.stderr.isatty() and not target.isatty():
+            bar = stack.enter_context(
+                typer.progressbar(length=total, label="Summarizing", file=sys.stderr, show_pos=True)
+            )
         for result in results:
             first = result[0]
             summary = first.pop("summary_text").strip()
@@ -597,7 +606,8 @@ def _write_summaries(
             line = json.dumps(record, ensure_ascii=False) if as_json else _one_line(summary) if total > 1 else summary
             target.write(_encodable(line) + "\n")
             target.flush()
-            bar.update(1)
+            if bar is not None:
+                bar.update(1)
     return cut
 
 

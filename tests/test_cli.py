@@ -312,10 +312,12 @@ def test_batch_is_continued(checkpoint: str, records: str):
     assert "4 of 4" in run(*arguments).stderr
     assert Path("out.jsonl").read_text() == whole
 
-    # A file that stopped before its first line was whole.
-    shutil.rmtree("model")
-    Path("out.jsonl").write_text(lines[0][:10])
-    mistake(*arguments, says="model")
+
+@pytest.mark.parametrize("begun", ["", "{", '{"id": "r', '{"id": "r0", "summary": "'])
+def test_batch_stopped_in_its_first_line(checkpoint: str, records: str, begun: str):
+    Path("out.jsonl").write_text(begun)
+    run("summarize", checkpoint, records, "--output", "out.jsonl")
+    assert [record["id"] for record in jsonl(Path("out.jsonl").read_text())] == ["r0", "r1", "r2", "r3"]
 
 
 def test_batch_of_another_job_is_not_continued(checkpoint: str, records: str, paper: str):
@@ -327,6 +329,9 @@ def test_batch_of_another_job_is_not_continued(checkpoint: str, records: str, pa
     mistake("summarize", "other", records, "--output", "out.jsonl", says='"model": "model"')
     mistake("summarize", checkpoint, records, "--output", records, says=f"{records}:1 is no summary of an earlier run")
     assert Path("out.jsonl").read_bytes() == before
+    Path("notes.jsonl").write_text("precious")
+    mistake("summarize", checkpoint, records, "--output", "notes.jsonl", says="notes.jsonl:1 is no summary")
+    assert Path("notes.jsonl").read_text() == "precious"
 
 
 def test_results_are_written_one_by_one(checkpoint: str, records: str, monkeypatch: pytest.MonkeyPatch):
@@ -471,9 +476,7 @@ def test_evaluate_scores_what_summarize_writes(checkpoint: str):
     run("evaluate", checkpoint, "data.jsonl", "--predictions", "p.jsonl", "--num-beams", "2", "--max-length", "7")
     summaries = [row["summary"].strip() for row in jsonl(Path("p.jsonl").read_text())]
     assert summaries == expected(checkpoint, *DOCUMENTS, num_beams=2, max_new_tokens=7)
-    rows = [
-        {"document": text, "abstract": f"{summary} abc"} for text, summary in zip(DOCUMENTS, summaries, strict=True)
-    ]
+    rows = [{"document": DOCUMENTS[i], "abstract": f"{summary} abc"} for i, summary in enumerate(summaries)]
     Path("data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     arguments = ["--num-beams", "2", "--max-length", "7", "--json", "scores.json"]
     run("evaluate", checkpoint, "data.jsonl", *arguments)
