@@ -11,7 +11,7 @@ import importlib
 import importlib.abc
 import importlib.util
 import sys
-from collections.abc import Callable, ItemsView, Sequence, ValuesView
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -119,10 +119,10 @@ class _ResolvingDict(dict[Any, Any]):
             self[key] = value
         return value
 
-    def values(self) -> ValuesView[Any]:
+    def values(self) -> Any:
         return {key: self[key] for key in self}.values()
 
-    def items(self) -> ItemsView[Any, Any]:
+    def items(self) -> Any:
         return {key: self[key] for key in self}.items()
 
 

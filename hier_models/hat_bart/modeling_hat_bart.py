@@ -185,6 +185,11 @@ class HatBartPreTrainedModel(WarmStartFromBart, PreTrainedModel):
         return self.training and probability > 0.0 and torch.rand([]).item() < probability
 
 
+def _make_token_embedding(config: HatBartConfig) -> BartScaledWordEmbedding:
+    embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
+    return BartScaledWordEmbedding(config.vocab_size, config.d_model, config.pad_token_id, embed_scale=embed_scale)
+
+
 def _check_length(length: int, config: HatBartConfig, what: str) -> None:
     if length > config.max_position_embeddings:
         raise ValueError(
@@ -205,10 +210,7 @@ class HatBartEncoder(HatBartPreTrainedModel):
 
     def __init__(self, config: HatBartConfig):
         super().__init__(config)
-        embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
-        self.embed_tokens = BartScaledWordEmbedding(
-            config.vocab_size, config.d_model, config.pad_token_id, embed_scale=embed_scale
-        )
+        self.embed_tokens = _make_token_embedding(config)
         self.embed_positions = BartLearnedPositionalEmbedding(config.max_position_embeddings, config.d_model)
         if config.num_segments:
             self.embed_segments = nn.Embedding(config.num_segments, config.d_model)
@@ -296,10 +298,7 @@ class HatBartDecoder(HatBartPreTrainedModel):
 
     def __init__(self, config: HatBartConfig):
         super().__init__(config)
-        embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
-        self.embed_tokens = BartScaledWordEmbedding(
-            config.vocab_size, config.d_model, config.pad_token_id, embed_scale=embed_scale
-        )
+        self.embed_tokens = _make_token_embedding(config)
         self.embed_positions = BartLearnedPositionalEmbedding(config.max_position_embeddings, config.d_model)
         self.layernorm_embedding = nn.LayerNorm(config.d_model)
         self.layers = nn.ModuleList(HatBartDecoderLayer(config, layer_idx=i) for i in range(config.decoder_layers))
@@ -402,10 +401,7 @@ class HatBartModel(HatBartPreTrainedModel):
 
     def __init__(self, config: HatBartConfig):
         super().__init__(config)
-        embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
-        self.shared = BartScaledWordEmbedding(
-            config.vocab_size, config.d_model, config.pad_token_id, embed_scale=embed_scale
-        )
+        self.shared = _make_token_embedding(config)
         self.encoder = HatBartEncoder(config)
         self.decoder = HatBartDecoder(config)
         self.post_init()
