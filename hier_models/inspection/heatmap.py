@@ -266,7 +266,8 @@ class HierarchicalAttentionMap:
             f"top {self.top_k} {self.unit}s per token across heads, normalized to 1",
         ]
         if self.num_truncated_tokens:
-            parts.append(f"{self.num_truncated_tokens} tokens of the document were cut")
+            cut = self.num_truncated_tokens
+            parts.append(f"{cut} token{'' if cut == 1 else 's'} of the document cut")
         return "  ·  ".join(parts)
 
     def _label_sentences(self, axes: Axes, height: float, *, labeled: bool) -> None:

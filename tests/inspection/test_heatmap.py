@@ -197,7 +197,7 @@ def test_page_holds_texts_and_weights(tmp_path: Path):
     np.testing.assert_allclose(weights, attention.weights, atol=0.5 / data["scale"] + 1e-7)
     assert page.texts["title"] == page.texts["h1"] == "A paper"
     assert "40 sentences" in page.source
-    assert "7 tokens of the document were cut" in page.source
+    assert "7 tokens of the document cut" in page.source
 
 
 def test_page_needs_nothing_else(tmp_path: Path):
