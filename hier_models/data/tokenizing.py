@@ -107,7 +107,7 @@ class TruncationReport:
 
 
 class _Tokenization:
-    """Maps a batch of documents to model inputs; holds nothing but what decides the result, since datasets hashes it."""
+    """Maps a batch of documents to model inputs; holds only what decides the result, since datasets hashes it."""
 
     def __init__(
         self,

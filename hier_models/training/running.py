@@ -101,7 +101,11 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
             raise RecipeError(
                 "training: max_steps must be given with streaming: true, since a stream has no known length"
             )
-        train_dataset = train_dataset.shuffle(seed=arguments.seed, buffer_size=data.shuffle_buffer)
+        if next(iter(train_documents), None) is None:
+            raise RecipeError(f"data: train has no usable documents ({data.train}, split {data.train_split})")
+        # As one stream without end: the Trainer does not know where a stream's epochs end, and after resuming in the
+        # second it would start that epoch anew.
+        train_dataset = train_dataset.repeat(None).shuffle(seed=arguments.seed, buffer_size=data.shuffle_buffer)
     if validation_dataset is None and arguments.eval_strategy != "no":
         raise RecipeError("training: eval_strategy is on, but data: validation is not given")
 
@@ -251,8 +255,7 @@ def run_evaluation(
 
 
 def load_model_and_processor(arguments: ModelArguments) -> tuple[PreTrainedModel, Processor]:
-    """Load or make the model of a recipe, and the processor (for a model without one, the tokenizer) that goes with
-    it.
+    """Load or make the model of a recipe, and its processor (the tokenizer, for a model without a processor).
 
     Args:
         arguments: The section `model` of a recipe.
@@ -379,7 +382,7 @@ def _set_generation(model: PreTrainedModel, recipe: Recipe) -> None:
     try:
         model.generation_config.validate(strict=True)
     except ValueError as error:
-        raise RecipeError(f"generation: {error}") from error
+        raise RecipeError(f"generation: {' '.join(str(error).split())}") from error
 
 
 def _check_lengths(config: PretrainedConfig, recipe: Recipe) -> None:
@@ -490,6 +493,8 @@ def _for_generation(arguments: Seq2SeqTrainingArguments) -> Seq2SeqTrainingArgum
         "label_smoothing_factor": 0.0,
         "push_to_hub": False,
     }
+    if arguments.device.type == "cpu":
+        values["dataloader_pin_memory"] = False
     return type(arguments)(**values)
 
 

@@ -1,0 +1,146 @@
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hier_models.training import Recipe, RecipeError, load_recipe
+from hier_models.training.arguments import SECTIONS
+
+
+RECIPES = sorted((Path(__file__).parents[2] / "examples" / "recipes").rglob("*.yaml"))
+
+
+def write(path: Path, content: dict | str) -> Path:
+    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.name)
+def test_every_recipe_loads_and_means_what_it_says(path):
+    recipe = load_recipe(path, ["--use_cpu"])
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for section, values in content.items():
+        for name, value in values.items():
+            loaded = getattr(getattr(recipe, section), name)
+            if name == "config_overrides":
+                loaded = json.loads(loaded)
+            assert loaded == value, name
+
+
+def test_the_pubmed_recipe_is_the_papers():
+    (path,) = [path for path in RECIPES if path.name == "pubmed.yaml"]
+    recipe = load_recipe(path, ["--use_cpu"])
+    data, training, generation = recipe.data, recipe.training, recipe.generation
+    assert (data.max_source_length, data.max_target_length) == (3072, 512)
+    assert recipe.run.total_train_batch_size == 128
+    assert (training.weight_decay, training.adam_beta1, training.adam_beta2) == (0.01, 0.9, 0.999)
+    assert (training.max_steps, training.warmup_steps, training.learning_rate) == (30000, 900, 3e-5)
+    assert (training.lr_scheduler_type, training.label_smoothing_factor) == ("linear", 0.1)
+    assert training.adam_epsilon == 1e-8
+    assert training.bf16
+    assert (generation.num_beams, generation.length_penalty) == (2, 1.0)
+    assert (generation.min_length, generation.max_length) == (72, 966)
+    assert recipe.model.overrides() == {"hierarchical_layers": 1, "dropout": 0.1, "attention_dropout": 0.1}
+    assert recipe.model.extra_positions == "random"
+
+
+def test_the_command_line_wins_over_the_file(tmp_path):
+    path = write(
+        tmp_path / "a.yaml",
+        {"training": {"learning_rate": "3e-5", "max_steps": -1, "bf16": False}, "data": {"train": "a.jsonl"}},
+    )
+    plain = load_recipe(path)
+    assert isinstance(plain, Recipe)
+    assert (plain.training.learning_rate, plain.training.max_steps, plain.data.train) == (3e-5, -1, "a.jsonl")
+    for overrides in (
+        ["--learning_rate", "1e-4", "--max-steps=7", "--streaming", "--num_beams", "3"],
+        {"learning_rate": 1e-4, "max_steps": 7, "streaming": True, "num_beams": 3},
+    ):
+        recipe = load_recipe(path, overrides)
+        assert (recipe.training.learning_rate, recipe.training.max_steps) == (1e-4, 7)
+        assert (recipe.data.streaming, recipe.data.train) == (True, "a.jsonl")
+        assert recipe.generation.settings() == {"num_beams": 3}
+
+
+def test_mappings_lists_and_nothing(tmp_path):
+    path = write(
+        tmp_path / "a.yaml",
+        {
+            "model": {"config_overrides": {"dropout": 0.2}, "tokenizer": None},
+            "training": {"lr_scheduler_kwargs": {"num_cycles": 2}, "report_to": "none", "label_names": ["labels"]},
+            "data": None,
+        },
+    )
+    recipe = load_recipe(path)
+    assert recipe.model.overrides() == {"dropout": 0.2}
+    assert recipe.model.tokenizer is None
+    assert recipe.training.lr_scheduler_kwargs == {"num_cycles": 2}
+    assert recipe.training.label_names == ["labels"]
+
+
+@pytest.mark.parametrize("name", ["gradient_checkpointing", "activation_checkpointing"])
+def test_both_names_of_gradient_checkpointing_work(tmp_path, name):
+    for recipe in (
+        load_recipe(write(tmp_path / "a.yaml", {"training": {name: True}})),
+        load_recipe(None, {name: True}),
+        load_recipe(None, [f"--{name}"]),
+        load_recipe(None, [f"--{name.replace('_', '-')}=true"]),
+    ):
+        assert recipe.training.gradient_checkpointing is True
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            {"training": {"learing_rate": 1}},
+            r"section 'training': unknown name 'learing_rate'; did you mean learning_rate",
+        ),
+        ({"data": {"max_sorce_length": 1}}, "unknown name 'max_sorce_length'; did you mean max_source_length"),
+        ({"data": {"learning_rate": 1}}, "'learning_rate' belongs to section 'training'"),
+        ({"modle": {}}, "unknown section 'modle'; did you mean model"),
+        ({"xyz": {}}, "unknown section 'xyz'; allowed are data, generation, model, run, training"),
+        ({"data": ["train"]}, "section 'data' must be a mapping"),
+        ("- a\n- b\n", "must hold the sections model, data, generation, run, training"),
+        ("a: [", "is no YAML"),
+        ({"training": {"max_steps": "many"}}, "argument --max_steps.*invalid int value: 'many'"),
+        ({"data": {"bad_lines": "skip"}}, "argument --bad_lines.*invalid choice: 'skip'"),
+        ({"training": {"lr_scheduler_type": "lineal"}}, "lineal"),
+        ({"model": {"from_bart": "a", "model_name_or_path": "b"}}, "model_name_or_path and from_bart are both given"),
+        ({"model": {"max_position_embeddings": 9, "model_name_or_path": "b"}}, "a checkpoint .* has its own"),
+        ({"model": {"config_overrides": "{"}}, "config_overrides is no JSON"),
+        ({"model": {"config_overrides": "3"}}, "config_overrides must be a JSON object"),
+    ],
+)
+def test_mistakes_in_a_file(tmp_path, content, message):
+    with pytest.raises(RecipeError, match=message):
+        load_recipe(write(tmp_path / "a.yaml", content))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["--learing_rate", "1"], "the command line: unknown name 'learing_rate'; did you mean learning_rate"),
+        (["--learn", "1"], "unknown name 'learn'"),
+        (["learning_rate", "1"], "cannot use 'learning_rate 1': options are given as --name value"),
+        ({"learing_rate": 1}, "overrides: unknown name 'learing_rate'; did you mean learning_rate"),
+        (["--max_steps"], "argument --max_steps.*expected one argument"),
+    ],
+)
+def test_mistakes_on_the_command_line(overrides, message):
+    with pytest.raises(RecipeError, match=message):
+        load_recipe(None, overrides)
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(RecipeError, match=r"no such recipe: .*none.yaml"):
+        load_recipe(tmp_path / "none.yaml")
+
+
+def test_a_recipe_can_be_written_as_json(tmp_path):
+    recipe = load_recipe(None, {"output_dir": str(tmp_path), "train": "a"})
+    content = json.loads(json.dumps(recipe.as_dict()))
+    assert set(content) == set(SECTIONS)
+    assert content["data"]["train"] == "a"
+    assert content["training"]["output_dir"] == str(tmp_path)

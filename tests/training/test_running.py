@@ -1,0 +1,455 @@
+import json
+import os
+import subprocess
+import sys
+
+import datasets
+import numpy as np
+import pytest
+import torch
+from conftest import DOCUMENTS, SUMMARIES, TURNS
+from datasets import Dataset
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoProcessor,
+    BartConfig,
+    BartForConditionalGeneration,
+    GenerationConfig,
+    Seq2SeqTrainer,
+    Seq2SeqTrainingArguments,
+)
+
+from hier_models import HatBartForConditionalGeneration, HatBartProcessor, HierDataCollator
+from hier_models.data import tokenize_documents
+from hier_models.metrics import Rouge
+from hier_models.training import (
+    RecipeError,
+    last_complete_checkpoint,
+    load_recipe,
+    run_evaluation,
+    run_training,
+)
+
+
+SIZES = {
+    "d_model": 32,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 48,
+}
+
+
+@pytest.fixture(autouse=True)
+def datasets_cache(tmp_path_factory, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
+
+
+@pytest.fixture
+def values(tmp_path, tokenizer):
+    """A recipe that trains a tiny HAT-BART on six dialogues in seconds."""
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    rows = [
+        {"id": i, "turns": [*TURNS[i % 4 :], {"role": "Dee", "content": DOCUMENTS[2]}], "summary": SUMMARIES[i % 4]}
+        for i in range(6)
+    ]
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:3]), encoding="utf-8")
+    return {
+        "tokenizer": str(tmp_path / "tokenizer"),
+        "max_position_embeddings": 96,
+        "config_overrides": {**SIZES, "num_segments": 4},
+        "train": str(tmp_path / "train.jsonl"),
+        "max_source_length": 80,
+        "max_target_length": 12,
+        "max_steps": 3,
+        "per_device_train_batch_size": 2,
+        "learning_rate": 1e-3,
+        "output_dir": str(tmp_path / "run"),
+        "report_to": "none",
+        "save_strategy": "no",
+        "use_cpu": True,
+    }
+
+
+@pytest.fixture
+def bart(tmp_path, tokenizer):
+    """A plain BART checkpoint with 64 positions."""
+    torch.manual_seed(0)
+    model = BartForConditionalGeneration(BartConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **SIZES))
+    model.save_pretrained(tmp_path / "bart")
+    tokenizer.save_pretrained(tmp_path / "bart")
+    return model, str(tmp_path / "bart")
+
+
+def weights(folder):
+    return AutoModelForSeq2SeqLM.from_pretrained(folder).state_dict()
+
+
+def assert_same_weights(a, b, **tolerance):
+    assert a.keys() == b.keys()
+    for name in a:
+        torch.testing.assert_close(a[name], b[name], **tolerance or {"rtol": 0, "atol": 0})
+
+
+def test_a_whole_run(values, tmp_path):
+    values |= {
+        "validation": str(tmp_path / "dev.jsonl"),
+        "eval_strategy": "steps",
+        "eval_steps": 2,
+        "save_strategy": "steps",
+        "save_steps": 2,
+        "predict_with_generate": True,
+        "label_smoothing_factor": 0.1,
+        "num_beams": 3,
+        "length_penalty": 0.8,
+        "min_length": 6,
+        "max_length": 9,
+    }
+    results = run_training(load_recipe(None, values))
+    run = tmp_path / "run"
+    assert json.loads((run / "results.json").read_text())["evaluation"] == results["evaluation"]
+    assert results["resumed_from"] is None
+    assert results["train"]["train_loss"] > 0
+    assert set(results["versions"]) == {"transformers", "torch", "datasets", "accelerate", "rouge-score"}
+    assert results["recipe"]["generation"]["num_beams"] == 3
+    assert results["set_aside"]["train"] == {"set_aside": 0, "set_aside_file": None}
+
+    evaluation = results["evaluation"]
+    assert {"rouge1", "rouge2", "rougeL", "rougeLsum"} <= evaluation.keys()
+    assert 6 <= evaluation["gen_len"] <= 9
+    assert evaluation["settings"]["use_stemmer"] is True
+    assert evaluation["generation"]["num_beams"] == 3
+
+    # What was trained is what loads.
+    processor = AutoProcessor.from_pretrained(run)
+    model = AutoModelForSeq2SeqLM.from_pretrained(run)
+    assert isinstance(processor, HatBartProcessor)
+    assert isinstance(model, HatBartForConditionalGeneration)
+    assert processor.num_segments == model.config.num_segments == 4
+    assert processor.tokenizer.model_max_length == 96
+    assert results["parameters"] == sum(parameter.numel() for parameter in model.parameters())
+    saved = GenerationConfig.from_pretrained(run)
+    assert (saved.num_beams, saved.length_penalty, saved.min_length, saved.max_length) == (3, 0.8, 6, 9)
+    assert saved.temperature is None  # the Trainer's evaluation leaves no defaults behind
+
+    rows = [json.loads(line) for line in (run / "predictions.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [row["id"] for row in rows] == ["0", "1", "2"]
+    documents = [json.loads(line)["turns"] for line in (tmp_path / "dev.jsonl").read_text().splitlines()]
+    for row, turns, reference in zip(rows, documents, SUMMARIES, strict=False):
+        inputs = processor(turns=[turns], truncation=True, max_length=80, return_tensors="pt")
+        assert row["summary"] == processor.batch_decode(model.generate(**inputs), skip_special_tokens=True)[0].strip()
+        assert row["reference"] == reference  # whole, though the labels were cut
+    rouge = Rouge().compute(
+        predictions=[row["summary"] for row in rows],
+        references=[row["reference"] for row in rows],
+        use_stemmer=True,
+        sentence_splitter="punkt",
+    )
+    assert evaluation["rougeLsum"] == pytest.approx(100 * rouge["rougeLsum"])
+
+    train = results["truncation"]["train"]
+    assert train["documents"] == 6
+    labels = [len(processor(text_target=summary)["labels"]) for summary in [*SUMMARIES, *SUMMARIES[:2]]]
+    assert train["truncated_summary_tokens"] == sum(max(0, length - 12) for length in labels) > 0
+
+
+def test_evaluation_during_training_reports_rouge(values, tmp_path):
+    values |= {
+        "validation": str(tmp_path / "dev.jsonl"),
+        "eval_strategy": "steps",
+        "eval_steps": 3,
+        "predict_with_generate": True,
+        "max_length": 9,
+    }
+    run_training(load_recipe(None, values))
+    history = json.loads((tmp_path / "run" / "trainer_state.json").read_text())["log_history"]
+    (evaluation,) = [entry for entry in history if "eval_loss" in entry]
+    assert {"eval_rouge1", "eval_rouge2", "eval_rougeL", "eval_rougeLsum", "eval_gen_len"} <= evaluation.keys()
+
+
+def test_without_generation_no_logits_are_gathered(values, tmp_path, monkeypatch):
+    """They would be documents × length × vocabulary floats: what fills the memory in evaluation."""
+    values |= {"validation": str(tmp_path / "dev.jsonl"), "eval_strategy": "steps", "eval_steps": 3}
+    seen = []
+    step = Seq2SeqTrainer.prediction_step
+    monkeypatch.setattr(
+        Seq2SeqTrainer,
+        "prediction_step",
+        lambda self, *args, **kwargs: seen.append(step(self, *args, **kwargs)) or seen[-1],
+    )
+    results = run_training(load_recipe(None, values))
+    assert "evaluation" not in results
+    assert seen
+    assert all(logits is None and loss > 0 for loss, logits, labels in seen)
+
+
+def test_segment_ids_reach_generate(tiny_model, processor, tmp_path):
+    documents = Dataset.from_dict({"turns": [TURNS, TURNS[1:], TURNS[2:]], "summary": SUMMARIES[:3]})
+    tokenized = tokenize_documents(documents, processor, max_source_length=100)
+    arguments = Seq2SeqTrainingArguments(
+        output_dir=str(tmp_path), predict_with_generate=True, report_to="none", use_cpu=True, generation_max_length=20
+    )
+    trainer = Seq2SeqTrainer(
+        model=tiny_model,
+        args=arguments,
+        processing_class=processor,
+        data_collator=HierDataCollator(processor, model=tiny_model),
+    )
+    given = trainer.predict(tokenized).predictions
+    batch = processor(turns=list(documents["turns"]), padding=True, return_tensors="pt")
+    direct = tiny_model.generate(**batch, max_length=20).numpy()
+    assert np.array_equal(given[:, : direct.shape[1]], direct)
+    flat = tokenized.map(lambda row: {"segment_ids": [0] * len(row["input_ids"])})
+    assert not np.array_equal(given, trainer.predict(flat).predictions)
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_label_smoothing_is_cross_entropy_with_label_smoothing(tiny_model, processor, tmp_path, accumulation):
+    documents = Dataset.from_dict({"text": DOCUMENTS, "summary": SUMMARIES})
+    tokenized = tokenize_documents(documents, processor, max_source_length=100)
+    arguments = Seq2SeqTrainingArguments(
+        output_dir=str(tmp_path),
+        label_smoothing_factor=0.1,
+        per_device_train_batch_size=4 // accumulation,
+        gradient_accumulation_steps=accumulation,
+        max_steps=1,
+        logging_steps=1,
+        max_grad_norm=0.0,
+        report_to="none",
+        save_strategy="no",
+        use_cpu=True,
+    )
+    tiny_model.config.dropout = 0.0
+    for module in tiny_model.modules():
+        if hasattr(module, "dropout") and isinstance(module.dropout, float):
+            module.dropout = 0.0
+    collator = HierDataCollator(processor, model=tiny_model)
+    batch = collator(list(tokenized))
+    with torch.no_grad():
+        logits = tiny_model(**batch).logits
+    expected = torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1), batch["labels"].flatten(), label_smoothing=0.1, ignore_index=-100
+    )
+    trainer = Seq2SeqTrainer(
+        model=tiny_model,
+        args=arguments,
+        train_dataset=tokenized,
+        data_collator=collator,
+        processing_class=processor,
+    )
+    trainer.train()
+    assert trainer.state.log_history[0]["loss"] == pytest.approx(expected.item(), rel=1e-3)
+
+
+def test_accumulation_and_checkpointing_change_nothing(values, tmp_path):
+    values["config_overrides"] |= {"dropout": 0.0}
+    changes = [
+        {"per_device_train_batch_size": 4},
+        {"total_train_batch_size": 4},
+        {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 4, "label_smoothing_factor": 0.0},
+        {"per_device_train_batch_size": 4, "gradient_checkpointing": True},
+    ]
+    trained = []
+    for number, change in enumerate(changes):
+        recipe = load_recipe(None, {**values, **change, "output_dir": str(tmp_path / str(number))})
+        run_training(recipe)
+        trained.append(weights(tmp_path / str(number)))
+    for other in trained[1:]:
+        assert_same_weights(trained[0], other, rtol=1e-3, atol=1e-4)
+
+
+def test_bfloat16(values, tmp_path):
+    results = run_training(load_recipe(None, {**values, "bf16": True, "label_smoothing_factor": 0.1}))
+    assert 0 < results["train"]["train_loss"] < 20
+    assert all(value.dtype == torch.float32 for value in weights(tmp_path / "run").values())
+
+
+def test_the_seed_decides_everything(values, tmp_path):
+    runs = {}
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        torch.rand(3)  # what happened before does not matter
+        run_training(load_recipe(None, {**values, "seed": seed, "output_dir": str(tmp_path / name)}))
+        runs[name] = weights(tmp_path / name)
+    assert_same_weights(runs["a"], runs["b"])
+    assert not torch.equal(runs["a"]["model.shared.weight"], runs["c"]["model.shared.weight"])
+
+
+def test_streaming(values, tmp_path):
+    (tmp_path / "train.jsonl").write_text((tmp_path / "train.jsonl").read_text() + "broken\n")
+    values |= {"streaming": True, "bad_lines": "set_aside", "max_steps": 5, "shuffle_buffer": 2}
+    results = run_training(load_recipe(None, values))
+    assert results["set_aside"]["train"]["set_aside"] == 1
+    assert json.loads((tmp_path / "run" / "set_aside_train.jsonl").read_text())["line"] == 7
+    assert results["truncation"]["train"]["documents"] >= 10  # five steps of two
+    (tmp_path / "train.jsonl").write_text('{"turns": [["A", "b"]], "summary": ""}\n')
+    with pytest.raises(RecipeError, match="train has no usable documents"):
+        run_training(load_recipe(None, {**values, "overwrite": True}))
+    with pytest.raises(RecipeError, match="max_steps must be given with streaming"):
+        run_training(load_recipe(None, {**values, "max_steps": -1, "overwrite": True}))
+
+
+def test_plain_bart_trains_on_the_same_data(values, bart, tmp_path):
+    for name in ("tokenizer", "max_position_embeddings", "config_overrides"):
+        del values[name]
+    model, folder = bart
+    values |= {"model_name_or_path": folder, "max_source_length": 64, "config_overrides": {"dropout": 0.0}}
+    run_training(load_recipe(None, values))
+    trained = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "run")
+    assert isinstance(trained, BartForConditionalGeneration)
+    assert trained.config.dropout == 0.0
+    assert not torch.equal(trained.model.shared.weight, model.model.shared.weight)
+
+
+def test_warm_start_from_bart(values, bart, tmp_path):
+    model, folder = bart
+    del values["tokenizer"]
+    values |= {
+        "from_bart": folder,
+        "config_overrides": {"num_segments": 4},
+        "learning_rate": 0.0,
+        "extra_positions": "tile",
+    }
+    run_training(load_recipe(None, values))
+    trained = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "run")
+    assert trained.config.max_position_embeddings == 96
+    assert torch.equal(trained.model.shared.weight, model.model.shared.weight)
+    # A trained model goes on from its own folder, with its own processor.
+    values |= {"model_name_or_path": str(tmp_path / "run"), "output_dir": str(tmp_path / "more"), "from_bart": None}
+    del values["config_overrides"], values["max_position_embeddings"]
+    run_training(load_recipe(None, values))
+    assert_same_weights(weights(tmp_path / "run"), weights(tmp_path / "more"))
+
+
+def test_limits_of_documents(values, tmp_path):
+    values |= {"max_train_documents": 2, "validation": str(tmp_path / "dev.jsonl"), "max_validation_documents": 1}
+    results = run_training(load_recipe(None, values))
+    assert results["truncation"]["train"]["documents"] == 2
+    assert results["truncation"]["validation"]["documents"] == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"train": None}, "train is not given"),
+        ({"tokenizer": None}, r"give model_name_or_path, from_bart, or \(to train from scratch\) tokenizer"),
+        ({"total_train_batch_size": 5}, "total_train_batch_size=5 is no multiple of .* = 2"),
+        (
+            {"max_source_length": 97},
+            "max_source_length is 97, but the model has only 96 positions.*max_position_embed",
+        ),
+        ({"max_length": 966}, "generation: max_length is 966, but the model has only 96 positions"),
+        ({"eval_strategy": "steps", "eval_steps": 1}, "eval_strategy is on, but data: validation is not given"),
+        ({"resume_from_checkpoint": "true"}, "holds no complete checkpoint"),
+        ({"resume_from_checkpoint": "x", "overwrite": True}, "exclude each other"),
+        ({"num_beams": 1, "early_stopping": True}, "generation: .*early_stopping"),
+        ({"config_overrides": {**SIZES, "vocab_size": 9}}, "tokens but the model only 9"),
+    ],
+)
+def test_recipes_that_cannot_run(values, change, message):
+    with pytest.raises(RecipeError, match=message):
+        run_training(load_recipe(None, {**values, **change}))
+
+
+def test_documents_without_summaries_are_refused(values, tmp_path):
+    (tmp_path / "train.jsonl").write_text('{"text": "a"}\n')
+    with pytest.raises(RecipeError, match=r"train has no summaries .*summary_column"):
+        run_training(load_recipe(None, values))
+
+
+def test_a_finished_run_is_not_overwritten_unasked(values, tmp_path):
+    run_training(load_recipe(None, values))
+    before = weights(tmp_path / "run")
+    with pytest.raises(RecipeError, match=r"holds a finished run.*overwrite"):
+        run_training(load_recipe(None, values))
+    run_training(load_recipe(None, {**values, "overwrite": True, "seed": 7}))
+    after = weights(tmp_path / "run")
+    assert not torch.equal(before["model.shared.weight"], after["model.shared.weight"])
+
+
+def test_overwrite_forgets_old_checkpoints(values, tmp_path):
+    values |= {"save_strategy": "steps", "save_steps": 1}
+    run_training(load_recipe(None, values))
+    assert last_complete_checkpoint(tmp_path / "run").endswith("checkpoint-3")
+    results = run_training(load_recipe(None, {**values, "overwrite": True, "max_steps": 1}))
+    assert results["resumed_from"] is None
+    assert last_complete_checkpoint(tmp_path / "run").endswith("checkpoint-1")
+
+
+def test_the_last_complete_checkpoint(tmp_path, caplog):
+    assert last_complete_checkpoint(tmp_path / "nothing") is None
+    for name, state in (
+        ("checkpoint-5", "{}"),
+        ("checkpoint-40", "{}"),
+        ("checkpoint-100", '{"cut'),
+        ("checkpoint-x", "{}"),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "trainer_state.json").write_text(state)
+    (tmp_path / "checkpoint-200").mkdir()
+    assert last_complete_checkpoint(tmp_path) == str(tmp_path / "checkpoint-40")
+    assert "checkpoint-200 was not written to its end" in caplog.text
+
+
+# Evaluation
+
+
+def test_evaluation_keeps_the_order_and_counts(tiny_model, processor, tmp_path):
+    documents = Dataset.from_dict({"text": DOCUMENTS, "summary": SUMMARIES, "id": list("abcd")})
+    tiny_model.generation_config.num_beams = 4
+    before = tiny_model.generation_config.to_dict()
+    results = run_evaluation(
+        tiny_model,
+        processor,
+        documents,
+        max_source_length=60,
+        batch_size=2,
+        predictions_file=tmp_path / "out" / "predictions.jsonl",
+        results_file=tmp_path / "out" / "results.json",
+        num_beams=2,
+        max_length=15,
+    )
+    assert tiny_model.generation_config.to_dict() == before
+    rows = [json.loads(line) for line in (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()]
+    assert [row["id"] for row in rows] == list("abcd")
+    for row, text in zip(rows, DOCUMENTS, strict=True):
+        inputs = processor(text=[text], truncation=True, max_length=60, return_tensors="pt")
+        ids = tiny_model.generate(**inputs, num_beams=2, max_length=15)
+        assert row["summary"] == processor.batch_decode(ids, skip_special_tokens=True)[0].strip()
+    assert json.loads((tmp_path / "out" / "results.json").read_text()) == results
+    assert results["documents"] == 4
+    assert results["generation"]["num_beams"] == 2
+    lengths = [len(processor(text=text)["input_ids"]) for text in DOCUMENTS]
+    assert results["truncation"]["truncated_documents"] == sum(length > 60 for length in lengths) > 0
+    streamed = run_evaluation(
+        tiny_model, processor, documents.to_iterable_dataset(), max_source_length=60, num_beams=2, max_length=15
+    )
+    assert streamed == results
+
+
+def test_evaluation_serves_plain_models(bart, tokenizer):
+    model, _ = bart
+    documents = Dataset.from_dict({"text": DOCUMENTS, "summary": SUMMARIES})
+    results = run_evaluation(
+        model, tokenizer, documents, max_length=10, sentence_splitter="newline", use_stemmer=False
+    )
+    assert results["truncation"]["truncated_documents"] > 0  # cut to the model's 64 positions
+    assert results["settings"]["sentence_splitter"] == "newline"
+    with pytest.raises(ValueError, match="dataset must have a column 'summary' to score against, got text"):
+        run_evaluation(model, tokenizer, documents.remove_columns("summary"))
+
+
+def test_importing_the_package_or_a_model_loads_none_of_the_heavy_libraries():
+    code = """
+import sys, hier_models
+heavy = ["datasets", "evaluate", "rouge_score", "pandas", "pyarrow"]
+print([name for name in heavy if name in sys.modules])
+hier_models.HatBartForConditionalGeneration, hier_models.HatBartProcessor
+print([name for name in heavy[:3] if name in sys.modules])
+hier_models.compute_summarization_metrics, hier_models.HierDataCollator
+print([name for name in heavy[:3] if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], env=dict(os.environ), capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["[]", "[]", "['datasets', 'evaluate', 'rouge_score']"], done.stderr
