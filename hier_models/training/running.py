@@ -347,7 +347,7 @@ def _processor_for(config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase)
     """The processor class registered for a config; the tokenizer itself where there is none, as for BART."""
     if type(config) not in PROCESSOR_MAPPING:
         return tokenizer
-    processor_class: Callable[..., ProcessorMixin] = PROCESSOR_MAPPING[type(config)]
+    processor_class = cast(Callable[..., ProcessorMixin], PROCESSOR_MAPPING[type(config)])
     names = inspect.signature(processor_class).parameters
     shared = {name: getattr(config, name) for name in names if name != "tokenizer" and hasattr(config, name)}
     return processor_class(tokenizer, **shared)

@@ -94,12 +94,12 @@ def test_both_names_of_gradient_checkpointing_work(tmp_path, name):
     ("content", "message"),
     [
         (
-            {"training": {"learing_rate": 1}},
-            r"section 'training': unknown name 'learing_rate'; did you mean learning_rate",
+            {"training": {"learning_rte": 1}},
+            r"section 'training': unknown name 'learning_rte'; did you mean learning_rate",
         ),
-        ({"data": {"max_sorce_length": 1}}, "unknown name 'max_sorce_length'; did you mean max_source_length"),
+        ({"data": {"max_source_len": 1}}, "unknown name 'max_source_len'; did you mean max_source_length"),
         ({"data": {"learning_rate": 1}}, "'learning_rate' belongs to section 'training'"),
-        ({"modle": {}}, "unknown section 'modle'; did you mean model"),
+        ({"mdel": {}}, "unknown section 'mdel'; did you mean model"),
         ({"xyz": {}}, "unknown section 'xyz'; allowed are data, generation, model, run, training"),
         ({"data": ["train"]}, "section 'data' must be a mapping"),
         ("- a\n- b\n", "must hold the sections model, data, generation, run, training"),
@@ -121,10 +121,10 @@ def test_mistakes_in_a_file(tmp_path, content, message):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["--learing_rate", "1"], "the command line: unknown name 'learing_rate'; did you mean learning_rate"),
+        (["--learning_rte", "1"], "the command line: unknown name 'learning_rte'; did you mean learning_rate"),
         (["--learn", "1"], "unknown name 'learn'"),
         (["learning_rate", "1"], "cannot use 'learning_rate 1': options are given as --name value"),
-        ({"learing_rate": 1}, "overrides: unknown name 'learing_rate'; did you mean learning_rate"),
+        ({"learning_rte": 1}, "overrides: unknown name 'learning_rte'; did you mean learning_rate"),
         (["--max_steps"], "argument --max_steps.*expected one argument"),
     ],
 )
