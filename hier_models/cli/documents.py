@@ -1,0 +1,141 @@
+"""Documents of the command line: files, folders, records, standard input."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .errors import MistakeError
+
+
+DATA_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
+KINDS = ("text", "sentences", "turns", "documents")
+STDIN = "-"
+STDIN_NAME = "standard input"
+
+
+@dataclass
+class Documents:
+    """The documents of a command line; may be read more than once.
+
+    Args:
+        inputs: Files and folders.
+        text_column: Column with the documents, if given.
+        set_aside: Where lines that cannot be used go; they stop the command if None.
+        names: What to call files that the user knows under another name.
+        set_aside_count: How many lines were set aside.
+    """
+
+    inputs: list[Path]
+    text_column: str | None = None
+    set_aside: Path | None = None
+    names: dict[str, str] = field(default_factory=dict)
+    set_aside_count: int = 0
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield {"id": …, and one of KINDS}."""
+        seen: Counter[str] = Counter()
+        for path in self.inputs:
+            try:
+                for number, (identifier, document) in enumerate(self._read(path), start=1):
+                    name = identifier or f"{self.names.get(str(path), path)}:{number}"
+                    seen[name] += 1
+                    # Two documents of one name would be taken for one when a job is continued.
+                    yield {"id": name if seen[name] == 1 else f"{name} ({seen[name]})", **document}
+            except (ValueError, OSError) as error:
+                text = str(error)
+                for actual, known in self.names.items():
+                    text = text.replace(actual, known)
+                raise MistakeError(text) from error
+
+    def _read(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+        if path.is_file() and _data_suffix(path) not in DATA_SUFFIXES:
+            name = self.names.get(str(path), str(path))
+            yield name, {"text": read_text(path, name)}
+            return
+        from ..data import LoadReport, load_documents
+
+        report = LoadReport()
+        rows = load_documents(
+            path,
+            text_column=self.text_column,
+            summary_column="",
+            streaming=True,
+            bad_lines="stop" if self.set_aside is None else "set_aside",
+            set_aside_file=self.set_aside,
+            report=report,
+        )
+        for row in rows:
+            yield str(row.get("id") or ""), {kind: row[kind] for kind in KINDS if kind in row}
+        self.set_aside_count = report.set_aside
+
+
+def _data_suffix(path: Path) -> str:
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in (".gz", ".xz", ".bz2"):
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
+
+
+def read_text(path: Path, name: str) -> str:
+    """Read a text file, which the user calls `name`."""
+    from ..data.reading import open_binary
+
+    with open_binary(path) as stream:
+        content = stream.read()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise MistakeError(
+            f"{name} is not a text file (byte 0x{content[error.start]:02x} at {error.start} is not UTF-8)"
+        ) from error
+    if not text.strip():
+        raise MistakeError(f"{name} is empty")
+    return text
+
+
+@contextmanager
+def open_documents(inputs: list[str] | None, text_column: str | None, set_aside: Path | None) -> Iterator[Documents]:
+    """Check the inputs and bring standard input into a file of its own."""
+    given = inputs or [STDIN]
+    if set_aside is not None and (len(given) > 1 or given == [STDIN]):
+        raise MistakeError("--set-aside works with one INPUT, a file or a folder")
+    if given.count(STDIN) > 1:
+        raise MistakeError("INPUT: standard input (-) can be read once only")
+    with ExitStack() as stack:
+        paths, names = [], {}
+        for name in given:
+            if name == STDIN:
+                if sys.stdin.isatty() and not inputs:
+                    raise MistakeError("INPUT: nothing to read; give files, a folder, or text on standard input")
+                path = _save_stdin(Path(stack.enter_context(tempfile.TemporaryDirectory())))
+                names[str(path)] = STDIN_NAME
+            else:
+                path = Path(name).expanduser()
+                if not path.exists():
+                    raise MistakeError(f"INPUT: there is no file or folder {name!r}")
+            paths.append(path)
+        yield Documents(paths, text_column, set_aside, names)
+
+
+def _save_stdin(folder: Path) -> Path:
+    content = sys.stdin.buffer.read()
+    # JSON lines begin with an object; a text hardly ever begins with a line that is one.
+    first_line = content.lstrip().partition(b"\n")[0]
+    is_json = False
+    if first_line.startswith(b"{"):
+        try:
+            is_json = isinstance(json.loads(first_line), dict)
+        except ValueError:
+            # A broken first line of JSON lines should be called that, and not be summarized.
+            is_json = first_line.startswith(b'{"')
+    path = folder / ("stdin.jsonl" if is_json else "stdin")
+    path.write_bytes(content)
+    return path

@@ -1,0 +1,109 @@
+"""Errors of the command line: what the user sees of them, and the exit code."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NoReturn, ParamSpec, TypeVar
+
+import typer
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+FAILURE, MISTAKE, INTERRUPTED = 1, 2, 130
+
+
+class MistakeError(Exception):
+    """Something the user can put right; its message says how."""
+
+
+@dataclass
+class State:
+    """What the options before the command, and the command itself, say of its errors."""
+
+    debug: bool = False
+    # What to tell when the command is stopped with Ctrl-C.
+    when_interrupted: str = ""
+
+
+state = State()
+
+
+def say(text: str) -> None:
+    """Write to standard error, which is for people; standard output is for results."""
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def mistakes(what: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Turn errors that a library raises for a bad argument into mistakes of the user."""
+    try:
+        yield
+    except kinds as error:
+        raise MistakeError(f"{what}: {first_paragraph(error)}") from error
+
+
+def first_paragraph(error: BaseException) -> str:
+    """Return the first paragraph of an error's text; libraries go on with advice of their own."""
+    text = str(error).strip() or type(error).__name__
+    return text.split("\n\n")[0]
+
+
+def _is_mistake(error: BaseException) -> bool:
+    """Tell a mistake of the user from a failure.
+
+    A ValueError or TypeError that a line of this package raised is a check of an argument; one from the inside of a
+    library is a failure. The last frame of the traceback is where it was raised.
+    """
+    if isinstance(error, MistakeError | FileNotFoundError | NotADirectoryError | IsADirectoryError | PermissionError):
+        return True
+    if isinstance(error, ImportError):
+        return "pip install" in str(error)
+    if isinstance(error, ValueError | TypeError):
+        frame = error.__traceback__
+        while frame is not None and frame.tb_next is not None:
+            frame = frame.tb_next
+        module = frame.tb_frame.f_globals.get("__name__", "") if frame is not None else ""
+        return module.partition(".")[0] == __package__.partition(".")[0]
+    return False
+
+
+def guarded(command: Callable[P, R]) -> Callable[P, R]:
+    """Give a command its exit codes: errors end in one line, and with --debug in a traceback before it."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        state.when_interrupted = ""
+        try:
+            return command(*args, **kwargs)
+        except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
+            raise
+        except KeyboardInterrupt:
+            say(f"\nInterrupted. {state.when_interrupted}".rstrip())
+            raise typer.Exit(INTERRUPTED) from None
+        except Exception as error:
+            _fail(error)
+
+    return run
+
+
+def _fail(error: Exception) -> NoReturn:
+    if state.debug:
+        say("".join(traceback.format_exception(error)))
+    if _is_mistake(error):
+        # str of a KeyError or OSError is more readable with its file than its number.
+        text = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.filename else str(error)
+        say(f"Error: {text}")
+        raise typer.Exit(MISTAKE)
+    say(f"Error: {type(error).__name__}: {first_paragraph(error)}")
+    if "out of memory" in str(error).lower():
+        say("A smaller --batch-size or --max-source-length needs less memory.")
+    if not state.debug:
+        say("This is a failure, not your mistake: `hier-models --debug …` shows where it happened.")
+    raise typer.Exit(FAILURE)

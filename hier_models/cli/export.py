@@ -1,0 +1,91 @@
+"""`hier-models export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .errors import MistakeError, first_paragraph, guarded, mistakes, say
+from .loading import check_checkpoint, load_pipeline
+from .options import (
+    Dtype,
+    ModelArgument,
+    app,
+    help_text,
+)
+
+
+@app.command(
+    help=help_text("""Write a checkpoint that loads with plain Transformers, where hier_models is not installed.
+
+    \b
+    Examples:
+      hier-models export ./my-model ./to-share
+      hier-models export ./my-model ./to-share --card card.yaml
+      hier-models export ./my-model --push my-name/my-model --private
+
+    The folder holds weights, configuration, processor, the code of the model and of the summarization pipeline, and a
+    model card. Others load it with trust_remote_code=True.
+
+    The card file is YAML with any of: name, language, license, base_model, datasets, data, hyperparameters, metrics,
+    evaluated_on, intended_use, limits, tags.
+    """)
+)
+@guarded
+def export(
+    model: ModelArgument,
+    folder: Annotated[Path | None, typer.Argument(metavar="[FOLDER]", help="Where to write.")] = None,
+    card: Annotated[Path | None, typer.Option(metavar="FILE", help="YAML: what the model card says.")] = None,
+    push: Annotated[
+        str | None, typer.Option(metavar="REPO", help="Push to this repository on the Hub, as name/model.")
+    ] = None,
+    private: Annotated[bool, typer.Option("--private", help="Make a new repository a private one.")] = False,
+) -> None:
+    """Write a checkpoint with its code, and push it."""
+    if folder is None and push is None:
+        raise MistakeError("export: give a FOLDER to write to, or --push REPO, or both")
+    if private and push is None:
+        raise MistakeError("--private goes with --push")
+    details = None if card is None else _read_card(card)
+    check_checkpoint(model)
+    if folder is not None and folder.resolve() == Path(model).expanduser().resolve():
+        raise MistakeError(f"FOLDER: {folder} is the checkpoint itself; give another folder")
+    pipe = load_pipeline(model, "cpu", Dtype.auto)
+    from .. import hub
+
+    if pipe.processor is None:
+        raise MistakeError(
+            f"MODEL: {type(pipe.model).__name__} is not a model of hier_models; its own save_pretrained exports it"
+        )
+    if folder is not None:
+        say(f"Written: {hub.export(pipe.model, pipe.processor, folder, card=details)}")
+    if push is not None:
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
+
+        try:
+            address = hub.push_to_hub(pipe.model, pipe.processor, push, card=details, private=private or None)
+        except (LocalTokenNotFoundError, HFValidationError) as error:
+            raise MistakeError(f"--push: {first_paragraph(error)}") from error
+        except HfHubHTTPError as error:
+            status = getattr(error.response, "status_code", 0)
+            if status in (401, 403, 404):
+                raise MistakeError(
+                    f"--push: the Hub refuses {push!r} ({status}); log in with `hf auth login` as someone who may "
+                    "write there"
+                ) from error
+            raise
+        print(address)
+
+
+def _read_card(path: Path) -> dict[str, Any]:
+    import yaml
+
+    if not path.is_file():
+        raise MistakeError(f"--card: there is no file {str(path)!r}")
+    with mistakes(f"--card: {path}", yaml.YAMLError, UnicodeDecodeError):
+        details = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if not isinstance(details, dict):
+        raise MistakeError(f"--card: {path} must hold names and values, such as `license: apache-2.0`")
+    return details

@@ -1,0 +1,118 @@
+"""`hier-models inspect`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .documents import STDIN_NAME, open_documents, read_text
+from .errors import MistakeError, guarded, say
+from .loading import check_checkpoint, generation_settings, load_pipeline
+from .options import (
+    DeviceOption,
+    Dtype,
+    DtypeOption,
+    MaxLengthOption,
+    MaxSourceLengthOption,
+    MinLengthOption,
+    ModelArgument,
+    NumBeamsOption,
+    SetOption,
+    TextColumnOption,
+    app,
+    help_text,
+)
+from .reporting import tokens_were
+
+
+@app.command(
+    name="inspect",
+    help=help_text("""Draw which sentences of a document the model looks at while it writes the summary.
+
+    \b
+    Examples:
+      hier-models inspect ./my-model paper.txt
+      hier-models inspect ./my-model paper.txt -o where.html -o where.png
+      hier-models inspect ./my-model paper.txt --summary abstract.txt
+      hier-models inspect ./my-model test.jsonl --document 3
+
+    For each decoder layer a heatmap: a row for each sentence of the document, a column for each token of the summary.
+    A page (.html) opens in any browser and shows sentence, token and weight under the pointer; an image (.png) needs
+    matplotlib.
+    """),
+)
+@guarded
+def inspect_attention(
+    model: ModelArgument,
+    inputs: Annotated[
+        str | None,
+        typer.Argument(metavar="INPUT", help="A text file or a file of records. - or nothing: standard input."),
+    ] = None,
+    output: Annotated[
+        list[Path] | None,
+        typer.Option("--output", "-o", metavar="FILE", help="A .html or .png file; may be repeated. [attention.html]"),
+    ] = None,
+    summary: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A text file with the summary to look at. Default: the model's."),
+    ] = None,
+    number: Annotated[
+        int, typer.Option("--document", min=1, metavar="N", help="Which document of INPUT, counted from 1.")
+    ] = 1,
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="The heading. Default: the name of INPUT.")] = None,
+    top_k: Annotated[int, typer.Option(min=1, metavar="N", help="Sentences kept for each token of the summary.")] = 16,
+    max_length: MaxLengthOption = None,
+    min_length: MinLengthOption = None,
+    num_beams: NumBeamsOption = None,
+    settings: SetOption = None,
+    max_source_length: MaxSourceLengthOption = None,
+    text_column: TextColumnOption = None,
+    device: DeviceOption = None,
+    dtype: DtypeOption = Dtype.auto,
+) -> None:
+    """Draw the hierarchical attention of one summary."""
+    files = output or [Path("attention.html")]
+    for file in files:
+        if file.suffix.lower() not in (".html", ".htm", ".png"):
+            raise MistakeError(f"--output: got {file}; it must end in .html or .png")
+        if not file.absolute().parent.is_dir():
+            raise MistakeError(f"--output: there is no folder {file.absolute().parent}")
+    if any(file.suffix.lower() == ".png" for file in files):
+        from ..inspection.heatmap import require_matplotlib
+
+        require_matplotlib()
+    if summary is not None and (max_length or min_length or num_beams or settings):
+        raise MistakeError("--summary: a given summary is not generated, so leave out the settings of its generation")
+    check_checkpoint(model)
+    with open_documents(None if inputs is None else [inputs], text_column, None) as documents:
+        document = next((document for place, document in enumerate(documents, start=1) if place == number), None)
+        if document is None:
+            raise MistakeError(f"--document: there is no document {number} in {inputs or STDIN_NAME}")
+    name = document.pop("id")
+    summary_text = None if summary is None else read_text(summary, str(summary)).strip()
+    generation = generation_settings(max_length, min_length, num_beams, settings)
+    pipe = load_pipeline(model, device, dtype)
+    from ..inspection import hierarchical_attention
+
+    if pipe.processor is None:
+        raise MistakeError(
+            f"MODEL: {type(pipe.model).__name__} has no hierarchical attention to show; give a model of hier_models"
+        )
+    attention = hierarchical_attention(
+        pipe.model,
+        pipe.processor,
+        **document,
+        summary=summary_text,
+        top_k=top_k,
+        max_source_length=max_source_length,
+        title=title or f"Hierarchical attention: {name}",
+        **generation,
+    )
+    print(attention.summary)
+    for file in files:
+        (attention.save_png if file.suffix.lower() == ".png" else attention.save_html)(file)
+        say(f"Written: {file}")
+    if attention.num_truncated_tokens:
+        say(f"The document was longer than the model takes: {tokens_were(attention.num_truncated_tokens)} cut.")

@@ -1,0 +1,91 @@
+"""Checkpoints and generation settings of the command line."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from pathlib import Path
+from typing import Any
+
+from .errors import MistakeError, mistakes, state
+from .options import Dtype
+
+
+def quiet() -> None:
+    """Keep the libraries' own messages and bars off the screen, but not ours."""
+    if state.debug:
+        return
+    warnings.filterwarnings("ignore")
+    from datasets.utils.logging import disable_progress_bar
+    from transformers.utils import logging as transformers_logging
+
+    disable_progress_bar()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    # Weights that are missing in a checkpoint are news in any case.
+    transformers_logging.get_logger("transformers.modeling_utils").setLevel(logging.WARNING)
+    # The commands say themselves what was cut.
+    for name in ("pipelines", "hat_bart", "data.tokenizing"):
+        logging.getLogger(f"hier_models.{name}").setLevel(logging.ERROR)
+
+
+def load_pipeline(name: str, device: str | None, dtype: Dtype) -> Any:
+    """Load a checkpoint as the summarization pipeline, which holds the model and its processor or tokenizer."""
+    check_checkpoint(name)
+    quiet()
+    import torch
+    from safetensors import SafetensorError
+    from transformers import pipeline
+
+    if device is not None:
+        with mistakes("--device", RuntimeError):
+            torch.empty(0, device=torch.device(device))
+    with mistakes(f"MODEL: cannot load {name!r}", OSError, ValueError, KeyError, SafetensorError):
+        make: Any = pipeline
+        return make("summarization", model=name, device=device, dtype=str(dtype.value))
+
+
+def check_checkpoint(name: str) -> None:
+    """Refuse, before anything is loaded, a local path that is no checkpoint."""
+    path = Path(name).expanduser()
+    if path.is_file():
+        raise MistakeError(
+            f"MODEL: {name!r} is a file; the first argument is the model: a folder with a config.json, or the id of a "
+            "model on the Hub"
+        )
+    if path.is_dir() and not (path / "config.json").is_file():
+        checkpoints = sorted(path.glob("checkpoint-*/config.json"), key=lambda config: config.stat().st_mtime)
+        hint = f"; it holds checkpoints, such as {checkpoints[-1].parent}" if checkpoints else ""
+        raise MistakeError(f"MODEL: the folder {name!r} is not a checkpoint (it has no config.json){hint}")
+    if not path.exists() and (name.startswith((".", "/", "~")) or name.count("/") > 1):
+        raise MistakeError(f"MODEL: there is no folder {name!r}")
+
+
+def generation_settings(
+    max_length: int | None, min_length: int | None, num_beams: int | None, others: list[str] | None
+) -> dict[str, Any]:
+    """Gather the arguments of `generate` from the options."""
+    import yaml
+    from transformers import GenerationConfig
+
+    known = vars(GenerationConfig())
+    settings: dict[str, Any] = {}
+    for entry in others or []:
+        name, equals, text = entry.partition("=")
+        if not equals:
+            raise MistakeError(f"--set: got {entry!r}; write NAME=VALUE, such as --set length_penalty=2.0")
+        if name not in known or name.startswith("_"):
+            import difflib
+
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise MistakeError(f"--set: {name!r} is no generation setting of Transformers{hint}")
+        with mistakes(f"--set: {entry!r}", yaml.YAMLError):
+            settings[name] = yaml.safe_load(text)
+    # Tokens to be written, whatever the checkpoint says of lengths in other terms.
+    return settings | given_only(max_new_tokens=max_length, min_new_tokens=min_length, num_beams=num_beams)
+
+
+def given_only(**options: Any) -> dict[str, Any]:
+    """Return the options that were given."""
+    return {name: value for name, value in options.items() if value is not None}

@@ -1,0 +1,21 @@
+"""What several commands print."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+ROUGE_NAMES = ("rouge1", "rouge2", "rougeL", "rougeLsum")
+
+
+def tokens_were(count: int) -> str:
+    """Say how many tokens were, in numbers and grammar."""
+    return "1 token was" if count == 1 else f"{count:,} tokens were"
+
+
+def rouge_table(results: dict[str, Any]) -> str:
+    """Lay out scores, length and number of the summaries."""
+    rows = [(name, f"{results[name]:.2f}") for name in ROUGE_NAMES]
+    rows += [("summary length", f"{results['gen_len']:.1f} tokens"), ("documents", str(results["documents"]))]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value:>6}" for name, value in rows)

@@ -1,0 +1,89 @@
+"""`hier-models train`."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .errors import MistakeError, guarded, mistakes, state
+from .options import (
+    app,
+    help_text,
+)
+from .reporting import rouge_table
+
+
+@app.command(
+    help=help_text("""Train a model by a recipe.
+
+    \b
+    Examples:
+      hier-models train recipe.yaml
+      hier-models train recipe.yaml --learning_rate 1e-4 --output_dir ./my-model
+      hier-models train recipe.yaml --from_bart facebook/bart-base
+      hier-models train --tokenizer ./tok --train a.jsonl --output_dir ./my-model
+
+    A recipe is a YAML file with the sections model, data, generation, run and training. Every name in it is also a
+    flag, which overrides the recipe. The section training takes everything that Seq2SeqTrainingArguments of
+    Transformers takes. --flags lists all flags.
+
+    A run that was interrupted goes on from its last checkpoint when it is started again. The folder --output_dir holds
+    the model, its processor, results.json and the summaries of the validation documents.
+    """),
+    context_settings={"ignore_unknown_options": True},
+)
+@guarded
+def train(
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="RECIPE", help="A YAML file, and any number of --NAME VALUE.")
+    ] = None,
+    flags: Annotated[bool, typer.Option("--flags", help="List all flags and exit.")] = False,
+) -> None:
+    """Train a model by a recipe."""
+    if flags:
+        _list_flags()
+        return
+    given = list(arguments or [])
+    recipe_file = given.pop(0) if given and not given[0].startswith("-") else None
+    if recipe_file is None and not given:
+        raise MistakeError("train: give a recipe file, or flags; `hier-models train --help` shows how")
+    if recipe_file is not None and not Path(recipe_file).is_file():
+        raise MistakeError(f"RECIPE: there is no file {recipe_file!r}")
+    from ..training import load_recipe, run_training
+
+    recipe = load_recipe(recipe_file, given)
+    if not state.debug:
+        warnings.filterwarnings("ignore")
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    output_dir = recipe.training.output_dir
+    state.when_interrupted = f"The same command goes on from the last checkpoint in {output_dir}, if there is one."
+    with mistakes("model", OSError):
+        results = run_training(recipe)
+    evaluation = results.get("evaluation")
+    if evaluation:
+        print(rouge_table(evaluation))
+    print(f"Model, processor and results.json are in {output_dir}")
+
+
+def _list_flags() -> None:
+    import argparse
+
+    from transformers import HfArgumentParser
+
+    from ..training import DataArguments, GenerationArguments, ModelArguments, RunArguments
+
+    sections = [ModelArguments, DataArguments, GenerationArguments, RunArguments]
+    parser = HfArgumentParser(
+        sections,  # type: ignore[arg-type]  # it takes any dataclass types
+        prog="hier-models train",
+        add_help=False,
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        usage="hier-models train [RECIPE] [--NAME VALUE]...",
+        epilog="And everything that transformers.Seq2SeqTrainingArguments takes: --output_dir, --learning_rate, "
+        "--num_train_epochs, --per_device_train_batch_size, --bf16, --gradient_checkpointing, --save_steps, …",
+    )
+    parser.print_help()
