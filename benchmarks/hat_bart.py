@@ -40,7 +40,7 @@ SHAPE = {
     "decoder_ffn_dim": 3072,
     "attn_implementation": "sdpa",
 }
-ROWS = ("training", "generation", "processor", "import")
+ROWS = ("sizes", "import", "processor", "training", "generation")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
@@ -49,6 +49,20 @@ def make_model(name: str) -> PreTrainedModel:
     if name == "BART":
         return BartForConditionalGeneration(BartConfig(**SHAPE)).to(DEVICE)
     return HatBartForConditionalGeneration(HatBartConfig(**SHAPE)).to(DEVICE)
+
+
+def size_rows() -> list[list[str]]:
+    rows = []
+    for name, shape in (("base", SHAPE), ("large", {**BartConfig().to_dict(), "max_position_embeddings": SOURCE})):
+        shape = {key: value for key, value in shape.items() if key != "model_type"}
+        with torch.device("meta"):
+            models = {
+                "BART": BartForConditionalGeneration(BartConfig(**shape)),
+                "HAT-BART": HatBartForConditionalGeneration(HatBartConfig(**shape)),
+            }
+        sizes = {key: model.num_parameters() / 1e6 for key, model in models.items()}
+        rows.append(row(f"parameters, {name} shape, {SOURCE} positions", None, sizes, "M", None))
+    return rows
 
 
 def make_batch() -> dict[str, torch.Tensor]:
@@ -190,11 +204,11 @@ def import_rows(repeats: int) -> list[list[str]]:
     return [["import beside `import transformers`", "", *cells, f"+{added:.2f} s", "+0.50 s"]]
 
 
-def row(what: str, dtype: torch.dtype | None, values: dict[str, float], unit: str, limit: float) -> list[str]:
+def row(what: str, dtype: torch.dtype | None, values: dict[str, float], unit: str, limit: float | None) -> list[str]:
     kind = str(dtype).removeprefix("torch.") if dtype else ""
     ratio = values["HAT-BART"] / values["BART"]
     cells = [f"{values[name]:.2f} {unit}" for name in ("BART", "HAT-BART")]
-    return [what, kind, *cells, f"{ratio:.2f}", f"{limit:.2f}"]
+    return [what, kind, *cells, f"{ratio:.2f}", f"{limit:.2f}" if limit else ""]
 
 
 def table(rows: list[list[str]]) -> str:
@@ -234,6 +248,7 @@ def main() -> None:
         return
 
     makers: dict[str, Callable[[], list[list[str]]]] = {
+        "sizes": size_rows,
         "import": lambda: import_rows(arguments.repeats),
         "processor": lambda: processor_rows(arguments.repeats),
         "training": lambda: training_rows(dtypes, arguments.repeats),
