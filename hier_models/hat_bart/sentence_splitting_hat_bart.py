@@ -24,6 +24,9 @@ PLAIN_END = re.compile(
     rf"(?:(?<=[.?!])(?=\s+\w)|(?<=\n)[ \t\r]*\n|(?<=[{STOPS}])[{STOPS}]*[{re.escape(CLOSERS)}]*|(?<=\u2029))"
 )
 
+# Before a small letter, what looks like the end of a sentence is not one after these.
+GOES_ON = (*CLOSERS, ". .")
+
 # What papers abbreviate, beyond punkt's own lists.
 ENGLISH_ABBREVIATIONS = {"eq", "eqs", "fig", "figs", "i.i.d", "s.t", "w.r.t"}
 
@@ -62,9 +65,9 @@ def split_sentences(text: str, language: str = "english") -> list[tuple[int, int
             continue
         first = len(spans)
         for a, b in splitter.span_tokenize(sentence):
-            # No end where no space follows (`Yahoo!'s`), nor at a quotation after which the sentence goes on.
+            # No end where no space follows (`Yahoo!'s`), nor before a small letter after a quotation or an ellipsis.
             if len(spans) > first and (
-                not sentence[a - 1].isspace() or (sentence[a].islower() and text[spans[-1][1] - 1] in CLOSERS)
+                not sentence[a - 1].isspace() or (sentence[a].islower() and text.endswith(GOES_ON, *spans[-1]))
             ):
                 spans[-1] = (spans[-1][0], offset + b)
             else:

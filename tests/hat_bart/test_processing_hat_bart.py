@@ -124,6 +124,9 @@ def test_tokens_added_later_are_seen(tokenizer: PreTrainedTokenizerFast) -> None
     assert len(after) < len(before)
     assert flat(pieces(after)) == plain_ids(processor.tokenizer, text)
     assert len(pieces(after)) == 2
+    text = "One new_token here. Then new_token there. And a third."
+    sentences = [processor.decode(sentence) for sentence in pieces(processor(text=text)["input_ids"])]
+    assert sentences == ["One new_token here.", " Then new_token there.", " And a third."]
 
 
 # ----------------------------------------------------------------------------------------------------- kinds of input
