@@ -13,7 +13,6 @@ Axes in shape comments:
 """
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,11 +21,6 @@ from transformers import initialization as init
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderDecoderCache, StaticLayer
 from transformers.generation import GenerationMixin
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
-from transformers.modeling_outputs import (
-    BaseModelOutputWithPastAndCrossAttentions,
-    Seq2SeqLMOutput,
-    Seq2SeqModelOutput,
-)
 from transformers.modeling_utils import PreTrainedModel
 from transformers.models.bart.modeling_bart import (
     BartAttention,
@@ -36,62 +30,15 @@ from transformers.models.bart.modeling_bart import (
     BartScaledWordEmbedding,
     shift_tokens_right,
 )
-from transformers.utils import ModelOutput, can_return_tuple
+from transformers.processing_utils import Unpack
+from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .bos_positions_hat_bart import find_bos_positions, token_positions
 from .configuration_hat_bart import HatBartConfig
+from .modeling_outputs_hat_bart import HatBartDecoderOutput, HatBartEncoderOutput, HatBartLMOutput, HatBartModelOutput
 from .warm_start_hat_bart import WarmStartFromBart
-
-
-@dataclass
-class HatBartEncoderOutput(ModelOutput):
-    """Output of the encoder. All tensors are batch-first, so that beam search can repeat them.
-
-    Args:
-        last_hidden_state: token states, `(batch, source, d_model)`.
-        hierarchical_hidden_state: sentence states, `(batch, sentences, d_model)`; `None` without hierarchy.
-        hierarchical_attention_mask: 1 where there is a sentence, 0 for padding, `(batch, sentences)`.
-        hidden_states: token states after the embedding and after each layer.
-        attentions: one `(batch, heads, source, source)` for each token-level layer.
-        hierarchical_attentions: one `(batch, heads, sentences, sentences)` for each hierarchical layer.
-    """
-
-    last_hidden_state: torch.Tensor | None = None
-    hierarchical_hidden_state: torch.Tensor | None = None
-    hierarchical_attention_mask: torch.Tensor | None = None
-    hidden_states: tuple[torch.Tensor, ...] | None = None
-    attentions: tuple[torch.Tensor, ...] | None = None
-    hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
-
-
-@dataclass
-class HatBartDecoderOutput(BaseModelOutputWithPastAndCrossAttentions):
-    """BART's decoder output and `hierarchical_attentions`, one `(batch, heads, target, sentences)` for each layer."""
-
-    hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
-
-
-@dataclass
-class HatBartModelOutput(Seq2SeqModelOutput):
-    """BART's output and the attentions of the hierarchy.
-
-    Args:
-        hierarchical_attentions: one `(batch, heads, target, sentences)` for each decoder layer: the third attention.
-        encoder_hierarchical_attentions: one `(batch, heads, sentences, sentences)` for each hierarchical layer.
-    """
-
-    hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
-    encoder_hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
-
-
-@dataclass
-class HatBartLMOutput(Seq2SeqLMOutput):
-    """Loss, logits and what is in [`HatBartModelOutput`]."""
-
-    hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
-    encoder_hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
 
 
 class HatBartDecoderLayer(BartDecoderLayer):
@@ -125,7 +72,7 @@ class HatBartDecoderLayer(BartDecoderLayer):
         hierarchical_attention_mask: torch.Tensor | None = None,
         past_key_values: Cache | None = None,
         use_cache: bool | None = True,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> torch.Tensor:
         def add_and_norm(norm: nn.LayerNorm, residual: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
             update = nn.functional.dropout(update, p=self.dropout, training=self.training)
@@ -231,7 +178,7 @@ class HatBartEncoder(HatBartPreTrainedModel):
         segment_ids: torch.Tensor | None = None,
         bos_positions: torch.Tensor | None = None,
         inputs_embeds: torch.Tensor | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> HatBartEncoderOutput:
         """Encode documents into token states and sentence states; the arguments are those of [`HatBartModel`]."""
         if (input_ids is None) == (inputs_embeds is None):
@@ -274,7 +221,7 @@ class HatBartEncoder(HatBartPreTrainedModel):
         return self.embed_segments(segment_ids)
 
     def _encode_sentences(
-        self, hidden_states: torch.Tensor, bos_positions: torch.Tensor, **kwargs: Any
+        self, hidden_states: torch.Tensor, bos_positions: torch.Tensor, **kwargs: Unpack[TransformersKwargs]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         is_sentence = bos_positions >= 0
         index = bos_positions.clamp(min=0).unsqueeze(-1).expand(-1, -1, hidden_states.shape[-1])
@@ -318,7 +265,7 @@ class HatBartDecoder(HatBartPreTrainedModel):
         past_key_values: Cache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> HatBartDecoderOutput:
         """Decode; the hierarchical arguments are the encoder's outputs of the same names, see [`HatBartModel`]."""
         if (input_ids is None) == (inputs_embeds is None):
@@ -430,7 +377,7 @@ class HatBartModel(HatBartPreTrainedModel):
         inputs_embeds: torch.Tensor | None = None,
         decoder_inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> HatBartModelOutput:
         """Encode a source and decode a target.
 
@@ -467,7 +414,7 @@ class HatBartModel(HatBartPreTrainedModel):
                 input_ids, self.config.pad_token_id, self.config.decoder_start_token_id
             )
         if kwargs.get("output_attentions", self.config.output_attentions):
-            kwargs["output_hierarchical_attentions"] = True
+            kwargs["output_hierarchical_attentions"] = True  # type: ignore[typeddict-unknown-key]
 
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
@@ -551,8 +498,7 @@ class HatBartForConditionalGeneration(HatBartPreTrainedModel, GenerationMixin):
         decoder_inputs_embeds: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
         use_cache: bool | None = None,
-        num_items_in_batch: torch.Tensor | int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> HatBartLMOutput:
         """Predict the target.
 
@@ -570,9 +516,9 @@ class HatBartForConditionalGeneration(HatBartPreTrainedModel, GenerationMixin):
             labels: target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
                 shifted to the right are the `decoder_input_ids` if none are given.
             use_cache: see there.
-            num_items_in_batch: labels in the whole accumulated batch. [`Trainer`] gives it, so that accumulated
-                batches of unequal length weigh each token the same; the loss is a mean over this batch without it.
-            **kwargs: see there.
+            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch. [`Trainer`]
+                gives it, so that accumulated batches of unequal length weigh each token the same. Without it the loss
+                is a mean over this batch.
 
         Returns:
             `logits`, `(batch, target, vocab_size)`, `loss` if there are `labels`, and what else was asked for.
@@ -582,6 +528,7 @@ class HatBartForConditionalGeneration(HatBartPreTrainedModel, GenerationMixin):
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
 
+        num_items_in_batch = kwargs.pop("num_items_in_batch", None)
         outputs = self.model(
             input_ids,
             attention_mask=attention_mask,

@@ -336,7 +336,7 @@ def _step(count: int, room: int) -> int:
     """Choose how many places to move from one label to the next: 1, 2, 5, 10, 20, 50 and so on."""
     for power in range(10):
         for factor in (1, 2, 5):
-            step = factor * 10**power
+            step: int = factor * 10**power
             if math.ceil(count / step) <= max(room, 1):
                 return step
     return count

@@ -1,0 +1,63 @@
+"""What the models of HAT-BART return."""
+
+from dataclasses import dataclass
+
+import torch
+from transformers.modeling_outputs import (
+    BaseModelOutputWithPastAndCrossAttentions,
+    Seq2SeqLMOutput,
+    Seq2SeqModelOutput,
+)
+from transformers.utils import ModelOutput
+
+
+@dataclass
+class HatBartEncoderOutput(ModelOutput):
+    """Output of the encoder. All tensors are batch-first, so that beam search can repeat them.
+
+    Args:
+        last_hidden_state: token states, `(batch, source, d_model)`.
+        hierarchical_hidden_state: sentence states, `(batch, sentences, d_model)`; `None` without hierarchy.
+        hierarchical_attention_mask: 1 where there is a sentence, 0 for padding, `(batch, sentences)`.
+        hidden_states: token states after the embedding and after each layer.
+        attentions: one `(batch, heads, source, source)` for each token-level layer.
+        hierarchical_attentions: one `(batch, heads, sentences, sentences)` for each hierarchical layer.
+    """
+
+    last_hidden_state: torch.Tensor | None = None
+    hierarchical_hidden_state: torch.Tensor | None = None
+    hierarchical_attention_mask: torch.Tensor | None = None
+    hidden_states: tuple[torch.Tensor, ...] | None = None
+    attentions: tuple[torch.Tensor, ...] | None = None
+    hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
+
+
+@dataclass
+class HatBartDecoderOutput(BaseModelOutputWithPastAndCrossAttentions):
+    """BART's decoder output and `hierarchical_attentions`, one `(batch, heads, target, sentences)` for each layer."""
+
+    hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
+
+
+@dataclass
+class HatBartModelOutput(Seq2SeqModelOutput):
+    """BART's output and the attentions of the hierarchy.
+
+    Args:
+        hierarchical_attentions: one `(batch, heads, target, sentences)` for each decoder layer: the third attention.
+        encoder_hierarchical_attentions: one `(batch, heads, sentences, sentences)` for each hierarchical layer.
+    """
+
+    hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
+    encoder_hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
+
+
+@dataclass
+class HatBartLMOutput(Seq2SeqLMOutput):
+    """Loss, logits and what is in [`HatBartModelOutput`]."""
+
+    hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
+    encoder_hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
+
+
+__all__ = ["HatBartDecoderOutput", "HatBartEncoderOutput", "HatBartLMOutput", "HatBartModelOutput"]
