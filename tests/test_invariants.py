@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.multiprocessing
+from accelerate import cpu_offload
 from torch.nn.parallel import DistributedDataParallel
 from transformers import AutoModelForSeq2SeqLM, PreTrainedConfig, PreTrainedModel
 
@@ -317,6 +318,16 @@ def test_save_and_load(model, batch, target, tmp_path):
     embeddings = [loaded.get_input_embeddings().weight, loaded.get_output_embeddings().weight]
     embeddings.append(loaded.get_encoder().get_input_embeddings().weight)
     assert len({weight.data_ptr() for weight in embeddings}) == 1
+
+
+def test_offloaded_weights(model, batch, target):
+    """`device_map` moves weights in and out by hooks on the modules, so every module has to be called as one."""
+    expected = model(**batch, decoder_input_ids=target).logits
+    generated = model.generate(**batch, max_new_tokens=4)
+    offloaded = cpu_offload(model, execution_device=torch.device("cpu"))
+    assert next(offloaded.parameters()).device.type == "meta"
+    assert torch.equal(offloaded(**batch, decoder_input_ids=target).logits, expected)
+    assert torch.equal(offloaded.generate(**batch, max_new_tokens=4), generated)
 
 
 @pytest.mark.parametrize("vocab_size", [71, 55])

@@ -191,10 +191,11 @@ class HatBartEncoder(HatBartPreTrainedModel):
             inputs_embeds = self.embed_tokens(input_ids)  # (batch, source, d_model)
         _check_length(inputs_embeds.shape[1], self.config, "A source")
 
-        positions = token_positions(inputs_embeds, attention_mask).clamp(min=0) + self.embed_positions.offset
-        hidden_states = inputs_embeds + nn.Embedding.forward(self.embed_positions, positions)
+        position_ids = token_positions(inputs_embeds, attention_mask).clamp(min=0)  # (batch, source)
+        positions = self.embed_positions(input_ids, position_ids=position_ids)[0]  # made for ids without a batch
+        hidden_states = inputs_embeds + positions.to(inputs_embeds.device)
         if segment_ids is not None:
-            hidden_states = hidden_states + self._embed_segments(segment_ids)
+            hidden_states = hidden_states + self._embed_segments(segment_ids).to(hidden_states.device)
         hidden_states = self.layernorm_embedding(hidden_states)
         hidden_states = nn.functional.dropout(hidden_states, p=self.config.dropout, training=self.training)
 
@@ -223,6 +224,7 @@ class HatBartEncoder(HatBartPreTrainedModel):
     def _encode_sentences(
         self, hidden_states: torch.Tensor, bos_positions: torch.Tensor, **kwargs: Unpack[TransformersKwargs]
     ) -> tuple[torch.Tensor, torch.Tensor]:
+        bos_positions = bos_positions.to(hidden_states.device)  # the layers may be spread over several
         is_sentence = bos_positions >= 0
         index = bos_positions.clamp(min=0).unsqueeze(-1).expand(-1, -1, hidden_states.shape[-1])
         states = hidden_states.gather(1, index)  # (batch, sentences, d_model)
