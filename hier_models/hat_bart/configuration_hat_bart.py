@@ -3,6 +3,7 @@
 from typing import Any
 
 from huggingface_hub.dataclasses import strict
+from transformers.activations import ACT2FN
 from transformers.configuration_utils import PreTrainedConfig
 
 
@@ -78,8 +79,9 @@ class HatBartConfig(PreTrainedConfig):
 
     Raises:
         huggingface_hub.errors.StrictDataclassClassValidationError:
-            If a value cannot work: a width that the heads do not divide, too few layers, or a BOS, padding or start
-            token that is missing or outside of the vocabulary.
+            If a value cannot work: a width that the heads do not divide, too few layers, an unknown activation, a
+            probability outside of 0 to 1, or a BOS, padding or start token that is missing or outside of the
+            vocabulary, or a BOS token that is also the padding or EOS token.
 
     Example:
         >>> from hier_models import HatBartConfig, HatBartModel
@@ -138,8 +140,11 @@ class HatBartConfig(PreTrainedConfig):
         for name, least in (
             ("hierarchical_layers", 0),
             ("num_segments", 0),
+            ("d_model", 1),
             ("encoder_layers", 1),
             ("decoder_layers", 1),
+            ("encoder_ffn_dim", 1),
+            ("decoder_ffn_dim", 1),
             ("encoder_attention_heads", 1),
             ("decoder_attention_heads", 1),
             ("max_position_embeddings", 1),
@@ -151,11 +156,25 @@ class HatBartConfig(PreTrainedConfig):
             heads = getattr(self, name)
             if self.d_model % heads:
                 raise ValueError(f"`{name}` must divide `d_model`, got {name}={heads} and d_model={self.d_model}.")
+        for name in ("dropout", "attention_dropout", "activation_dropout", "encoder_layerdrop", "decoder_layerdrop"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"`{name}` must be between 0 and 1, got {getattr(self, name)}.")
+        if self.activation_function not in ACT2FN:
+            raise ValueError(
+                f"`activation_function` is unknown, got {self.activation_function!r}. It must be one of "
+                f"{', '.join(ACT2FN)}."
+            )
         for name in ("bos_token_id", "pad_token_id", "decoder_start_token_id"):
             value = getattr(self, name)
             if value is None or not 0 <= value < self.vocab_size:
                 why = " Sentences are marked with it." if name == "bos_token_id" else ""
                 raise ValueError(f"`{name}` must be in [0, vocab_size={self.vocab_size}), got {value}.{why}")
+        ends = self.eos_token_id if isinstance(self.eos_token_id, list) else [self.eos_token_id]
+        for name, values in (("pad_token_id", [self.pad_token_id]), ("eos_token_id", ends)):
+            if self.bos_token_id in values:
+                raise ValueError(
+                    f"`{name}` must differ from `bos_token_id`, which marks sentences, got {self.bos_token_id} twice."
+                )
 
 
 __all__ = ["HatBartConfig"]

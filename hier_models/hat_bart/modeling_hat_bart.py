@@ -137,12 +137,18 @@ def _make_token_embedding(config: HatBartConfig) -> BartScaledWordEmbedding:
     return BartScaledWordEmbedding(config.vocab_size, config.d_model, config.pad_token_id, embed_scale=embed_scale)
 
 
+_SHORTER = {
+    "source": "Truncate it (`truncation=True` in the processor's call)",
+    "target": "Truncate labels (`max_target_length` in the processor's call) or `generate` fewer `max_new_tokens`",
+}
+
+
 def _check_length(length: int, config: HatBartConfig, what: str) -> None:
     if length > config.max_position_embeddings:
         raise ValueError(
-            f"{what} of {length} tokens is longer than max_position_embeddings={config.max_position_embeddings}. "
-            "Truncate it (`truncation=True` in the processor's call), or grow the positions with "
-            f"`from_bart(…, max_position_embeddings={length})` before fine-tuning."
+            f"A {what} of {length} tokens is longer than max_position_embeddings={config.max_position_embeddings}. "
+            f"{_SHORTER[what]}, or grow the positions with `from_bart(…, max_position_embeddings={length})` before "
+            "fine-tuning."
         )
 
 
@@ -189,7 +195,7 @@ class HatBartEncoder(HatBartPreTrainedModel):
             bos_positions = find_bos_positions(ids, attention_mask, self.config.bos_token_id)
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)  # (batch, source, d_model)
-        _check_length(inputs_embeds.shape[1], self.config, "A source")
+        _check_length(inputs_embeds.shape[1], self.config, "source")
 
         position_ids = token_positions(inputs_embeds, attention_mask).clamp(min=0)  # (batch, source)
         positions = self.embed_positions(input_ids, position_ids=position_ids)[0]  # made for ids without a batch
@@ -280,8 +286,10 @@ class HatBartDecoder(HatBartPreTrainedModel):
             self._make_room(past_key_values, hierarchical_hidden_states.shape[1])
 
         past_length = past_key_values.get_seq_length() if past_key_values is not None else 0
-        if isinstance(past_length, int):  # a static cache holds it in a tensor
-            _check_length(past_length + inputs_embeds.shape[1], self.config, "A target")
+        if isinstance(past_length, int):
+            _check_length(past_length + inputs_embeds.shape[1], self.config, "target")
+        else:  # a static cache counts in a tensor, which is not to be read; its room is the longest target
+            _check_length(past_key_values.get_max_length(), self.config, "target")
         position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + past_length
         positions = self.embed_positions(input_ids, past_length, position_ids=position_ids)
         hidden_states = self.layernorm_embedding(inputs_embeds + positions.to(inputs_embeds.device))

@@ -235,6 +235,15 @@ class TestConfig:
             ("bos_token_id", 60, "vocab_size=60"),
             ("pad_token_id", None, "pad_token_id"),
             ("decoder_start_token_id", -1, "decoder_start_token_id"),
+            ("d_model", -12, "d_model.*at least 1, got -12"),
+            ("encoder_ffn_dim", 0, "encoder_ffn_dim.*at least 1"),
+            ("decoder_ffn_dim", -1, "decoder_ffn_dim.*at least 1"),
+            ("dropout", 1.5, "dropout.*between 0 and 1, got 1.5"),
+            ("attention_dropout", -0.1, "attention_dropout.*between 0 and 1"),
+            ("decoder_layerdrop", 2, "decoder_layerdrop.*between 0 and 1"),
+            ("activation_function", "gelux", "activation_function.*got 'gelux'.*one of .*gelu"),
+            ("pad_token_id", BOS, "pad_token_id.*must differ from.*bos_token_id"),
+            ("eos_token_id", BOS, "eos_token_id.*must differ from.*bos_token_id"),
         ],
     )
     def test_what_cannot_work_is_refused_at_construction(self, field, value, match):
@@ -326,8 +335,14 @@ class TestErrors:
         model = make_model()
         with pytest.raises(ValueError, match=r"source of 65 tokens.*max_position_embeddings=64.*from_bart"):
             model(make_source(65), decoder_input_ids=make_source(3))
-        with pytest.raises(ValueError, match="target of 65 tokens"):
+        with pytest.raises(ValueError, match=r"target of 65 tokens.*`max_target_length`.*`max_new_tokens`"):
             model(make_source(5), decoder_input_ids=make_source(65))
+
+    @pytest.mark.parametrize("cache", ["dynamic", "static"])
+    def test_generating_past_the_positions_says_what_to_do(self, cache):
+        settings = {"max_new_tokens": 100, "min_new_tokens": 100, "cache_implementation": cache}
+        with pytest.raises(ValueError, match=r"target of .*max_position_embeddings=64.*`max_new_tokens`"):
+            make_model().generate(make_source(9, (0, 3)), **settings)
 
     def test_segment_ids_without_embeddings(self):
         source = make_source(5)
