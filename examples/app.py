@@ -1,0 +1,137 @@
+"""A page in the browser: paste or drop a document, read its summary, and see where the model looked.
+
+    pip install "hier_models[app]"
+    python examples/app.py ./my-model           # then open http://127.0.0.1:7860
+
+The model is a folder or an id on the Hub; plain BART, T5 and their like work too, without the heatmap. The page is
+served to this machine only and loads nothing from elsewhere.
+"""
+
+import argparse
+import html
+import os
+import sys
+import tempfile
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+
+os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+
+try:
+    import gradio as gr
+except ImportError:
+    sys.exit('This example needs gradio, which is not installed: pip install "hier_models[app]"')
+
+from transformers import pipeline
+
+from hier_models.data import load_documents
+from hier_models.inspection import hierarchical_attention
+
+
+PROSE, DIALOGUE = "a text", "a dialogue, one “Name: utterance” a line"
+
+
+def first_paragraph(error: Exception) -> str:
+    return str(error).split("\n\n")[0]
+
+
+def read_document(text: str, form: str, file: str | None, number: int) -> dict[str, Any]:
+    """The document as the pipeline takes it: {"text": …}, {"turns": …}, or what a record of the file holds."""
+    if bool(text.strip()) == bool(file):
+        raise ValueError("Give a text or a file." if not file else "Give a text or a file, not both; clear one.")
+    if file:
+        name = Path(file).name
+        try:
+            row = next(islice(load_documents(file, summary_column="", streaming=True), int(number) - 1, None), None)
+        except ValueError as error:  # names the copy that Gradio keeps
+            raise ValueError(str(error).replace(file, name)) from error
+        if row is None:
+            raise ValueError(f"{name} has no document number {int(number)}.")
+        return {kind: value for kind, value in row.items() if kind != "id"}
+    if form == PROSE:
+        return {"text": text}
+    turns = []
+    for place, line in enumerate(text.splitlines(), start=1):
+        role, colon, content = line.partition(":")
+        if line.strip() and not (role.strip() and colon):
+            raise ValueError(f"Line {place} of the dialogue is not “Name: utterance”, but “{line:.60}”.")
+        if line.strip():
+            turns.append({"role": role.strip(), "content": content.strip()})
+    return {"turns": turns}
+
+
+def summarize(pipe: Any, document: dict[str, Any], **settings: int) -> tuple[str, int, str | None]:
+    """The summary, how many tokens of the document were cut, and the page with the heatmap if there is one."""
+    if pipe.processor is None or getattr(pipe.model.config, "hierarchical_layers", None) == 0:
+        [result] = pipe(document, return_truncation=True, **settings)
+        return result["summary_text"].strip(), result["num_truncated_tokens"], None
+    attention = hierarchical_attention(pipe.model, pipe.processor, **document, title="Where it looked", **settings)
+    with tempfile.TemporaryDirectory() as folder:
+        page = attention.save_html(Path(folder) / "page.html").read_text(encoding="utf-8")
+    return attention.summary, attention.num_truncated_tokens, page
+
+
+def build(pipe: Any, name: str) -> gr.Blocks:
+    config, defaults = pipe.model.config, pipe.model.generation_config
+    longest = min(getattr(config, "max_position_embeddings", None) or 1025, 1025) - 1
+    length = defaults.max_new_tokens or (defaults.max_length or 257) - 1
+
+    def run(text: str, form: str, file: str | None, number: int, max_tokens: int, beams: int) -> tuple[str, str, str]:
+        try:
+            document = read_document(text, form, file, number)
+            summary, cut, page = summarize(pipe, document, max_new_tokens=int(max_tokens), num_beams=int(beams))
+        except Exception as error:
+            # A mistake of the user is told on the page only; a failure is told in the terminal too.
+            expected = isinstance(error, ValueError | OSError)
+            message = first_paragraph(error) if expected else f"{type(error).__name__}: {error}"
+            raise gr.Error(html.escape(message, quote=False), print_exception=not expected) from error
+        cut_note = f"**{cut}** token{'' if cut == 1 else 's'} of the document cut: it is longer than the model takes."
+        note = cut_note if cut else "The model saw the whole document; **0** tokens were cut."
+        if page is None:
+            return summary, f"{note} No heatmap: {type(pipe.model).__name__} has no hierarchical attention.", ""
+        # In a frame of its own, with scripts but without access to this page. srcdoc is an attribute, hence escaped.
+        frame = f'<iframe title="Heatmap" sandbox="allow-scripts" srcdoc="{html.escape(page)}"></iframe>'
+        return summary, note, frame
+
+    with gr.Blocks(title="hier_models", analytics_enabled=False, fill_width=True) as app:
+        gr.Markdown(f"# Summarize a document\nModel: `{name}` ({type(pipe.model).__name__}, on {pipe.device})")
+        with gr.Row():
+            with gr.Column():
+                text = gr.Textbox(label="Document", lines=12, max_lines=12, placeholder="Paste a text here …")
+                form = gr.Radio([PROSE, DIALOGUE], value=PROSE, label="It is")
+                with gr.Row():
+                    file = gr.File(label="… or drop a .txt or .jsonl file", file_types=[".txt", ".jsonl"], height=170)
+                    number = gr.Number(1, label="Which document of a .jsonl file", precision=0, minimum=1)
+            with gr.Column():
+                max_tokens = gr.Slider(1, longest, min(length, longest), step=1, label="Longest summary, in tokens")
+                beams = gr.Slider(1, 8, defaults.num_beams or 1, step=1, label="Beams")
+                button = gr.Button("Summarize", variant="primary")
+                summary = gr.Textbox(label="Summary", lines=8, interactive=False, buttons=["copy"])
+                note = gr.Markdown()
+        frame = gr.HTML()
+        # One at a time: recording the attention switches the model's attention implementation for a while.
+        inputs = [text, form, file, number, max_tokens, beams]
+        outputs = [summary, note, frame]
+        button.click(run, inputs, outputs, api_name="summarize", concurrency_limit=1, show_progress_on=summary)
+    return app
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Summarize documents on a page in the browser.")
+    parser.add_argument("model", help="folder of a checkpoint, or id of a model on the Hub")
+    parser.add_argument("--port", type=int, help="default: the first free one from 7860")
+    arguments = parser.parse_args()
+    try:
+        pipe = pipeline("summarization", model=arguments.model)
+    except (OSError, ValueError) as error:
+        parser.error(f"cannot load {arguments.model!r}: {first_paragraph(error)}")
+    css = ".html-container {padding: 0 !important} iframe {width: 100%; height: 88vh; border: 0; border-radius: 10px}"
+    build(pipe, arguments.model).launch(
+        server_name="127.0.0.1", server_port=arguments.port, share=False, css=css, footer_links=["api", "settings"]
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""examples/app.py, through a real server and Gradio's own client."""
+
+import html
+import json
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from gradio_client import Client, handle_file
+from gradio_client.exceptions import AppError
+from transformers import BartConfig, BartForConditionalGeneration, Pipeline, pipeline
+
+from hier_models import HatBartForConditionalGeneration, HatBartProcessor
+from tests.conftest import DOCUMENTS, TURNS
+
+
+pytestmark = pytest.mark.slow
+
+APP = Path(__file__).parent.parent / "examples" / "app.py"
+SETTINGS = {"max_tokens": 12, "beams": 2}
+GENERATE = {"max_new_tokens": 12, "num_beams": 2, "return_truncation": True}
+DIALOGUE = "a dialogue, one “Name: utterance” a line"
+
+
+@contextmanager
+def serve(checkpoint: Path) -> Iterator[Client]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = checkpoint / "app.log"
+    with log.open("wb") as output:
+        command = [sys.executable, str(APP), str(checkpoint), "--port", str(port)]
+        server = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        for _ in range(1200):
+            if server.poll() is not None:
+                break
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.1)
+        else:
+            pytest.fail("the app does not answer after two minutes")
+        assert server.poll() is None, log.read_text(encoding="utf-8")
+        yield Client(f"http://127.0.0.1:{port}", verbose=False, analytics_enabled=False)
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def ask(client: Client, **arguments: object) -> tuple[str, str, str]:
+    """Press the button: summary, note, frame."""
+    given = {"text": "", "form": "a text", "file": None, "number": 1, **SETTINGS, **arguments}
+    return client.predict(**given, api_name="/summarize")
+
+
+def page_of(frame: str) -> dict:
+    """What the page in the frame shows."""
+    page = html.unescape(re.fullmatch(r'<iframe [^>]*sandbox="allow-scripts" srcdoc="([^"]*)"></iframe>', frame)[1])
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+
+
+def test_hat_bart(tmp_path: Path, tiny_model: HatBartForConditionalGeneration, processor: HatBartProcessor):
+    tiny_model.save_pretrained(tmp_path)
+    processor.save_pretrained(tmp_path)
+    expected: Pipeline = pipeline("summarization", model=str(tmp_path))
+    files = {
+        "records.jsonl": [{"text": DOCUMENTS[0], "summary": "Left out."}, {"text": DOCUMENTS[1], "summary": "Too."}],
+        "dialogues.jsonl": [{"turns": TURNS}],
+        "sentences.jsonl": [{"sentences": ["One.", "Two, or more.", "Three."]}],
+    }
+    for name, rows in files.items():
+        (tmp_path / name).write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    records = handle_file(tmp_path / "records.jsonl")
+    with serve(tmp_path) as client:
+        assert client.config["analytics_enabled"] is False
+
+        def check(document: dict, **arguments: object) -> dict:
+            summary, note, frame = ask(client, **arguments)
+            [result] = expected(document, **GENERATE)
+            assert summary == result["summary_text"].strip()
+            assert f"**{result['num_truncated_tokens']}** token" in note
+            page = page_of(frame)
+            assert page["summary"] == " ".join(summary.split())
+            return page
+
+        page = check({"text": DOCUMENTS[1]}, text=DOCUMENTS[1])
+        assert " ".join(page["sentences"]) == DOCUMENTS[1]
+
+        nasty = '</iframe> "><script>alert(1)</script> ${value} {{value}} &quot; &amp;amp; end.'
+        assert " ".join(check({"text": nasty}, text=nasty)["sentences"]) == nasty
+
+        long = " ".join(DOCUMENTS * 3)
+        assert "cut: it is longer" in ask(client, text=long)[1]
+        check({"text": long}, text=long)
+
+        lines = "\n\n".join(f" {turn['role']} : {turn['content']}" for turn in TURNS)
+        page = check({"turns": TURNS}, text=lines, form=DIALOGUE)
+        assert page["unit"] == "turn"
+
+        for name, rows in files.items():
+            for number, row in enumerate(rows, start=1):
+                document = {kind: value for kind, value in row.items() if kind != "summary"}
+                check(document, file=handle_file(tmp_path / name), number=number)
+
+        text_file = tmp_path / "paper.txt"
+        text_file.write_text(DOCUMENTS[0], encoding="utf-8")
+        check({"text": DOCUMENTS[0]}, file=handle_file(text_file))
+
+        broken = tmp_path / "broken.jsonl"
+        broken.write_text('{"text": "One."}\n{"text": \n', encoding="utf-8")
+        for message, arguments in {
+            "Give a text or a file.": {"text": " \n"},
+            "not both": {"text": "One.", "file": records},
+            "Line 2 of the dialogue .* “What was that”": {"text": "Ann: Hi.\nWhat was that", "form": DIALOGUE},
+            "^records.jsonl has no document number 4": {"file": records, "number": 4},
+            "^broken.jsonl:2": {"file": handle_file(broken), "number": 2},
+        }.items():
+            with pytest.raises(AppError, match=message):
+                ask(client, **arguments)
+    # A mistake of the user is no failure of the app.
+    assert "Traceback" not in (tmp_path / "app.log").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("kind", ["bart", "no hierarchy"])
+def test_model_without_hierarchy(tmp_path: Path, kind: str, tiny_config, tokenizer, processor: HatBartProcessor):
+    if kind == "bart":
+        sizes = {name: getattr(tiny_config, name) for name in ("vocab_size", "d_model", "max_position_embeddings")}
+        model = BartForConditionalGeneration(
+            BartConfig(**sizes, encoder_layers=1, decoder_layers=1, encoder_ffn_dim=32, decoder_ffn_dim=32)
+        )
+        tokenizer.save_pretrained(tmp_path)
+    else:
+        tiny_config.hierarchical_layers = 0
+        model = HatBartForConditionalGeneration(tiny_config)
+        processor.save_pretrained(tmp_path)
+    model.save_pretrained(tmp_path)
+    [result] = pipeline("summarization", model=str(tmp_path))({"text": DOCUMENTS[0]}, **GENERATE)
+    with serve(tmp_path) as client:
+        summary, note, frame = ask(client, text=DOCUMENTS[0])
+    assert summary == result["summary_text"].strip()
+    assert f"**{result['num_truncated_tokens']}** token" in note
+    assert f"No heatmap: {type(model).__name__} has no hierarchical attention." in note
+    assert frame == ""
+
+
+def test_mistakes_at_the_start(tmp_path: Path):
+    def run(*command: str) -> str:
+        result = subprocess.run([sys.executable, *command], capture_output=True, text=True)
+        assert result.returncode != 0
+        assert "Traceback" not in result.stderr
+        return result.stderr
+
+    without_gradio = (
+        "import runpy, sys; sys.modules['gradio'] = None; runpy.run_path(sys.argv[1], run_name='__main__')"
+    )
+    assert 'pip install "hier_models[app]"' in run("-c", without_gradio, str(APP))
+    assert f"cannot load '{tmp_path}'" in run(str(APP), str(tmp_path))
