@@ -15,12 +15,12 @@ from typing import Any
 import datasets
 import pytest
 import yaml
-from conftest import DOCUMENTS, SUMMARIES, TURNS
 from transformers import AutoModelForSeq2SeqLM, AutoProcessor, BartConfig, BartForConditionalGeneration, pipeline
 from transformers.utils import logging as transformers_logging
 from typer.testing import CliRunner
 
 from hier_models import HatBartForConditionalGeneration, HatBartProcessor, cli
+from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
 
 COMMANDS = ["summarize", "train", "evaluate", "inspect", "export"]

@@ -124,7 +124,7 @@ def test_readme_commands_are_known():
 @pytest.fixture
 def user_folder(tmp_path, tiny_model, processor, tokenizer):
     """A folder as the README's reader has it after `make demo`, with tiny models in the places that it names."""
-    from conftest import DOCUMENTS, SUMMARIES
+    from tests.conftest import DOCUMENTS, SUMMARIES
 
     hier_models.export(tiny_model, processor, tmp_path / "outputs/demo/model")
     sizes = {name: getattr(tiny_model.config, name) for name in ("vocab_size", "d_model", "max_position_embeddings")}

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import DOCUMENTS, TURNS
 from hub_server import TOKEN, USER, running_hub
 from huggingface_hub import ModelCard
 from transformers import (
@@ -27,6 +26,7 @@ from transformers import (
 
 import hier_models
 from hier_models.hub import CardDetails
+from tests.conftest import DOCUMENTS, TURNS
 
 
 LENGTH = {"min_length": 8, "max_length": 12}

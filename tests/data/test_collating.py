@@ -1,9 +1,9 @@
 import pytest
 import torch
-from conftest import DOCUMENTS, SUMMARIES, TURNS
 from transformers import BartConfig, BartForConditionalGeneration, DataCollatorForSeq2Seq
 
 from hier_models import HierDataCollator
+from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
 
 @pytest.fixture

@@ -3,12 +3,12 @@ import subprocess
 import sys
 
 import pytest
-from conftest import DOCUMENTS, SUMMARIES, TURNS
 from datasets import Dataset
 from torch.utils.data import DataLoader
 
 from hier_models.data import TruncationReport, tokenize_documents
 from hier_models.data.tokenizing import plain_text
+from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
 
 COUNTS = {"num_truncated_tokens", "num_truncated_sentences", "num_truncated_target_tokens"}

@@ -12,7 +12,6 @@ import datasets
 import numpy as np
 import pytest
 import torch
-from conftest import DOCUMENTS, SUMMARIES, TURNS
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 from transformers import (
     AutoProcessor,
@@ -25,6 +24,7 @@ from transformers import (
 from transformers.utils import logging
 
 from hier_models import HatBartProcessor
+from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
 
 BOS, PAD, EOS, UNK = 0, 1, 2, 3

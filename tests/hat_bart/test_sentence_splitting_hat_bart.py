@@ -5,11 +5,11 @@
 import time
 
 import pytest
-from conftest import DOCUMENTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hier_models.hat_bart.sentence_splitting_hat_bart import split_sentences
+from tests.conftest import DOCUMENTS
 
 
 def sentences(text: str, language: str = "english") -> list[str]:

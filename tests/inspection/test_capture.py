@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import DOCUMENTS, SUMMARIES, TURNS
 from transformers import BartConfig, BartForConditionalGeneration
 
 from hier_models import HatBartConfig, HatBartForConditionalGeneration, HatBartProcessor
 from hier_models.inspection import capture, hierarchical_attention
+from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
 
 @pytest.fixture

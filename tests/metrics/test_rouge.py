@@ -6,13 +6,13 @@ from importlib.metadata import version
 from multiprocessing import get_context
 
 import pytest
-from conftest import DOCUMENTS, SUMMARIES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
 import hier_models.metrics.rouge
 from hier_models.metrics import Rouge
+from tests.conftest import DOCUMENTS, SUMMARIES
 
 
 TYPES = ["rouge1", "rouge2", "rougeL", "rougeLsum"]

@@ -6,7 +6,6 @@ from typing import Any
 import datasets
 import pytest
 import torch
-from conftest import DOCUMENTS, TURNS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import (
@@ -28,6 +27,7 @@ from transformers.pipelines.pt_utils import KeyDataset
 
 import hier_models
 from hier_models.pipelines import SummarizationPipeline, register_pipelines
+from tests.conftest import DOCUMENTS, TURNS
 
 
 LENGTH = {"min_length": 8, "max_length": 12}

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import DOCUMENTS, SUMMARIES, TURNS
 from safetensors.torch import load_file
 
 from hier_models.training import last_complete_checkpoint
+from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
 
 # Runs a recipe. With a step to die at, the process is killed while it makes that step's batch; with a file to die at,

@@ -7,7 +7,6 @@ import datasets
 import numpy as np
 import pytest
 import torch
-from conftest import DOCUMENTS, SUMMARIES, TURNS
 from datasets import Dataset
 from transformers import (
     AutoModelForSeq2SeqLM,
@@ -29,6 +28,7 @@ from hier_models.training import (
     run_evaluation,
     run_training,
 )
+from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
 
 SIZES = {

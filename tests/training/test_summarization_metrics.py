@@ -2,12 +2,12 @@ import functools
 
 import numpy as np
 import pytest
-from conftest import DOCUMENTS, SUMMARIES
 from rouge_score.rouge_scorer import RougeScorer
 from transformers import EvalPrediction
 
 from hier_models import compute_summarization_metrics
 from hier_models.metrics.rouge import _punkt
+from tests.conftest import DOCUMENTS, SUMMARIES
 
 
 def padded(rows, fill, length):
