@@ -1,0 +1,69 @@
+"""The demo in its short setting: what it prints, and that its files are what it says."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from transformers import pipeline
+
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """What two runs print, and the folder of the first."""
+    folders = [tmp_path_factory.mktemp("demo") for _ in range(2)]
+    printed = []
+    for folder in folders:
+        command = [sys.executable, str(ROOT / "examples/demo.py"), "--smoke", "--output-dir", "out"]
+        # A deprecated call would be a user's first impression.
+        environment = {**os.environ, "PYTHONWARNINGS": "default::FutureWarning"}
+        result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+        assert "FutureWarning" not in result.stderr
+        assert "it/s]" in result.stderr  # progress bars
+        printed.append(result.stdout)
+    return folders[0] / "out", printed
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """System -> its four scores and its parameters; the time taken left out."""
+    lines = text.partition("ROUGE-1")[2].partition("\n\n")[0].splitlines()
+    found = [re.match(r"(\S.*?)  +((?:[\d.]+ +){4}[\d.]+)", line) for line in lines]
+    return {match[1]: match[2].split() for match in found if match}
+
+
+@pytest.mark.slow
+def test_scores_of_the_three_systems(demo):
+    table = rows(demo[1][0])
+    assert list(table)[:2] == ["HAT-BART", "BART"]
+    assert list(table)[2].startswith("first ")
+    # Two thirds of ROUGE-1 of a full-size model: the baseline needs no training, so its score is what it is.
+    assert 30 < float(table[list(table)[2]][0]) < 45
+    assert float(table["HAT-BART"][4]) > float(table["BART"][4])  # in millions of parameters
+
+
+@pytest.mark.slow
+def test_two_runs_give_the_same_table(demo):
+    assert rows(demo[1][0]) == rows(demo[1][1])
+
+
+@pytest.mark.slow
+def test_files_are_what_it_says(demo):
+    folder, (printed, _) = demo
+    assert "writes the same summary: yes" in printed
+    assert (folder / "heatmap.png").read_bytes().startswith(b"\x89PNG")
+    assert "<html" in (folder / "heatmap.html").read_text(encoding="utf-8")
+    for name in ("train", "validation"):
+        lines = (folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+        assert {"id", "text", "summary"} <= set(json.loads(lines[0]))
+    assert not {json.loads(line)["id"] for line in (folder / "train.jsonl").open(encoding="utf-8")} & {
+        json.loads(line)["id"] for line in (folder / "validation.jsonl").open(encoding="utf-8")
+    }
+    summaries = pipeline("summarization", model=str(folder / "model"))(["One. Two.", "Three."])
+    assert [set(summary) for summary in summaries] == [{"summary_text"}] * 2
