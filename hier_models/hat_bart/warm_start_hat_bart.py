@@ -34,17 +34,21 @@ class WarmStartFromBart:
                 `from_pretrained`, such as `dtype` or `revision`.
 
         Returns:
-            A model of the class this is called on.
+            A model of the class this is called on; with `output_loading_info=True`, the model and the loading report.
 
         Raises:
-            ValueError: if `extra_positions` is neither of the two, or there are fewer positions than in BART.
+            ValueError: if `extra_positions` is neither of the two, or `max_position_embeddings` is no integer or less
+                than BART's.
         """
         if extra_positions not in ("tile", "random"):
             raise ValueError(f"`extra_positions` must be 'tile' or 'random', got {extra_positions!r}.")
-        model = cls.from_pretrained(pretrained_model_name_or_path, **kwargs)
+        if max_position_embeddings is not None and type(max_position_embeddings) is not int:
+            raise ValueError(f"`max_position_embeddings` must be an integer, got {max_position_embeddings!r}.")
+        loaded = cls.from_pretrained(pretrained_model_name_or_path, **kwargs)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded  # a pair with `output_loading_info=True`
         config = model.config
         if max_position_embeddings is None or max_position_embeddings == config.max_position_embeddings:
-            return model
+            return loaded
         if max_position_embeddings < config.max_position_embeddings:
             raise ValueError(
                 f"`max_position_embeddings` must be at least the checkpoint's {config.max_position_embeddings}, got "
@@ -55,7 +59,7 @@ class WarmStartFromBart:
         for part in (base.encoder, base.decoder):
             part.embed_positions = _grow_positions(part.embed_positions, max_position_embeddings, std)
         config.max_position_embeddings = max_position_embeddings
-        return model
+        return loaded
 
 
 @torch.no_grad()

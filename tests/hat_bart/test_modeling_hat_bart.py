@@ -204,6 +204,15 @@ class TestAgainstBart:
             HatBartModel.from_bart(bart_folder, extra_positions="copy")
         with pytest.raises(ValueError, match="at least the checkpoint's 64"):
             HatBartModel.from_bart(bart_folder, max_position_embeddings=32)
+        for value in ("128", 128.0, True):
+            with pytest.raises(ValueError, match=f"`max_position_embeddings` must be an integer, got {value!r}"):
+                HatBartModel.from_bart(bart_folder, max_position_embeddings=value)
+
+    def test_from_bart_hands_on_the_loading_report(self, bart_folder):
+        model, report = HatBartModel.from_bart(bart_folder, max_position_embeddings=100, output_loading_info=True)
+        assert model.encoder.embed_positions.weight.shape == (102, 12)
+        assert report["missing_keys"]
+        assert all("hierarchical" in key for key in report["missing_keys"])
 
 
 class TestAutoClasses:
