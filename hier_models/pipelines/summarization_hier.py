@@ -75,7 +75,8 @@ class SummarizationPipeline(Pipeline):
         **kwargs: arguments of `Pipeline`, and defaults for the arguments of the call.
 
     Raises:
-        ValueError: If the model cannot generate from a source text, or if its processor or tokenizer is missing.
+        ValueError: If the model cannot generate from a source text, or if its processor or tokenizer is missing or
+            made for another model.
 
     Example:
         >>> import hier_models
@@ -138,6 +139,8 @@ class SummarizationPipeline(Pipeline):
                 f"`tokenizer` knows nothing but {tokenizer.all_special_tokens}: its files are missing beside the "
                 "model's. Save them there (processor.save_pretrained), or pass processor= or tokenizer=."
             )
+        if hasattr(processor, "extra_inputs"):
+            _check_settings(processor, config)
         self._warned: set[str] = set()
         super().__init__(model=model, tokenizer=tokenizer, processor=processor, **kwargs)
 
@@ -362,6 +365,8 @@ class SummarizationPipeline(Pipeline):
         if max_source_length is None:
             return limit
         least = self.tokenizer.num_special_tokens_to_add() + 1
+        if hasattr(self.processor, "extra_inputs"):
+            least = max(least, 3)  # a marker, a token, and the end
         if (
             not isinstance(max_source_length, int)
             or max_source_length < least
@@ -461,6 +466,17 @@ class SummarizationPipeline(Pipeline):
 
 
 # Inputs
+
+
+def _check_settings(processor: Any, config: Any) -> None:
+    """Refuse a processor that makes other inputs than the model was made for: the model might run all the same."""
+    for name, value in vars(processor).items():
+        wanted = getattr(config, name, value)
+        if isinstance(value, int) and value != wanted:
+            raise ValueError(
+                f"`processor` has {name}={value} and the model's config has {name}={wanted}: they do not belong "
+                f'together. Load it with AutoProcessor.from_pretrained("…", {name}={wanted}).'
+            )
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -333,8 +333,11 @@ def last_complete_checkpoint(output_dir: str | os.PathLike[str]) -> str | None:
 def _saved_processor(arguments: ModelArguments, config: PretrainedConfig) -> Processor:
     name = arguments.model_name_or_path
     if arguments.tokenizer is None and type(config) in PROCESSOR_MAPPING:
+        # What is changed in the config, such as the number of roles, the processor has to know too.
+        shared = _shared_settings(config)
+        changed = {key: value for key, value in shared.items() if key in arguments.overrides()}
         try:
-            processor: Processor = AutoProcessor.from_pretrained(name)
+            processor: Processor = AutoProcessor.from_pretrained(name, **changed)
         except (OSError, ValueError):
             logger.info("%s has no processor of its own; one is made from its tokenizer", name)
         else:
@@ -348,9 +351,13 @@ def _processor_for(config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase)
     if type(config) not in PROCESSOR_MAPPING:
         return tokenizer
     processor_class = cast(Callable[..., ProcessorMixin], PROCESSOR_MAPPING[type(config)])
-    names = inspect.signature(processor_class).parameters
-    shared = {name: getattr(config, name) for name in names if name != "tokenizer" and hasattr(config, name)}
-    return processor_class(tokenizer, **shared)
+    return processor_class(tokenizer, **_shared_settings(config))
+
+
+def _shared_settings(config: PretrainedConfig) -> dict[str, Any]:
+    """What a config says that its processor takes as an argument too."""
+    names = inspect.signature(cast(Callable[..., Any], PROCESSOR_MAPPING[type(config)])).parameters
+    return {name: getattr(config, name) for name in names if name != "tokenizer" and hasattr(config, name)}
 
 
 def _special_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:

@@ -394,6 +394,20 @@ def test_hat_bart_needs_its_processor(tiny_model, tokenizer, tmp_path):
         pipeline("summarization", model=str(tmp_path), device="cpu")
 
 
+@pytest.mark.parametrize("num_segments", [0, 9])
+def test_a_processor_with_other_segments_than_the_model(tiny_model, tokenizer, num_segments):
+    """Without segments the model would run, not knowing who speaks; with too many it would fail in a late document."""
+    other = hier_models.HatBartProcessor(tokenizer, num_segments=num_segments)
+    with pytest.raises(ValueError, match=f"num_segments={num_segments} and the model's config has num_segments=4"):
+        pipeline("summarization", model=tiny_model, processor=other, device="cpu")
+
+
+def test_hat_bart_max_source_length(summarize_hat):
+    assert summarize_hat("Word", max_source_length=3, **LENGTH)
+    with pytest.raises(ValueError, match=r"`max_source_length` must be at least 3 and at most 128.*got 2"):
+        summarize_hat("Word", max_source_length=2)
+
+
 def test_a_model_without_processor_gets_plain_text(bart, processor, summarize, tmp_path):
     bart.save_pretrained(tmp_path)
     processor.save_pretrained(tmp_path)

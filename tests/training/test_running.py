@@ -22,12 +22,14 @@ from hier_models import HatBartForConditionalGeneration, HatBartProcessor, HierD
 from hier_models.data import tokenize_documents
 from hier_models.metrics import Rouge
 from hier_models.training import (
+    ModelArguments,
     RecipeError,
     last_complete_checkpoint,
     load_recipe,
     run_evaluation,
     run_training,
 )
+from hier_models.training.running import load_model_and_processor
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
 
@@ -321,6 +323,17 @@ def test_warm_start_from_bart(values, bart, tmp_path):
     del values["config_overrides"], values["max_position_embeddings"]
     run_training(load_recipe(None, values))
     assert_same_weights(weights(tmp_path / "run"), weights(tmp_path / "more"))
+
+
+def test_segments_are_added_to_a_trained_model(tiny_config, tokenizer, tmp_path):
+    """The paper's dialogue models go on from one trained on news, without segments."""
+    tiny_config.num_segments = 0
+    HatBartForConditionalGeneration(tiny_config).save_pretrained(tmp_path)
+    HatBartProcessor(tokenizer, language="german").save_pretrained(tmp_path)
+    arguments = ModelArguments(model_name_or_path=str(tmp_path), config_overrides='{"num_segments": 3}')
+    model, processor = load_model_and_processor(arguments)
+    assert model.config.num_segments == processor.num_segments == 3
+    assert processor.language == "german"
 
 
 def test_limits_of_documents(values, tmp_path):
