@@ -173,7 +173,7 @@ def load_documents(
             wrong type, an empty source or summary): "stop" raises `BadLineError`; "set_aside" writes it to
             `set_aside_file` and goes on.
         set_aside_file: Where bad lines go, as JSON lines with `file`, `line`, `reason` and `raw`; written anew by
-            every call. Needed with `bad_lines="set_aside"`.
+            every call, but never over anything else. Needed with `bad_lines="set_aside"`.
         report: Is given the number of lines set aside, if passed.
 
     Returns:
@@ -193,6 +193,8 @@ def load_documents(
             f"set_aside_file={set_aside_file!r}"
         )
     files = _local_files(source)
+    if set_aside_file is not None:
+        _check_set_aside_file(Path(set_aside_file), source, files or [])
     if config_name is not None and files is not None:
         raise ValueError(f"config_name={config_name!r} is for datasets on the Hub; {source!r} is local")
     # Made last, since it empties the file: a mistake in the other arguments must not cost the last run's bad lines.
@@ -224,6 +226,36 @@ def load_documents(
             raise error.__cause__ from None
         raise
     return _without_problems(dataset, str(source), set_aside)
+
+
+def _check_set_aside_file(
+    path: Path, source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], files: list[tuple[Path, str]]
+) -> None:
+    """Refuse to write bad lines over anything but the bad lines of an earlier call."""
+    if path.is_dir():
+        raise ValueError(f"set_aside_file: {path} is a folder; name a file")
+    resolved = path.resolve()
+    if any(resolved == file.resolve() for file, _ in files):
+        raise ValueError(f"set_aside_file: {path} is a file of the source and would be overwritten; name another file")
+    folder = Path(source).expanduser().resolve() if files and isinstance(source, str | os.PathLike) else None
+    if folder is not None and folder.is_dir() and resolved.is_relative_to(folder):
+        raise ValueError(
+            f"set_aside_file: {path} lies in the folder of the source and would be read as a part of it next time; "
+            "put it elsewhere"
+        )
+    if not path.exists():
+        return
+    with path.open("rb") as stream:
+        line = stream.readline()
+    try:
+        ours = not line or set(json.loads(line)) == {"file", "line", "reason", "raw"}
+    except (ValueError, TypeError):
+        ours = False
+    if not ours:
+        raise ValueError(
+            f"set_aside_file: {path} is there already and holds something else than bad lines set aside; name another "
+            "file, or remove it"
+        )
 
 
 # Finding the files

@@ -268,9 +268,34 @@ def test_the_first_record_may_be_bad_too(tmp_path):
         load_documents(other, split="test", bad_lines="set_aside", set_aside_file=tmp_path / "aside")
 
 
+@pytest.mark.parametrize("streaming", [False, True])
+def test_bad_lines_overwrite_nothing_of_the_user(tmp_path, streaming):
+    content = b'{"text": "A text."}\nbroken\n'
+    path = write(tmp_path / "docs" / "a.jsonl", content)
+    other = write(tmp_path / "notes.txt", b"Not to be lost.\n")
+    link = tmp_path / "link.jsonl"
+    link.symlink_to(path)
+    options = {"bad_lines": "set_aside", "streaming": streaming}
+    for source, aside, message in (
+        (path, path, "is a file of the source"),
+        (path, link, "is a file of the source"),
+        (path, other, "is there already and holds something else"),
+        (path, tmp_path, "is a folder"),
+        (tmp_path / "docs", tmp_path / "docs" / "bad.jsonl", "lies in the folder of the source"),
+    ):
+        with pytest.raises(ValueError, match=f"set_aside_file: .*{message}"):
+            load_documents(source, set_aside_file=aside, **options)
+    assert path.read_bytes() == content
+    assert other.read_bytes() == b"Not to be lost.\n"
+    for _ in range(2):  # what a run before has set aside is written anew
+        list(load_documents(path, set_aside_file=tmp_path / "bad.jsonl", **options))
+    assert (tmp_path / "bad.jsonl").read_text().count("\n") == 1
+
+
 def test_arguments_that_do_not_fit_cost_nothing(tmp_path):
     path = write(tmp_path / "a.jsonl", as_json_lines(ROWS))
-    aside = write(tmp_path / "aside", b"kept")
+    kept = b'{"file": "of the last run", "line": 3, "reason": "broken", "raw": "{"}\n'
+    aside = write(tmp_path / "aside", kept)
     with pytest.raises(ValueError, match="bad_lines must be 'stop' or 'set_aside', got 'skip'"):
         load_documents(path, bad_lines="skip")
     with pytest.raises(ValueError, match="set_aside_file goes with bad_lines='set_aside'"):
@@ -281,7 +306,7 @@ def test_arguments_that_do_not_fit_cost_nothing(tmp_path):
         load_documents(path, config_name="x")
     with pytest.raises(ValueError, match="text_column='nothing'"):
         load_documents(path, bad_lines="set_aside", set_aside_file=aside, text_column="nothing")
-    assert aside.read_bytes() == b"kept"
+    assert aside.read_bytes() == kept
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
