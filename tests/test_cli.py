@@ -500,6 +500,20 @@ def test_evaluate_mistakes(checkpoint: str, paper: str):
     mistake("evaluate", "nowhere/at/all", "plain.jsonl", says="MODEL: there is no folder")
 
 
+@pytest.mark.parametrize("option", ["--predictions", "--json"])
+def test_evaluate_writes_over_no_data(checkpoint: str, records: str, option: str):
+    before = Path(records).read_bytes()
+    mistake("evaluate", checkpoint, records, option, records, says=f"{option}: {records} is the data")
+    Path("corpus").mkdir()
+    Path("corpus/test.jsonl").write_bytes(before)
+    mistake("evaluate", checkpoint, "corpus", option, "corpus/test.jsonl", says="lies in the folder of the data")
+    # Known before the hours of summarizing, not after.
+    mistake("evaluate", checkpoint, records, option, "no/where.jsonl", says=f"{option}: there is no folder")
+    mistake("evaluate", checkpoint, records, option, "corpus", says=f"{option}: corpus is a folder")
+    mistake("evaluate", checkpoint, records, "--json", "same", "--predictions", "same", says="--json: same is also")
+    assert Path(records).read_bytes() == Path("corpus/test.jsonl").read_bytes() == before
+
+
 # inspect
 
 

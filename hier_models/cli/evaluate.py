@@ -72,12 +72,13 @@ def evaluate(
     dtype: DtypeOption = Dtype.auto,
 ) -> None:
     """Summarize documents and score the summaries."""
+    path = Path(data).expanduser()
+    _check_outputs(path, {"--predictions": predictions, "--json": json_file})
     check_checkpoint(model)
     generation = generation_settings(max_length, min_length, num_beams, settings)
     quiet()
     from ..data import load_documents
 
-    path = Path(data).expanduser()
     documents = load_documents(
         path if path.exists() else data, split=split, text_column=text_column, summary_column=summary_column
     )
@@ -113,3 +114,24 @@ def evaluate(
     for file in (predictions, json_file):
         if file is not None:
             say(f"Written: {file}")
+
+
+def _check_outputs(data: Path, files: dict[str, Path | None]) -> None:
+    """Refuse, before the work begins, what could not be written or would destroy the data."""
+    source = data.resolve()
+    taken: dict[Path, str] = {}
+    for option, file in files.items():
+        if file is None:
+            continue
+        resolved = file.resolve()
+        if resolved == source and data.is_file():
+            raise MistakeError(f"{option}: {file} is the data and would be overwritten; give another file")
+        if file.is_dir():
+            raise MistakeError(f"{option}: {file} is a folder; give a file")
+        if data.is_dir() and resolved.is_relative_to(source):
+            raise MistakeError(f"{option}: {file} lies in the folder of the data; give a file elsewhere")
+        if not resolved.parent.is_dir():
+            raise MistakeError(f"{option}: there is no folder {file.absolute().parent}")
+        if resolved in taken:
+            raise MistakeError(f"{option}: {file} is also the file of {taken[resolved]}; give another")
+        taken[resolved] = option
