@@ -13,7 +13,9 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
+
+from datasets import List, Value
 
 
 logger = logging.getLogger(__name__)
@@ -74,6 +76,19 @@ class BadRecord(ValueError):
     """A record whose columns cannot be used; the message says which and why."""
 
 
+class RowFormat(Protocol):
+    """What the rows of a source are turned into; picklable, and equal for equal columns, since it keys the cache."""
+
+    @property
+    def features(self) -> dict[str, Any]:
+        """Column -> feature of the datasets library."""
+        ...
+
+    def normalize(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Turn a record into these columns; raises `BadRecord` where it cannot."""
+        ...
+
+
 @dataclass(frozen=True)
 class Columns:
     """The columns that were given or recognised.
@@ -89,6 +104,27 @@ class Columns:
     kind: Kind
     summary: str | None
     id: str | None
+
+    @property
+    def features(self) -> dict[str, Any]:
+        """Column -> feature of the datasets library."""
+        # Large strings: with ordinary ones a batch of books can outgrow Arrow's limit of 2 GiB.
+        text = Value("large_string")
+        kinds = {"text": text, "sentences": List(text), "documents": List(text)}
+        features = {self.kind: kinds.get(self.kind, List({"role": text, "content": text}))}
+        named = {"summary": self.summary, "id": self.id}
+        return features | {name: text for name, column in named.items() if column is not None}
+
+    def normalize(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Turn a record into the columns every part of the package knows.
+
+        Args:
+            row: A record of the dataset.
+
+        Returns:
+            What `normalize` returns.
+        """
+        return normalize(row, self)
 
 
 def _plain(name: str) -> str:

@@ -4,17 +4,18 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 import datasets
-from datasets import Dataset, Features, IterableDataset, List, Value
+from datasets import Dataset, Features, IterableDataset, Value
 from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
 
-from .columns import BadRecord, Columns, normalize, resolve_columns
+from .columns import BadRecord, RowFormat, resolve_columns
 from .reading import (
     DATA_SUFFIXES,
     TEXT_SUFFIXES,
@@ -114,7 +115,7 @@ class _SetAside:
 class _Reading:
     """All that decides what a file is read into: also the key of the cache."""
 
-    columns: Columns
+    format: RowFormat
     split: str | None
     bad_lines: BadLines
     state_of_files: tuple[tuple[str, int, int], ...]
@@ -122,16 +123,7 @@ class _Reading:
 
     @property
     def features(self) -> Features:
-        # Large strings: with ordinary ones a batch of books can outgrow Arrow's limit of 2 GiB.
-        text = Value("large_string")
-        kinds = {"text": text, "sentences": List(text), "documents": List(text)}
-        turn = {"role": text, "content": text}
-        features: dict[str, Any] = {self.columns.kind: kinds.get(self.columns.kind, List(turn))}
-        if self.columns.summary is not None:
-            features["summary"] = text
-        if self.columns.id is not None:
-            features["id"] = text
-        return Features(features)
+        return Features(self.format.features)
 
 
 def load_documents(
@@ -185,6 +177,50 @@ def load_documents(
         FileNotFoundError: If the source is neither here nor on the Hub.
         ValueError: If an argument does not fit, if the columns cannot be told apart, or if no document is left.
     """
+    return load_rows(
+        source,
+        partial(resolve_columns, text_column=text_column, summary_column=summary_column),
+        split=split,
+        config_name=config_name,
+        streaming=streaming,
+        bad_lines=bad_lines,
+        set_aside_file=set_aside_file,
+        report=report,
+    )
+
+
+def load_rows(
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    resolve: Callable[[Mapping[str, Any]], RowFormat],
+    *,
+    split: str | None = None,
+    config_name: str | None = None,
+    streaming: bool = False,
+    bad_lines: BadLines = "stop",
+    set_aside_file: str | os.PathLike[str] | None = None,
+    report: LoadReport | None = None,
+) -> Dataset | IterableDataset:
+    """Load rows of any kind as `load_documents` loads documents, which see for the sources.
+
+    Args:
+        source: File, files, folder or id of a dataset on the Hub.
+        resolve: Is given the first records until it can tell from one which columns they have. It raises `BadRecord`
+            for a record that says nothing about the others, and `ValueError` where the user has to say more.
+        split: Which part to load.
+        config_name: The configuration of a dataset on the Hub.
+        streaming: Return an `IterableDataset` that reads while it is iterated over.
+        bad_lines: What to do with a line that cannot be used.
+        set_aside_file: Where bad lines go.
+        report: Is given the number of lines set aside, if passed.
+
+    Returns:
+        A `Dataset` with the features of the row format, or an `IterableDataset` with `streaming=True`.
+
+    Raises:
+        BadLineError: If a line cannot be used and `bad_lines` is "stop".
+        FileNotFoundError: If the source is neither here nor on the Hub.
+        ValueError: If an argument does not fit, if the columns cannot be told apart, or if no row is left.
+    """
     if bad_lines not in ("stop", "set_aside"):
         raise ValueError(f"bad_lines must be 'stop' or 'set_aside', got {bad_lines!r}")
     if (bad_lines == "set_aside") != (set_aside_file is not None):
@@ -201,14 +237,14 @@ def load_documents(
     report = report or LoadReport()
     if files is None:
         raw = _from_hub(str(source), config_name, split, streaming)
-        columns = _columns_of_hub(raw, text_column, summary_column)
-        reading = _Reading(columns, None, bad_lines, ())
+        row_format = _format_of_hub(raw, resolve)
+        reading = _Reading(row_format, None, bad_lines, ())
         set_aside = None if set_aside_file is None else _SetAside(os.fspath(set_aside_file), report)
         return _normalized_hub(raw, str(source), reading, set_aside)
     files, row_split = _files_of_split(files, split)
-    columns = _columns_of_files(files, text_column, summary_column, bad_lines)
+    row_format = _format_of_files(files, resolve, bad_lines)
     state = tuple((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path, _ in files)
-    reading = _Reading(columns, row_split, bad_lines, state)
+    reading = _Reading(row_format, row_split, bad_lines, state)
     set_aside = None if set_aside_file is None else _SetAside(os.fspath(set_aside_file), report)
     names = [(str(path), name) for path, name in files]
     if streaming:
@@ -334,14 +370,14 @@ def _files_of_split(files: list[tuple[Path, str]], split: str | None) -> tuple[l
     return files, split
 
 
-def _columns_of_files(
-    files: list[tuple[Path, str]], text_column: str | None, summary_column: str | None, bad_lines: BadLines
-) -> Columns:
+def _format_of_files(
+    files: list[tuple[Path, str]], resolve: Callable[[Mapping[str, Any]], RowFormat], bad_lines: BadLines
+) -> RowFormat:
     problem: Exception | None = None
     records = (record for path, name in files for record in read_records(path, document_name(Path(name))))
     for record in islice(records, RECORDS_TO_PEEK):
         try:
-            return resolve_columns(_row_of(record), text_column, summary_column)
+            return resolve(_row_of(record))
         except ValueError as error:
             problem = problem or type(error)(f"{record.file}:{record.line}: {error}")
         if bad_lines == "stop":
@@ -396,7 +432,7 @@ def _generate(files: Sequence[tuple[str, str]], reading: _Reading) -> Iterator[d
                 row = _row_of(record)
                 if reading.split is not None and not _in_split(row, reading.split):
                     continue
-                document = normalize(row, reading.columns)
+                document = reading.format.normalize(row)
             except BadRecord as error:
                 if reading.bad_lines == "stop":
                     raise BadLineError(f"{record.file}:{record.line}: {error}") from None
@@ -471,11 +507,11 @@ def _from_hub(source: str, config_name: str | None, split: str | None, streaming
     return loaded
 
 
-def _columns_of_hub(raw: Dataset | IterableDataset, text_column: str | None, summary_column: str | None) -> Columns:
+def _format_of_hub(raw: Dataset | IterableDataset, resolve: Callable[[Mapping[str, Any]], RowFormat]) -> RowFormat:
     problem: Exception | None = None
     for row in islice(iter(raw), RECORDS_TO_PEEK):
         try:
-            return resolve_columns(row, text_column, summary_column)
+            return resolve(row)
         except BadRecord as error:  # one empty record must not decide what the column is
             problem = problem or error
     raise problem or ValueError("source: the dataset is empty")
@@ -497,7 +533,7 @@ class _Normalizer:
             row = {name: values[number] for name, values in batch.items()}
             document: dict[str, Any] = dict.fromkeys(names)
             try:
-                document.update(normalize(row, self.reading.columns))
+                document.update(self.reading.format.normalize(row))
             except BadRecord as error:
                 if self.reading.bad_lines == "stop":
                     raise BadLineError(f"{self.source}: row {index + 1}: {error}") from None

@@ -1,6 +1,7 @@
 """Metrics that load with no network."""
 
 from .rouge import Rouge
+from .squad import Squad
 
 
-__all__ = ["Rouge"]
+__all__ = ["Rouge", "Squad"]

@@ -1,0 +1,246 @@
+"""Exact match and F1 of extracted answers, with questions that have none, as SQuAD 2.0 defines them.
+
+Self-contained, so that `evaluate.load` with the path of this file works too.
+"""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import datasets
+import evaluate
+
+
+_DESCRIPTION = """\
+The scores of SQuAD 2.0, in percent. exact: the answer is one of the references, letter case, punctuation, the articles
+a, an, the and spaces aside. f1: mean overlap of its words with those of the best reference. For a question without an
+answer the empty prediction is right and everything else wrong.
+"""
+
+_INPUTS = """
+Args:
+    predictions: list of {"id", "prediction_text"} and, for all or none, "no_answer_probability" (any number that
+        grows with the belief that there is no answer).
+    references: list of {"id", "answers"} in any order; answers is {"text": [...]} (answer_start may be there too),
+        with an empty list where there is no answer.
+    no_answer_threshold: a prediction whose no_answer_probability is above it counts as "no answer"; 1.0 by default.
+Returns:
+    a dict with exact, f1 and total; HasAns_exact, HasAns_f1, HasAns_total over the questions with an answer and
+    NoAns_exact, NoAns_f1, NoAns_total over the others, where there are any; and with no_answer_probability also
+    best_exact, best_exact_thresh, best_f1, best_f1_thresh: the best scores that any threshold could give on these very
+    questions, which is a bound and no result.
+"""
+
+_CITATION = """\
+@inproceedings{rajpurkar-etal-2018-know,
+    title = "Know What You Don{'}t Know: Unanswerable Questions for {SQ}u{AD}",
+    author = "Rajpurkar, Pranav and Jia, Robin and Liang, Percy",
+    booktitle = "Proceedings of the 56th Annual Meeting of the Association for Computational Linguistics",
+    year = "2018",
+    url = "https://aclanthology.org/P18-2124",
+}
+"""
+
+ARTICLES = re.compile(r"\b(a|an|the)\b")
+WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def normalize_answer(text: str) -> str:
+    """An answer as it is compared: lower case, without ASCII punctuation and English articles, single spaces.
+
+    Args:
+        text: The answer.
+
+    Returns:
+        What is left of it.
+    """
+    text = text.lower().translate(WITHOUT_PUNCTUATION)
+    return " ".join(ARTICLES.sub(" ", text).split())
+
+
+def exact_score(answer: str, reference: str) -> float:
+    """Whether two answers are the same.
+
+    Args:
+        answer: The predicted answer.
+        reference: The answer to compare with.
+
+    Returns:
+        1.0 if their normalized forms are equal, else 0.0.
+    """
+    return float(normalize_answer(answer) == normalize_answer(reference))
+
+
+def f1_score(answer: str, reference: str) -> float:
+    """How many words two answers share.
+
+    Args:
+        answer: The predicted answer.
+        reference: The answer to compare with.
+
+    Returns:
+        The harmonic mean of precision and recall over the words of the normalized forms; if one of these is empty, 1.0
+        if both are, else 0.0.
+    """
+    words, reference_words = normalize_answer(answer).split(), normalize_answer(reference).split()
+    if not words or not reference_words:
+        return float(words == reference_words)
+    shared = (Counter(words) & Counter(reference_words)).total()
+    return 2 * shared / (len(words) + len(reference_words))
+
+
+class Squad(evaluate.Metric):  # type: ignore[misc]  # evaluate is untyped
+    """Exact match and F1 of SQuAD 2.0 as a metric of the evaluate library.
+
+    `Squad().compute(predictions=…, references=…)` returns percentages; `Squad().inputs_description` lists inputs and
+    results. Questions are matched by their id. Every question needs a prediction.
+
+    Args:
+        config_name: Name of the configuration, as in evaluate; there is only one.
+        keep_in_memory: Whether answers are kept in memory, not in a file of evaluate's cache; None does so unless
+            several processes compute one score together.
+        **kwargs: What else `evaluate.Metric` takes (num_process, process_id, experiment_id, …).
+    """
+
+    def __init__(self, config_name: str | None = None, keep_in_memory: bool | None = None, **kwargs: Any) -> None:
+        if keep_in_memory is None:
+            # evaluate's files are shared by all processes of a user, and a metric needs none unless it is distributed.
+            keep_in_memory = kwargs.get("num_process", 1) == 1
+        super().__init__(config_name, keep_in_memory, **kwargs)
+
+    def _info(self) -> evaluate.MetricInfo:
+        text = datasets.Value("string")
+        prediction = {"id": text, "prediction_text": text, "no_answer_probability": datasets.Value("float64")}
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=_INPUTS,
+            features=datasets.Features(
+                {"predictions": prediction, "references": {"id": text, "answers": {"text": datasets.Sequence(text)}}}
+            ),
+            codebase_urls=["https://rajpurkar.github.io/SQuAD-explorer/"],
+            reference_urls=["https://aclanthology.org/P18-2124"],
+        )
+
+    def add(self, *, prediction: Any = None, reference: Any = None, **kwargs: Any) -> None:
+        """Add one question.
+
+        Args:
+            prediction: Its prediction.
+            reference: Its reference.
+            **kwargs: What else `evaluate.Metric.add` takes.
+        """
+        super().add(prediction=_prediction(0, prediction), reference=_reference(0, reference), **kwargs)
+
+    def add_batch(self, *, predictions: Any = None, references: Any = None, **kwargs: Any) -> None:
+        """Add several questions.
+
+        Args:
+            predictions: Their predictions.
+            references: Their references.
+            **kwargs: What else `evaluate.Metric.add_batch` takes.
+        """
+        predictions = [_prediction(number, item) for number, item in enumerate(predictions)]
+        references = [_reference(number, item) for number, item in enumerate(references)]
+        super().add_batch(predictions=predictions, references=references, **kwargs)
+
+    def _compute(
+        self,
+        predictions: Sequence[Mapping[str, Any]],
+        references: Sequence[Mapping[str, Any]],
+        no_answer_threshold: float = 1.0,
+    ) -> dict[str, float]:
+        predicted = {item["id"]: item for item in predictions}
+        golds = {item["id"]: item["answers"]["text"] for item in references}
+        for name, found, items in (("predictions", predicted, predictions), ("references", golds, references)):
+            if len(found) < len(items):
+                twice, _ = Counter(item["id"] for item in items).most_common(1)[0]
+                raise ValueError(f"{name}: the id {twice!r} occurs more than once; every question needs its own")
+        if predicted.keys() != golds.keys():
+            (one, *_) = sorted(predicted.keys() ^ golds.keys())
+            raise ValueError(f"the ids of predictions and references must be the same; {one!r} is only in one of them")
+        beliefs = {key: item["no_answer_probability"] for key, item in predicted.items()}
+        have = sum(belief is not None for belief in beliefs.values())
+        if have not in (0, len(beliefs)):
+            raise ValueError(
+                f"predictions: {have} of {len(beliefs)} have a no_answer_probability; give it for all or for none"
+            )
+
+        def scores(score: Callable[[str, str], float]) -> dict[str, float]:
+            return {key: _best(score, predicted[key]["prediction_text"], golds[key]) for key in golds}
+
+        raw = {"exact": scores(exact_score), "f1": scores(f1_score)}
+        decided = raw
+        if have:
+            silent = {key for key, belief in beliefs.items() if belief > no_answer_threshold}
+            decided = {
+                name: {key: float(not golds[key]) if key in silent else value for key, value in values.items()}
+                for name, values in raw.items()
+            }
+        answered = [key for key in golds if golds[key]]
+        unanswered = [key for key in golds if not golds[key]]
+        result = _means(decided, list(golds))
+        for prefix, keys in (("HasAns", answered), ("NoAns", unanswered)):
+            if keys:
+                result |= {f"{prefix}_{name}": value for name, value in _means(decided, keys).items()}
+        if have:
+            texts = {key: item["prediction_text"] for key, item in predicted.items()}
+            for name, values in raw.items():
+                result |= _best_threshold(name, values, texts, golds, beliefs)
+        return result
+
+
+def _prediction(number: int, item: Any) -> dict[str, Any]:
+    if not isinstance(item, Mapping) or not isinstance(item.get("prediction_text"), str) or "id" not in item:
+        raise ValueError(
+            f'predictions: number {number} must be {{"id": …, "prediction_text": a string}}, perhaps with '
+            f'"no_answer_probability", got {str(item)[:80]}'
+        )
+    belief = item.get("no_answer_probability")
+    return {
+        "id": str(item["id"]),
+        "prediction_text": item["prediction_text"],
+        "no_answer_probability": None if belief is None else float(belief),
+    }
+
+
+def _reference(number: int, item: Any) -> dict[str, Any]:
+    answers = item.get("answers") if isinstance(item, Mapping) and "id" in item else None
+    texts = answers.get("text") if isinstance(answers, Mapping) else None
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise ValueError(
+            f'references: number {number} must be {{"id": …, "answers": {{"text": a list of strings}}}}, got '
+            f"{str(item)[:80]}"
+        )
+    return {"id": str(item["id"]), "answers": {"text": texts}}
+
+
+def _best(score: Callable[[str, str], float], answer: str, golds: Sequence[str]) -> float:
+    # A reference of which nothing is left, such as "the", stands for no answer.
+    references = [gold for gold in golds if normalize_answer(gold)] or [""]
+    return max(score(answer, reference) for reference in references)
+
+
+def _means(scores: Mapping[str, Mapping[str, float]], keys: Sequence[str]) -> dict[str, float]:
+    means = {name: 100 * sum(values[key] for key in keys) / len(keys) for name, values in scores.items()}
+    return {**means, "total": len(keys)}
+
+
+def _best_threshold(
+    name: str,
+    scores: Mapping[str, float],
+    texts: Mapping[str, str],
+    golds: Mapping[str, Sequence[str]],
+    beliefs: Mapping[str, float],
+) -> dict[str, float]:
+    """The threshold that would have been best: start with no answer to anything, let in one prediction at a time."""
+    current = best = float(sum(not gold for gold in golds.values()))
+    threshold = 0.0
+    for key in sorted(beliefs, key=lambda key: beliefs[key]):
+        # An empty prediction of a question without an answer stays right.
+        current += scores[key] if golds[key] else (-1.0 if texts[key] else 0.0)
+        if current > best:
+            best, threshold = current, beliefs[key]
+    return {f"best_{name}": 100 * best / len(scores), f"best_{name}_thresh": threshold}
