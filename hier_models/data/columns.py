@@ -131,11 +131,28 @@ def _plain(name: str) -> str:
     return name.strip().lower().replace(" ", "_").replace("-", "_")
 
 
-def _matching(names: Sequence[str], aliases: Sequence[str]) -> list[str]:
+def matching(names: Sequence[str], aliases: Sequence[str]) -> list[str]:
+    """Find the columns with a known name, whatever their case and hyphens.
+
+    Args:
+        names: Columns.
+        aliases: Known names.
+
+    Returns:
+        The columns among them.
+    """
     return [name for name in names if _plain(name) in aliases]
 
 
-def _listing(names: Sequence[str]) -> str:
+def listing(names: Sequence[str]) -> str:
+    """Columns for a message.
+
+    Args:
+        names: Columns.
+
+    Returns:
+        Their names, quoted.
+    """
     return ", ".join(repr(name) for name in names)
 
 
@@ -158,33 +175,33 @@ def resolve_columns(row: Mapping[str, Any], text_column: str | None, summary_col
     names = list(row)
     for argument, name in (("text_column", text_column), ("summary_column", summary_column)):
         if name and name not in row:
-            raise ValueError(f"{argument}={name!r} is not a column; the columns are {_listing(names)}")
+            raise ValueError(f"{argument}={name!r} is not a column; the columns are {listing(names)}")
     if text_column and text_column == summary_column:
         raise ValueError(f"text_column and summary_column are both {text_column!r}; they must differ")
     if text_column is None:
         known = [alias for aliases in SOURCE_ALIASES.values() for alias in aliases]
-        found = [name for name in _matching(names, known) if name != summary_column]
-        found = found or [name for name in _matching(names, SECTION_ALIASES) if name != summary_column]
+        found = [name for name in matching(names, known) if name != summary_column]
+        found = found or [name for name in matching(names, SECTION_ALIASES) if name != summary_column]
         if len(found) != 1:
-            what = f"columns {_listing(found)} could all be the source" if found else "no column has a known name"
+            what = f"columns {listing(found)} could all be the source" if found else "no column has a known name"
             raise ValueError(
-                f"cannot tell which column holds the source: {what}; the columns are {_listing(names)}. "
+                f"cannot tell which column holds the source: {what}; the columns are {listing(names)}. "
                 "Pass text_column=… with the one that holds it"
             )
         text_column = found[0]
     if summary_column is None:
-        found = [name for name in _matching(names, SUMMARY_ALIASES) if name != text_column]
+        found = [name for name in matching(names, SUMMARY_ALIASES) if name != text_column]
         if len(found) > 1:
             raise ValueError(
-                f"cannot tell which column holds the summary: columns {_listing(found)} could all be it; the columns "
-                f"are {_listing(names)}. Pass summary_column=… with the one that holds it, or summary_column='' for "
+                f"cannot tell which column holds the summary: columns {listing(found)} could all be it; the columns "
+                f"are {listing(names)}. Pass summary_column=… with the one that holds it, or summary_column='' for "
                 "none"
             )
         summary_column = found[0] if found else ""
     if summary_column and isinstance(row[summary_column], list) and len(row[summary_column]) > 1:
         # It could also be several references of one document, which are summaries each.
         logger.warning("column %r holds lists: read as the sentences of one summary and joined", summary_column)
-    ids = [name for alias in ID_ALIASES for name in _matching(names, (alias,))]
+    ids = [name for alias in ID_ALIASES for name in matching(names, (alias,))]
     kind = _kind_of(text_column, row[text_column])
     return Columns(text_column, kind, summary_column or None, ids[0] if ids else None)
 
@@ -193,7 +210,7 @@ def _kind_of(name: str, value: Any) -> Kind:
     named = next((kind for kind, aliases in SOURCE_ALIASES.items() if _plain(name) in aliases), None)
     value = _decoded(name, value)
     if isinstance(value, str):
-        _not_blank(name, value, "the source")
+        not_blank(name, value, "the source")
         return "turns" if named == "turns" and _starts_with_a_turn(value) else "text"
     if isinstance(value, list) and value:
         if all(isinstance(item, str) for item in value):
@@ -203,7 +220,7 @@ def _kind_of(name: str, value: Any) -> Kind:
         if all(isinstance(item, list | tuple | dict) for item in value):
             return "turns"
     raise BadRecord(
-        f"column {name!r} holds {_described(value)}; a source is a string, a list of strings (sentences or documents) "
+        f"column {name!r} holds {described(value)}; a source is a string, a list of strings (sentences or documents) "
         "or a "
         'list of turns ([role, text] pairs or {"role": …, "content": …})'
     )
@@ -226,7 +243,15 @@ def _starts_with_a_turn(text: str) -> bool:
     return TURN_LINE.fullmatch(first) is not None
 
 
-def _described(value: Any) -> str:
+def described(value: Any) -> str:
+    """Say of what type a value is, for a message.
+
+    Args:
+        value: Anything.
+
+    Returns:
+        A few words.
+    """
     if isinstance(value, list):
         return f"a list of {', '.join(sorted({type(item).__name__ for item in value}))}" if value else "an empty list"
     return "nothing" if value is None else f"a value of type {type(value).__name__}"
@@ -248,18 +273,30 @@ def normalize(row: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
     """
     for name in (columns.source, columns.summary, columns.id):
         if name is not None and name not in row:
-            raise BadRecord(f"column {name!r} is missing; this record has {_listing(list(row))}")
+            raise BadRecord(f"column {name!r} is missing; this record has {listing(list(row))}")
     source = _SOURCES[columns.kind](columns.source, _decoded(columns.source, row[columns.source]))
     normalized: dict[str, Any] = {columns.kind: source}
     if columns.summary is not None:
         normalized["summary"] = _summary(columns.summary, row[columns.summary])
     if columns.id is not None:
         identifier = row[columns.id]
-        normalized["id"] = "" if identifier is None else _well_formed(columns.id, str(identifier))
+        normalized["id"] = "" if identifier is None else well_formed(columns.id, str(identifier))
     return normalized
 
 
-def _well_formed(name: str, text: str) -> str:
+def well_formed(name: str, text: str) -> str:
+    """Refuse a string that cannot be stored.
+
+    Args:
+        name: Its column.
+        text: The string.
+
+    Returns:
+        The string.
+
+    Raises:
+        BadRecord: If it holds an unpaired surrogate.
+    """
     # isascii is a flag of the string, so most documents are not scanned.
     found = None if text.isascii() else SURROGATE.search(text)
     if found:
@@ -271,10 +308,23 @@ def _well_formed(name: str, text: str) -> str:
 
 
 def _wrong_type(name: str, value: Any, wanted: str) -> BadRecord:
-    return BadRecord(f"column {name!r} must hold {wanted}, got {_described(value)}")
+    return BadRecord(f"column {name!r} must hold {wanted}, got {described(value)}")
 
 
-def _not_blank(name: str, text: str, what: str) -> str:
+def not_blank(name: str, text: str, what: str) -> str:
+    """Refuse a string that is empty or all spaces.
+
+    Args:
+        name: Its column.
+        text: The string.
+        what: What it should be, for the message.
+
+    Returns:
+        The string.
+
+    Raises:
+        BadRecord: If it is.
+    """
     if not text.strip():
         raise BadRecord(f"column {name!r} is empty: {what} needs at least one character that is not a space")
     return text
@@ -285,7 +335,7 @@ def _text(name: str, value: Any) -> str:
         value = "\n\n".join(_section(name, section) for section in value)
     if not isinstance(value, str):
         raise _wrong_type(name, value, "a string, as it does in the first record")
-    return _not_blank(name, _well_formed(name, value), "the source")
+    return not_blank(name, well_formed(name, value), "the source")
 
 
 def _section(name: str, section: Any) -> str:
@@ -302,8 +352,8 @@ def _section(name: str, section: Any) -> str:
 def _strings(name: str, value: Any) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise _wrong_type(name, value, "a list of strings, as it does in the first record")
-    _not_blank(name, "".join(value), "the source")
-    return [_well_formed(name, item) for item in value]
+    not_blank(name, "".join(value), "the source")
+    return [well_formed(name, item) for item in value]
 
 
 def _turns(name: str, value: Any) -> list[dict[str, str]]:
@@ -313,7 +363,7 @@ def _turns(name: str, value: Any) -> list[dict[str, str]]:
         turns = [_turn(name, number, turn) for number, turn in enumerate(value)]
     else:
         raise _wrong_type(name, value, "a list of turns, as it does in the first record")
-    _not_blank(name, "".join(turn["content"] for turn in turns), "the dialogue")
+    not_blank(name, "".join(turn["content"] for turn in turns), "the dialogue")
     return turns
 
 
@@ -332,12 +382,12 @@ def _turn(name: str, number: int, turn: Any) -> dict[str, str]:
         )
     if not role.strip():
         raise BadRecord(f"column {name!r}: turn {number} has an empty role; name the speaker")
-    return {"role": _well_formed(name, role), "content": _well_formed(name, content)}
+    return {"role": well_formed(name, role), "content": well_formed(name, content)}
 
 
 def _turns_of_text(name: str, text: str) -> list[dict[str, str]]:
     turns: list[dict[str, str]] = []
-    for line in _well_formed(name, text).splitlines():
+    for line in well_formed(name, text).splitlines():
         match = TURN_LINE.fullmatch(line)
         if match:
             turns.append({"role": match[1], "content": match[2].rstrip()})
@@ -353,7 +403,7 @@ def _summary(name: str, value: Any) -> str:
         value = "\n".join(SENTENCE_TAGS.sub("", sentence) for sentence in value)
     if not isinstance(value, str):
         raise _wrong_type(name, value, "a string, or a list of strings that are the sentences of one summary")
-    return _not_blank(name, _well_formed(name, value), "the summary")
+    return not_blank(name, well_formed(name, value), "the summary")
 
 
 _SOURCES = {"text": _text, "sentences": _strings, "documents": _strings, "turns": _turns}
