@@ -10,19 +10,26 @@ from .arguments import (
     load_recipe,
 )
 from .metrics import compute_summarization_metrics
-from .running import last_complete_checkpoint, run_evaluation, run_training
+from .models import load_model_and_processor
+from .running import last_complete_checkpoint, run_training
+from .summarization import run_evaluation
+from .tasks import TASKS, Task, task_class
 
 
 __all__ = [
+    "TASKS",
     "DataArguments",
     "GenerationArguments",
     "ModelArguments",
     "Recipe",
     "RecipeError",
     "RunArguments",
+    "Task",
     "compute_summarization_metrics",
     "last_complete_checkpoint",
+    "load_model_and_processor",
     "load_recipe",
     "run_evaluation",
     "run_training",
+    "task_class",
 ]

@@ -12,6 +12,8 @@ from typing import Any, Literal, NoReturn, cast
 import yaml
 from transformers import HfArgumentParser, Seq2SeqTrainingArguments
 
+from .tasks import TASKS, task_class
+
 
 class RecipeError(ValueError):
     """A recipe, or an option on the command line, that cannot be used."""
@@ -155,11 +157,13 @@ class RunArguments:
     """What concerns the run as a whole.
 
     Args:
+        task: What the model is trained for; a task may have a section of its own, named like it.
         total_train_batch_size: Documents of one optimizer step on all devices together; sets the gradient accumulation
             so that a recipe means the same on one GPU and on eight.
         overwrite: Start anew although the output folder holds a run; its checkpoints are deleted.
     """
 
+    task: str = field(default="summarization", metadata=_help("What the model is trained for."))
     total_train_batch_size: int | None = field(
         default=None, metadata=_help("Documents of one optimizer step; sets gradient_accumulation_steps.")
     )
@@ -176,6 +180,7 @@ class Recipe:
         generation: How it writes.
         run: Batch size over all devices, and whether to start anew.
         training: The stock arguments of `Seq2SeqTrainer`.
+        options: What only the task has: an instance of its `arguments`, from the section named like the task.
     """
 
     model: ModelArguments
@@ -183,6 +188,7 @@ class Recipe:
     generation: GenerationArguments
     run: RunArguments
     training: Seq2SeqTrainingArguments
+    options: Any = None
 
     def as_dict(self) -> dict[str, Any]:
         """The recipe for a results file.
@@ -191,6 +197,8 @@ class Recipe:
             Section -> name -> value, for JSON.
         """
         sections = {name: dataclasses.asdict(getattr(self, name)) for name in SECTIONS if name != "training"}
+        if self.options is not None:
+            sections[self.run.task] = dataclasses.asdict(self.options)
         return {**sections, "training": self.training.to_dict()}
 
 
@@ -226,7 +234,8 @@ def load_recipe(
     """Read a recipe.
 
     A recipe file has the sections `model`, `data`, `generation`, `run` and `training`, each a mapping of the names of
-    `ModelArguments`, `DataArguments`, `GenerationArguments`, `RunArguments` and `Seq2SeqTrainingArguments`.
+    `ModelArguments`, `DataArguments`, `GenerationArguments`, `RunArguments` and `Seq2SeqTrainingArguments`; and, where
+    the task (`run: task:`) has options of its own, a section that is named like the task.
 
     Args:
         path: A YAML file; None to use the overrides alone.
@@ -239,16 +248,20 @@ def load_recipe(
     Raises:
         RecipeError: If the file is no such YAML, or a name or a value is not allowed.
     """
-    arguments = [] if path is None else _arguments_of_file(Path(path))
+    content = {} if path is None else _content_of_file(Path(path))
+    task = _task(content, overrides)
+    options = task_class(task).arguments
+    sections = {**SECTIONS, **({} if options is None else {task: options})}
+    arguments = _arguments_of_content(content, str(path), sections)
     if isinstance(overrides, Mapping):
         for name, value in overrides.items():
-            _check_name(str(name), "overrides")
+            _check_name(str(name), "overrides", sections)
             arguments += _argument(str(name), value)
     else:
         arguments += [_renamed_option(option) for option in overrides]
-    parser = _RecipeParser(cast(Any, list(SECTIONS.values())), allow_abbrev=False, add_help=False)
+    parser = _RecipeParser(cast(Any, list(sections.values())), allow_abbrev=False, add_help=False)
     try:
-        *sections, rest = parser.parse_args_into_dataclasses(
+        *parsed, rest = parser.parse_args_into_dataclasses(
             arguments, return_remaining_strings=True, look_for_args_file=False
         )
     except RecipeError:
@@ -257,13 +270,13 @@ def load_recipe(
         raise RecipeError(str(error)) from error
     for option in rest:
         if option.startswith("--"):
-            _check_name(option[2:].split("=")[0].replace("-", "_"), "the command line")
+            _check_name(option[2:].split("=")[0].replace("-", "_"), "the command line", sections)
     if rest:
         raise RecipeError(f"cannot use {' '.join(rest)!r}: options are given as --name value")
-    return Recipe(**dict(zip(SECTIONS, sections, strict=True)))
+    return Recipe(*parsed)
 
 
-def _arguments_of_file(path: Path) -> list[str]:
+def _content_of_file(path: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -272,28 +285,46 @@ def _arguments_of_file(path: Path) -> list[str]:
         raise RecipeError(f"{path} is no YAML: {error}") from error
     if not isinstance(content, dict):
         raise RecipeError(f"{path} must hold the sections {', '.join(SECTIONS)}")
+    return content
+
+
+def _task(content: Mapping[str, Any], overrides: Sequence[str] | Mapping[str, Any]) -> str:
+    """The task, which decides what else a recipe can say."""
+    if isinstance(overrides, Mapping):
+        given = overrides.get("task")
+    else:
+        parser = _RecipeParser(allow_abbrev=False, add_help=False)
+        parser.add_argument("--task")
+        given = parser.parse_known_args(list(overrides))[0].task
+    run = content.get("run")
+    return str(given or (run.get("task") if isinstance(run, dict) else None) or RunArguments.task)
+
+
+def _arguments_of_content(content: Mapping[str, Any], path: str, sections: Mapping[str, type]) -> list[str]:
     arguments: list[str] = []
     for section, values in content.items():
-        if section not in SECTIONS:
-            raise RecipeError(f"{path}: unknown section {section!r}{_nearest(str(section), list(SECTIONS))}")
+        if section in TASKS and section not in sections:
+            raise RecipeError(f"{path}: section {section!r} goes with run: task: {section}")
+        if section not in sections:
+            raise RecipeError(f"{path}: unknown section {section!r}{_nearest(str(section), list(sections))}")
         if not isinstance(values, dict | None):
             raise RecipeError(f"{path}: section {section!r} must be a mapping of names to values, got {values!r}")
         for name, value in (values or {}).items():
-            _check_name(str(name), f"{path}, section {section!r}", section)
+            _check_name(str(name), f"{path}, section {section!r}", sections, section)
             arguments += _argument(str(name), value)
     return arguments
 
 
-def _names(section: str) -> list[str]:
-    return [item.name for item in dataclasses.fields(SECTIONS[section]) if item.init]
+def _names(section: type) -> list[str]:
+    return [item.name for item in dataclasses.fields(section) if item.init]
 
 
-def _check_name(name: str, where: str, section: str | None = None) -> None:
+def _check_name(name: str, where: str, sections: Mapping[str, type], section: str | None = None) -> None:
     current = _renamed().get(name, name)
-    homes = [candidate for candidate in SECTIONS if current in _names(candidate)]
+    homes = [candidate for candidate, names in sections.items() if current in _names(names)]
     if not homes:
-        names = [known for candidate in SECTIONS for known in _names(candidate)]
-        raise RecipeError(f"{where}: unknown name {name!r}{_nearest(name, names)}")
+        known = [name for names in sections.values() for name in _names(names)]
+        raise RecipeError(f"{where}: unknown name {name!r}{_nearest(name, known)}")
     if section is not None and section not in homes:
         raise RecipeError(f"{where}: {name!r} belongs to section {homes[0]!r}")
 

@@ -29,7 +29,7 @@ from hier_models.training import (
     run_evaluation,
     run_training,
 )
-from hier_models.training.running import load_model_and_processor
+from hier_models.training.models import load_model_and_processor
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
 

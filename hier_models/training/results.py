@@ -1,0 +1,17 @@
+"""Writing what a run found."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a results file, for people and programs.
+
+    Args:
+        path: The file; its folder is made if it is not there.
+        content: What to write.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(content, indent=2, ensure_ascii=False, default=str)
+    path.write_text(text + "\n", encoding="utf-8")

@@ -1,0 +1,305 @@
+"""Summarization: the task of HAT-BART and of plain encoder-decoder models, and its evaluation."""
+
+import copy
+import functools
+import inspect
+import json
+import logging
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from datasets import Dataset, IterableDataset
+from transformers import (
+    GenerationConfig,
+    PreTrainedModel,
+    Seq2SeqTrainer,
+    Seq2SeqTrainingArguments,
+    Trainer,
+)
+
+from ..data import HierDataCollator, LoadReport, TruncationReport, load_documents, tokenize_documents
+from ..data.tokenizing import plain_tokenizer
+from ..metrics import Rouge
+from . import smoke
+from .arguments import DataArguments, Recipe, RecipeError
+from .metrics import compute_summarization_metrics, decode, mean_length
+from .models import Processor, check_lengths, longest_source, set_generation
+from .results import write_json
+from .tasks import Task
+
+
+logger = logging.getLogger(__name__)
+
+
+class SummarizationTask(Task):
+    """Documents and their summaries, scored with ROUGE.
+
+    Args:
+        recipe: The whole recipe.
+        output_dir: Folder of the run.
+    """
+
+    def __init__(self, recipe: Recipe, output_dir: Path) -> None:
+        super().__init__(recipe, output_dir)
+        self._cuts = {"train": TruncationReport(), "validation": TruncationReport()}
+        self._set_aside = {"train": LoadReport(), "validation": LoadReport()}
+        self._validation_documents: Dataset | None = None
+
+    def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:  # noqa: D102  # as in Task
+        model, processor = super().load_model_and_processor()
+        set_generation(model, self.recipe)
+        check_lengths(model.config, self.recipe)
+        return model, processor
+
+    def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset:  # noqa: D102
+        documents = self._load("train")
+        if isinstance(documents, IterableDataset) and next(iter(documents), None) is None:
+            data = self.recipe.data
+            raise RecipeError(f"data: train has no usable documents ({data.train}, split {data.train_split})")
+        return self._tokenized("train", documents, processor)
+
+    def validation_dataset(  # noqa: D102
+        self, model: PreTrainedModel, processor: Processor
+    ) -> Dataset | IterableDataset | None:
+        self._validation_documents = self._load("validation")
+        if self._validation_documents is None:
+            return None
+        return self._tokenized("validation", self._validation_documents, processor)
+
+    def collator(self, model: PreTrainedModel, processor: Processor) -> HierDataCollator:  # noqa: D102
+        return HierDataCollator(processor, model=model)
+
+    def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]] | None:  # noqa: D102
+        # Without generation the predictions would be logits: gigabytes that nothing here would look at.
+        if not self.recipe.training.predict_with_generate:
+            return None
+        return functools.partial(compute_summarization_metrics, tokenizer=processor)
+
+    def evaluate(  # noqa: D102
+        self, trainer: Trainer, model: PreTrainedModel, processor: Processor
+    ) -> dict[str, Any] | None:
+        if self._validation_documents is None or not self.recipe.training.predict_with_generate:
+            return None
+        return run_evaluation(
+            model,
+            processor,
+            self._validation_documents,
+            max_source_length=self.recipe.data.max_source_length,
+            training_args=self.recipe.training,
+            predictions_file=self.output_dir / "predictions.jsonl",
+            num_proc=self.recipe.data.num_proc,
+        )
+
+    def reports(self) -> dict[str, Any]:  # noqa: D102
+        for name, report in self._cuts.items():
+            # Streams are counted only now, and the numbers are worth repeating after hours of training.
+            if report.documents:
+                logger.info("%s: %s", name, report)
+        return {
+            "truncation": {name: report.as_dict() for name, report in self._cuts.items()},
+            "set_aside": {name: report.as_dict() for name, report in self._set_aside.items()},
+        }
+
+    def smoke_rows(self) -> list[dict[str, Any]]:  # noqa: D102
+        return smoke.documents(self.recipe.data.text_column, self.recipe.data.summary_column)
+
+    def _load(self, part: str) -> Any:
+        return _load(self.recipe.data, part, self.output_dir, self._set_aside[part])
+
+    def _tokenized(self, part: str, documents: Any, processor: Processor) -> Dataset | IterableDataset:
+        data = self.recipe.data
+        return tokenize_documents(
+            documents,
+            processor=processor,
+            max_source_length=data.max_source_length,
+            max_target_length=data.max_target_length,
+            num_proc=data.num_proc,
+            report=self._cuts[part],
+        )
+
+
+def run_evaluation(
+    model: PreTrainedModel,
+    processor: Processor,
+    dataset: Dataset | IterableDataset,
+    *,
+    max_source_length: int | None = None,
+    batch_size: int = 8,
+    training_args: Seq2SeqTrainingArguments | None = None,
+    predictions_file: str | os.PathLike[str] | None = None,
+    results_file: str | os.PathLike[str] | None = None,
+    use_stemmer: bool = True,
+    sentence_splitter: str | Callable[[str], list[str]] = "punkt",
+    num_proc: int | None = None,
+    **generate_kwargs: Any,
+) -> dict[str, Any]:
+    """Summarize documents and score the summaries against their whole references.
+
+    Generation follows the model's `generation_config` and `generate_kwargs`. References are never cut, unlike the
+    labels that Trainer's own evaluation during training compares with.
+
+    Args:
+        model: Any encoder-decoder model with a `generate`.
+        processor: Its processor, or its tokenizer.
+        dataset: Documents with `summary`, from `load_documents`.
+        max_source_length: Tokens of a source; by default as many as the model has positions.
+        batch_size: Documents summarized at a time on each device, unless `training_args` says so.
+        training_args: Arguments of the Trainer to run under (device, precision, batch size).
+        predictions_file: JSON lines to write the summaries to: `id` if there is one, `summary`, `reference`.
+        results_file: JSON file to write what is returned to.
+        use_stemmer: Whether ROUGE compares stems.
+        sentence_splitter: Where rougeLsum's sentences end; see `hier_models.metrics.Rouge`.
+        num_proc: Processes that tokenize.
+        **generate_kwargs: Passed to `generate`, such as `num_beams=4`.
+
+    Returns:
+        `rouge1`, `rouge2`, `rougeL`, `rougeLsum` (mean F1 times 100), `gen_len` (tokens), `documents`, `settings` of
+        ROUGE, `generation` (the settings generated with) and `truncation` (what of the sources did not fit).
+
+    Raises:
+        ValueError: If the dataset has no summaries to compare with.
+    """
+    documents = Dataset.from_list(list(dataset)) if isinstance(dataset, IterableDataset) else dataset
+    if "summary" not in documents.column_names:
+        raise ValueError(
+            f"dataset must have a column 'summary' to score against, got {', '.join(documents.column_names)}; "
+            "load_documents(…, summary_column=…) names it"
+        )
+    tokenizer = plain_tokenizer(processor)
+    report = TruncationReport()
+    inputs = cast(
+        Dataset,
+        tokenize_documents(
+            documents.remove_columns("summary"),
+            processor,
+            max_source_length=max_source_length or longest_source(model.config, tokenizer),
+            num_proc=num_proc,
+            report=report,
+        ),
+    )
+    # Longest first: batches of equal lengths need little padding, and memory runs out at once or never.
+    order = np.argsort([-len(ids) for ids in inputs["input_ids"]], kind="stable")
+    with tempfile.TemporaryDirectory() as scratch:
+        arguments = training_args or Seq2SeqTrainingArguments(
+            output_dir=scratch, per_device_eval_batch_size=batch_size, report_to="none"
+        )
+        arguments = for_generation(arguments)
+        trainer = Seq2SeqTrainer(
+            model=model,
+            args=arguments,
+            processing_class=processor,
+            data_collator=HierDataCollator(processor, model=model),
+        )
+        generation_config = copy.deepcopy(model.generation_config)
+        generated = trainer.predict(inputs.select(order), metric_key_prefix="test", **generate_kwargs).predictions
+        model.generation_config = generation_config  # the Trainer writes every default into it
+    predictions = generated[np.argsort(order)]
+    summaries = decode(predictions, tokenizer)
+    references = list(documents["summary"])
+    scores = Rouge().compute(
+        predictions=summaries, references=references, use_stemmer=use_stemmer, sentence_splitter=sentence_splitter
+    )
+    settings = scores.pop("settings")
+    results = {
+        **{name: 100 * value for name, value in scores.items()},
+        "gen_len": mean_length(predictions, tokenizer),
+        "documents": len(documents),
+        "settings": settings,
+        "generation": {**generation_settings(generation_config), **generate_kwargs},
+        "truncation": report.as_dict(),
+    }
+    if trainer.is_world_process_zero():
+        if predictions_file is not None:
+            _write_predictions(Path(predictions_file), documents, summaries)
+        if results_file is not None:
+            write_json(Path(results_file), results)
+    return results
+
+
+def for_generation(arguments: Seq2SeqTrainingArguments) -> Seq2SeqTrainingArguments:
+    """Change a run's arguments to those of a run that only generates, in the order of the data.
+
+    Args:
+        arguments: Arguments of a training run.
+
+    Returns:
+        A copy of them.
+    """
+    values = {name: value for name, value in arguments.to_dict().items() if name in _init_names(arguments)}
+    values |= {
+        "predict_with_generate": True,
+        "prediction_loss_only": False,
+        "train_sampling_strategy": "random",
+        "eval_strategy": "no",
+        "load_best_model_at_end": False,
+        "label_smoothing_factor": 0.0,
+        "push_to_hub": False,
+    }
+    if arguments.device.type == "cpu":
+        values["dataloader_pin_memory"] = False
+    return type(arguments)(**values)
+
+
+def generation_settings(config: GenerationConfig) -> dict[str, Any]:
+    """List what a generation config sets.
+
+    Args:
+        config: A generation config.
+
+    Returns:
+        Name -> value, without what is at its default.
+    """
+    settings = config.to_diff_dict()
+    return {
+        name: value for name, value in settings.items() if not name.startswith("_") and name != "transformers_version"
+    }
+
+
+def _load(data: DataArguments, part: str, output_dir: Path, report: LoadReport) -> Any:
+    source = getattr(data, part)
+    split = getattr(data, f"{part}_split")
+    if part == "validation" and source is None and split is not None:
+        source = data.train
+    if source is None:
+        return None
+    path = Path(source).expanduser()
+    documents = load_documents(
+        path if path.exists() else source,
+        split=split,
+        text_column=data.text_column,
+        summary_column=data.summary_column,
+        config_name=None if path.exists() else data.config_name,
+        streaming=data.streaming and part == "train",
+        bad_lines=data.bad_lines,
+        set_aside_file=output_dir / f"set_aside_{part}.jsonl" if data.bad_lines == "set_aside" else None,
+        report=report,
+    )
+    if "summary" not in (documents.column_names or ["summary"]):
+        raise RecipeError(
+            f"data: {part} has no summaries ({source}); name their column with summary_column if there are any"
+        )
+    most = getattr(data, f"max_{part}_documents")
+    if most is None:
+        return documents
+    return (
+        documents.take(most) if isinstance(documents, IterableDataset) else documents.take(min(most, len(documents)))
+    )
+
+
+def _init_names(arguments: Seq2SeqTrainingArguments) -> set[str]:
+    return set(inspect.signature(type(arguments)).parameters)
+
+
+def _write_predictions(path: Path, documents: Dataset, summaries: list[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    identifiers = list(documents["id"]) if "id" in documents.column_names else None
+    with path.open("w", encoding="utf-8") as stream:
+        for number, (summary, reference) in enumerate(zip(summaries, documents["summary"], strict=True)):
+            row = {"summary": summary, "reference": reference}
+            if identifiers is not None:
+                row = {"id": identifiers[number], **row}
+            stream.write(json.dumps(row, ensure_ascii=False) + "\n")
