@@ -1,0 +1,200 @@
+"""Processor of the encoder-only HAT: texts, pairs and multiple choices in, `<s> sentence <s> sentence … </s>` out."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from transformers import BatchEncoding, PreTrainedTokenizerBase, ProcessorMixin
+
+from .sentence_splitting_hat_encoder import check_language
+from .tokenization_hat_encoder import HatEncoderTokenizer
+
+
+class HatEncoderProcessor(ProcessorMixin):
+    """Turns texts, pairs of texts and multiple choices into the model's input, each sentence with a BOS token.
+
+    A text is `<s> sentence <s> sentence … </s>`, a pair `<s> sentence … </s></s> <s> sentence … </s>`. The markers are
+    inserted as ids: all that a text contains stays text, `<s>` and `<mask>` too. Without the markers, the ids are those
+    that the tokenizer gives for the same text; white space between two sentences goes to the second.
+
+    Args:
+        tokenizer: A tokenizer of Transformers with a fast backend that has a BOS and an EOS token, such as RoBERTa's.
+            It becomes a `HatEncoderTokenizer`, with which pipelines see the sentences too.
+        language: Language of the texts, for splitting into sentences: one that punkt knows, such as english or german.
+            By default the tokenizer's own, if it has one, or english.
+
+    Raises:
+        ValueError: If the tokenizer has no fast backend, lacks a token or the language is not known.
+
+    Source: section 7 (BOS tokens at the beginning of all sentences).
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase | None = None, language: str | None = None) -> None:
+        if not isinstance(tokenizer, PreTrainedTokenizerBase):
+            raise ValueError(f"`tokenizer` must be a tokenizer of Transformers, got {type(tokenizer).__name__}")
+        if language is not None:
+            check_language(language)
+        super().__init__(HatEncoderTokenizer.from_tokenizer(tokenizer, language))
+        self.language = self.tokenizer.language
+
+    @property
+    def extra_inputs(self) -> dict[str, int]:
+        """Per-token inputs beyond ids and mask, and the value that pads them: none."""
+        return {}
+
+    @property
+    def model_input_names(self) -> list[str]:
+        """Names of the model inputs that the processor makes."""
+        return ["input_ids", "attention_mask"]
+
+    def split_sentences(self, text: str) -> list[tuple[int, int]]:
+        """Find the sentences of a text, as a call does.
+
+        Args:
+            text: The text.
+
+        Returns:
+            (start, end) in characters, one per sentence.
+        """
+        return self.tokenizer.split_sentences(text)  # type: ignore[no-any-return]
+
+    def encode_sentences(self, texts: Sequence[str]) -> list[list[list[int]]]:
+        """Tokenize texts sentence by sentence, without markers.
+
+        Args:
+            texts: The texts.
+
+        Returns:
+            For each text, the ids of each of its sentences. Joined, they are the tokenizer's ids of the text.
+        """
+        return self.tokenizer.encode_sentences(texts)  # type: ignore[no-any-return]
+
+    def __call__(
+        self,
+        text: str | Sequence[str] | None = None,
+        text_pair: str | Sequence[str] | None = None,
+        *,
+        choices: Sequence[str] | Sequence[Sequence[str]] | None = None,
+        padding: bool | str = False,
+        truncation: bool | str | None = False,
+        max_length: int | None = None,
+        stride: int = 0,
+        is_split_into_words: bool = False,
+        pad_to_multiple_of: int | None = None,
+        padding_side: str | None = None,
+        return_tensors: str | None = None,
+        return_overflowing_tokens: bool = False,
+        return_offsets_mapping: bool = False,
+        return_special_tokens_mask: bool = False,
+        return_truncation: bool = False,
+        split_special_tokens: bool = True,
+    ) -> BatchEncoding:
+        """Prepare texts, pairs or multiple choices for the model.
+
+        One text or pair without `return_tensors` gives flat lists, as tokenizers do.
+
+        Args:
+            text: A text or a list of texts. With `choices`: the passage or passages, or what the choices continue.
+            text_pair: The second text of each pair. With `choices`: the question, which goes before each choice.
+            choices: The answers to choose from, for one text a list of strings, for several a list of such lists, all
+                of the same length. Each makes a pair of the text and "question choice", and the result has one more
+                dimension: (batch, choices, tokens).
+            padding: True or "longest", "max_length", or False.
+            truncation: True or "longest_first" (which cuts the longer text of a pair), "only_first", "only_second", or
+                False. The markers count; a sentence of which no token fits loses its marker too.
+            max_length: Length limit of a row in tokens; by default the tokenizer's `model_max_length`.
+            stride: Tokens that neighboring windows of a text have in common, markers not counted.
+            is_split_into_words: Whether texts are lists of words. Sentences then begin at words.
+            pad_to_multiple_of: Rounds the padded length up.
+            padding_side: "right" or "left"; by default the tokenizer's.
+            return_tensors: "pt" or "np"; None gives lists.
+            return_overflowing_tokens: Whether to go on with what did not fit in further rows, which
+                `overflow_to_sample_mapping` assigns to their texts. Of a pair, the text that `truncation` names is cut
+                into windows; the other stands in each row.
+            return_offsets_mapping: Whether to return `offset_mapping`: (start, end) of each token in characters of its
+                text as it was given. A marker's is empty, at its sentence's first token.
+            return_special_tokens_mask: Whether to return `special_tokens_mask`: 1 for markers, separators and padding.
+            return_truncation: Whether to return how many tokens of each row were cut off, as `num_truncated_tokens`
+                (with their markers), and how many sentences lost a token, as `num_truncated_sentences`. If not, cuts
+                are logged.
+            split_special_tokens: Whether special tokens in a text are text. With False, `<mask>` and special tokens of
+                your own are read; markers and separators stay text.
+
+        Returns:
+            `input_ids`, `attention_mask` and what was asked for. `sequence_ids(i)`, `word_ids(i)`, `char_to_token` and
+            their relatives work as with every tokenizer, except for `choices`.
+
+        Raises:
+            ValueError: If texts, second texts and choices do not match, an option is not one of the above, or nothing
+                would fit.
+            TypeError: If an input is not text, or a list of text, as described.
+        """
+        if text is None:
+            raise ValueError("`text` is missing; give a text or a list of texts")
+        options: dict[str, Any] = {
+            "padding": padding,
+            "truncation": truncation,
+            "max_length": max_length,
+            "is_split_into_words": is_split_into_words,
+            "pad_to_multiple_of": pad_to_multiple_of,
+            "padding_side": padding_side,
+            "return_offsets_mapping": return_offsets_mapping,
+            "return_special_tokens_mask": return_special_tokens_mask,
+            "return_truncation": return_truncation,
+            "split_special_tokens": split_special_tokens,
+        }
+        if choices is None:
+            windows = {"stride": stride, "return_overflowing_tokens": return_overflowing_tokens}
+            return self.tokenizer(text, text_pair, **windows, **options, return_tensors=return_tensors)  # type: ignore[no-any-return]
+        for name, value in {
+            "return_overflowing_tokens": return_overflowing_tokens,
+            "is_split_into_words": is_split_into_words,
+        }.items():
+            if value:
+                raise ValueError(f"`{name}` does not go with `choices`; leave it out")
+        firsts, seconds, size, batched = _expand(text, text_pair, choices)
+        flat = self.tokenizer(firsts, seconds, **options)
+        data = {key: [row[i : i + size] for i in range(0, len(row), size)] for key, row in flat.items()}
+        if not batched and return_tensors is None:
+            data = {key: rows[0] for key, rows in data.items()}
+        return BatchEncoding(data, tensor_type=return_tensors)
+
+
+def _expand(text: object, text_pair: object, choices: object) -> tuple[list[str], list[str], int, bool]:
+    """Make a pair of texts for every choice; say how many choices a text has and whether it was a batch."""
+    batched = not isinstance(text, str)
+    texts = _strings("text", text) if batched else [text]
+    if text_pair is None:
+        questions = [""] * len(texts)
+    else:
+        if isinstance(text_pair, str) == batched:
+            raise ValueError("`text_pair` must be one question for one text, or a list for a list of texts")
+        questions = _strings("text_pair", text_pair) if batched else [str(text_pair)]
+    if isinstance(choices, str) or not isinstance(choices, Sequence):
+        raise TypeError(f"`choices` must be a list of strings for each text, got {type(choices).__name__}")
+    if batched:
+        rows = [_strings(f"choices[{i}]", row) for i, row in enumerate(choices)]
+    else:
+        rows = [_strings("choices", choices)]
+    for name, values in (("text_pair", questions), ("choices", rows)):
+        if len(values) != len(texts):
+            raise ValueError(f"`{name}` must match `text`, got {len(values)} for {len(texts)}")
+    sizes = sorted({len(row) for row in rows})
+    if len(sizes) != 1 or sizes[0] == 0:
+        raise ValueError(f"`choices` must be as many for every text, and at least one; got {sizes}")
+    firsts = [passage for passage in texts for _ in range(sizes[0])]
+    pairs = zip(questions, rows, strict=True)
+    seconds = [f"{question} {choice}" if question else choice for question, row in pairs for choice in row]
+    return firsts, seconds, sizes[0], batched  # type: ignore[return-value]
+
+
+def _strings(name: str, value: object) -> list[str]:
+    """Check that a value is a list of strings."""
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise TypeError(f"`{name}` must be a list of strings, got {type(value).__name__}")
+    for i, item in enumerate(value):
+        if not isinstance(item, str):
+            raise TypeError(f"`{name}[{i}]` must be a string, got {type(item).__name__}")
+    return list(value)
+
+
+__all__ = ["HatEncoderProcessor"]

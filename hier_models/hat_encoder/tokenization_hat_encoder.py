@@ -1,0 +1,565 @@
+"""Tokenizer of the encoder-only HAT: RoBERTa's, with a marker before every sentence.
+
+Pipelines of Transformers know tokenizers only, so that the markers are put in here and not in the processor. In the
+order the data flow: reading the texts, tokens and where sentences begin in them, what fits, rows, padding.
+"""
+
+import itertools
+import json
+import re
+import weakref
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tokenizers import Tokenizer
+from transformers import BatchEncoding, PreTrainedTokenizerBase, RobertaTokenizer
+from transformers.utils import logging
+
+from .marked_encoding_hat_encoder import MarkedEncoding, TokenizedText
+from .sentence_splitting_hat_encoder import check_language, split_sentences
+
+
+logger = logging.get_logger(__name__)
+
+# Markers and separators: never read from a text.
+STRUCTURE = ("bos_token", "eos_token", "cls_token", "sep_token", "pad_token", "unk_token")
+
+NO_CUT = (False, None, "do_not_truncate")
+CUTS = (True, "longest_first", "only_first", "only_second", *NO_CUT)
+NO_PADDING = (False, None, "do_not_pad")
+PADDINGS = (True, "longest", "max_length", *NO_PADDING)
+
+NO_LIMIT = 10**20  # `model_max_length` of tokenizers that know none is above
+
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Layout(NamedTuple):
+    """How rows are to be cut: the limit, by which rule, and windows with how many tokens in common, or none."""
+
+    limit: int | None
+    cut: bool | str
+    stride: int | None
+    from_left: bool
+
+
+# --------------------------------------------------------------------------------------------------- reading the texts
+
+
+def _text(name: str, value: object) -> str:
+    """Check that a value is text; surrogates, which tokenizers cannot take, become U+FFFD one for one."""
+    if not isinstance(value, str):
+        raise TypeError(f"`{name}` must be a string, got {type(value).__name__}")
+    return value if value.isascii() else LONE_SURROGATE.sub("\ufffd", value)
+
+
+def _one(name: str, value: object, words: bool) -> str | list[str]:
+    """Check one text: a string, or its words."""
+    if not words:
+        return _text(name, value)
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise TypeError(f"`{name}` must be a list of words with is_split_into_words=True, got {type(value).__name__}")
+    return [_text(f"{name}[{i}]", word) for i, word in enumerate(value)]
+
+
+def _is_batch(name: str, value: object, words: bool) -> bool:
+    """Whether a value is a list of texts; with words, whether it is a list of lists."""
+    if isinstance(value, str):
+        return False
+    if not isinstance(value, Sequence):
+        raise TypeError(f"`{name}` must be a string or a list of strings, got {type(value).__name__}")
+    return not words or (len(value) > 0 and not isinstance(value[0], str))
+
+
+def read_texts(text: Any, text_pair: Any, words: bool) -> tuple[list[Any], list[Any] | None, bool]:
+    """Bring one text or many, alone or in pairs, to lists.
+
+    Args:
+        text: A text, a list of texts, or a list of pairs.
+        text_pair: The second text or texts.
+        words: Whether texts are lists of words.
+
+    Returns:
+        The first texts, the second texts or None, and whether it was a batch.
+
+    Raises:
+        ValueError: If the batch is empty, or the second texts do not match the first.
+        TypeError: If something is not text.
+    """
+    if not _is_batch("text", text, words):
+        if text_pair is not None and _is_batch("text_pair", text_pair, words):
+            raise ValueError(f"`text_pair` must be one text, as `text` is, got a list of {len(text_pair)}")
+        pair = None if text_pair is None else [_one("text_pair", text_pair, words)]
+        return [_one("text", text, words)], pair, False
+    if not text:
+        raise ValueError("`text` is an empty list; give at least one text")
+    if text_pair is None and all(
+        isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str) != words for item in text
+    ):
+        text, text_pair = zip(*text, strict=True)  # a list of pairs, as pipelines give it
+    if text_pair is not None and (not _is_batch("text_pair", text_pair, words) or len(text) != len(text_pair)):
+        got = f"a list of {len(text_pair)}" if _is_batch("text_pair", text_pair, words) else "one text"
+        raise ValueError(f"`text_pair` must match `text`, a list of {len(text)}; got {got}")
+    firsts = [_one(f"text[{i}]", item, words) for i, item in enumerate(text)]
+    seconds = None
+    if text_pair is not None:
+        seconds = [_one(f"text_pair[{i}]", item, words) for i, item in enumerate(text_pair)]
+    return firsts, seconds, True
+
+
+# ------------------------------------------------------------------------------------------------------ the tokenizer
+
+# Per tokenizer, kept out of it so that pickling, hashing and saving it do not change with use: the backend and its
+# size with our copies of it, by whether they take special tokens for text; and what a tokenizer has warned of.
+_BACKENDS: "weakref.WeakKeyDictionary[HatEncoderTokenizer, tuple[Any, int, dict[bool, Any]]]" = (
+    weakref.WeakKeyDictionary()
+)
+_WARNED: "weakref.WeakKeyDictionary[HatEncoderTokenizer, set[str]]" = weakref.WeakKeyDictionary()
+
+
+class HatEncoderTokenizer(RobertaTokenizer):
+    """RobertaTokenizer with a BOS token before every sentence: `<s> sentence <s> sentence </s>`.
+
+    A pair is `<s> sentence … </s></s> <s> sentence … </s>`. Everything else is as in Transformers, so that pipelines,
+    collators and scripts work with it: windows over long texts (`return_overflowing_tokens`, `stride`), words
+    (`is_split_into_words`), `offset_mapping`, `special_tokens_mask`, `word_ids()` and their relatives, which count
+    the markers as special tokens. Without the markers, the ids are those of RobertaTokenizer.
+
+    The literal text `<s>`, `</s>`, `<pad>` or `<unk>` stays text; `<mask>` and special tokens of your own are read, or
+    stay text with `split_special_tokens=True`. With `add_special_tokens=False` there are no markers, and all is as in
+    RobertaTokenizer.
+
+    Loads what RobertaTokenizer loads. `language="german"` (of `from_pretrained`, saved with the tokenizer) sets the
+    language for splitting into sentences.
+
+    Source: section 7 (BOS tokens at the beginning of all sentences).
+    """
+
+    # No __init__ of its own: with one, Transformers would no longer load `tokenizer.json` as it is.
+
+    @classmethod
+    def from_tokenizer(cls, tokenizer: PreTrainedTokenizerBase, language: str | None = None) -> "HatEncoderTokenizer":
+        """Make a tokenizer that puts markers in of one that does not.
+
+        Args:
+            tokenizer: A tokenizer of Transformers with a fast backend, a BOS and an EOS token, and not the same for
+                both.
+            language: Language of the texts; by default the tokenizer's own, if it has one, or english.
+
+        Returns:
+            A tokenizer with the same vocabulary and settings. One that puts markers in already comes back as it is.
+
+        Raises:
+            ValueError: If the tokenizer has no fast backend, lacks a token or the language is not known.
+        """
+        name = type(tokenizer).__name__
+        if hasattr(tokenizer, "encode_sentences"):  # by what it can: remote code has a class object of its own
+            if language is not None:
+                tokenizer.language = language
+            return tokenizer  # type: ignore[return-value]
+        if not getattr(tokenizer, "is_fast", False):
+            raise ValueError(
+                f"`tokenizer` ({name}) has no fast backend, which knows where in the text a token stands. Load it "
+                "with AutoTokenizer."
+            )
+        for token in ("bos_token", "eos_token"):
+            if getattr(tokenizer, f"{token}_id") is None:
+                raise ValueError(
+                    f"`tokenizer` ({name}) has no {token}; BOS tokens mark the sentences, an EOS token ends a text. "
+                    f'Add one with tokenizer.add_special_tokens({{"{token}": …}}) and resize the model\'s embeddings.'
+                )
+        if tokenizer.bos_token_id == tokenizer.eos_token_id:
+            raise ValueError(
+                f"`tokenizer` has {tokenizer.bos_token!r} as bos_token and as eos_token, so that the end would count "
+                'as a sentence. Add another bos_token with tokenizer.add_special_tokens({"bos_token": …}).'
+            )
+        tokens = {"cls_token": tokenizer.bos_token, "sep_token": tokenizer.eos_token, **tokenizer.special_tokens_map}
+        made = cls(
+            tokenizer_object=tokenizer.backend_tokenizer,
+            **tokens,
+            extra_special_tokens=list(tokenizer.extra_special_tokens),
+            model_max_length=tokenizer.model_max_length,
+            padding_side=tokenizer.padding_side,
+            truncation_side=tokenizer.truncation_side,
+            add_prefix_space=bool(getattr(tokenizer, "add_prefix_space", False)),
+            split_special_tokens=tokenizer.split_special_tokens,
+        )
+        made.language = "english" if language is None else language
+        return made
+
+    @property
+    def language(self) -> str:
+        """Language of the texts, for splitting into sentences."""
+        return str(self.init_kwargs.get("language", "english"))
+
+    @language.setter
+    def language(self, value: str) -> None:
+        check_language(value)
+        self.init_kwargs["language"] = value
+
+    def split_sentences(self, text: str) -> list[tuple[int, int]]:
+        """Find the sentences of a text.
+
+        Args:
+            text: The text.
+
+        Returns:
+            (start, end) in characters, one per sentence.
+        """
+        return split_sentences(text, self.language)
+
+    def encode_sentences(self, texts: Sequence[str], split_special_tokens: bool = True) -> list[list[list[int]]]:
+        """Tokenize texts sentence by sentence, without markers.
+
+        Args:
+            texts: The texts.
+            split_special_tokens: Whether all special tokens in them are text.
+
+        Returns:
+            For each text, the ids of each of its sentences. Joined, they are the ids of the text.
+        """
+        checked = [_text(f"texts[{i}]", text) for i, text in enumerate(texts)]
+        return [
+            [text.ids[a:b] for a, b in itertools.pairwise([*text.starts, len(text.ids)]) if b > a]
+            for text in self._tokenized(checked, False, split_special_tokens)
+        ]
+
+    def __call__(self, text: Any = None, text_pair: Any = None, **options: Any) -> BatchEncoding:  # type: ignore[override]
+        """Prepare texts or pairs of texts for the model.
+
+        Args:
+            text: A text or a list of texts; with `is_split_into_words` a list of words or a list of such lists. A list
+                of pairs of texts is a batch of pairs.
+            text_pair: The second text or texts of pairs.
+            **options: As for every tokenizer of Transformers: `padding`, `truncation`, `max_length`, `stride`,
+                `is_split_into_words`, `pad_to_multiple_of`, `padding_side`, `return_tensors`,
+                `return_overflowing_tokens`, `return_special_tokens_mask`, `return_offsets_mapping`, `return_length`,
+                `split_special_tokens`, …. Markers count for `max_length` and not for `stride`; a sentence of which no
+                token fits loses its marker too. Windows of a pair are of the text that `truncation` names
+                (only_first, only_second); the other stands in each. And one more: `return_truncation=True` returns
+                how many tokens of each row were cut off, with their markers (`num_truncated_tokens`), and how many
+                sentences lost a token (`num_truncated_sentences`); without it cuts are logged.
+
+        Returns:
+            `input_ids`, `attention_mask` and what was asked for: flat lists for one text without `return_tensors` and
+            `return_overflowing_tokens`, else one row per text or window.
+
+        Raises:
+            ValueError: If an option is not one that there is, the lists do not match, or nothing would fit.
+            TypeError: If an input is not text, or there is no such option.
+        """
+        options = {**options, **(options.pop("tokenizer_kwargs", None) or {})}
+        if text is None or not options.pop("add_special_tokens", True):
+            return super().__call__(text, text_pair, add_special_tokens=text is None, **options)
+        target = {name: options.pop(name) for name in ("text_target", "text_pair_target") if name in options}
+        encoded = self._marked(text, text_pair, **options)
+        if target.get("text_target") is not None:
+            cut = {name: options[name] for name in ("padding", "truncation", "max_length") if name in options}
+            encoded["labels"] = super().__call__(**target, **cut)["input_ids"]
+        return encoded
+
+    def _marked(
+        self,
+        text: Any,
+        text_pair: Any,
+        *,
+        padding: bool | str = False,
+        truncation: bool | str | None = None,
+        max_length: int | None = None,
+        stride: int = 0,
+        is_split_into_words: bool = False,
+        pad_to_multiple_of: int | None = None,
+        padding_side: str | None = None,
+        return_tensors: str | None = None,
+        return_token_type_ids: bool | None = None,
+        return_attention_mask: bool | None = None,
+        return_overflowing_tokens: bool = False,
+        return_special_tokens_mask: bool = False,
+        return_offsets_mapping: bool = False,
+        return_length: bool = False,
+        verbose: bool = True,
+        split_special_tokens: bool | None = None,
+        return_truncation: bool = False,
+    ) -> BatchEncoding:
+        """Do what a call does, with markers."""
+        firsts, seconds, batched = read_texts(text, text_pair, is_split_into_words)
+        if truncation is None and max_length is not None and padding in NO_PADDING:
+            truncation = True  # as in Transformers
+        layout = self._layout(truncation, max_length, stride, return_overflowing_tokens, seconds is not None)
+
+        split = self.split_special_tokens if split_special_tokens is None else split_special_tokens
+        one = self._tokenized(firsts, is_split_into_words, split)
+        two = None if seconds is None else self._tokenized(seconds, is_split_into_words, split)
+        rows, samples = [], []
+        for i, first in enumerate(one):
+            windows = self._rows(i, [first] if two is None else [first, two[i]], layout)
+            rows += windows
+            samples += [i] * len(windows)
+        if layout.stride is None and not return_truncation:
+            self._report_cuts(rows)
+        if verbose and layout.limit is None:
+            self._report_length(rows)
+        self._fill(rows, padding, max_length, pad_to_multiple_of, padding_side)
+
+        data: dict[str, Any] = {"input_ids": [row.ids for row in rows]}
+        if return_token_type_ids:
+            data["token_type_ids"] = [row.type_ids for row in rows]
+        if return_attention_mask is not False:
+            data["attention_mask"] = [row.attention_mask for row in rows]
+        if return_special_tokens_mask:
+            data["special_tokens_mask"] = [row.special_tokens_mask for row in rows]
+        if return_offsets_mapping:
+            data["offset_mapping"] = [row.offsets for row in rows]
+        if return_length:
+            data["length"] = [len(row) for row in rows]
+        if return_truncation:
+            data["num_truncated_tokens"] = [row.num_truncated_tokens for row in rows]
+            data["num_truncated_sentences"] = [row.num_truncated_sentences for row in rows]
+        if return_overflowing_tokens:
+            data["overflow_to_sample_mapping"] = samples
+        elif not batched and return_tensors is None:
+            data = {key: values[0] for key, values in data.items()}
+        return BatchEncoding(data, rows, tensor_type=return_tensors)  # type: ignore[arg-type]
+
+    def encode(self, text: Any, text_pair: Any = None, add_special_tokens: bool = True, **kwargs: Any) -> list[int]:  # type: ignore[override]
+        """Turn a text into ids.
+
+        Args:
+            text: The text.
+            text_pair: The second text of a pair.
+            add_special_tokens: Whether to put markers and separators in.
+            **kwargs: Further arguments of a call.
+
+        Returns:
+            The ids.
+        """
+        ids: list[int] = self(text, text_pair, add_special_tokens=add_special_tokens, **kwargs)["input_ids"]
+        return ids
+
+    def tokenize(  # type: ignore[override]
+        self, text: str, pair: str | None = None, add_special_tokens: bool = False, **kwargs: Any
+    ) -> list[str]:
+        """Turn a text into tokens.
+
+        Args:
+            text: The text.
+            pair: The second text of a pair.
+            add_special_tokens: Whether to put markers and separators in.
+            **kwargs: Further arguments of a call.
+
+        Returns:
+            The tokens.
+        """
+        if not add_special_tokens:
+            return super().tokenize(text, pair, **kwargs)
+        return self(text, pair, **kwargs).tokens()
+
+    # -------------------------------------------------------------------------------------------- tokens and sentences
+
+    def _tokenized(self, texts: list[Any], words: bool, split_special_tokens: bool) -> list[TokenizedText]:
+        """Tokenize texts and find where their sentences begin. They go through whole: the ids are the tokenizer's."""
+        backend = self._backend(split_special_tokens)
+        encodings = backend.encode_batch(texts, is_pretokenized=words, add_special_tokens=False)
+        return [self._text_of(encoding, text, words) for encoding, text in zip(encodings, texts, strict=True)]
+
+    def _text_of(self, encoding: Any, text: str | list[str], words: bool) -> TokenizedText:
+        ids, offsets, word_ids = self._plain(encoding.ids), encoding.offsets, encoding.word_ids
+        running = " ".join(text) if words else text
+        assert isinstance(running, str)
+        # The white space before a sentence is its own, as tokenizers have it.
+        cuts = [end for _, end in self.split_sentences(running)[:-1]]
+        if words:
+            begins = list(itertools.accumulate((len(word) + 1 for word in text), initial=0))
+            places = [-1 if word is None else begins[word] for word in word_ids]
+        else:
+            places = [start for start, _ in offsets]
+        starts = [0]
+        for cut in cuts:
+            start = bisect_left(places, cut, lo=starts[-1])
+            if starts[-1] < start < len(ids):
+                starts.append(start)
+        return TokenizedText(ids, encoding.tokens, offsets, word_ids, starts, in_words=words)
+
+    def _backend(self, split_special_tokens: bool) -> Any:
+        """Return a copy of the backend that reads no special tokens, or only those that are no markers or separators.
+
+        A copy, since the switch lives in the backend: the tokenizer stays as it is for its other users and threads.
+        """
+        original, size = self.backend_tokenizer, len(self)
+        known = _BACKENDS.get(self)
+        if known is None or known[0] is not original or known[1] != size:
+            known = _BACKENDS[self] = (original, size, {})
+        copies = known[2]
+        if split_special_tokens not in copies:
+            content = json.loads(original.to_str())
+            content["truncation"] = content["padding"] = None
+            structure = {getattr(self, name) for name in STRUCTURE}
+            for token in content["added_tokens"]:
+                token["special"] = token["special"] and (split_special_tokens or token["content"] in structure)
+            backend = Tokenizer.from_str(json.dumps(content))
+            backend.encode_special_tokens = True
+            copies[split_special_tokens] = backend
+        return copies[split_special_tokens]
+
+    def _plain(self, ids: list[int]) -> list[int]:
+        """Turn markers and separators that a vocabulary still finds in text (Unigram, whole words) into unknowns."""
+        unknown = self.unk_token_id
+        structure = {getattr(self, f"{name}_id") for name in STRUCTURE} - {unknown}
+        return ids if structure.isdisjoint(ids) else [unknown if i in structure else i for i in ids]
+
+    # ------------------------------------------------------------------------------------------------------- what fits
+
+    def _layout(
+        self, truncation: bool | str | None, max_length: int | None, stride: int, overflow: bool, pairs: bool
+    ) -> Layout:
+        """Check how rows are to be cut."""
+        if truncation not in CUTS:
+            raise ValueError(
+                f"`truncation` must be True, 'longest_first', 'only_first', 'only_second' or False, got {truncation!r}"
+            )
+        if truncation in NO_CUT:
+            return Layout(None, False, None, False)
+        limit = self.model_max_length if max_length is None else max_length
+        least = 5 if pairs else 2  # `<s></s></s><s></s>` and `<s></s>`
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < least:
+            raise ValueError(
+                f"`max_length` must be an integer of at least {least} (the special tokens), got {limit!r}"
+            )
+        cut: bool | str = str(getattr(truncation, "value", truncation))
+        if truncation in (True, "longest_first"):
+            cut = True
+        if cut == "only_second" and not pairs:
+            raise ValueError("`truncation` is 'only_second', and there is no `text_pair`; use True or 'only_first'")
+        if not overflow:
+            return Layout(limit if limit < NO_LIMIT else None, cut, None, self.truncation_side == "left")
+        if pairs and cut is True:
+            raise ValueError(
+                "`return_overflowing_tokens` needs to know which text of a pair to cut into windows: "
+                "truncation='only_first' or 'only_second'"
+            )
+        if isinstance(stride, bool) or not isinstance(stride, int) or not 0 <= stride < limit - least:
+            raise ValueError(
+                f"`stride` must be an integer from 0 to below max_length - {least} = {limit - least}, got {stride!r}"
+            )
+        return Layout(limit if limit < NO_LIMIT else None, cut, stride, self.truncation_side == "left")
+
+    def _rows(self, number: int, texts: list[TokenizedText], layout: Layout) -> list[MarkedEncoding]:
+        """Make the row of one text or pair, or its windows."""
+        spans = [(0, len(text.ids)) for text in texts]
+        costs = [text.cost(*span) for text, span in zip(texts, spans, strict=True)]
+        separators = 1 if len(texts) == 1 else 3
+        room = None if layout.limit is None else layout.limit - separators
+        if room is None or sum(costs) <= room:
+            return [self._row(texts, spans)]
+        if layout.cut is True:
+            budgets = [room] if len(texts) == 1 else _share(costs, room)
+        else:
+            index = 1 if layout.cut == "only_second" else 0
+            budgets = [*costs]
+            budgets[index] = room - (sum(costs) - costs[index])
+            if budgets[index] < 2:
+                other = f" beside the {sum(costs) - costs[index]} tokens of the other" if len(texts) > 1 else ""
+                name = ("text", "text_pair")[index]
+                raise ValueError(
+                    f"max_length={layout.limit} leaves no room for `{name}`{other} (input {number}): raise "
+                    "`max_length`, or cut the other text (truncation=True cuts the longer one)"
+                )
+        if layout.stride is None:
+            for i, (text, budget) in enumerate(zip(texts, budgets, strict=True)):
+                size = len(text.ids)
+                if text.cost(0, size) > budget:
+                    spans[i] = (
+                        (text.first_start(size, budget), size) if layout.from_left else (0, text.last_end(0, budget))
+                    )
+            return [self._row(texts, spans)]
+        index = 1 if layout.cut == "only_second" else 0
+        if budgets[index] < 2:
+            raise ValueError(f"`max_length` must leave room for a marker and a token, got {layout.limit}")
+        windows = texts[index].windows(budgets[index], layout.stride, layout.from_left)
+        return [self._row(texts, [*spans[:index], span, *spans[index + 1 :]]) for span in windows]
+
+    def _row(self, texts: list[TokenizedText], spans: list[tuple[int, int]]) -> MarkedEncoding:
+        """Put markers and separators in, and count what the spans leave out."""
+        bos, sep = (self.bos_token_id, str(self.bos_token)), (self.sep_token_id, str(self.sep_token))
+        row = MarkedEncoding(n_sequences=len(texts))
+        for i, (text, (start, end)) in enumerate(zip(texts, spans, strict=True)):
+            if i:
+                row.add_special(*sep)
+            begins = [start, *(s for s in text.starts if start < s < end)]
+            for a, b in itertools.pairwise([*begins, end]):
+                place = text.offsets[a][0] if a < len(text.ids) and not text.in_words else 0
+                row.add_special(*bos, place)
+                row.add_span(text, a, b, i)
+            row.add_special(*sep)
+            row.num_truncated_tokens += text.cost(0, len(text.ids)) - text.cost(start, end)
+            row.num_truncated_sentences += text.sentences_cut(start, end)
+        return row
+
+    # --------------------------------------------------------------------------------------------- padding and reports
+
+    def _fill(
+        self,
+        rows: list[MarkedEncoding],
+        padding: bool | str,
+        max_length: int | None,
+        pad_to_multiple_of: int | None,
+        padding_side: str | None,
+    ) -> None:
+        """Pad the rows in place."""
+        if padding not in PADDINGS:
+            raise ValueError(f"`padding` must be True, 'longest', 'max_length' or False, got {padding!r}")
+        side = padding_side or self.padding_side
+        if side not in ("right", "left"):
+            raise ValueError(f"`padding_side` must be 'right' or 'left', got {side!r}")
+        if padding in NO_PADDING:
+            return
+        if self.pad_token_id is None:
+            raise ValueError("`padding` needs a padding token; set tokenizer.pad_token")
+        length = max(map(len, rows))
+        if padding == "max_length":
+            limit = self.model_max_length if max_length is None else max_length
+            if limit > NO_LIMIT:
+                raise ValueError("`padding` is 'max_length', and there is no max_length; give one")
+            length = max(length, limit)
+        multiple = pad_to_multiple_of or 1
+        length = -(-length // multiple) * multiple
+        for row in rows:
+            row.pad(length, self.pad_token_id, str(self.pad_token), side == "left")
+
+    def _report_cuts(self, rows: list[MarkedEncoding]) -> None:
+        lost = [row.num_truncated_tokens for row in rows if row.num_truncated_tokens]
+        if lost:
+            log = logger.warning if self._first("cut") else logger.info
+            log(
+                f"Truncation cut {sum(lost)} tokens of {len(lost)} texts. return_truncation=True returns the counts "
+                "per text; a larger max_length, where the model has positions for it, keeps more, and "
+                "return_overflowing_tokens=True goes on in further rows."
+            )
+
+    def _report_length(self, rows: list[MarkedEncoding]) -> None:
+        longest = max(map(len, rows))
+        if longest > self.model_max_length and self._first("length"):
+            logger.warning(
+                f"A text has {longest} tokens, more than the model takes ({self.model_max_length}). "
+                "truncation=True cuts it; return_overflowing_tokens=True makes several rows of it."
+            )
+
+    def _first(self, kind: str) -> bool:
+        """Whether this tokenizer says this for the first time."""
+        said = _WARNED.setdefault(self, set())
+        first = kind not in said
+        said.add(kind)
+        return first
+
+
+def _share(costs: list[int], room: int) -> list[int]:
+    """Divide the room between two texts: the longer one is cut first, down to the shorter one."""
+    short = min(costs)
+    if short <= room // 2:
+        return [cost if cost == short else room - short for cost in costs]
+    half = [room // 2, room - room // 2]
+    return half if costs[0] <= costs[1] else half[::-1]
+
+
+__all__ = ["HatEncoderTokenizer"]
