@@ -15,6 +15,17 @@ if TYPE_CHECKING:
     from .hat_bart.configuration_hat_bart import HatBartConfig
     from .hat_bart.modeling_hat_bart import HatBartForConditionalGeneration, HatBartModel
     from .hat_bart.processing_hat_bart import HatBartProcessor
+    from .hat_encoder.configuration_hat_encoder import HatEncoderConfig
+    from .hat_encoder.modeling_hat_encoder import (
+        HatEncoderForMaskedLM,
+        HatEncoderForMultipleChoice,
+        HatEncoderForQuestionAnswering,
+        HatEncoderForSequenceClassification,
+        HatEncoderForTokenClassification,
+        HatEncoderModel,
+    )
+    from .hat_encoder.processing_hat_encoder import HatEncoderProcessor
+    from .hat_encoder.tokenization_hat_encoder import HatEncoderTokenizer
     from .hub import export, push_to_hub
     from .training import compute_summarization_metrics
 
@@ -27,6 +38,15 @@ _PUBLIC = {
     "HatBartForConditionalGeneration": "hier_models.hat_bart.modeling_hat_bart",
     "HatBartModel": "hier_models.hat_bart.modeling_hat_bart",
     "HatBartProcessor": "hier_models.hat_bart.processing_hat_bart",
+    "HatEncoderConfig": "hier_models.hat_encoder.configuration_hat_encoder",
+    "HatEncoderForMaskedLM": "hier_models.hat_encoder.modeling_hat_encoder",
+    "HatEncoderForMultipleChoice": "hier_models.hat_encoder.modeling_hat_encoder",
+    "HatEncoderForQuestionAnswering": "hier_models.hat_encoder.modeling_hat_encoder",
+    "HatEncoderForSequenceClassification": "hier_models.hat_encoder.modeling_hat_encoder",
+    "HatEncoderForTokenClassification": "hier_models.hat_encoder.modeling_hat_encoder",
+    "HatEncoderModel": "hier_models.hat_encoder.modeling_hat_encoder",
+    "HatEncoderProcessor": "hier_models.hat_encoder.processing_hat_encoder",
+    "HatEncoderTokenizer": "hier_models.hat_encoder.tokenization_hat_encoder",
     "HierDataCollator": "hier_models.data",
     "compute_summarization_metrics": "hier_models.training",
     "export": "hier_models.hub",
@@ -38,6 +58,15 @@ __all__ = [
     "HatBartForConditionalGeneration",
     "HatBartModel",
     "HatBartProcessor",
+    "HatEncoderConfig",
+    "HatEncoderForMaskedLM",
+    "HatEncoderForMultipleChoice",
+    "HatEncoderForQuestionAnswering",
+    "HatEncoderForSequenceClassification",
+    "HatEncoderForTokenClassification",
+    "HatEncoderModel",
+    "HatEncoderProcessor",
+    "HatEncoderTokenizer",
     "HierDataCollator",
     "compute_summarization_metrics",
     "export",

@@ -26,7 +26,8 @@ class Family:
         models: name of the Auto class -> name of the model class.
         config: name of the config class.
         processor: name of the processor class.
-        tokenizer: name of the tokenizer class of Transformers that the paper's checkpoints use.
+        tokenizer: name of the tokenizer class: one of Transformers that the paper's checkpoints use, or the family's
+            own in `tokenization_<model_type>.py`.
     """
 
     models: dict[str, str]
@@ -41,6 +42,19 @@ FAMILIES = {
         config="HatBartConfig",
         processor="HatBartProcessor",
         tokenizer="RobertaTokenizer",  # what AutoTokenizer gives for BART
+    ),
+    "hat_encoder": Family(
+        models={
+            "AutoModel": "HatEncoderModel",
+            "AutoModelForMaskedLM": "HatEncoderForMaskedLM",
+            "AutoModelForSequenceClassification": "HatEncoderForSequenceClassification",
+            "AutoModelForMultipleChoice": "HatEncoderForMultipleChoice",
+            "AutoModelForQuestionAnswering": "HatEncoderForQuestionAnswering",
+            "AutoModelForTokenClassification": "HatEncoderForTokenClassification",
+        },
+        config="HatEncoderConfig",
+        processor="HatEncoderProcessor",
+        tokenizer="HatEncoderTokenizer",  # it sets the markers, also in pipelines that know tokenizers only
     ),
 }
 
@@ -84,7 +98,9 @@ def _register_processors(auto: ModuleType) -> None:
 def _register_tokenizers(auto: ModuleType) -> None:
     transformers = importlib.import_module("transformers")
     for model_type, family in FAMILIES.items():
-        tokenizer_class = getattr(transformers, family.tokenizer)
+        tokenizer_class = getattr(transformers, family.tokenizer, None)
+        if tokenizer_class is None:
+            tokenizer_class = _Reference(model_type, "tokenization", family.tokenizer).resolve()
         auto.AutoTokenizer.register(_config_class(model_type), tokenizer_class=tokenizer_class, exist_ok=True)
 
 

@@ -1,0 +1,1 @@
+"""The encoder-only HAT: RoBERTa with attention over sentences in every layer."""

@@ -1,0 +1,163 @@
+"""Configuration of the encoder-only HAT."""
+
+from typing import Any
+
+from huggingface_hub.dataclasses import strict
+from transformers.activations import ACT2FN
+from transformers.configuration_utils import PreTrainedConfig
+
+
+# Checkpoints of these have RoBERTa's parameters under RoBERTa's names.
+_SAME_PARAMETERS = ("roberta", "xlm-roberta", "camembert")
+
+
+@strict
+class HatEncoderConfig(PreTrainedConfig):
+    r"""Configuration of an encoder-only HAT: the fields of [`RobertaConfig`], and the two of the hierarchy.
+
+    The defaults give the shape of `roberta-base`, which the paper compares with.
+
+    Source: Rohde, Wu and Liu, "Hierarchical Learning for Generation with Long Source Sequences", section 7.
+
+    Args:
+        vocab_size (`int`, *optional*, defaults to 50265):
+            Number of token ids.
+        hidden_size (`int`, *optional*, defaults to 768):
+            Width.
+        num_hidden_layers (`int`, *optional*, defaults to 12):
+            Encoder layers.
+        num_attention_heads (`int`, *optional*, defaults to 12):
+            Heads of each attention, the hierarchical ones included.
+        intermediate_size (`int`, *optional*, defaults to 3072):
+            Inner width of the feed-forward networks.
+        hierarchical_attention (`bool`, *optional*, defaults to `True`):
+            Give every layer an attention over the states at the BOS markers, after its self-attention. `False` takes
+            the hierarchy out: the model is then RoBERTa, exactly.
+        hierarchical_queries (`str`, *optional*, defaults to `"all"`):
+            Whose states the hierarchical attention changes: those of `"all"` tokens, or those of the `"bos"` markers
+            only. The paper does not say which.
+        hidden_act (`str`, *optional*, defaults to `"gelu"`):
+            Activation of the feed-forward networks.
+        hidden_dropout_prob (`float`, *optional*, defaults to 0.1):
+            Dropout after embeddings, attentions and feed-forward networks.
+        attention_probs_dropout_prob (`float`, *optional*, defaults to 0.1):
+            Dropout of attention weights.
+        max_position_embeddings (`int`, *optional*, defaults to 514):
+            Rows of the position embedding. Positions begin behind `pad_token_id`, so the longest input has
+            `max_position_embeddings - pad_token_id - 1` tokens.
+        type_vocab_size (`int`, *optional*, defaults to 1):
+            Rows of the token type embedding.
+        initializer_range (`float`, *optional*, defaults to 0.02):
+            Standard deviation of new weights.
+        layer_norm_eps (`float`, *optional*, defaults to 1e-05):
+            Added to the variance in layer norms.
+        pad_token_id (`int`, *optional*, defaults to 1):
+            Padding token.
+        bos_token_id (`int`, *optional*, defaults to 0):
+            BOS token: the marker before every sentence.
+        eos_token_id (`int`, *optional*, defaults to 2):
+            EOS token.
+        classifier_dropout (`float`, *optional*):
+            Dropout in the heads for classification; `hidden_dropout_prob` when not given.
+        is_decoder (`bool`, *optional*, defaults to `False`):
+            Always false for this model.
+        add_cross_attention (`bool`, *optional*, defaults to `False`):
+            Always false for this model.
+        tie_word_embeddings (`bool`, *optional*, defaults to `True`):
+            Share one embedding between encoder and masked language modeling head.
+
+    Raises:
+        huggingface_hub.errors.StrictDataclassClassValidationError:
+            If a value cannot work: an unknown kind of queries, a width that the heads do not divide, too few layers or
+            positions, an unknown activation, a probability outside of 0 to 1, a decoder, a BOS or padding token that
+            is missing or outside of the vocabulary, or a BOS token that is also the padding or EOS token.
+
+    Example:
+        >>> from hier_models import HatEncoderConfig, HatEncoderForMaskedLM
+        >>> model = HatEncoderForMaskedLM(HatEncoderConfig(num_hidden_layers=2))
+    """
+
+    model_type = "hat_encoder"
+
+    vocab_size: int = 50265
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hierarchical_attention: bool = True
+    hierarchical_queries: str = "all"
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float | int = 0.1
+    attention_probs_dropout_prob: float | int = 0.1
+    max_position_embeddings: int = 514
+    type_vocab_size: int = 1
+    initializer_range: float = 0.02
+    layer_norm_eps: float = 1e-5
+    pad_token_id: int | None = 1
+    bos_token_id: int | None = 0
+    eos_token_id: int | list[int] | None = 2
+    classifier_dropout: float | int | None = None
+    is_decoder: bool = False
+    add_cross_attention: bool = False
+    tie_word_embeddings: bool = True
+
+    @classmethod
+    def get_config_dict(cls, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Read a configuration file; one of RoBERTa is taken as this family's, with the hierarchy at its defaults."""
+        config_dict, kwargs = super().get_config_dict(*args, **kwargs)
+        if config_dict.get("model_type") in _SAME_PARAMETERS:
+            # What a file leaves out has RoBERTa's default, which is not ours in these.
+            theirs = {"max_position_embeddings": 512, "type_vocab_size": 2, "layer_norm_eps": 1e-12}
+            config_dict = {**theirs, **config_dict, "model_type": cls.model_type}
+        return config_dict, kwargs
+
+    def validate_architecture(self) -> None:
+        """Refuse a configuration that no model could be built from."""
+        if self.hierarchical_queries not in ("all", "bos"):
+            raise ValueError(f"`hierarchical_queries` must be 'all' or 'bos', got {self.hierarchical_queries!r}.")
+        for name in (
+            "hidden_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "intermediate_size",
+            "type_vocab_size",
+        ):
+            value = getattr(self, name)
+            if value is None or value < 1:
+                raise ValueError(f"`{name}` must be at least 1, got {value}.")
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"`num_attention_heads` must divide `hidden_size`, got num_attention_heads={self.num_attention_heads} "
+                f"and hidden_size={self.hidden_size}."
+            )
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise ValueError(f"`{name}` must be between 0 and 1, got {value}.")
+        if self.hidden_act not in ACT2FN:
+            raise ValueError(
+                f"`hidden_act` is unknown, got {self.hidden_act!r}. It must be one of {', '.join(ACT2FN)}."
+            )
+        for name in ("is_decoder", "add_cross_attention"):
+            if getattr(self, name):
+                raise ValueError(f"`{name}` must be False, got True: this model is an encoder.")
+        for name in ("bos_token_id", "pad_token_id"):
+            value = getattr(self, name)
+            if value is None or not 0 <= value < self.vocab_size:
+                why = " Sentences are marked with it." if name == "bos_token_id" else ""
+                raise ValueError(f"`{name}` must be in [0, vocab_size={self.vocab_size}), got {value}.{why}")
+        ends = self.eos_token_id if isinstance(self.eos_token_id, list) else [self.eos_token_id]
+        for name, values in (("pad_token_id", [self.pad_token_id]), ("eos_token_id", ends)):
+            if self.bos_token_id in values:
+                raise ValueError(
+                    f"`{name}` must differ from `bos_token_id`, which marks sentences, got {self.bos_token_id} twice."
+                )
+        least = (self.pad_token_id or 0) + 2
+        if self.max_position_embeddings < least:
+            raise ValueError(
+                f"`max_position_embeddings` must be at least pad_token_id + 2 = {least}, since positions begin behind "
+                f"that of padding, got {self.max_position_embeddings}."
+            )
+
+
+__all__ = ["HatEncoderConfig"]

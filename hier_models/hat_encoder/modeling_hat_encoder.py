@@ -1,0 +1,528 @@
+"""The encoder-only HAT: RoBERTa with attention over sentences in every layer.
+
+Source: Rohde, Wu and Liu, "Hierarchical Learning for Generation with Long Source Sequences", section 7, "Encoder-only
+transformer hierarchical attention". A BOS token stands before every sentence. In every layer, after the
+self-attention, the *hierarchical attention* attends to the states at these BOS positions (layers_hat_encoder.py).
+
+Axes in shape comments:
+    batch       texts; of multiple choice, texts times choices
+    tokens      tokens of a text, BOS markers included
+    sentences   BOS markers of a text, padded to the most in the batch
+    hidden_size width
+"""
+
+import torch
+from torch import nn
+from transformers.masking_utils import create_bidirectional_mask
+from transformers.models.roberta.modeling_roberta import (
+    RobertaClassificationHead,
+    RobertaCrossAttention,
+    RobertaEmbeddings,
+    RobertaLMHead,
+    RobertaPooler,
+    RobertaPreTrainedModel,
+    RobertaSelfAttention,
+)
+from transformers.processing_utils import Unpack
+from transformers.utils import TransformersKwargs, can_return_tuple
+from transformers.utils.output_capturing import OutputRecorder, capture_outputs
+
+from .configuration_hat_encoder import HatEncoderConfig
+from .input_checks_hat_encoder import check_choices, check_inputs
+from .layers_hat_encoder import HatEncoderLayer, HatEncoderLayers
+from .losses_hat_encoder import classification_loss, cross_entropy
+from .modeling_outputs_hat_encoder import (
+    HatEncoderMaskedLMOutput,
+    HatEncoderModelOutput,
+    HatEncoderMultipleChoiceOutput,
+    HatEncoderQuestionAnsweringOutput,
+    HatEncoderSequenceClassifierOutput,
+    HatEncoderTokenClassifierOutput,
+)
+from .sentence_level_hat_encoder import find_bos_positions, find_first_tokens, make_sentence_level
+
+
+class HatEncoderPreTrainedModel(RobertaPreTrainedModel):
+    """What the models of this file share: RoBERTa's initialization of weights, capabilities and parameter names."""
+
+    config: HatEncoderConfig
+    config_class = HatEncoderConfig
+    base_model_prefix = "roberta"
+    _no_split_modules = ["RobertaEmbeddings", "HatEncoderLayer"]
+    _can_record_outputs = {
+        "hidden_states": HatEncoderLayer,
+        "attentions": OutputRecorder(RobertaSelfAttention, index=1),
+        "hierarchical_attentions": OutputRecorder(RobertaCrossAttention, index=1),
+    }
+
+
+class HatEncoderModel(HatEncoderPreTrainedModel):
+    """The encoder, with RoBERTa's pooler if asked for, and without a head.
+
+    Source: section 7. With `hierarchical_attention=False`, equal to [`RobertaModel`].
+    """
+
+    def __init__(self, config: HatEncoderConfig, add_pooling_layer: bool = True):
+        super().__init__(config)
+        self.gradient_checkpointing = False
+        self.embeddings = RobertaEmbeddings(config)
+        self.encoder = HatEncoderLayers(config)
+        self.pooler = RobertaPooler(config) if add_pooling_layer else None
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """Return the token embedding."""
+        return self.embeddings.word_embeddings
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        """Replace the token embedding."""
+        self.embeddings.word_embeddings = value
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        token_type_ids: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        bos_positions: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> HatEncoderModelOutput:
+        """Encode texts.
+
+        Args:
+            input_ids: token ids with a BOS token before every sentence, `(batch, tokens)`. A text without any is read
+                as one sentence, with a warning.
+            attention_mask: 1 for tokens, 0 for padding, `(batch, tokens)`.
+            token_type_ids: number of the part that each token belongs to, in `[0, type_vocab_size)`, as in RoBERTa,
+                `(batch, tokens)`.
+            position_ids: rows of the position embedding, `(batch, tokens)`. Counted from `input_ids` when not given,
+                padding left out, as in RoBERTa. Give them with `inputs_embeds` that are padded on the left.
+            bos_positions: positions of the BOS markers, -1 for padding, `(batch, sentences)`. Found from `input_ids`
+                when not given. Give them with `inputs_embeds`, and to keep shapes fixed in `torch.compile(…,
+                fullgraph=True)` and `torch.export`.
+            inputs_embeds: embeddings in place of `input_ids`, `(batch, tokens, hidden_size)`.
+            **kwargs: `output_attentions`, `output_hidden_states`, `return_dict` and arguments of the attention
+                implementation. Texts packed into one row are refused: their sentences would be mixed.
+
+        Returns:
+            `last_hidden_state`, `(batch, tokens, hidden_size)`; `pooler_output` of each text's first token, `(batch,
+            hidden_size)`; and what else was asked for.
+
+        Raises:
+            ValueError: if inputs are missing or given twice, have a wrong shape, are out of range, or are longer than
+                the positions reach.
+        """
+        if kwargs.get("output_attentions", self.config.output_attentions):
+            kwargs["output_hierarchical_attentions"] = True  # type: ignore[typeddict-unknown-key]
+        return self._encode(  # type: ignore[no-any-return]
+            input_ids,
+            attention_mask=attention_mask,
+            token_type_ids=token_type_ids,
+            position_ids=position_ids,
+            bos_positions=bos_positions,
+            inputs_embeds=inputs_embeds,
+            **kwargs,
+        )
+
+    @capture_outputs
+    def _encode(
+        self,
+        input_ids: torch.Tensor | None,
+        *,
+        attention_mask: torch.Tensor | None,
+        token_type_ids: torch.Tensor | None,
+        position_ids: torch.Tensor | None,
+        bos_positions: torch.Tensor | None,
+        inputs_embeds: torch.Tensor | None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> HatEncoderModelOutput:
+        check_inputs(
+            self.config,
+            input_ids,
+            inputs_embeds,
+            attention_mask=attention_mask,
+            token_type_ids=token_type_ids,
+            position_ids=position_ids,
+            bos_positions=bos_positions,
+        )
+        if bos_positions is None and self.config.hierarchical_attention:
+            # Embeddings do not show where the markers are: then no id is a marker.
+            ids = input_ids if inputs_embeds is None else inputs_embeds.new_full(inputs_embeds.shape[:2], -1).long()
+            bos_positions = find_bos_positions(ids, attention_mask, self.config.bos_token_id)
+        hidden_states = self.embeddings(
+            input_ids=input_ids,
+            token_type_ids=token_type_ids,
+            position_ids=position_ids,
+            inputs_embeds=inputs_embeds,
+        )  # (batch, tokens, hidden_size)
+
+        token_mask = create_bidirectional_mask(self.config, hidden_states, attention_mask)
+        first_tokens = find_first_tokens(hidden_states, attention_mask)  # (batch, 1)
+        sentences = None
+        if self.config.hierarchical_attention:
+            if kwargs.get("cu_seq_lens_q") is not None:
+                raise ValueError(
+                    "`cu_seq_lens_q` packs several texts into one row, whose sentences would be mixed. Pad them "
+                    "instead (for instance with DataCollatorWithPadding)."
+                )
+            sentences = make_sentence_level(self.config, hidden_states, bos_positions, first_tokens)
+        hidden_states = self.encoder(hidden_states, token_mask, sentences, position_ids=position_ids, **kwargs)
+
+        pooled = None
+        if self.pooler is not None:
+            pooled = self.pooler(_states_at(hidden_states, first_tokens, attention_mask))
+        return HatEncoderModelOutput(last_hidden_state=hidden_states, pooler_output=pooled)
+
+
+def _states_at(
+    hidden_states: torch.Tensor, first_tokens: torch.Tensor, attention_mask: torch.Tensor | None
+) -> torch.Tensor:
+    """Take the state of each text's first token, wherever the padding is, `(batch, 1, hidden_size)`."""
+    if attention_mask is None or attention_mask.dim() != 2:
+        return hidden_states[:, :1]
+    index = first_tokens.to(hidden_states.device).unsqueeze(-1).expand(-1, -1, hidden_states.shape[-1])
+    return hidden_states.gather(1, index)
+
+
+def _recorded(outputs: HatEncoderModelOutput) -> dict[str, tuple[torch.Tensor, ...] | None]:
+    names = ("hidden_states", "attentions", "hierarchical_attentions")
+    return {name: getattr(outputs, name) for name in names}
+
+
+class HatEncoderForMaskedLM(HatEncoderPreTrainedModel):
+    """Predicts masked tokens: the paper's pretraining. Source: section 7."""
+
+    _tied_weights_keys = {
+        "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
+        "lm_head.decoder.bias": "lm_head.bias",
+    }
+
+    def __init__(self, config: HatEncoderConfig):
+        super().__init__(config)
+        self.roberta = HatEncoderModel(config, add_pooling_layer=False)
+        self.lm_head = RobertaLMHead(config)
+        self.post_init()
+
+    def get_output_embeddings(self) -> nn.Linear:
+        """Return the last layer of the head."""
+        return self.lm_head.decoder
+
+    def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
+        """Replace the last layer of the head."""
+        self.lm_head.decoder = new_embeddings
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        token_type_ids: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        bos_positions: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> HatEncoderMaskedLMOutput:
+        """Predict the masked tokens.
+
+        Args:
+            input_ids: for this and all without a text here, see [`HatEncoderModel`].
+            attention_mask: see there.
+            token_type_ids: see there.
+            position_ids: see there.
+            bos_positions: see there.
+            inputs_embeds: see there.
+            labels: ids of the masked tokens, -100 where there is no loss, `(batch, tokens)`.
+            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch. [`Trainer`]
+                gives it, so that accumulated batches weigh each label the same. Without it the loss is a mean over
+                this batch.
+
+        Returns:
+            `logits`, `(batch, tokens, vocab_size)`, `loss` if there are `labels`, and what else was asked for.
+        """
+        num_items_in_batch = kwargs.pop("num_items_in_batch", None)
+        outputs = self.roberta(
+            input_ids,
+            attention_mask=attention_mask,
+            token_type_ids=token_type_ids,
+            position_ids=position_ids,
+            bos_positions=bos_positions,
+            inputs_embeds=inputs_embeds,
+            return_dict=True,
+            **kwargs,
+        )
+        logits = self.lm_head(outputs.last_hidden_state)  # (batch, tokens, vocab_size)
+        loss = None if labels is None else cross_entropy(logits, labels, num_items_in_batch)
+        return HatEncoderMaskedLMOutput(loss=loss, logits=logits, **_recorded(outputs))
+
+
+class HatEncoderForSequenceClassification(HatEncoderPreTrainedModel):
+    """Labels or scores a text, or a pair of texts (MNLI), by its first token. Source: section 7."""
+
+    def __init__(self, config: HatEncoderConfig):
+        super().__init__(config)
+        self.num_labels = config.num_labels
+        self.roberta = HatEncoderModel(config, add_pooling_layer=False)
+        self.classifier = RobertaClassificationHead(config)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        token_type_ids: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        bos_positions: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> HatEncoderSequenceClassifierOutput:
+        """Label or score each text.
+
+        Args:
+            input_ids: for this and all without a text here, see [`HatEncoderModel`].
+            attention_mask: see there.
+            token_type_ids: see there.
+            position_ids: see there.
+            bos_positions: see there.
+            inputs_embeds: see there.
+            labels: class of each text, `(batch,)`; or a number to regress on, if `num_labels` is 1; or 0 and 1 for
+                each of several labels, as floats, `(batch, num_labels)`. `config.problem_type` says which; if it does
+                not, the labels do.
+            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch.
+
+        Returns:
+            `logits`, `(batch, num_labels)`, `loss` if there are `labels`, and what else was asked for.
+        """
+        num_items_in_batch = kwargs.pop("num_items_in_batch", None)
+        outputs = self.roberta(
+            input_ids,
+            attention_mask=attention_mask,
+            token_type_ids=token_type_ids,
+            position_ids=position_ids,
+            bos_positions=bos_positions,
+            inputs_embeds=inputs_embeds,
+            return_dict=True,
+            **kwargs,
+        )
+        states = outputs.last_hidden_state
+        first_tokens = find_first_tokens(states, attention_mask)
+        logits = self.classifier(_states_at(states, first_tokens, attention_mask))  # (batch, num_labels)
+        loss = None if labels is None else classification_loss(self.config, logits, labels, num_items_in_batch)
+        return HatEncoderSequenceClassifierOutput(loss=loss, logits=logits, **_recorded(outputs))
+
+
+class HatEncoderForMultipleChoice(HatEncoderPreTrainedModel):
+    """Chooses among several texts that stand for the answers to one question (RACE). Source: section 7."""
+
+    def __init__(self, config: HatEncoderConfig):
+        super().__init__(config)
+        self.roberta = HatEncoderModel(config)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.classifier = nn.Linear(config.hidden_size, 1)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        token_type_ids: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        bos_positions: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> HatEncoderMultipleChoiceOutput:
+        """Score each choice.
+
+        Args:
+            input_ids: for this and all without a text here, see [`HatEncoderModel`]; with an axis of choices behind
+                the batch axis, `(batch, choices, tokens)`.
+            attention_mask: see there, `(batch, choices, tokens)`.
+            token_type_ids: see there, `(batch, choices, tokens)`.
+            position_ids: see there, `(batch, choices, tokens)`.
+            bos_positions: see there, `(batch, choices, sentences)`.
+            inputs_embeds: see there, `(batch, choices, tokens, hidden_size)`.
+            labels: number of the right choice, `(batch,)`.
+            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch.
+
+        Returns:
+            `logits`, `(batch, choices)`, `loss` if there are `labels`, and what else was asked for.
+
+        Raises:
+            ValueError: if an input has no axis of choices.
+        """
+        num_items_in_batch = kwargs.pop("num_items_in_batch", None)
+        if (input_ids is None) == (inputs_embeds is None):
+            got = "both" if input_ids is not None else "none"
+            raise ValueError(f"Give exactly one of `input_ids` and `inputs_embeds`, got {got}.")
+
+        def flat(name: str, tensor: torch.Tensor | None) -> torch.Tensor | None:
+            check_choices(name, tensor, 4 if name == "inputs_embeds" else 3)
+            return None if tensor is None else tensor.flatten(0, 1)
+
+        outputs = self.roberta(
+            flat("input_ids", input_ids),
+            attention_mask=flat("attention_mask", attention_mask),
+            token_type_ids=flat("token_type_ids", token_type_ids),
+            position_ids=flat("position_ids", position_ids),
+            bos_positions=flat("bos_positions", bos_positions),
+            inputs_embeds=flat("inputs_embeds", inputs_embeds),
+            return_dict=True,
+            **kwargs,
+        )
+        choices = (input_ids if input_ids is not None else inputs_embeds).shape[1]
+        logits = self.classifier(self.dropout(outputs.pooler_output)).view(-1, choices)  # (batch, choices)
+        loss = None if labels is None else cross_entropy(logits, labels, num_items_in_batch)
+        return HatEncoderMultipleChoiceOutput(loss=loss, logits=logits, **_recorded(outputs))
+
+
+class HatEncoderForQuestionAnswering(HatEncoderPreTrainedModel):
+    """Finds the span of a text that answers a question (SQuAD 2.0). Source: section 7."""
+
+    def __init__(self, config: HatEncoderConfig):
+        super().__init__(config)
+        if config.num_labels != 2:
+            raise ValueError(
+                f"`num_labels` must be 2 for question answering, the start and the end of a span, got "
+                f"{config.num_labels}."
+            )
+        self.num_labels = config.num_labels
+        self.roberta = HatEncoderModel(config, add_pooling_layer=False)
+        self.qa_outputs = nn.Linear(config.hidden_size, config.num_labels)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        token_type_ids: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        bos_positions: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        start_positions: torch.Tensor | None = None,
+        end_positions: torch.Tensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> HatEncoderQuestionAnsweringOutput:
+        """Score each token as the start and as the end of the answer.
+
+        Args:
+            input_ids: for this and all without a text here, see [`HatEncoderModel`].
+            attention_mask: see there.
+            token_type_ids: see there.
+            position_ids: see there.
+            bos_positions: see there.
+            inputs_embeds: see there.
+            start_positions: token where the answer starts, `(batch,)`; that of the first token where there is no
+                answer. One behind the last token has no part in the loss.
+            end_positions: token where the answer ends, `(batch,)`; see `start_positions`.
+            **kwargs: see there.
+
+        Returns:
+            `start_logits` and `end_logits`, `(batch, tokens)`, `loss` if there are positions, and what else was asked
+            for.
+
+        Raises:
+            ValueError: if only one of `start_positions` and `end_positions` is given.
+        """
+        kwargs.pop("num_items_in_batch", None)  # the Trainer counts `labels`, which this task has not
+        if (start_positions is None) != (end_positions is None):
+            got = "start_positions" if end_positions is None else "end_positions"
+            raise ValueError(f"Give both `start_positions` and `end_positions`, or neither; got `{got}` only.")
+        outputs = self.roberta(
+            input_ids,
+            attention_mask=attention_mask,
+            token_type_ids=token_type_ids,
+            position_ids=position_ids,
+            bos_positions=bos_positions,
+            inputs_embeds=inputs_embeds,
+            return_dict=True,
+            **kwargs,
+        )
+        logits = self.qa_outputs(outputs.last_hidden_state)  # (batch, tokens, 2)
+        start_logits, end_logits = (part.contiguous() for part in logits.unbind(-1))  # (batch, tokens)
+        loss = None
+        if start_positions is not None and end_positions is not None:
+            outside = start_logits.shape[1]
+            losses = (
+                cross_entropy(scores, positions.clamp(0, outside), ignore_index=outside)
+                for scores, positions in ((start_logits, start_positions), (end_logits, end_positions))
+            )
+            loss = sum(losses) / 2
+        return HatEncoderQuestionAnsweringOutput(
+            loss=loss,
+            start_logits=start_logits,
+            end_logits=end_logits,
+            **_recorded(outputs),
+        )
+
+
+class HatEncoderForTokenClassification(HatEncoderPreTrainedModel):
+    """Labels each token."""
+
+    def __init__(self, config: HatEncoderConfig):
+        super().__init__(config)
+        self.num_labels = config.num_labels
+        self.roberta = HatEncoderModel(config, add_pooling_layer=False)
+        dropout = config.classifier_dropout if config.classifier_dropout is not None else config.hidden_dropout_prob
+        self.dropout = nn.Dropout(dropout)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        token_type_ids: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        bos_positions: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> HatEncoderTokenClassifierOutput:
+        """Label each token.
+
+        Args:
+            input_ids: for this and all without a text here, see [`HatEncoderModel`].
+            attention_mask: see there.
+            token_type_ids: see there.
+            position_ids: see there.
+            bos_positions: see there.
+            inputs_embeds: see there.
+            labels: label of each token, -100 where there is no loss, `(batch, tokens)`.
+            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch.
+
+        Returns:
+            `logits`, `(batch, tokens, num_labels)`, `loss` if there are `labels`, and what else was asked for.
+        """
+        num_items_in_batch = kwargs.pop("num_items_in_batch", None)
+        outputs = self.roberta(
+            input_ids,
+            attention_mask=attention_mask,
+            token_type_ids=token_type_ids,
+            position_ids=position_ids,
+            bos_positions=bos_positions,
+            inputs_embeds=inputs_embeds,
+            return_dict=True,
+            **kwargs,
+        )
+        logits = self.classifier(self.dropout(outputs.last_hidden_state))  # (batch, tokens, num_labels)
+        loss = None if labels is None else cross_entropy(logits, labels, num_items_in_batch)
+        return HatEncoderTokenClassifierOutput(loss=loss, logits=logits, **_recorded(outputs))
+
+
+__all__ = [
+    "HatEncoderForMaskedLM",
+    "HatEncoderForMultipleChoice",
+    "HatEncoderForQuestionAnswering",
+    "HatEncoderForSequenceClassification",
+    "HatEncoderForTokenClassification",
+    "HatEncoderModel",
+    "HatEncoderPreTrainedModel",
+]
