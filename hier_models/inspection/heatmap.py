@@ -225,7 +225,7 @@ class HierarchicalAttentionMap:
         colorbar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:.1%}".replace(".0%", "%"))
         colorbar.ax.set_title("weight", fontsize=7, loc="left", pad=4, color="#333333")
 
-        heading = figure.text(0.12 / width, 1 - 0.32 / height, _printable(self.title), fontsize=13, weight="bold")
+        heading = figure.text(0.12 / width, 1 - 0.32 / height, printable(self.title), fontsize=13, weight="bold")
         heading.set_parse_math(False)
         figure.text(0.12 / width, 1 - 0.56 / height, self._caption(), fontsize=8, color="#55555f")
         with warnings.catch_warnings():
@@ -248,9 +248,9 @@ class HierarchicalAttentionMap:
         """
         page = resources.files(__package__).joinpath("heatmap.html").read_text(encoding="utf-8")
         parts = {
-            "title": html.escape(_printable(self.title)),
+            "title": html.escape(printable(self.title)),
             "caption": html.escape(self._caption()),
-            "data": _json_for_script(self._page_data()),
+            "data": json_for_script(self._page_data()),
         }
         # One pass, so that a text that looks like a placeholder stays a text.
         page = re.sub(r"\{\{(title|caption|data)\}\}", lambda match: parts[match[1]], page)
@@ -318,9 +318,9 @@ class HierarchicalAttentionMap:
             "scale": PAGE_SCALE,
             "power": COLOR_POWER,
             "ramps": {"light": LIGHT_RAMP, "dark": DARK_RAMP},
-            "sentences": [_printable(sentence) for sentence in self.sentences],
-            "tokens": [_printable(token, keep_spaces=True) for token in self.tokens],
-            "summary": _printable(self.summary),
+            "sentences": [printable(sentence) for sentence in self.sentences],
+            "tokens": [printable(token, keep_spaces=True) for token in self.tokens],
+            "summary": printable(self.summary),
             "layers": cells,
         }
 
@@ -352,8 +352,16 @@ def _fit(weights: FloatArray, pixels: tuple[int, int]) -> FloatArray:
     return weights
 
 
-def _printable(text: str, *, keep_spaces: bool = False) -> str:
-    """Replace what has no picture: control characters and lone surrogates."""
+def printable(text: str, *, keep_spaces: bool = False) -> str:
+    """Replace what has no picture: control characters and lone surrogates.
+
+    Args:
+        text: Any text.
+        keep_spaces: Whether runs of white space stay as they are; otherwise each becomes one space.
+
+    Returns:
+        A text that can be drawn.
+    """
     text = text.encode("utf-8", "replace").decode("utf-8")
     text = "".join(" " if unicodedata.category(char) == "Cc" and char not in "\n\t" else char for char in text)
     return text if keep_spaces else " ".join(text.split())
@@ -361,11 +369,18 @@ def _printable(text: str, *, keep_spaces: bool = False) -> str:
 
 def _beginning(text: str, length: int) -> str:
     """Cut a text to its first characters for a label."""
-    text = _printable(text)
+    text = printable(text)
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
 
-def _json_for_script(data: dict[str, Any]) -> str:
-    """Write JSON that can stand inside a script element: no character of it can end the element or start markup."""
+def json_for_script(data: dict[str, Any]) -> str:
+    """Write JSON that can stand inside a script element: no character of it can end the element or start markup.
+
+    Args:
+        data: What to write.
+
+    Returns:
+        The JSON.
+    """
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,0 +1,335 @@
+"""Where in a document the sentences stand that a summary copies: the analysis of section 6 of the paper.
+
+The paper colors, in three articles, the sentences that each model extracted, and observes that "the hierarchical model
+extracts sentences throughout multiple paragraphs of the introduction, while the plain model generally extracts only
+from the first paragraph and sometimes does not extract entire sentences". It did so by eye. Here it is measured, over
+any number of documents; `copying_report.py` adds the numbers up and draws them.
+
+What counts as copied, in one place (`find_copies`): a sentence of the summary is copied from a sentence of the document
+if at least `threshold` (80 %) of its words stand there in the same order (the longest common subsequence, so ROUGE-L
+precision), and at least `min_run` (4) of them in one piece. The second condition keeps apart what a long sentence holds
+by chance, scattered. Sentences of fewer than `min_words` (5) words are not judged: everybody writes them.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from typing import Any
+
+from ..hat_bart.sentence_splitting_hat_bart import check_language, split_sentences
+
+
+__all__ = ["Copy", "CopyRule", "SourceText", "find_copies", "source_text", "split_summary"]
+
+KINDS = ("text", "sentences", "turns", "documents")
+
+# Every Chinese character and kana is a word of its own: no spaces tell where theirs end.
+UNSPACED = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")
+BLANK_LINE = re.compile(r"\n[ \t\r\f\v]*\n|\u2029")
+# A line without a full stop and of fewer words is the heading of the paragraph that follows.
+HEADING_WORDS = 10
+SENTENCE_MARKS = tuple(".?!:;…。！？।॥۔؟\"'”’»)")  # noqa: RUF001
+
+
+@dataclass(frozen=True)
+class CopyRule:
+    """When a sentence of a summary counts as copied; the reasons stand at the top of this file.
+
+    Args:
+        threshold: The least share of its words that must stand, in order, in one sentence of the document; above 0.5,
+            up to 1.
+        min_run: How many of them at least must stand there without anything between.
+        min_words: Sentences of fewer words are not judged.
+
+    Raises:
+        ValueError: If a value is out of its range.
+    """
+
+    threshold: float = 0.8
+    min_run: int = 4
+    min_words: int = 5
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if not 0.5 < self.threshold <= 1:
+            raise ValueError(f"threshold: got {self.threshold}; it must be above 0.5 and at most 1")
+        if self.min_run < 1:
+            raise ValueError(f"min_run: got {self.min_run}; it must be at least 1")
+        if self.min_words < self.min_run:
+            raise ValueError(
+                f"min_words: got {self.min_words}, less than min_run={self.min_run}: such sentences could never count"
+            )
+
+    def __str__(self) -> str:
+        """The rule as a sentence for a reader of the report."""
+        return (
+            f"A sentence of a summary counts as copied if at least {self.threshold:.0%} of its words stand in one "
+            f"sentence of the document in the same order (ROUGE-L precision), {self.min_run} or more of them in one "
+            f"piece; sentences of fewer than {self.min_words} words are not judged."
+        )
+
+
+@dataclass(frozen=True)
+class SourceText:
+    """A document as its sentences.
+
+    Args:
+        sentences: The sentences in order.
+        blocks: For each sentence the number of its paragraph (turn, article) from 0, or None if they are not known.
+        block_name: What a block is: "paragraph", "turn" or "article".
+    """
+
+    sentences: tuple[str, ...]
+    blocks: tuple[int, ...] | None = None
+    block_name: str = "paragraph"
+
+    @property
+    def num_blocks(self) -> int:
+        """How many blocks there are; 0 if they are not known."""
+        return self.blocks[-1] + 1 if self.blocks else 0
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Where a sentence of a summary was copied from.
+
+    Args:
+        sentence: The sentence of the document, from 0.
+        coverage: Share of the summary sentence's words that stand there in order, in (0, 1].
+        extent: Share of the document sentence's words that were taken, in (0, 1].
+        run: Words taken in one piece.
+        position: Share of the document's words that come before the sentence, in [0, 1).
+        block: The sentence's paragraph (turn, article) from 0, or None if they are not known.
+        marks: The taken parts of the document sentence, pairs of (start, end) in characters.
+    """
+
+    sentence: int
+    coverage: float
+    extent: float
+    run: int
+    position: float
+    block: int | None = None
+    marks: tuple[tuple[int, int], ...] = field(default=(), compare=False)
+
+
+def source_text(document: Mapping[str, Any], language: str = "english") -> SourceText:
+    """Split a document into sentences, and say to which paragraph each belongs.
+
+    Paragraphs of a text are told apart by blank lines; a heading belongs to the paragraph after it. In a dialogue the
+    blocks are its turns, in a set of articles the articles. Of ready sentences no paragraphs are known, nor of a text
+    without blank lines.
+
+    Args:
+        document: Has one of `text`, `sentences`, `turns` and `documents`, as `load_documents` gives them.
+        language: For the sentence splitter.
+
+    Returns:
+        The sentences and their blocks.
+
+    Raises:
+        ValueError: If the document has none of the four, or has several, or the language is unknown.
+    """
+    check_language(language)
+    given = {kind: document[kind] for kind in KINDS if document.get(kind) is not None}
+    if len(given) != 1:
+        raise ValueError(
+            f"document: it must have exactly one of {', '.join(KINDS)}; got {', '.join(given) or 'none of them'}"
+        )
+    [(kind, value)] = given.items()
+    if kind == "sentences":
+        return SourceText(tuple(value))
+    if kind == "text":
+        pieces, name = _paragraphs(value), "paragraph"
+    elif kind == "turns":
+        pieces, name = [turn["content"] for turn in value], "turn"
+    else:
+        pieces, name = list(value), "article"
+    sentences: list[str] = []
+    blocks: list[int] = []
+    for number, piece in enumerate(pieces):
+        found = _sentences(piece, language)
+        sentences += found
+        blocks += [number] * len(found)
+    known = len(pieces) > 1 or kind != "text"
+    return SourceText(tuple(sentences), tuple(blocks) if known else None, name)
+
+
+def split_summary(summary: str, language: str = "english") -> list[str]:
+    """Split a summary into sentences; lines end them too.
+
+    Args:
+        summary: The summary.
+        language: For the sentence splitter.
+
+    Returns:
+        The sentences; none for an empty summary.
+    """
+    return [sentence for line in summary.splitlines() for sentence in _sentences(line, language)]
+
+
+def find_copies(
+    source: SourceText, summary: Sequence[str], rule: CopyRule | None = None
+) -> list[Copy | None]:
+    """Find for each sentence of a summary the sentence of the document that it was copied from.
+
+    Of several that a sentence could be copied from, it is the one that shares most words in order; of equals, the one
+    with the longest piece in common, then the one that was taken most entirely, then the first.
+
+    The time grows linearly with the words of the document: an index of its words leaves few sentences to compare, and
+    the longest common subsequence is computed with a machine word (or a few) of bits for a whole summary sentence
+    (Hyyrö, 2004, Bit-parallel LCS-length computation revisited).
+
+    Args:
+        source: The document.
+        summary: Sentences of the summary.
+        rule: When a sentence counts as copied; the default rule if None.
+
+    Returns:
+        For each sentence of the summary where it was copied from, or None.
+
+    Source:
+        Section 6 and Appendix A of Rohde et al. (2021), Hierarchical Learning for Generation with Long Source
+        Sequences, where the sentences were found by eye.
+    """
+    return _Matcher(source, rule or CopyRule()).find(summary)
+
+
+def words_of(text: str) -> list[str]:
+    """List the words that sentences are compared by: letters and digits, in one case.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        Its words; a Chinese character or kana is a word.
+    """
+    return [_folded(match[0]) for match in WORD.finditer(text)]
+
+
+def is_judged(sentence: str, rule: CopyRule) -> bool:
+    """Tell whether a sentence of a summary is long enough to be judged.
+
+    Args:
+        sentence: The sentence.
+        rule: The rule.
+
+    Returns:
+        Whether it has `min_words` words.
+    """
+    return len(words_of(sentence)) >= rule.min_words
+
+
+class _Matcher:
+    """A document, indexed by its words."""
+
+    def __init__(self, source: SourceText, rule: CopyRule) -> None:
+        self.source, self.rule = source, rule
+        self.words = [words_of(sentence) for sentence in source.sentences]
+        self.index: dict[str, list[tuple[int, int]]] = {}  # word -> sentences that have it, and how often
+        self.before: list[int] = []  # words before each sentence
+        total, seen = 0, set()
+        for number, words in enumerate(self.words):
+            self.before.append(total)
+            total += len(words)
+            key = tuple(words)
+            if key in seen:  # the first of equal sentences stands for all
+                continue
+            seen.add(key)
+            for word, count in Counter(words).items():
+                self.index.setdefault(word, []).append((number, count))
+        self.total = max(total, 1)
+
+    def find(self, summary: Sequence[str]) -> list[Copy | None]:
+        return [self._copy(words_of(sentence)) for sentence in summary]
+
+    def _copy(self, words: list[str]) -> Copy | None:
+        if len(words) < self.rule.min_words:
+            return None
+        least = self.rule.threshold * len(words) - 1e-9
+        shared: Counter[int] = Counter()  # an upper bound of what sentences have in common in order
+        for word, count in Counter(words).items():
+            for number, there in self.index.get(word, ()):
+                shared[number] += min(count, there)
+        positions: dict[str, int] = {}
+        for place, word in enumerate(words):
+            positions[word] = positions.get(word, 0) | 1 << place
+        best: tuple[int, int, float, int] | None = None
+        matcher: SequenceMatcher[str] = SequenceMatcher(None, autojunk=False)
+        matcher.set_seq2(words)
+        for number, bound in shared.items():
+            if bound < least or (best is not None and bound < best[0]):
+                continue
+            there = self.words[number]
+            common = _common_subsequence(positions, len(words), there)
+            if common < least or (best is not None and common < best[0]):
+                continue
+            matcher.set_seq1(there)
+            run = matcher.find_longest_match(0, len(there), 0, len(words)).size
+            if run < self.rule.min_run:
+                continue
+            rank = (common, run, common / len(there), -number)
+            best = rank if best is None else max(best, rank)
+        if best is None:
+            return None
+        common, run, extent, number = best[0], best[1], best[2], -best[3]
+        return Copy(
+            sentence=number,
+            coverage=common / len(words),
+            extent=extent,
+            run=run,
+            position=self.before[number] / self.total,
+            block=None if self.source.blocks is None else self.source.blocks[number],
+            marks=_marks(self.source.sentences[number], words),
+        )
+
+
+def _common_subsequence(positions: Mapping[str, int], length: int, words: Sequence[str]) -> int:
+    """Give the length of the longest common subsequence, one addition of `length` bits for each word."""
+    full = (1 << length) - 1
+    row = full  # a zero for each place where the subsequence grows
+    for word in words:
+        here = row & positions.get(word, 0)
+        if here:
+            row = ((row + here) | (row - here)) & full
+    return length - row.bit_count()
+
+
+def _marks(sentence: str, words: list[str]) -> tuple[tuple[int, int], ...]:
+    """Find the pieces of at least two words that a sentence has in common with a list of words, in order."""
+    found = list(WORD.finditer(sentence))
+    there = [_folded(match[0]) for match in found]
+    blocks = SequenceMatcher(None, there, words, autojunk=False).get_matching_blocks()
+    return tuple(
+        (found[block.a].start(), found[block.a + block.size - 1].end()) for block in blocks if block.size > 1
+    )
+
+
+def _folded(word: str) -> str:
+    return word.lower() if word.isascii() else unicodedata.normalize("NFKC", word).casefold()
+
+
+def _sentences(text: str, language: str) -> list[str]:
+    return [text[start:end] for start, end in split_sentences(text, language)]
+
+
+def _paragraphs(text: str) -> list[str]:
+    """Split a text at its blank lines, and put each heading before the paragraph that it belongs to."""
+    paragraphs: list[str] = []
+    heading = ""
+    for piece in BLANK_LINE.split(text):
+        if not piece.strip():
+            continue
+        if not piece.rstrip().endswith(SENTENCE_MARKS) and len(words_of(piece)) < HEADING_WORDS:
+            heading += piece + "\n\n"
+            continue
+        paragraphs.append(heading + piece)
+        heading = ""
+    if heading:  # nothing follows
+        paragraphs.append(heading)
+    return paragraphs

@@ -1,0 +1,519 @@
+"""The report on copied sentences: over a test set, for several models side by side, as numbers, a chart and a page."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import statistics
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .copying import Copy, CopyRule, SourceText, find_copies, is_judged, source_text, split_summary
+from .heatmap import json_for_script, printable, require_matplotlib
+
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+__all__ = ["CopyingReport"]
+
+# The first model is the paper's blue, the second its bold; told apart by people who see few colors, too.
+COLORS = ("#1f66ad", "#c8500a", "#0a7d5c", "#8b4aa8", "#7a6a00", "#46505e")
+DARK_COLORS = ("#7db8ff", "#ff9e5e", "#4fd0a5", "#d79cf0", "#d8c64a", "#aab4c4")
+INK, SOFT, LINE = "#1d2129", "#55606e", "#c9ced6"
+RESAMPLES = 2000
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+@dataclass(frozen=True)
+class _Copies:
+    """What one summary copied."""
+
+    identifier: str
+    sentences: int
+    judged: int
+    copies: tuple[tuple[int, Copy], ...]  # with the number of the summary's sentence
+    num_blocks: int
+
+
+class CopyingReport:
+    """How far into their documents the sentences lie that models copy into their summaries.
+
+    Documents are added one by one; of most of them only numbers are kept.
+
+    Args:
+        rule: When a sentence counts as copied; the default rule if None.
+        language: For the sentence splitter.
+        shown: How many documents the page shows, the first ones.
+        bins: Bars of the histogram.
+        title: Heading of chart and page.
+
+    Raises:
+        ValueError: If `shown` or `bins` is too small.
+
+    Source:
+        Section 6 and Appendix A of Rohde et al. (2021), Hierarchical Learning for Generation with Long Source
+        Sequences.
+    """
+
+    def __init__(
+        self,
+        rule: CopyRule | None = None,
+        *,
+        language: str = "english",
+        shown: int = 10,
+        bins: int = 20,
+        title: str = "Where the copied sentences stand",
+    ) -> None:
+        if shown < 0:
+            raise ValueError(f"shown: got {shown}; it is a number of documents, 0 or more")
+        if bins < 1:
+            raise ValueError(f"bins: got {bins}; a histogram has at least 1 bar")
+        self.rule = rule or CopyRule()
+        self.language, self.shown, self.bins, self.title = language, shown, bins, title
+        self.block_name = "paragraph"
+        self._copies: dict[str, list[_Copies]] = {}
+        self._pages: list[dict[str, Any]] = []
+
+    @property
+    def names(self) -> list[str]:
+        """The models, in the order in which they were given."""
+        return list(self._copies)
+
+    @property
+    def documents(self) -> int:
+        """How many documents were added."""
+        return len(next(iter(self._copies.values()), []))
+
+    def add(
+        self, document: Mapping[str, Any], summaries: Mapping[str, str], identifier: str | None = None
+    ) -> dict[str, list[Copy | None]]:
+        """Take in a document and its summaries.
+
+        Args:
+            document: Has one of `text`, `sentences`, `turns` and `documents`.
+            summaries: Model -> its summary; the same models every time.
+            identifier: What to call the document; its number if None.
+
+        Returns:
+            Model -> for each sentence of its summary where it was copied from, or None.
+
+        Raises:
+            ValueError: If the models are not those of the documents before, or the document is none.
+        """
+        if not summaries:
+            raise ValueError("summaries: got none; give at least one model's")
+        if self._copies and list(summaries) != self.names:
+            raise ValueError(
+                f"summaries: got those of {', '.join(summaries)}, but the documents before had {', '.join(self.names)}"
+            )
+        source = source_text(document, self.language)
+        if source.blocks is not None:
+            self.block_name = source.block_name
+        number = self.documents + 1
+        name = identifier or str(number)
+        found: dict[str, list[Copy | None]] = {}
+        texts: dict[str, list[str]] = {}
+        for model, summary in summaries.items():
+            texts[model] = split_summary(summary, self.language)
+            found[model] = find_copies(source, texts[model], self.rule)
+            copies = tuple((place, copy) for place, copy in enumerate(found[model]) if copy is not None)
+            judged = sum(is_judged(sentence, self.rule) for sentence in texts[model])
+            entry = _Copies(name, len(texts[model]), judged, copies, source.num_blocks)
+            self._copies.setdefault(model, []).append(entry)
+        if len(self._pages) < self.shown:
+            self._pages.append(self._page(name, source, texts, found))
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give all numbers.
+
+        Returns:
+            `rule`, `documents`, and for each of `models` how many sentences its summaries have (`sentences`), how many
+            of them are long enough to be judged and how many are copied; of the copied ones the `entire_share` (at
+            least `threshold` of the document's sentence was taken), the `position` (share of the document's words
+            before the sentence: mean with its 95 % interval, resampled over documents; quartiles), the number of the
+            `sentence` (from 1), the `block` (paragraph, turn or article, from 1; only documents with several count:
+            mean, median, the share in the first one, and from how many blocks a summary copies on average), and the
+            `histogram` of positions. Numbers that there are none of are None.
+        """
+        return {
+            "title": self.title,
+            "rule": {**asdict(self.rule), "text": str(self.rule)},
+            "documents": self.documents,
+            "models": {name: self._numbers(entries) for name, entries in self._copies.items()},
+        }
+
+    def table(self) -> str:
+        """Lay out the main numbers for a terminal.
+
+        Returns:
+            A line for each number, a column for each model.
+        """
+        rows = [("", self.names), *self._rows()]
+        first = max(len(label) for label, _ in rows)
+        widths = [max(len(cells[column]) for _, cells in rows) for column in range(len(self.names))]
+        lines = [
+            "  ".join([f"{label:<{first}}", *(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))])
+            for label, cells in rows
+        ]
+        return "\n".join(line.rstrip() for line in lines)
+
+    def save_json(self, path: str | os.PathLike[str]) -> Path:
+        """Write what `as_dict` gives.
+
+        Args:
+            path: The file to write.
+
+        Returns:
+            The path written.
+        """
+        text = json.dumps(self.as_dict(), indent=2, ensure_ascii=False)
+        Path(path).write_text(text + "\n", encoding="utf-8", errors="replace")
+        return Path(path)
+
+    def save_copies(self, path: str | os.PathLike[str]) -> Path:
+        """Write every copied sentence as a line of JSON, for analyses of your own.
+
+        Args:
+            path: The file to write.
+
+        Returns:
+            The path written. A line has `model`, `id`, `summary_sentence` and `sentence` (from 1), `position`, `block`
+            (from 1, or null), `coverage`, `extent` and `run`.
+        """
+        with Path(path).open("w", encoding="utf-8", errors="replace") as stream:
+            for model, entries in self._copies.items():
+                for entry in entries:
+                    for place, copy in entry.copies:
+                        row = {
+                            "model": model,
+                            "id": entry.identifier,
+                            "summary_sentence": place + 1,
+                            "sentence": copy.sentence + 1,
+                            "position": round(copy.position, 6),
+                            "block": None if copy.block is None else copy.block + 1,
+                            "coverage": round(copy.coverage, 6),
+                            "extent": round(copy.extent, 6),
+                            "run": copy.run,
+                        }
+                        stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+        return Path(path)
+
+    def save_png(self, path: str | os.PathLike[str], *, dpi: int = 150) -> Path:
+        """Draw a histogram of positions for each model, and all of them as shares that add up.
+
+        Args:
+            path: The file to write.
+            dpi: Pixels per inch.
+
+        Returns:
+            The path written.
+
+        Raises:
+            ImportError: If matplotlib is not installed.
+        """
+        require_matplotlib()
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        self._check_filled()
+        numbers = self.as_dict()["models"]
+        rows = len(numbers)
+        # Inches.
+        width, top, bottom, panel, gap = 11.0, 1.0, 0.62, 1.45, 0.5
+        body = max(rows * panel + (rows - 1) * gap, 3.1)
+        panel = (body - (rows - 1) * gap) / rows
+        height = top + body + bottom
+        figure = Figure(figsize=(width, height), facecolor="white")
+        FigureCanvasAgg(figure)
+        shares = {
+            name: [count / max(entry["copied"], 1) for count in entry["histogram"]["counts"]]
+            for name, entry in numbers.items()
+        }
+        highest = max([1.25 / self.bins, *(share for values in shares.values() for share in values)]) * 1.12
+        for row, (name, entry) in enumerate(numbers.items()):
+            low = bottom + body - row * (panel + gap) - panel
+            axes = figure.add_axes((0.62 / width, low / height, 5.9 / width, panel / height))
+            self._draw_histogram(axes, name, entry, shares[name], COLORS[row % len(COLORS)], highest)
+            if row < rows - 1:
+                axes.tick_params(labelbottom=False)
+            else:
+                axes.set_xlabel("position of the copied sentence in its document", fontsize=8.5, color=SOFT)
+        axes = figure.add_axes((7.3 / width, bottom / height, 3.45 / width, body / height))
+        self._draw_sums(axes)
+        heading = figure.text(0.14 / width, 1 - 0.34 / height, printable(self.title), fontsize=13, weight="bold")
+        heading.set_parse_math(False)
+        documents = f"{self.documents} document{'' if self.documents == 1 else 's'}"
+        figure.text(
+            0.14 / width,
+            1 - 0.58 / height,
+            f"{documents}. Copied: at least {self.rule.threshold:.0%} of a summary sentence's words in one sentence of "
+            f"the document, in order, {self.rule.min_run} or more in one piece.",
+            fontsize=8,
+            color=SOFT,
+        )
+        with warnings.catch_warnings():
+            # A character that no installed font has is drawn as a box; the page shows it.
+            warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
+            figure.savefig(path, dpi=dpi, format="png")
+        return Path(path)
+
+    def save_html(self, path: str | os.PathLike[str]) -> Path:
+        """Write numbers, histograms and the shown documents as one page that needs nothing else.
+
+        The documents have the copied sentences marked, each model in its way: the first in blue and the second in bold
+        type, as in Appendix A of the paper. Texts are data of the page, never markup.
+
+        Args:
+            path: The file to write.
+
+        Returns:
+            The path written.
+        """
+        self._check_filled()
+        page = resources.files(__package__).joinpath("copying.html").read_text(encoding="utf-8")
+        numbers = self.as_dict()["models"]
+        data = {
+            "names": [printable(name) for name in self.names],
+            "colors": {"light": COLORS, "dark": DARK_COLORS},
+            "rows": self._rows(),
+            "histograms": [numbers[name]["histogram"]["counts"] for name in self.names],
+            "medians": [numbers[name]["position"]["median"] for name in self.names],
+            "block": self.block_name,
+            "documents": self._pages,
+            "total": self.documents,
+        }
+        parts = {
+            "title": html.escape(printable(self.title)),
+            "caption": html.escape(str(self.rule)),
+            "data": json_for_script(data),
+        }
+        page = re.sub(r"\{\{(title|caption|data)\}\}", lambda match: parts[match[1]], page)
+        Path(path).write_text(page, encoding="utf-8")
+        return Path(path)
+
+    # The numbers
+
+    def _numbers(self, entries: list[_Copies]) -> dict[str, Any]:
+        copies = [copy for entry in entries for _, copy in entry.copies]
+        judged = sum(entry.judged for entry in entries)
+        positions = [copy.position for copy in copies]
+        counts, edges = np.histogram(positions, bins=self.bins, range=(0.0, 1.0))
+        return {
+            "documents": len(entries),
+            "empty_summaries": sum(entry.sentences == 0 for entry in entries),
+            "sentences": sum(entry.sentences for entry in entries),
+            "judged": judged,
+            "copied": len(copies),
+            "copied_share": len(copies) / judged if judged else None,
+            "documents_with_copies": sum(bool(entry.copies) for entry in entries),
+            "entire_share": _mean([copy.extent >= self.rule.threshold for copy in copies]),
+            "position": {
+                "mean": _mean(positions),
+                "mean_interval": _interval(entries),
+                "median": statistics.median(positions) if positions else None,
+                "quartiles": np.quantile(positions, [0.25, 0.5, 0.75]).tolist() if positions else None,
+            },
+            "sentence": {
+                "mean": _mean([copy.sentence + 1 for copy in copies]),
+                "median": statistics.median(copy.sentence + 1 for copy in copies) if copies else None,
+            },
+            "block": self._block_numbers(entries),
+            "histogram": {"edges": edges.round(6).tolist(), "counts": counts.tolist()},
+        }
+
+    def _block_numbers(self, entries: list[_Copies]) -> dict[str, Any]:
+        several = [entry for entry in entries if entry.num_blocks > 1]
+        numbers = [copy.block + 1 for entry in several for _, copy in entry.copies if copy.block is not None]
+        spread = [len({copy.block for _, copy in entry.copies}) for entry in several if entry.copies]
+        return {
+            "name": self.block_name,
+            "documents": len(several),
+            "mean": _mean(numbers),
+            "median": statistics.median(numbers) if numbers else None,
+            "first_share": _mean([number == 1 for number in numbers]),
+            "per_summary": _mean(spread),
+        }
+
+    def _rows(self) -> list[tuple[str, list[str]]]:
+        """Lay out the numbers for people: label, and a text for each model."""
+        numbers = list(self.as_dict()["models"].values())
+        rows = [
+            ("summary sentences", [f"{entry['sentences']:,}" for entry in numbers]),
+            ("copied (of those judged)", [_percent(entry["copied_share"]) for entry in numbers]),
+            ("of the copied: whole sentences", [_percent(entry["entire_share"]) for entry in numbers]),
+            ("position, mean", [_percent(entry["position"]["mean"]) for entry in numbers]),
+            ("  95 % interval of the mean", [_range(entry["position"]["mean_interval"]) for entry in numbers]),
+            ("position, median", [_percent(entry["position"]["median"]) for entry in numbers]),
+            ("sentence number, median", [_number(entry["sentence"]["median"]) for entry in numbers]),
+        ]
+        if any(entry["block"]["documents"] for entry in numbers):
+            blocks = [entry["block"] for entry in numbers]
+            rows += [
+                (f"{self.block_name} number, median", [_number(block["median"]) for block in blocks]),
+                (f"in the first {self.block_name}", [_percent(block["first_share"]) for block in blocks]),
+                (f"{self.block_name}s a summary copies from", [_number(block["per_summary"]) for block in blocks]),
+            ]
+        return rows
+
+    def _check_filled(self) -> None:
+        if not self._copies:
+            raise ValueError("nothing to draw: no document was added")
+
+    # The pictures
+
+    def _draw_histogram(
+        self, axes: Axes, name: str, entry: dict[str, Any], shares: list[float], color: str, highest: float
+    ) -> None:
+        edges = np.linspace(0, 1, self.bins + 1)
+        axes.bar(edges[:-1], shares, width=1 / self.bins, align="edge", color=color, edgecolor="white", linewidth=0.8)
+        axes.axhline(1 / self.bins, color=SOFT, linewidth=0.9, linestyle=(0, (4, 3)))
+        axes.set_xlim(0, 1)
+        axes.set_ylim(0, highest)
+        _style(axes)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        axes.locator_params(axis="y", nbins=4)
+        median = entry["position"]["median"]
+        if median is None:
+            axes.text(0.5, 0.5, "nothing copied", transform=axes.transAxes, ha="center", fontsize=9, color=SOFT)
+        else:
+            axes.plot([median], [0], marker="^", markersize=8, color=INK, clip_on=False, zorder=5)
+        label = axes.text(0, 1.06, printable(name), transform=axes.transAxes, fontsize=10, weight="bold", color=color)
+        label.set_parse_math(False)
+        notes = [f"{entry['copied']:,} of {entry['judged']:,} sentences copied ({_percent(entry['copied_share'])})"]
+        if median is not None:
+            notes.append(f"median {median:.0%} (triangle)")
+        if entry["block"]["first_share"] is not None:
+            notes.append(f"{entry['block']['first_share']:.0%} in the first {self.block_name}")
+        axes.text(1, 1.06, " · ".join(notes), transform=axes.transAxes, fontsize=8, color=SOFT, ha="right")
+
+    def _draw_sums(self, axes: Axes) -> None:
+        """Draw which share of the copied sentences lies within the first part of the document, for every part."""
+        axes.plot([0, 1], [0, 1], color=SOFT, linewidth=0.9, linestyle=(0, (4, 3)))
+        axes.text(0.6, 0.555, "evenly", rotation=45, rotation_mode="anchor", fontsize=8, color=SOFT)
+        styles = ("-", (0, (6, 1.5)), "-.", (0, (1, 1)))
+        for number, (name, entries) in enumerate(self._copies.items()):
+            positions = sorted(copy.position for entry in entries for _, copy in entry.copies)
+            if not positions:
+                continue
+            heights = [0.0, *(np.arange(1, len(positions) + 1) / len(positions)), 1.0]
+            axes.step(
+                [0.0, *positions, 1.0],
+                heights,
+                where="post",
+                color=COLORS[number % len(COLORS)],
+                linestyle=styles[number % len(styles)],
+                linewidth=2,
+                label=printable(name).replace("$", r"\$"),
+            )
+        axes.set_xlim(0, 1)
+        axes.set_ylim(0, 1.01)
+        _style(axes)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        axes.set_xlabel("first part of the document", fontsize=8.5, color=SOFT)
+        axes.text(0, 1.03, "copied sentences that lie within it", transform=axes.transAxes, fontsize=8.5, color=SOFT)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(loc="lower right", fontsize=8, frameon=False, labelcolor=INK)
+
+    def _page(
+        self,
+        name: str,
+        source: SourceText,
+        texts: dict[str, list[str]],
+        found: dict[str, list[Copy | None]],
+    ) -> dict[str, Any]:
+        """Gather what the page shows of a document; characters are counted as JavaScript does, in UTF-16."""
+
+        def marks(copy: Copy) -> list[list[int]]:
+            sentence = source.sentences[copy.sentence]
+            return [[_utf16(sentence[:start]), _utf16(sentence[:end])] for start, end in copy.marks]
+
+        return {
+            "id": printable(name),
+            "sentences": [_drawable(sentence) for sentence in source.sentences],
+            "blocks": source.blocks,
+            "summaries": [
+                [
+                    {
+                        "text": _drawable(sentence),
+                        "judged": is_judged(sentence, self.rule),
+                        "copy": None
+                        if copy is None
+                        else {
+                            "sentence": copy.sentence,
+                            "position": round(copy.position, 4),
+                            "coverage": round(copy.coverage, 3),
+                            "extent": round(copy.extent, 3),
+                            "marks": marks(copy),
+                        },
+                    }
+                    for sentence, copy in zip(texts[model], found[model], strict=True)
+                ]
+                for model in texts
+            ],
+        }
+
+
+def _style(axes: Axes) -> None:
+    for side, spine in axes.spines.items():
+        spine.set(visible=side in ("left", "bottom"), color=LINE, linewidth=0.8)
+    axes.tick_params(labelsize=8, length=3, width=0.8, color=LINE, labelcolor=INK)
+    axes.set_axisbelow(True)
+    axes.grid(axis="y", color="#e8ebef", linewidth=0.8)
+
+
+def _mean(values: list[Any]) -> float | None:
+    return float(sum(values) / len(values)) if values else None
+
+
+def _interval(entries: list[_Copies]) -> list[float] | None:
+    """Give the 95 % interval of the mean position: the documents are drawn again and again, with replacement.
+
+    Documents, not sentences: what one summary copies does not lie independently.
+    """
+    sums = np.array([sum(copy.position for _, copy in entry.copies) for entry in entries])
+    counts = np.array([len(entry.copies) for entry in entries])
+    if np.count_nonzero(counts) < 2:
+        return None
+    with_copies = counts > 0
+    sums, counts = sums[with_copies], counts[with_copies]
+    generator = np.random.default_rng(0)
+    means = []
+    for _ in range(RESAMPLES):
+        drawn = generator.integers(len(counts), size=len(counts))
+        means.append(sums[drawn].sum() / counts[drawn].sum())
+    low, high = np.quantile(means, [0.025, 0.975])
+    return [float(low), float(high)]
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
+
+
+def _range(values: list[float] | None) -> str:
+    return "–" if values is None else f"{values[0]:.1%} to {values[1]:.1%}"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}".removesuffix(".0")
+
+
+def _utf16(text: str) -> int:
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _drawable(text: str) -> str:
+    """Replace what has no picture by as many characters, so that the marks stay where they are."""
+    return CONTROL.sub(" ", text).encode("utf-8", "replace").decode("utf-8")
