@@ -12,9 +12,9 @@ from .tokenization_hat_encoder import HatEncoderTokenizer
 class HatEncoderProcessor(ProcessorMixin):
     """Turns texts, pairs of texts and multiple choices into the model's input, each sentence with a BOS token.
 
-    A text is `<s> sentence <s> sentence … </s>`, a pair `<s> sentence … </s></s> <s> sentence … </s>`. The markers are
-    inserted as ids: all that a text contains stays text, `<s>` and `<mask>` too. Without the markers, the ids are those
-    that the tokenizer gives for the same text; white space between two sentences goes to the second.
+    A text is `<s> sentence <s> sentence … </s>`, a pair `<s> sentence … </s></s> <s> sentence … </s>`. The markers
+    are inserted as ids: all that a text contains stays text, `<s>` and `<mask>` too. Without the markers, the ids are
+    those that the tokenizer gives for the same text; white space between two sentences goes to the second.
 
     Args:
         tokenizer: A tokenizer of Transformers with a fast backend that has a BOS and an EOS token, such as RoBERTa's.
@@ -57,11 +57,11 @@ class HatEncoderProcessor(ProcessorMixin):
         """
         return self.tokenizer.split_sentences(text)  # type: ignore[no-any-return]
 
-    def encode_sentences(self, texts: Sequence[str]) -> list[list[list[int]]]:
+    def encode_sentences(self, texts: Sequence[str | Sequence[str]]) -> list[list[list[int]]]:
         """Tokenize texts sentence by sentence, without markers.
 
         Args:
-            texts: The texts.
+            texts: The texts: running text, or a list of sentences as you split them, which spaces join.
 
         Returns:
             For each text, the ids of each of its sentences. Joined, they are the tokenizer's ids of the text.

@@ -209,20 +209,36 @@ class HatEncoderTokenizer(RobertaTokenizer):
         """
         return split_sentences(text, self.language)
 
-    def encode_sentences(self, texts: Sequence[str], split_special_tokens: bool = True) -> list[list[list[int]]]:
+    def encode_sentences(
+        self, texts: Sequence[str | Sequence[str]], split_special_tokens: bool = True
+    ) -> list[list[list[int]]]:
         """Tokenize texts sentence by sentence, without markers.
 
         Args:
-            texts: The texts.
+            texts: The texts: running text, or a list of sentences as you split them, which spaces join.
             split_special_tokens: Whether all special tokens in them are text.
 
         Returns:
             For each text, the ids of each of its sentences. Joined, they are the ids of the text.
+
+        Raises:
+            TypeError: If something is neither text nor a list of it.
         """
-        checked = [_text(f"texts[{i}]", text) for i, text in enumerate(texts)]
+        running, cuts = [], []
+        for i, text in enumerate(texts):
+            if isinstance(text, str):
+                running.append(_text(f"texts[{i}]", text))
+                cuts.append(self._cuts(running[-1]))
+            else:
+                sentences = [sentence.strip() for sentence in _one(f"texts[{i}]", text, True)]
+                sentences = [sentence for sentence in sentences if sentence]
+                running.append(" ".join(sentences))
+                cuts.append(list(itertools.accumulate(len(sentence) + 1 for sentence in sentences))[:-1])
+                cuts[-1] = [cut - 1 for cut in cuts[-1]]  # the space belongs to what follows
+        tokenized = self._tokenized(running, False, split_special_tokens, cuts)
         return [
             [text.ids[a:b] for a, b in itertools.pairwise([*text.starts, len(text.ids)]) if b > a]
-            for text in self._tokenized(checked, False, split_special_tokens)
+            for text in tokenized
         ]
 
     def __call__(self, text: Any = None, text_pair: Any = None, **options: Any) -> BatchEncoding:  # type: ignore[override]
@@ -357,29 +373,32 @@ class HatEncoderTokenizer(RobertaTokenizer):
 
     # -------------------------------------------------------------------------------------------- tokens and sentences
 
-    def _tokenized(self, texts: list[Any], words: bool, split_special_tokens: bool) -> list[TokenizedText]:
+    def _tokenized(
+        self, texts: list[Any], words: bool, split_special_tokens: bool, cuts: list[list[int]] | None = None
+    ) -> list[TokenizedText]:
         """Tokenize texts and find where their sentences begin. They go through whole: the ids are the tokenizer's."""
+        if cuts is None:
+            cuts = [self._cuts(" ".join(text) if words else text) for text in texts]
         backend = self._backend(split_special_tokens)
         encodings = backend.encode_batch(texts, is_pretokenized=words, add_special_tokens=False)
-        return [self._text_of(encoding, text, words) for encoding, text in zip(encodings, texts, strict=True)]
-
-    def _text_of(self, encoding: Any, text: str | list[str], words: bool) -> TokenizedText:
-        ids, offsets, word_ids = self._plain(encoding.ids), encoding.offsets, encoding.word_ids
-        running = " ".join(text) if words else text
-        assert isinstance(running, str)
-        # The white space before a sentence is its own, as tokenizers have it.
-        cuts = [end for _, end in self.split_sentences(running)[:-1]]
-        if words:
-            begins = list(itertools.accumulate((len(word) + 1 for word in text), initial=0))
-            places = [-1 if word is None else begins[word] for word in word_ids]
-        else:
+        tokenized = []
+        for encoding, text, ends in zip(encodings, texts, cuts, strict=True):
+            ids, offsets, word_ids = self._plain(encoding.ids), encoding.offsets, encoding.word_ids
             places = [start for start, _ in offsets]
-        starts = [0]
-        for cut in cuts:
-            start = bisect_left(places, cut, lo=starts[-1])
-            if starts[-1] < start < len(ids):
-                starts.append(start)
-        return TokenizedText(ids, encoding.tokens, offsets, word_ids, starts, in_words=words)
+            if words:  # whose offsets count from each word's beginning
+                begins = list(itertools.accumulate((len(word) + 1 for word in text), initial=0))
+                places = [begins[word] for word in word_ids]
+            starts = [0]
+            for cut in ends:
+                start = bisect_left(places, cut, lo=starts[-1])
+                if starts[-1] < start < len(ids):
+                    starts.append(start)
+            tokenized.append(TokenizedText(ids, encoding.tokens, offsets, word_ids, starts, in_words=words))
+        return tokenized
+
+    def _cuts(self, text: str) -> list[int]:
+        """Find where sentences end but the last; the white space after one belongs to the next, as in tokenizers."""
+        return [end for _, end in self.split_sentences(text)[:-1]]
 
     def _backend(self, split_special_tokens: bool) -> Any:
         """Return a copy of the backend that reads no special tokens, or only those that are no markers or separators.

@@ -1,0 +1,454 @@
+"""Questions on a context: windows with the answer's place, and answers from what the model makes of them.
+
+In the order the data flow: windows over contexts that are too long for one, the place of the answer in each, and,
+after the model, the best spans over all windows of a question as text of the context, or no answer.
+"""
+
+import logging
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from datasets import Dataset, IterableDataset
+from transformers import ProcessorMixin
+
+from .totals import SharedTotals
+
+
+logger = logging.getLogger(__name__)
+
+EXAMPLE = "example_index"  # which row of the data set a window is of
+SPANS = "context_spans"  # (start, end) of each token in characters of the context, OUTSIDE for all other tokens
+OUTSIDE = (-1, -1)
+
+QUESTIONS_IN_MEMORY = 100
+
+
+class QuestionReport:
+    """What became of the questions, over all that were tokenized.
+
+    With a streamed dataset the numbers grow while it is iterated over, and every pass counts again.
+    """
+
+    NAMES = ("questions", "windows", "unanswerable", "windows_without_answer", "lost_answers", "cut_questions")
+
+    def __init__(self) -> None:
+        self._totals = SharedTotals(len(self.NAMES))
+
+    @property
+    def questions(self) -> int:
+        """Questions tokenized."""
+        return self._totals[0]
+
+    @property
+    def windows(self) -> int:
+        """Windows made of them."""
+        return self._totals[1]
+
+    @property
+    def unanswerable(self) -> int:
+        """Questions that have no answer."""
+        return self._totals[2]
+
+    @property
+    def windows_without_answer(self) -> int:
+        """Windows that do not hold the answer of their question, or whose question has none."""
+        return self._totals[3]
+
+    @property
+    def lost_answers(self) -> int:
+        """Questions whose answer no window holds whole; they count as windows without one."""
+        return self._totals[4]
+
+    @property
+    def cut_questions(self) -> int:
+        """Questions that were longer than `max_question_length`."""
+        return self._totals[5]
+
+    def add(self, *amounts: int) -> None:
+        """Count some questions.
+
+        Args:
+            *amounts: What to add to each number, in the order of `NAMES`.
+        """
+        self._totals.add(*amounts)
+
+    def as_dict(self) -> dict[str, int]:
+        """The report for a results file.
+
+        Returns:
+            Every count by its name.
+        """
+        return {name: self._totals[i] for i, name in enumerate(self.NAMES)}
+
+    def __str__(self) -> str:
+        """One line for a log."""
+        parts = [f"{self.questions} questions ({self.unanswerable} without an answer) in {self.windows} windows"]
+        if self.lost_answers:
+            parts.append(f"{self.lost_answers} answers are longer than what windows share, and no window holds them")
+        if self.cut_questions:
+            parts.append(f"{self.cut_questions} questions were cut to max_question_length")
+        return "; ".join(parts)
+
+
+# --------------------------------------------------------------------------------------------- windows with the answer
+
+
+class _Windows:
+    """Maps a batch of questions to windows; holds only what decides the result, since datasets hashes it."""
+
+    def __init__(
+        self, processor: ProcessorMixin, max_length: int, stride: int, max_question_length: int, spans: bool
+    ) -> None:
+        self.processor = processor
+        self.max_length = max_length
+        self.stride = stride
+        self.max_question_length = max_question_length
+        self.spans = spans
+
+    def __call__(self, batch: dict[str, list[Any]], indices: list[int]) -> dict[str, list[Any]]:
+        questions, cut = self._questions(batch["question"])
+        encoded = self.processor(
+            text=questions,
+            text_pair=batch["context"],
+            truncation="only_second",
+            max_length=self.max_length,
+            stride=self.stride,
+            return_overflowing_tokens=True,
+            return_offsets_mapping=True,
+        )
+        samples = encoded["overflow_to_sample_mapping"]
+        columns: dict[str, list[Any]] = {
+            "input_ids": encoded["input_ids"],
+            "attention_mask": encoded["attention_mask"],
+            EXAMPLE: [indices[sample] for sample in samples],
+            # The counts stand in the first window of each question.
+            "num_cut_question": [cut[s] if w == 0 or samples[w - 1] != s else 0 for w, s in enumerate(samples)],
+        }
+        spans = [
+            [
+                offset if sequence == 1 else OUTSIDE
+                for offset, sequence in zip(offsets, encoded.sequence_ids(w), strict=True)
+            ]
+            for w, offsets in enumerate(encoded["offset_mapping"])
+        ]
+        if self.spans:
+            columns[SPANS] = spans
+        if "answers" in batch:
+            answers = [
+                _first_answer(f"answers[{indices[i]}]", answer, context)
+                for i, (answer, context) in enumerate(zip(batch["answers"], batch["context"], strict=True))
+            ]
+            places = [_place(row, answers[sample]) for row, sample in zip(spans, samples, strict=True)]
+            columns["start_positions"] = [start for start, _ in places]
+            columns["end_positions"] = [end for _, end in places]
+        return columns
+
+    def _questions(self, questions: list[str]) -> tuple[list[str], list[int]]:
+        """Cut the questions that are too long; say which."""
+        questions = [question.strip() for question in questions]
+        encoded = self.processor(
+            text=questions,
+            truncation=True,
+            max_length=self.max_question_length,
+            return_offsets_mapping=True,
+            return_truncation=True,
+        )
+        cut = [int(number > 0) for number in encoded["num_truncated_tokens"]]
+        rows = zip(questions, cut, encoded["offset_mapping"], strict=True)
+        return [text[: max(end for _, end in offsets)] if lost else text for text, lost, offsets in rows], cut
+
+
+def _first_answer(name: str, answers: Mapping[str, Any] | None, context: str) -> tuple[int, int] | None:
+    """The characters of the first answer without white space around it; None if there is none."""
+    if not answers or not answers["text"]:
+        return None
+    text, start = answers["text"][0], answers["answer_start"][0]
+    if context[start : start + len(text)] != text:
+        raise ValueError(
+            f"`{name}`: the answer {text[:60]!r} does not stand at answer_start={start} of its context, where "
+            f"{context[start : start + len(text)][:60]!r} is. Offsets count characters, not bytes; mend or drop it"
+        )
+    stripped = text.strip()
+    if not stripped:
+        raise ValueError(f"`{name}`: the answer is empty; a question without an answer has an empty list of answers")
+    start += len(text) - len(text.lstrip())
+    return start, start + len(stripped)
+
+
+def _place(spans: Sequence[tuple[int, int]], answer: tuple[int, int] | None) -> tuple[int, int]:
+    """The first and last token of the answer in a window; the first marker, twice, if it is not there whole."""
+    if answer is None:
+        return 0, 0
+    tokens = [i for i, span in enumerate(spans) if span != OUTSIDE]
+    if not tokens or spans[tokens[0]][0] > answer[0] or spans[tokens[-1]][1] < answer[1]:
+        return 0, 0
+    first = bisect_right(tokens, answer[0], key=lambda i: spans[i][1])  # the first that ends after the answer begins
+    last = bisect_left(tokens, answer[1], key=lambda i: spans[i][0]) - 1  # the last that begins before it ends
+    return (tokens[first], tokens[last]) if first <= last else (0, 0)
+
+
+class _Counting:
+    """Windows of a streamed dataset, which have to be counted as they go by."""
+
+    def __init__(self, windows: _Windows, report: QuestionReport) -> None:
+        self.windows = windows
+        self.report = report
+
+    def __call__(self, batch: dict[str, list[Any]], indices: list[int]) -> dict[str, list[Any]]:
+        columns = self.windows(batch, indices)
+        unanswerable = [not (answers and answers["text"]) for answers in batch.get("answers", [])]
+        _count(self.report, columns, dict(zip(indices, unanswerable, strict=False)), len(indices))
+        columns.pop("num_cut_question")
+        return columns
+
+
+def _count(
+    report: QuestionReport, columns: Mapping[str, Sequence[Any]], unanswerable: Mapping[int, bool], questions: int
+) -> None:
+    """Add questions and their windows to a report."""
+    examples = list(columns[EXAMPLE])
+    ends = list(columns["end_positions"]) if "end_positions" in columns else []
+    found = {example for example, end in zip(examples, ends, strict=False) if end > 0}
+    lost = sum(not without and example not in found for example, without in unanswerable.items())
+    report.add(
+        questions,
+        len(examples),
+        sum(unanswerable.values()),
+        sum(end == 0 for end in ends),
+        lost,
+        sum(columns["num_cut_question"]),
+    )
+
+
+def tokenize_questions(
+    dataset: Dataset | IterableDataset,
+    processor: ProcessorMixin,
+    *,
+    max_length: int = 512,
+    stride: int = 128,
+    max_question_length: int = 64,
+    return_spans: bool = True,
+    num_proc: int | None = None,
+    report: QuestionReport | None = None,
+) -> Dataset | IterableDataset:
+    """Turn questions on contexts into model inputs, a window `question </s></s> part of the context` each.
+
+    A context that is too long for one window gets several, which overlap. The answer's place is marked in the windows
+    that hold it whole; in all others, and where there is no answer, start and end are the first marker (0), as SQuAD
+    2.0 has it. Everything that does not fit is counted in `report`, which is logged at the end.
+
+    Args:
+        dataset: Rows with `question` and `context`, and perhaps `answers` as in SQuAD, `{"text": […],
+            "answer_start": […]}` in characters, with empty lists for no answer. The first answer counts.
+        processor: The encoder's processor; its tokenizer pads on the right.
+        max_length: Tokens of a window, markers included.
+        stride: Tokens of the context that neighboring windows share. No answer of up to so many tokens is lost.
+        max_question_length: Tokens of a question, markers included; a longer one is cut and counted.
+        return_spans: Whether to keep what `find_answers` needs; training does without.
+        num_proc: Processes to use; None for one. A streamed dataset ignores it.
+        report: Is given the counts, if passed.
+
+    Returns:
+        A dataset of windows with `input_ids`, `attention_mask`, `example_index` (the row of its question), with
+        answers `start_positions` and `end_positions` (tokens), and with `return_spans` `context_spans`: (start, end)
+        of each token in characters of the context, (-1, -1) for tokens of the question, markers and separators.
+
+    Raises:
+        ValueError: If a column is missing, an answer does not stand where it should, a length leaves no room, or the
+            tokenizer pads on the left.
+    """
+    report = QuestionReport() if report is None else report
+    columns = dataset.column_names or list(next(iter(dataset)))
+    missing = [name for name in ("question", "context") if name not in columns]
+    if missing:
+        raise ValueError(f"dataset must have the columns question and context, got {', '.join(columns)}")
+    if max_question_length < 3 or max_length < max_question_length + 4:
+        raise ValueError(
+            "max_question_length must be at least 3, and max_length at least 4 more for separators and a context; got "
+            f"max_question_length={max_question_length} and max_length={max_length}"
+        )
+    if processor.tokenizer.padding_side != "right":
+        raise ValueError("processor: its tokenizer must pad on the right, since positions count from the left")
+    windows = _Windows(processor, max_length, stride, max_question_length, return_spans)
+    options: dict[str, Any] = {"batched": True, "batch_size": QUESTIONS_IN_MEMORY, "with_indices": True}
+    if isinstance(dataset, IterableDataset):
+        return dataset.map(_Counting(windows, report), remove_columns=columns, **options)
+    tokenized = dataset.map(windows, num_proc=num_proc, desc="Tokenizing", remove_columns=columns, **options)
+    answers = dataset["answers"] if "answers" in columns else []
+    unanswerable = {i: not (answer and answer["text"]) for i, answer in enumerate(answers)}
+    counted = {name: tokenized[name] for name in tokenized.column_names if name not in ("input_ids", SPANS)}
+    _count(report, counted, unanswerable, len(dataset))
+    logger.log(logging.WARNING if report.lost_answers or report.cut_questions else logging.INFO, "%s", report)
+    return tokenized.remove_columns("num_cut_question")
+
+
+# --------------------------------------------------------------------------------------------- answers from the logits
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A candidate answer.
+
+    Args:
+        text: The answer, character by character as in the context; empty for no answer.
+        start: Its first character in the context; None for no answer.
+        end: The character after its last; None for no answer.
+        score: Start logit plus end logit.
+        probability: Softmax of the scores of all candidates that are given.
+    """
+
+    text: str
+    start: int | None
+    end: int | None
+    score: float
+    probability: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What was found for a question.
+
+    Args:
+        text: The answer; empty for no answer.
+        no_answer_score: Score of no answer minus score of the best answer: above the threshold, there is no answer. It
+            is infinite where the context has no token.
+        n_best: The candidates, best first; with a threshold, no answer is one of them.
+    """
+
+    text: str
+    no_answer_score: float
+    n_best: list[Answer]
+
+
+def find_answers(
+    contexts: Sequence[str],
+    windows: Dataset | Mapping[str, Sequence[Any]],
+    start_logits: Any,
+    end_logits: Any,
+    *,
+    n_best: int = 20,
+    max_answer_length: int = 30,
+    null_threshold: float | None = 0.0,
+) -> list[Prediction]:
+    """Find the best answers to questions from the model's logits over all their windows.
+
+    A span of a window scores start logit plus end logit. All spans up to `max_answer_length` compete, not only those
+    of the best starts and ends. A span that several windows hold counts once, with its best score. No answer scores as
+    the first marker does, in the window where that is least.
+
+    Args:
+        contexts: The context of each question.
+        windows: What `tokenize_questions` made of them, with `example_index` and `context_spans`.
+        start_logits: (windows, tokens), padded on the right at will.
+        end_logits: The same for ends.
+        n_best: Candidates to give per question.
+        max_answer_length: Tokens that an answer may have, markers between its sentences included.
+        null_threshold: The prediction is no answer where that scores more than this above the best answer. None for
+            data in which every question has an answer.
+
+    Returns:
+        A prediction for each question.
+
+    Raises:
+        ValueError: If logits and windows do not match, a logit is not a number, a question has no window, or a number
+            is not positive.
+    """
+    for name, value in (("n_best", n_best), ("max_answer_length", max_answer_length)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"`{name}` must be an integer of at least 1, got {value!r}")
+    starts, ends = _logits("start_logits", start_logits), _logits("end_logits", end_logits)
+    names = windows.column_names if isinstance(windows, Dataset) else list(windows)
+    if EXAMPLE not in names or SPANS not in names:
+        raise ValueError(
+            f"`windows` must have the columns {EXAMPLE} and {SPANS} (tokenize_questions with return_spans=True), got "
+            f"{', '.join(names)}"
+        )
+    examples = list(windows[EXAMPLE])
+    if not len(examples) == len(starts) == len(ends):
+        raise ValueError(
+            f"`start_logits` and `end_logits` must have a row for each of the {len(examples)} windows, got "
+            f"{len(starts)} and {len(ends)}"
+        )
+    spans: list[dict[tuple[int, int], float]] = [{} for _ in contexts]
+    nulls = [np.inf] * len(contexts)
+    for example, window, start, end in zip(examples, windows[SPANS], starts, ends, strict=True):
+        if not 0 <= example < len(contexts):
+            raise ValueError(f"`windows` has a window of question {example}, and there are {len(contexts)} contexts")
+        if len(window) > len(start) or len(window) > len(end):
+            raise ValueError(f"a window of question {example} has {len(window)} tokens, and logits for {len(start)}")
+        start, end = start[: len(window)], end[: len(window)]
+        if not (np.isfinite(start).all() and np.isfinite(end).all()):
+            raise ValueError(f"the logits of a window of question {example} are not all finite numbers")
+        nulls[example] = min(nulls[example], float(start[0] + end[0]))
+        for span, score in _best_spans(window, start, end, n_best, max_answer_length, contexts[example]).items():
+            spans[example][span] = max(score, spans[example].get(span, -np.inf))
+    missing = [i for i, null in enumerate(nulls) if null == np.inf]
+    if missing:
+        raise ValueError(f"`windows` has no window of question {missing[0]}; were rows of it filtered out?")
+    return [
+        _predict(context, found, null, n_best, null_threshold)
+        for context, found, null in zip(contexts, spans, nulls, strict=True)
+    ]
+
+
+def _logits(name: str, values: Any) -> "np.ndarray[Any, Any]":
+    array = np.asarray(values.float().cpu() if hasattr(values, "cpu") else values, dtype=np.float64)
+    if array.ndim != 2:
+        raise ValueError(f"`{name}` must have the shape (windows, tokens), got {array.shape}")
+    return array
+
+
+def _best_spans(
+    window: Sequence[Sequence[int]],
+    start: "np.ndarray[Any, Any]",
+    end: "np.ndarray[Any, Any]",
+    n_best: int,
+    max_length: int,
+    context: str,
+) -> dict[tuple[int, int], float]:
+    """The best spans of a window in characters, with their scores."""
+    offsets = np.asarray(window, dtype=np.int64).reshape(-1, 2)
+    allowed = np.array([a >= 0 and bool(context[a:b].strip()) for a, b in offsets.tolist()], dtype=bool)
+    first = np.where(allowed, start, -np.inf)
+    last = np.concatenate([np.where(allowed, end, -np.inf), np.full(max_length - 1, -np.inf)])
+    scores = first[:, None] + np.lib.stride_tricks.sliding_window_view(last, max_length)  # (tokens, lengths)
+    flat = scores.ravel()
+    # The tokens of one letter (up to 4 bytes) give the same span: up to 16 times.
+    size = min(flat.size, 16 * n_best)
+    found: dict[tuple[int, int], float] = {}
+    for place in np.argpartition(-flat, size - 1)[:size]:
+        score = float(flat[place])
+        i, length = divmod(int(place), max_length)
+        if score == -np.inf:
+            continue
+        a, b = int(offsets[i, 0]), int(offsets[i + length, 1])
+        text = context[a:b]
+        b -= len(text) - len(text.rstrip())
+        a += len(text) - len(text.lstrip())
+        found[a, b] = max(score, found.get((a, b), -np.inf))
+    return found
+
+
+def _predict(
+    context: str, found: Mapping[tuple[int, int], float], null: float, n_best: int, null_threshold: float | None
+) -> Prediction:
+    """Order the candidates of a question and decide."""
+    ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))[:n_best]
+    candidates: list[tuple[str, int | None, int | None, float]] = [
+        (context[a:b], a, b, score) for (a, b), score in ranked
+    ]
+    difference = null - candidates[0][3] if candidates else np.inf
+    if null_threshold is not None or not candidates:
+        candidates = sorted([*candidates, ("", None, None, null)], key=lambda item: -item[3])
+    scores = np.array([candidate[3] for candidate in candidates])
+    weights = np.exp(scores - scores.max())
+    answers = [
+        Answer(*candidate, probability=float(weight))
+        for candidate, weight in zip(candidates, weights / weights.sum(), strict=True)
+    ]
+    no_answer = not ranked or (null_threshold is not None and difference > null_threshold)
+    text = "" if no_answer else context[slice(*ranked[0][0])]
+    return Prediction(text, float(difference), answers)
