@@ -45,6 +45,7 @@ def _version(wanted: bool) -> None:
       hier-models train recipe.yaml --learning_rate 1e-4
       hier-models evaluate ./my-model test.jsonl
       hier-models inspect ./my-model paper.txt --output where.html
+      hier-models analyze test.jsonl --model ./my-model --output report
       hier-models export ./my-model ./to-share
 
     Every command explains itself: hier-models COMMAND --help

@@ -104,7 +104,7 @@ def summarize(
         making = {"model": model, "settings": generation | given_only(max_source_length=max_source_length)}
         done: set[str] = set()
         if output is not None and output.exists():
-            done = _finished(output, identifiers, making)
+            done = finished(output, identifiers, making)
         if done:
             say(f"{output} holds {len(done)} of {len(identifiers)} summaries; going on with the others.")
         if len(done) == len(identifiers):
@@ -112,7 +112,7 @@ def summarize(
         pipe = load_pipeline(model, device, dtype)
         if output is not None and as_lines:
             state.when_interrupted = f"What is done is in {output}; the same command goes on from there."
-        cut = _write_summaries(
+        cut = write_summaries(
             pipe,
             (document for document in documents if document["id"] not in done),
             total=len(identifiers) - len(done),
@@ -128,7 +128,7 @@ def summarize(
         say(f"{documents.set_aside_count} records could not be used; they are in {set_aside}.")
 
 
-def _finished(output: Path, identifiers: list[str], making: dict[str, Any]) -> set[str]:
+def finished(output: Path, identifiers: list[str], making: dict[str, Any]) -> set[str]:
     """Read which documents a job has done, and cut off a line that it was interrupted in."""
     content = output.read_bytes()
     whole = content[: content.rfind(b"\n") + 1]
@@ -163,7 +163,7 @@ def _no_summary(output: Path, line: int) -> str:
     return f"--output: {output}:{line} is no summary of an earlier run; give another file"
 
 
-def _write_summaries(
+def write_summaries(
     pipe: Any,
     documents: Iterator[dict[str, Any]],
     *,

@@ -1,16 +1,36 @@
-"""Pictures of where a model looked: the hierarchical attention of a summary over the sentences of its document."""
+"""Pictures of where a model looked, the hierarchical attention, and reports of what it copied from where."""
 
 from typing import TYPE_CHECKING, Any
 
 
 if TYPE_CHECKING:
     from .capture import hierarchical_attention
+    from .copying import Copy, CopyRule, find_copies, source_text
+    from .copying_report import CopyingReport
     from .heatmap import HierarchicalAttentionMap, top_sentences
 
 
-__all__ = ["HierarchicalAttentionMap", "hierarchical_attention", "top_sentences"]
+__all__ = [
+    "Copy",
+    "CopyRule",
+    "CopyingReport",
+    "HierarchicalAttentionMap",
+    "find_copies",
+    "hierarchical_attention",
+    "source_text",
+    "top_sentences",
+]
 
-_HOMES = {"hierarchical_attention": "capture", "HierarchicalAttentionMap": "heatmap", "top_sentences": "heatmap"}
+_HOMES = {
+    "Copy": "copying",
+    "CopyRule": "copying",
+    "CopyingReport": "copying_report",
+    "HierarchicalAttentionMap": "heatmap",
+    "find_copies": "copying",
+    "hierarchical_attention": "capture",
+    "source_text": "copying",
+    "top_sentences": "heatmap",
+}
 
 
 def __getattr__(name: str) -> Any:

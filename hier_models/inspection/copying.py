@@ -5,10 +5,11 @@ extracts sentences throughout multiple paragraphs of the introduction, while the
 from the first paragraph and sometimes does not extract entire sentences". It did so by eye. Here it is measured, over
 any number of documents; `copying_report.py` adds the numbers up and draws them.
 
-What counts as copied, in one place (`find_copies`): a sentence of the summary is copied from a sentence of the document
-if at least `threshold` (80 %) of its words stand there in the same order (the longest common subsequence, so ROUGE-L
-precision), and at least `min_run` (4) of them in one piece. The second condition keeps apart what a long sentence holds
-by chance, scattered. Sentences of fewer than `min_words` (5) words are not judged: everybody writes them.
+What counts as copied, in one place (`find_copies`): a sentence of the summary is copied from a sentence of the
+document if at least `threshold` (80 %) of its words stand there in the same order (the longest common subsequence, so
+ROUGE-L precision), and at least `min_run` (4) of them in one piece. The second condition keeps apart what a long
+sentence holds by chance, scattered. Sentences of fewer than `min_words` (5) words are not judged: everybody writes
+them.
 """
 
 from __future__ import annotations
@@ -173,9 +174,7 @@ def split_summary(summary: str, language: str = "english") -> list[str]:
     return [sentence for line in summary.splitlines() for sentence in _sentences(line, language)]
 
 
-def find_copies(
-    source: SourceText, summary: Sequence[str], rule: CopyRule | None = None
-) -> list[Copy | None]:
+def find_copies(source: SourceText, summary: Sequence[str], rule: CopyRule | None = None) -> list[Copy | None]:
     """Find for each sentence of a summary the sentence of the document that it was copied from.
 
     Of several that a sentence could be copied from, it is the one that shares most words in order; of equals, the one
@@ -305,9 +304,7 @@ def _marks(sentence: str, words: list[str]) -> tuple[tuple[int, int], ...]:
     found = list(WORD.finditer(sentence))
     there = [_folded(match[0]) for match in found]
     blocks = SequenceMatcher(None, there, words, autojunk=False).get_matching_blocks()
-    return tuple(
-        (found[block.a].start(), found[block.a + block.size - 1].end()) for block in blocks if block.size > 1
-    )
+    return tuple((found[block.a].start(), found[block.a + block.size - 1].end()) for block in blocks if block.size > 1)
 
 
 def _folded(word: str) -> str:

@@ -257,8 +257,8 @@ class CopyingReport:
         figure.text(
             0.14 / width,
             1 - 0.58 / height,
-            f"{documents}. Copied: at least {self.rule.threshold:.0%} of a summary sentence's words in one sentence of "
-            f"the document, in order, {self.rule.min_run} or more in one piece.",
+            f"{documents}. Copied: at least {self.rule.threshold:.0%} of a summary sentence's words in one sentence "
+            f"of the document, in order, {self.rule.min_run} or more in one piece. Dashed: if they lay evenly.",
             fontsize=8,
             color=SOFT,
         )

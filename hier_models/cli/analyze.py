@@ -1,0 +1,403 @@
+"""`hier-models analyze`."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .documents import KINDS
+from .errors import MistakeError, guarded, mistakes, say, state
+from .loading import check_checkpoint, generation_settings, given_only, load_pipeline, quiet
+from .options import (
+    BatchSizeOption,
+    DeviceOption,
+    Dtype,
+    DtypeOption,
+    MaxLengthOption,
+    MaxSourceLengthOption,
+    MinLengthOption,
+    NumBeamsOption,
+    SetOption,
+    TextColumnOption,
+    app,
+    help_text,
+)
+from .summarize import finished, write_summaries
+
+
+REFERENCE = "reference"
+REPORT_FILES = ("copying.json", "copying.jsonl", "copying.png", "copying.html")
+
+
+@app.command(
+    help=help_text("""Compare from where in the documents models copy their summaries, and draw where they look.
+
+    \b
+    Examples:
+      hier-models analyze test.jsonl -m hat=./hat -m bart=./bart -o report
+      hier-models analyze test.jsonl -m ./my-model --documents 100 -o report
+      hier-models analyze test.jsonl -p hat=a.jsonl -p bart=b.jsonl -o report
+      hier-models analyze test.jsonl -m hat=./hat -p hat=a.jsonl -o report
+
+    The analysis of section 6 of the HAT paper over a whole test set. The folder gets copying.html (documents with the
+    copied sentences of each model marked), copying.png (how far into the documents they lie), copying.json (all
+    numbers), copying.jsonl (every copied sentence), and attention-NAME-1.html, … for models with hierarchical
+    attention.
+
+    Each model summarizes the documents, into summaries-NAME.jsonl: if the job is interrupted, the same command goes on
+    where it stopped. --predictions takes summaries that are there already, written by evaluate --predictions or by
+    summarize --output; with a --model of the same name that model only draws.
+    """),
+)
+@guarded
+def analyze(
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA", help="A .jsonl, .json, .csv or .tsv file, a folder of them, or a dataset on the Hub."
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the report goes.")],
+    models: Annotated[
+        list[str] | None,
+        typer.Option("--model", "-m", metavar="[NAME=]MODEL", help="A checkpoint of any kind. May be repeated."),
+    ] = None,
+    predictions: Annotated[
+        list[str] | None,
+        typer.Option("--predictions", "-p", metavar="[NAME=]FILE", help="Summaries made before. May be repeated."),
+    ] = None,
+    reference: Annotated[bool, typer.Option("--reference", help="Compare with the reference summaries, too.")] = False,
+    limit: Annotated[
+        int | None, typer.Option("--documents", min=1, metavar="N", help="Take only the first N documents.")
+    ] = None,
+    shown: Annotated[int, typer.Option(min=0, metavar="N", help="Documents on the page.")] = 10,
+    heatmaps: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Documents to draw the hierarchical attention of.")
+    ] = 3,
+    threshold: Annotated[
+        float, typer.Option(metavar="SHARE", help="Words of a sentence that must be copied, in order.")
+    ] = 0.8,
+    split: Annotated[str | None, typer.Option(metavar="NAME", help="Part of the data: test, validation, …")] = None,
+    text_column: TextColumnOption = None,
+    summary_column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Column with the references, for --reference.")
+    ] = None,
+    language: Annotated[str, typer.Option(metavar="NAME", help="Of the documents, for their sentences.")] = "english",
+    max_length: MaxLengthOption = None,
+    min_length: MinLengthOption = None,
+    num_beams: NumBeamsOption = None,
+    settings: SetOption = None,
+    max_source_length: MaxSourceLengthOption = None,
+    batch_size: BatchSizeOption = 1,
+    device: DeviceOption = None,
+    dtype: DtypeOption = Dtype.auto,
+) -> None:
+    """Report what models copy from where."""
+    checkpoints, files = _named("--model", models), _named("--predictions", predictions)
+    names = list(dict.fromkeys([*checkpoints, *files, *([REFERENCE] if reference else [])]))
+    if not names:
+        raise MistakeError("--model, --predictions: give at least one model or one file of summaries")
+    if reference and REFERENCE in {*checkpoints, *files}:
+        raise MistakeError(f"--reference: the name {REFERENCE!r} is taken; give the other one a name: NAME=…")
+    for name in checkpoints.values():
+        check_checkpoint(name)
+    for name, file in files.items():
+        if not Path(file).expanduser().is_file():
+            raise MistakeError(f"--predictions: there is no file {file!r}" + (f" (for {name})" if name else ""))
+    generated = [name for name in checkpoints if name not in files]
+    generation = generation_settings(max_length, min_length, num_beams, settings)
+    if not generated and (generation or max_source_length):
+        raise MistakeError("--max-length and other settings of the generation: there is nothing to generate")
+    _check_output(output, data, files)
+    from ..inspection.copying import CopyRule
+    from ..inspection.heatmap import require_matplotlib
+
+    require_matplotlib()
+    with mistakes("--threshold", ValueError):
+        rule = CopyRule(threshold=threshold)
+    given = {name: _read_rows(Path(file).expanduser()) for name, file in files.items()}
+    # References are looked at only where they are of use: data may have none, or some that could not be used.
+    with_references = reference or summary_column or any("reference" in row for rows in given.values() for row in rows)
+    documents = _load(data, split, text_column, summary_column if with_references else "", limit)
+    if reference and documents.references is None:
+        raise MistakeError(
+            f"--reference: {data} has no reference summaries; --summary-column names their column if it has"
+        )
+    summaries = {name: _match(f"--predictions: {files[name]}", rows, documents) for name, rows in given.items()}
+    if reference:
+        summaries[REFERENCE] = (documents.references or [])[: len(documents)]
+    output.mkdir(exist_ok=True)
+    making = given_only(max_source_length=max_source_length) | generation
+    for name, checkpoint in checkpoints.items():
+        pipe = None
+        if name in generated:
+            file = output / f"summaries-{name}.jsonl"
+            pipe = _generate(checkpoint, documents, file, making, batch_size, device, dtype)
+            summaries[name] = _match(str(file), _read_rows(file), documents)
+        if heatmaps:
+            pipe = pipe or load_pipeline(checkpoint, device, dtype)
+            _draw_heatmaps(pipe, name, documents, summaries[name], heatmaps, max_source_length, output)
+        del pipe  # one model in memory at a time
+
+    from ..inspection.copying_report import CopyingReport
+
+    with mistakes("--language", ValueError):
+        report = CopyingReport(rule, language=language, shown=shown)
+    ordered = {name: summaries[name] for name in names}
+    for number, (identifier, document) in enumerate(_bar(documents, len(documents), "Comparing")):
+        report.add(document, {name: texts[number] for name, texts in ordered.items()}, identifier)
+    report.save_json(output / REPORT_FILES[0])
+    report.save_copies(output / REPORT_FILES[1])
+    report.save_png(output / REPORT_FILES[2])
+    report.save_html(output / REPORT_FILES[3])
+    print(report.table())
+    say(f"Written: {', '.join(REPORT_FILES)} in {output}")
+
+
+@dataclass
+class _Documents:
+    """The documents of a test set.
+
+    Args:
+        rows: As `load_documents` gives them.
+        identifiers: A name for each, all different; also of those that --documents leaves out.
+        named: Whether they have identifiers of their own, and not only numbers.
+        references: The reference summaries, if they were asked for and are there.
+        data: What the user calls the data.
+        limit: How many documents are looked at.
+    """
+
+    rows: Any
+    identifiers: list[str]
+    named: bool
+    references: list[str] | None
+    data: str
+    limit: int
+
+    def __len__(self) -> int:
+        return self.limit
+
+    def __iter__(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        for number in range(self.limit):
+            yield self.identifiers[number], self[number]
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        row = self.rows[number]
+        return {kind: row[kind] for kind in KINDS if kind in row}
+
+
+def _named(option: str, given: list[str] | None) -> dict[str, str]:
+    """Read [NAME=]VALUE, name -> value; without a name it is the last part of the path."""
+    found: dict[str, str] = {}
+    for entry in given or []:
+        name, equals, value = entry.partition("=")
+        if not equals or "/" in name or Path(entry).expanduser().exists():
+            path = Path(entry).expanduser()
+            name, value = (path.name if path.is_dir() or option == "--model" else path.stem), entry
+        if not value:
+            raise MistakeError(f"{option}: got {entry!r}; write NAME=VALUE, or only the value")
+        if not re.fullmatch(r"[\w.+-]+", name) or name.startswith("."):
+            raise MistakeError(
+                f"{option}: {name!r} cannot be part of a file's name; name it with letters and digits: NAME={value}"
+            )
+        if name in found:
+            raise MistakeError(f"{option}: two are called {name!r}; give them names: NAME={value}")
+        found[name] = value
+    return found
+
+
+def _check_output(output: Path, data: str, files: Mapping[str, str]) -> None:
+    """Refuse a folder that cannot be made, and files of the user's that the report would write over."""
+    if output.exists() and not output.is_dir():
+        raise MistakeError(f"--output: {output} is a file; give a folder")
+    if not output.absolute().parent.is_dir():
+        raise MistakeError(f"--output: there is no folder {output.absolute().parent}")
+    source = Path(data).expanduser().resolve()
+    folder = output.resolve()
+    if source.is_dir() and folder.is_relative_to(source):
+        raise MistakeError(f"--output: {output} lies in the folder of the data; give a folder elsewhere")
+    written = {folder / name for name in REPORT_FILES}
+    for what, path in (("DATA", data), *(("--predictions", file) for file in files.values())):
+        if Path(path).expanduser().resolve() in written:
+            raise MistakeError(f"{what}: {path} would be overwritten by the report; give another --output")
+
+
+def _load(
+    data: str, split: str | None, text_column: str | None, summary_column: str | None, limit: int | None
+) -> _Documents:
+    quiet()
+    from ..data import load_documents
+
+    path = Path(data).expanduser()
+    rows: Any = load_documents(
+        path if path.exists() else data, split=split, text_column=text_column, summary_column=summary_column
+    )
+    own = [str(name or "") for name in rows["id"]] if "id" in rows.column_names else [""] * len(rows)
+    seen: Counter[str] = Counter()
+    identifiers = []
+    for number, known in enumerate(own, start=1):
+        name = known or f"{data}:{number}"
+        seen[name] += 1
+        # As `summarize` calls them.
+        identifiers.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    references = list(rows["summary"]) if "summary" in rows.column_names else None
+    return _Documents(rows, identifiers, any(own), references, data, min(limit or len(rows), len(rows)))
+
+
+# Summaries made before
+
+
+def _read_rows(file: Path) -> list[dict[str, Any]]:
+    """Read what `evaluate --predictions` or `summarize --output` wrote."""
+    rows: list[dict[str, Any]] = []
+    with mistakes(f"--predictions: {file} is no text", UnicodeDecodeError), file.open(encoding="utf-8") as stream:
+        for number, line in enumerate(stream, start=1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise MistakeError(f"--predictions: {file}:{number} is no JSON ({error})") from error
+            if not isinstance(row, dict) or not isinstance(row.get("summary"), str):
+                raise MistakeError(
+                    f"--predictions: {file}:{number} has no summary; each line must be an object with a string "
+                    "`summary`, as evaluate --predictions and summarize --output write it"
+                )
+            rows.append(row)
+    if not rows:
+        raise MistakeError(f"--predictions: {file} is empty; it must have a summary of each document")
+    return rows
+
+
+def _match(what: str, rows: list[dict[str, Any]], documents: _Documents) -> list[str]:
+    """Find the summary of each document: by its identifier, by its number in it, or by the order."""
+    total = len(documents.identifiers)
+    known = {identifier: number for number, identifier in enumerate(documents.identifiers)}
+    named = [str(row.get("id") or "") for row in rows]
+    counted = [re.fullmatch(r".*:(\d+)", name, re.DOTALL) for name in named]
+    if documents.named and all(named):
+        places = [known.get(name) for name in named]
+    elif not documents.named and all(counted):
+        # `summarize` numbers documents without identifiers after the name of their file, however that was written.
+        numbers = [int(match[1]) for match in counted if match]
+        places = [number - 1 if 0 < number <= total else None for number in numbers]
+    elif len(rows) in (total, len(documents)):
+        places = list(range(len(rows)))
+    else:
+        raise MistakeError(
+            f"{what} has {len(rows)} summaries, and {documents.data} has {total} documents; without identifiers (id) "
+            "they are matched by their order and must be as many"
+        )
+    found: dict[int, dict[str, Any]] = {}
+    for number, (place, row) in enumerate(zip(places, rows, strict=True), start=1):
+        if place is None:
+            raise MistakeError(
+                f"{what}: summary {number} is of {row['id']!r}, which is not among the documents of {documents.data}"
+            )
+        if place in found:
+            raise MistakeError(f"{what} has several summaries of {documents.identifiers[place]!r}")
+        if documents.references is not None and row.get("reference", documents.references[place]) not in (
+            documents.references[place],
+            None,
+        ):
+            raise MistakeError(
+                f"{what}: summary {number} was made for another document than {documents.identifiers[place]!r}: their "
+                "references differ"
+            )
+        found[place] = row
+    missing = [number for number in range(len(documents)) if number not in found]
+    if missing:
+        raise MistakeError(
+            f"{what} has no summary of {len(missing)} of {len(documents)} documents, such as "
+            f"{documents.identifiers[missing[0]]!r}; finish the job that makes them, or take fewer with --documents"
+        )
+    return [found[number]["summary"] for number in range(len(documents))]
+
+
+# Summaries and heatmaps made now
+
+
+def _generate(
+    checkpoint: str,
+    documents: _Documents,
+    file: Path,
+    settings: dict[str, Any],
+    batch_size: int,
+    device: str | None,
+    dtype: Dtype,
+) -> Any:
+    """Summarize the documents that have no summary in the file yet; return the pipeline if one was loaded."""
+    making = {"model": checkpoint, "settings": settings}
+    done = finished(file, documents.identifiers, making) if file.exists() else set()
+    rest = [number for number, name in enumerate(documents.identifiers[: len(documents)]) if name not in done]
+    if not rest:
+        return None
+    if done:
+        say(f"{file} holds {len(documents) - len(rest)} of {len(documents)} summaries; going on with the others.")
+    say(f"Summarizing with {checkpoint}: {len(rest)} documents")
+    pipe = load_pipeline(checkpoint, device, dtype)
+    state.when_interrupted = f"What is done is in {file}; the same command goes on from there."
+    cut = write_summaries(
+        pipe,
+        ({"id": documents.identifiers[number], **documents[number]} for number in rest),
+        total=len(rest),
+        output=file,
+        as_json=True,
+        making=making,
+        batch_size=batch_size,
+    )
+    if cut:
+        say(f"{len(cut)} of {len(rest)} documents were longer than the model takes and were cut at the end.")
+    return pipe
+
+
+def _draw_heatmaps(
+    pipe: Any,
+    name: str,
+    documents: _Documents,
+    summaries: list[str],
+    count: int,
+    max_source_length: int | None,
+    output: Path,
+) -> None:
+    """Draw the hierarchical attention over the first documents, for a model that has any."""
+    if pipe.processor is None or not getattr(pipe.model.config, "hierarchical_layers", 1):
+        say(f"{name} has no hierarchical attention to draw.")
+        return
+    from ..inspection import hierarchical_attention
+
+    for number, (identifier, document) in enumerate(documents, start=1):
+        if number > count:
+            break
+        summary = summaries[number - 1]
+        if not summary.strip():
+            say(f"{name}: the summary of {identifier} is empty; no heatmap of it")
+            continue
+        attention = hierarchical_attention(
+            pipe.model,
+            pipe.processor,
+            **document,
+            summary=summary,
+            max_source_length=max_source_length,
+            title=f"{name}: {identifier}",
+        )
+        attention.save_html(output / f"attention-{name}-{number}.html")
+        attention.save_png(output / f"attention-{name}-{number}.png")
+    say(f"{name}: attention over {min(count, len(documents))} documents drawn")
+
+
+def _bar(items: Iterable[Any], length: int, label: str) -> Iterator[Any]:
+    """Show on a terminal how far it is."""
+    if length < 2 or not sys.stderr.isatty():
+        yield from items
+        return
+    with typer.progressbar(items, length=length, label=label, file=sys.stderr, show_pos=True) as bar:
+        yield from bar
