@@ -1,9 +1,12 @@
-"""What holds for every family (DESIGN 5.2). A new family adds one `Case` and gets all of it."""
+"""What holds for every family (DESIGN 5.2). A new family adds one `Case` and gets all of it.
+
+A family without a decoder gets what is not about decoding.
+"""
 
 import copy
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -11,9 +14,9 @@ import torch
 import torch.multiprocessing
 from accelerate import cpu_offload
 from torch.nn.parallel import DistributedDataParallel
-from transformers import AutoModelForSeq2SeqLM, PreTrainedConfig, PreTrainedModel
+from transformers import AutoModelForMaskedLM, AutoModelForSeq2SeqLM, PreTrainedConfig, PreTrainedModel
 
-from hier_models import HatBartConfig, HatBartForConditionalGeneration
+from hier_models import HatBartConfig, HatBartForConditionalGeneration, HatEncoderConfig, HatEncoderForMaskedLM
 
 
 BOS, PAD, EOS = 0, 1, 2
@@ -28,7 +31,8 @@ class Case:
     """A family in a tiny size.
 
     `make_document(length, seed)` gives every per-token input of one document, `pad_values` what each is padded with,
-    and `change(name, document)` gives another valid value of an extra input.
+    and `change(name, document)` gives another valid value of an extra input. A family that does not decode predicts
+    something for each token, and has labels for some of them.
     """
 
     model_class: type[PreTrainedModel]
@@ -38,6 +42,28 @@ class Case:
     change: dict[str, Callable[[Document], list[int]]]
     edge_documents: dict[str, Document]
     lora_targets: tuple[str, ...]
+    auto_class: type = AutoModelForSeq2SeqLM
+    decodes: bool = True
+
+    def inputs(self, batch: dict[str, torch.Tensor], target: torch.Tensor) -> dict[str, torch.Tensor]:
+        """What the model predicts from."""
+        return {**batch, "decoder_input_ids": target} if self.decodes else batch
+
+    def training_inputs(self, batch: dict[str, torch.Tensor], target: torch.Tensor) -> dict[str, torch.Tensor]:
+        """What the model is trained with; each document has the same number of labels, if it has that many tokens."""
+        if self.decodes:
+            return {**batch, "labels": target}
+        mask = batch["attention_mask"]
+        labelled = (mask != 0) & (mask.cumsum(dim=1) <= 4)
+        return {**batch, "labels": torch.where(labelled, (batch["input_ids"] * 7 + 3) % 50, -100)}
+
+    def encode(self, model: PreTrainedModel, batch: dict[str, torch.Tensor], **kwargs: Any) -> Any:
+        """Run the encoder alone."""
+        return (model.get_encoder() if self.decodes else model.base_model)(**batch, **kwargs)
+
+    def predictions(self, logits: torch.Tensor, batch: dict[str, torch.Tensor], row: int) -> torch.Tensor:
+        """Take what is predicted of one document, without its padding."""
+        return logits[row] if self.decodes else logits[row][batch["attention_mask"][row].bool()]
 
 
 def hat_bart_config(**kwargs: Any) -> PreTrainedConfig:
@@ -65,6 +91,45 @@ def hat_bart_document(length: int, seed: int) -> Document:
     return {"input_ids": ids.tolist(), "segment_ids": ((markers.cumsum(0) - 1) % 3).tolist()}
 
 
+def hat_encoder_config(**kwargs: Any) -> PreTrainedConfig:
+    sizes = {
+        "vocab_size": 60,
+        "max_position_embeddings": 50,
+        "hidden_size": 24,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 32,
+        "type_vocab_size": 2,
+    }
+    return HatEncoderConfig(**{**sizes, **kwargs})
+
+
+def hat_encoder_bos_config(**kwargs: Any) -> PreTrainedConfig:
+    return hat_encoder_config(hierarchical_queries="bos", **kwargs)
+
+
+def hat_encoder_document(length: int, seed: int) -> Document:
+    ids = hat_bart_document(length, seed)["input_ids"]
+    return {"input_ids": ids, "token_type_ids": [int(position > length // 2) for position in range(length)]}
+
+
+HAT_ENCODER = Case(
+    model_class=HatEncoderForMaskedLM,
+    make_config=hat_encoder_config,
+    make_document=hat_encoder_document,
+    pad_values={"input_ids": PAD, "token_type_ids": 0},
+    change={"token_type_ids": lambda document: [1 - kind for kind in document["token_type_ids"]]},
+    edge_documents={
+        "one sentence": {"input_ids": [BOS, 7, 8, EOS], "token_type_ids": [0, 0, 0, 0]},
+        "an empty sentence": {"input_ids": [BOS, 7, BOS, BOS, 8, EOS], "token_type_ids": [0, 0, 0, 1, 1, 1]},
+        "an empty document": {"input_ids": [BOS, EOS], "token_type_ids": [0, 0]},
+        "no marker": {"input_ids": [7, 8, EOS], "token_type_ids": [0, 0, 0]},
+    },
+    lora_targets=("query", "value"),
+    auto_class=AutoModelForMaskedLM,
+    decodes=False,
+)
+
 CASES = {
     "hat_bart": Case(
         model_class=HatBartForConditionalGeneration,
@@ -79,7 +144,14 @@ CASES = {
         },
         lora_targets=("q_proj", "v_proj"),
     ),
+    "hat_encoder": HAT_ENCODER,
+    "hat_encoder_bos": replace(HAT_ENCODER, make_config=hat_encoder_bos_config),
 }
+
+# For tests that are about decoding.
+decoders_only = pytest.mark.parametrize(
+    "case", [name for name, case in CASES.items() if case.decodes], indirect=True, scope="module"
+)
 
 
 @pytest.fixture(params=CASES, scope="module")
@@ -146,6 +218,7 @@ def gradients(model: PreTrainedModel, **inputs: torch.Tensor) -> dict[str, torch
     return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
 
 
+@decoders_only
 def test_cached_decoding_equals_uncached(model, batch, target):
     expected = model(**batch, decoder_input_ids=target).logits
     encoded = model.get_encoder()(**batch)
@@ -167,16 +240,19 @@ def test_cached_decoding_equals_uncached(model, batch, target):
 @pytest.mark.parametrize("extra", [0, 5])
 def test_a_batch_equals_its_members(case, model, documents, target, side, extra):
     batch = collate(case, documents, side, extra)
-    together = model(**batch, decoder_input_ids=target).logits
-    encoded = model.get_encoder()(**batch)
+    together = model(**case.inputs(batch, target)).logits
+    encoded = case.encode(model, batch)
     for row, document in enumerate(documents):
         single = collate(case, [document])
-        assert_close(together[row], model(**single, decoder_input_ids=target[row : row + 1]).logits[0])
-        alone = model.get_encoder()(**single)
+        want = model(**case.inputs(single, target[row : row + 1])).logits[0]
+        assert_close(case.predictions(together, batch, row), want)
+        alone = case.encode(model, single)
         assert_close(encoded.last_hidden_state[row][batch["attention_mask"][row].bool()], alone.last_hidden_state[0])
-        assert_close(sentence_states(encoded, row), sentence_states(alone, 0))
+        if case.decodes:
+            assert_close(sentence_states(encoded, row), sentence_states(alone, 0))
 
 
+@decoders_only
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_generation_of_a_batch_equals_its_members(case, model, documents, side):
     settings = {"max_new_tokens": 8, "num_beams": 2}
@@ -188,15 +264,16 @@ def test_generation_of_a_batch_equals_its_members(case, model, documents, side):
 
 @uses_the_compiler
 @pytest.mark.parametrize("implementation", ["sdpa", pytest.param("flex_attention", marks=pytest.mark.slow)])
-def test_attention_implementations_agree(model, batch, target, implementation):
+def test_attention_implementations_agree(case, model, batch, target, implementation):
     eager, other = model, copy.deepcopy(model)
     eager.set_attn_implementation("eager")
     other.set_attn_implementation(implementation)
     with torch.no_grad():
-        want, got = (m(**batch, decoder_input_ids=target).logits for m in (eager, other))
-    assert_close(got, want)
+        want, got = (m(**case.inputs(batch, target)).logits for m in (eager, other))
+    for row in range(3):
+        assert_close(case.predictions(got, batch, row), case.predictions(want, batch, row))
     if implementation != "flex_attention":  # on CPU, FlexAttention has no backward
-        want, got = (gradients(m, **batch, labels=target) for m in (eager, other))
+        want, got = (gradients(m, **case.training_inputs(batch, target)) for m in (eager, other))
         for name in want:
             assert_close(got[name], want[name])
 
@@ -204,32 +281,52 @@ def test_attention_implementations_agree(model, batch, target, implementation):
 def test_edge_documents(case, model, documents, target):
     for name, document in case.edge_documents.items():
         batch = collate(case, [document, documents[0]])
-        logits = model(**batch, decoder_input_ids=target[:2]).logits
+        logits = model(**case.inputs(batch, target[:2])).logits
         assert logits.isfinite().all(), name
         alone = collate(case, [document])
-        assert_close(logits[0], model(**alone, decoder_input_ids=target[:1]).logits[0])
-        assert model.generate(**alone, max_new_tokens=4).shape[1] > 1, name
+        want = model(**case.inputs(alone, target[:1])).logits[0]
+        assert_close(case.predictions(logits, batch, 0), want)
+        if case.decodes:
+            assert model.generate(**alone, max_new_tokens=4).shape[1] > 1, name
 
 
-def test_a_fully_masked_row_stays_finite(model, batch, target):
+def test_a_fully_masked_row_stays_finite(case, model, batch, target):
     batch["attention_mask"][1] = 0
-    assert all(grad.isfinite().all() for grad in gradients(model, **batch, labels=target).values())
+    found = gradients(model, **case.training_inputs(batch, target))
+    assert all(gradient.isfinite().all() for gradient in found.values())
 
 
 def test_every_extra_input_changes_forward_and_generation(case, model, documents, target):
     batch = collate(case, documents)
-    logits = model(**batch, decoder_input_ids=target).logits
+    logits = model(**case.inputs(batch, target)).logits
     settings = {"max_new_tokens": 6, "output_logits": True, "return_dict_in_generate": True}
     for name, change in case.change.items():
         changed = collate(case, [{**document, name: change(document)} for document in documents])
-        assert (model(**changed, decoder_input_ids=target).logits - logits).abs().max() > 1e-3, name
-        for num_beams in (1, 2):
+        assert (model(**case.inputs(changed, target)).logits - logits).abs().max() > 1e-3, name
+        for num_beams in (1, 2) if case.decodes else ():
             before, after = (
                 model.generate(**inputs, num_beams=num_beams, **settings).logits[0] for inputs in (batch, changed)
             )
             assert (before - after).abs().max() > 1e-3, f"{name} is lost in generate with {num_beams} beams"
 
 
+def test_given_bos_positions_are_the_ones_used(case, model, batch, target):
+    inputs = case.inputs(batch, target)
+    found = [row.nonzero().flatten().tolist() for row in (batch["input_ids"] == BOS) & (batch["attention_mask"] != 0)]
+    most = max(len(row) for row in found) + 2  # more padding than needed
+    positions = torch.tensor([row + [-1] * (most - len(row)) for row in found])
+    logits = model(**inputs).logits
+    assert_close(model(**inputs, bos_positions=positions).logits, logits)
+    for row in range(3):
+        others = positions.clone()
+        others[row] = -1
+        others[row, 0] = 4  # one sentence, that does not begin where it did
+        change = (model(**inputs, bos_positions=others).logits - logits).abs()
+        assert case.predictions(change, batch, row).max() > 1e-3
+        assert all(case.predictions(change, batch, other).max() < 1e-4 for other in range(3) if other != row)
+
+
+@decoders_only
 def test_beam_search_scores_are_those_of_the_model(model, batch):
     settings = {"max_new_tokens": 6, "num_beams": 3, "num_return_sequences": 3, "length_penalty": 0.0}
     found = model.generate(**batch, **settings, return_dict_in_generate=True, output_scores=True)
@@ -243,6 +340,7 @@ def test_beam_search_scores_are_those_of_the_model(model, batch):
     assert_close(found.sequences_scores, per_token.masked_fill(forced, 0.0).sum(-1), 1e-4)
 
 
+@decoders_only
 def test_sampling_follows_the_distribution_of_a_single_document(case, model, documents):
     settings = {"max_new_tokens": 5, "do_sample": True, "num_return_sequences": 2}
     torch.manual_seed(3)
@@ -252,6 +350,7 @@ def test_sampling_follows_the_distribution_of_a_single_document(case, model, doc
     assert torch.equal(first, second)
 
 
+@decoders_only
 def test_assisted_decoding_equals_greedy(case, model, documents):
     single = collate(case, documents[:1])
     assistant = make_model(case, std=0.2)
@@ -261,105 +360,125 @@ def test_assisted_decoding_equals_greedy(case, model, documents):
 
 
 @pytest.mark.parametrize("use_reentrant", [False, True])
-def test_gradient_checkpointing_gives_equal_gradients(model, batch, target, use_reentrant):
+def test_gradient_checkpointing_gives_equal_gradients(case, model, batch, target, use_reentrant):
     model.train()  # dropout is 0 in evaluation; here it is set so, since checkpointing is for training
     for module in model.modules():
         if hasattr(module, "dropout") and isinstance(module.dropout, float):
             module.dropout = 0.0
-    model.config.dropout = 0.0
-    plain = gradients(model, **batch, labels=target)
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    if hasattr(model.config, "dropout"):
+        model.config.dropout = 0.0
+    inputs = case.training_inputs(batch, target)
+    plain = gradients(model, **inputs)
     # Transformers 5.23 renames it.
     enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
     enable({"use_reentrant": use_reentrant})
     if use_reentrant:
         model.enable_input_require_grads()
-    for name, gradient in gradients(model, **batch, labels=target).items():
+    for name, gradient in gradients(model, **inputs).items():
         assert_close(gradient, plain[name], 1e-6)
 
 
-def test_every_parameter_gets_a_gradient(model, batch, target):
-    for name, gradient in gradients(model, **batch, labels=target).items():
+def test_every_parameter_gets_a_gradient(case, model, batch, target):
+    for name, gradient in gradients(model, **case.training_inputs(batch, target)).items():
         assert gradient.abs().max() > 0, name
 
 
-def test_outputs_are_batch_first(model, batch, target):
+def test_outputs_are_batch_first(case, model, batch, target):
     """DataParallel and the Trainer's gathering put outputs together along the first axis."""
     model.set_attn_implementation("eager")
-    outputs = model(**batch, labels=target, output_attentions=True, output_hidden_states=True)
+    inputs = case.training_inputs(batch, target)
+    outputs = model(**inputs, output_attentions=True, output_hidden_states=True)
+    assert "hierarchical_attentions" in outputs
     for name, value in outputs.items():
         if name == "loss":
             continue
         for tensor in value if isinstance(value, tuple) else (value,):
             assert tensor.shape[0] == 3, name
-    for name, value in model.get_encoder()(**batch).items():
+    for name, value in case.encode(model, batch).items():
         assert isinstance(value, torch.Tensor), name
         assert value.shape[0] == 3, name
 
 
-def test_tuples_hold_the_same(model, batch, target):
-    outputs = model(**batch, labels=target)
-    as_tuple = model(**batch, labels=target, return_dict=False)
+def test_tuples_hold_the_same(case, model, batch, target):
+    inputs = case.training_inputs(batch, target)
+    outputs = model(**inputs)
+    as_tuple = model(**inputs, return_dict=False)
     assert torch.equal(as_tuple[0], outputs.loss)
     assert torch.equal(as_tuple[1], outputs.logits)
-    encoded = model.get_encoder()(**batch, return_dict=False)
+    encoded = case.encode(model, batch, return_dict=False)
     assert isinstance(encoded, tuple)
+    assert torch.equal(encoded[0], case.encode(model, batch).last_hidden_state)
+
+
+@decoders_only
+def test_the_decoder_takes_encoder_outputs_as_a_tuple(model, batch, target):
+    outputs = model(**batch, labels=target)
+    encoded = model.get_encoder()(**batch, return_dict=False)
     mask = batch["attention_mask"]
     assert_close(model(encoder_outputs=encoded, attention_mask=mask, labels=target).logits, outputs.logits)
 
 
-def test_save_and_load(model, batch, target, tmp_path):
-    expected = model(**batch, decoder_input_ids=target).logits
+def test_save_and_load(case, model, batch, target, tmp_path):
+    inputs = case.inputs(batch, target)
+    expected = model(**inputs).logits
     model.save_pretrained(tmp_path)
     assert (tmp_path / "model.safetensors").exists()
-    loaded, report = AutoModelForSeq2SeqLM.from_pretrained(tmp_path, output_loading_info=True)
+    loaded, report = case.auto_class.from_pretrained(tmp_path, output_loading_info=True)
     assert not report["missing_keys"]
     assert not report["unexpected_keys"]
-    assert torch.equal(loaded(**batch, decoder_input_ids=target).logits, expected)
+    assert torch.equal(loaded(**inputs).logits, expected)
     embeddings = [loaded.get_input_embeddings().weight, loaded.get_output_embeddings().weight]
-    embeddings.append(loaded.get_encoder().get_input_embeddings().weight)
+    encoder = loaded.get_encoder() if case.decodes else loaded.base_model
+    embeddings.append(encoder.get_input_embeddings().weight)
     assert len({weight.data_ptr() for weight in embeddings}) == 1
 
 
-def test_offloaded_weights(model, batch, target):
+def test_offloaded_weights(case, model, batch, target):
     """`device_map` moves weights in and out by hooks on the modules, so every module has to be called as one."""
-    expected = model(**batch, decoder_input_ids=target).logits
-    generated = model.generate(**batch, max_new_tokens=4)
+    inputs = case.inputs(batch, target)
+    expected = model(**inputs).logits
+    generated = model.generate(**batch, max_new_tokens=4) if case.decodes else None
     offloaded = cpu_offload(model, execution_device=torch.device("cpu"))
     assert next(offloaded.parameters()).device.type == "meta"
-    assert torch.equal(offloaded(**batch, decoder_input_ids=target).logits, expected)
-    assert torch.equal(offloaded.generate(**batch, max_new_tokens=4), generated)
+    assert torch.equal(offloaded(**inputs).logits, expected)
+    if case.decodes:
+        assert torch.equal(offloaded.generate(**batch, max_new_tokens=4), generated)
 
 
 @pytest.mark.parametrize("vocab_size", [71, 55])
-def test_resized_embeddings(model, batch, target, vocab_size, tmp_path):
+def test_resized_embeddings(case, model, batch, target, vocab_size, tmp_path):
     batch["input_ids"].clamp_(max=54)
-    target.clamp_(max=54)
-    before = model(**batch, labels=target).logits
+    inputs = case.training_inputs(batch, target.clamp_(max=54))
+    before = model(**inputs).logits
     model.resize_token_embeddings(vocab_size)
     assert model.config.vocab_size == vocab_size
-    after = model(**batch, labels=target).logits
+    after = model(**inputs).logits
     assert after.shape[-1] == vocab_size
     assert_close(after[..., :55], before[..., :55])
     model.save_pretrained(tmp_path)
-    loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
-    assert torch.equal(loaded(**batch, labels=target).logits, after)
+    loaded = case.auto_class.from_pretrained(tmp_path)
+    assert torch.equal(loaded(**inputs).logits, after)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 3e-2), (torch.float16, 4e-3)])
-def test_half_precision(model, batch, target, dtype, tolerance):
-    expected = model(**batch, labels=target)
+def test_half_precision(case, model, batch, target, dtype, tolerance):
+    inputs = case.training_inputs(batch, target)
+    expected = model(**inputs)
     half = copy.deepcopy(model).to(dtype)
-    outputs = half(**batch, labels=target)
+    outputs = half(**inputs)
     assert outputs.logits.dtype == dtype
     assert_close(outputs.logits.float(), expected.logits, tolerance)
     assert outputs.loss.isfinite()
-    assert half.generate(**batch, max_new_tokens=4, num_beams=2).shape[0] == 3
+    if case.decodes:
+        assert half.generate(**batch, max_new_tokens=4, num_beams=2).shape[0] == 3
     with torch.autocast("cpu", dtype=dtype):
-        assert_close(model(**batch, labels=target).logits.float(), expected.logits, tolerance)
+        assert_close(model(**inputs).logits.float(), expected.logits, tolerance)
 
 
-def test_export(model, batch, target):
-    inputs = {**batch, "decoder_input_ids": target, "use_cache": False}
+def test_export(case, model, batch, target):
+    inputs = {**case.inputs(batch, target), **({"use_cache": False} if case.decodes else {})}
     expected = model(**inputs).logits
     program = torch.export.export(model, (), inputs, strict=False)
     assert_close(program.module()(**inputs).logits, expected)
@@ -367,15 +486,17 @@ def test_export(model, batch, target):
 
 @uses_the_compiler
 @pytest.mark.slow
-def test_compiled_forward_and_gradients(model, batch, target):
-    expected = gradients(model, **batch, labels=target)
+def test_compiled_forward_and_gradients(case, model, batch, target):
+    inputs = case.training_inputs(batch, target)
+    expected = gradients(model, **inputs)
     compiled = torch.compile(copy.deepcopy(model))
-    assert_close(compiled(**batch, labels=target).logits, model(**batch, labels=target).logits)
-    compiled(**batch, labels=target).loss.backward()
+    assert_close(compiled(**inputs).logits, model(**inputs).logits)
+    compiled(**inputs).loss.backward()
     for name, parameter in compiled.named_parameters():
         assert_close(parameter.grad, expected[name.removeprefix("_orig_mod.")])
 
 
+@decoders_only
 @uses_the_compiler
 @pytest.mark.slow
 @pytest.mark.parametrize("num_beams", [1, 2])
@@ -394,14 +515,16 @@ def test_compiled_generation(model, batch, num_beams):
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # PEFT asks for it
 def test_lora_attaches_and_trains(case, model, batch, target):
     peft = pytest.importorskip("peft")
-    before = model(**batch, labels=target)
+    inputs = case.training_inputs(batch, target)
+    before = model(**inputs)
     lora = peft.get_peft_model(model, peft.LoraConfig(r=2, target_modules=list(case.lora_targets)))
-    assert_close(lora(**batch, labels=target).logits, before.logits)
-    lora(**batch, labels=target).loss.backward()
+    assert_close(lora(**inputs).logits, before.logits)
+    lora(**inputs).loss.backward()
     trained = {name for name, parameter in lora.named_parameters() if parameter.grad is not None}
     assert trained
     assert all("lora_" in name for name in trained)
-    assert torch.equal(lora.generate(**batch, max_new_tokens=4), model.generate(**batch, max_new_tokens=4))
+    if case.decodes:
+        assert torch.equal(lora.generate(**batch, max_new_tokens=4), model.generate(**batch, max_new_tokens=4))
 
 
 def _train_step(rank: int, port: int, name: str, queue: Any) -> None:
@@ -410,7 +533,7 @@ def _train_step(rank: int, port: int, name: str, queue: Any) -> None:
     torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
     model = DistributedDataParallel(make_model(case))
     shard = collate(case, [case.make_document(12 + 5 * rank, rank)])
-    model(**shard, labels=torch.tensor([[5, 6, 7 + rank, EOS]])).loss.backward()
+    model(**case.training_inputs(shard, torch.tensor([[5, 6, 7 + rank, EOS]]))).loss.backward()
     if rank == 0:
         queue.put({name: parameter.grad.numpy() for name, parameter in model.module.named_parameters()})
     torch.distributed.barrier()
@@ -423,7 +546,7 @@ def test_two_processes_give_the_gradients_of_one(name):
     case = CASES[name]
     documents = [case.make_document(12 + 5 * rank, rank) for rank in range(2)]
     labels = torch.tensor([[5, 6, 7, EOS], [5, 6, 8, EOS]])
-    expected = gradients(make_model(case), **collate(case, documents), labels=labels)
+    expected = gradients(make_model(case), **case.training_inputs(collate(case, documents), labels))
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
