@@ -116,7 +116,7 @@ def hierarchical_attention(
         tokens=_token_texts(tokenizer, target_ids),
         summary=tokenizer.decode(target_ids, skip_special_tokens=True).strip(),
         top_k=top_k,
-        num_truncated_tokens=example.cut["num_truncated_tokens"],
+        num_truncated_tokens=example.counts["num_truncated_tokens"],
         unit=unit,
         **({} if title is None else {"title": title}),
     )

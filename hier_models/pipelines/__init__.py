@@ -1,35 +1,58 @@
 """Pipelines: text in, text out, through `transformers.pipeline`."""
 
 import importlib
+import re
 from typing import TYPE_CHECKING, Any
 
 
 if TYPE_CHECKING:
     from .summarization_hier import SummarizationPipeline
+    from .translation_hier import TranslationPipeline
 
-__all__ = ["SummarizationPipeline", "register_pipelines"]
+__all__ = ["SummarizationPipeline", "TranslationPipeline", "register_pipelines"]
+
+# Task -> module and class of its pipeline.
+PIPELINES = {
+    "summarization": ("hier_models.pipelines.summarization_hier", "SummarizationPipeline"),
+    "translation": ("hier_models.pipelines.translation_hier", "TranslationPipeline"),
+}
 
 
 def register_pipelines() -> None:
-    """Make `pipeline("summarization", …)` work on every supported release of Transformers.
+    """Make the tasks of `PIPELINES` work with `pipeline(task, …)` on every supported release of Transformers.
 
-    Call it once `transformers.pipelines` has been imported. Releases that removed the task refuse it even after it is
+    Call it once `transformers.pipelines` has been imported. Releases that removed a task refuse it even after it is
     registered, so it is also taken out of their list of removed tasks.
     """
     pipelines = importlib.import_module("transformers.pipelines")
     auto = importlib.import_module("transformers.models.auto.modeling_auto")
-    summarization = importlib.import_module("hier_models.pipelines.summarization_hier")
-
-    getattr(pipelines, "REMOVED_TASKS", {}).pop("summarization", None)
-    pipelines.PIPELINE_REGISTRY.supported_tasks.pop("summarization", None)  # else replacing it is warned about
-    pipelines.PIPELINE_REGISTRY.register_pipeline(
-        "summarization",
-        pipeline_class=summarization.SummarizationPipeline,
-        pt_model=auto.AutoModelForSeq2SeqLM,
-        default=_NoDefaultModel("summarization"),
-        type="text",
-    )
+    registry = pipelines.PIPELINE_REGISTRY
+    for task, (module, name) in PIPELINES.items():
+        getattr(pipelines, "REMOVED_TASKS", {}).pop(task, None)
+        registry.supported_tasks.pop(task, None)  # else replacing it is warned about
+        registry.register_pipeline(
+            task,
+            pipeline_class=getattr(importlib.import_module(module), name),
+            pt_model=auto.AutoModelForSeq2SeqLM,
+            default=_NoDefaultModel(task),
+            type="text",
+        )
+    registry.task_aliases = _TaskAliases(registry.task_aliases)
     _prefer_installed_pipelines()
+
+
+class _TaskAliases(dict[str, str]):
+    """Other names of tasks; among them, as in Transformers 4, translation with its languages: translation_en_to_de."""
+
+    pattern = re.compile(r"translation_.+_to_.+")
+
+    def __contains__(self, task: object) -> bool:
+        return super().__contains__(task) or (isinstance(task, str) and self.pattern.fullmatch(task) is not None)
+
+    def __missing__(self, task: str) -> str:
+        if task in self:
+            return "translation"
+        raise KeyError(task)
 
 
 class _NoDefaultModel(dict[str, Any]):
@@ -74,9 +97,10 @@ def _prefer_installed_pipelines() -> None:
 
 
 def __getattr__(name: str) -> Any:
-    if name != "SummarizationPipeline":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module("hier_models.pipelines.summarization_hier").SummarizationPipeline
+    for module, class_name in PIPELINES.values():
+        if name == class_name:
+            return getattr(importlib.import_module(module), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 # A pipeline's file cannot be the one that imports `transformers.pipelines` first: that import registers the pipelines.

@@ -1,0 +1,118 @@
+"""Cutting long documents into chunks between sentences, for one language or for two that are kept aligned.
+
+Exported checkpoints carry a copy of this file, so it needs nothing but the standard library.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+
+Item = TypeVar("Item")
+
+# An end mark with what closes after it, before white space and something that can begin a sentence; the full stops of
+# scripts that need no white space; a blank line.
+_CLOSERS = "\"'”’»)\\]」』）"  # noqa: RUF001
+_OPENERS = "\"'“„‘‚«(\\[¿¡"  # noqa: RUF001
+_STOPS = "。！？।॥۔؟"  # noqa: RUF001
+_END = re.compile(rf"[.!?…]+[{_CLOSERS}]*(?=\s+[^\s\W\da-zß-öø-ÿ]|\s+[{_OPENERS}\d])|[{_STOPS}][{_CLOSERS}]*|\n\s*\n")
+# Not after a single letter ("J. Smith"), a number in German and its like ("am 3. Mai"), or these.
+_NO_END = re.compile(
+    r"(?:^|[\s(\"'“„])(?:[^\W\d_]|\d{1,2}|Mrs?|Ms|Dr|Prof|St|No|Nr|vs|etc|e\.g|i\.e|cf|bzw|Hr|Fr|vgl|d\.h|z\.B|M|Mme)\.$",
+    re.IGNORECASE,
+)
+_CLAUSE = re.compile(r"(?<=[,;:–—])\s+")
+_SPACE = re.compile(r"\s+")
+
+
+def pack(
+    sizes: Sequence[Sequence[int]],
+    limits: Sequence[int | None],
+    encode: Callable[[int, int], tuple[Item, Sequence[int]]],
+) -> Iterator[tuple[int, int, Item, bool]]:
+    """Put as many neighbours together as the limits allow, from the first to the last.
+
+    Args:
+        sizes: about how many tokens each element has on each side.
+        limits: tokens that a chunk may have on each side; None for no limit.
+        encode: makes a chunk of the elements from `start` to before `end`, and says how many tokens it has on each
+            side. Asked for every chunk, since tokens at the seams need not add up.
+
+    Yields:
+        (start, end, chunk, fits): a chunk that does not fit is a single element.
+    """
+    start = 0
+    while start < len(sizes):
+        end = start + 1
+        total = list(sizes[start])
+        while end < len(sizes):
+            total = [a + b for a, b in zip(total, sizes[end], strict=True)]
+            if not fits(total, limits):
+                break
+            end += 1
+        item, lengths = encode(start, end)
+        while end - start > 1 and not fits(lengths, limits):
+            end -= 1
+            item, lengths = encode(start, end)
+        yield start, end, item, fits(lengths, limits)
+        start = end
+
+
+def fits(lengths: Sequence[int], limits: Sequence[int | None]) -> bool:
+    """Say whether lengths are within limits.
+
+    Args:
+        lengths: one for each side.
+        limits: one for each side; None for no limit.
+
+    Returns:
+        Whether all are.
+    """
+    return all(limit is None or length <= limit for length, limit in zip(lengths, limits, strict=True))
+
+
+def plain_sentences(text: str) -> list[str]:
+    """Find sentences by their marks, where there is no processor that does it better.
+
+    Args:
+        text: running text in any language.
+
+    Returns:
+        The sentences, without the white space around them.
+    """
+    sentences = []
+    start = 0
+    for match in _END.finditer(text):
+        piece = text[start : match.end()].strip()
+        if piece and not _NO_END.search(piece):
+            sentences.append(piece)
+            start = match.end()
+    return [*sentences, text[start:].strip()] if text[start:].strip() else sentences
+
+
+def smaller_parts(text: str) -> tuple[list[str], str]:
+    """Take a text that is too long for a chunk apart: into clauses, else words, else characters.
+
+    Args:
+        text: a sentence, or a part of one.
+
+    Returns:
+        Two parts or more, where the text has more than one character, and what to join them with.
+    """
+    for pattern in (_CLAUSE, _SPACE):
+        parts = [part for part in pattern.split(text.strip()) if part]
+        if len(parts) > 1:
+            return parts, " "
+    return list(text), ""
+
+
+def join_chunks(texts: Sequence[Any]) -> str:
+    """Join what was made of the chunks of a document.
+
+    Args:
+        texts: one text for each chunk.
+
+    Returns:
+        One text; a space between chunks, and none for empty ones.
+    """
+    return " ".join(text.strip() for text in texts if text.strip())

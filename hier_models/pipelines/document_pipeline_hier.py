@@ -1,0 +1,478 @@
+"""What the pipelines share: documents in many containers, tokenizing, padding, limits, generation settings.
+
+Exported checkpoints carry a copy of this file, so it needs nothing but torch and the public names of Transformers.
+"""
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset
+from transformers import PROCESSOR_MAPPING, GenerationConfig, Pipeline
+from transformers.dynamic_module_utils import custom_object_save
+from transformers.utils import logging
+
+
+logger = logging.get_logger(__name__)
+
+# Without a length of its own, `generate` stops after 20 tokens, in the middle of nearly every text.
+DEFAULT_MAX_NEW_TOKENS = 256
+
+# A tokenizer without a limit says so with a huge number.
+_NO_LIMIT = 10**9
+
+Languages = tuple[str | None, str | None]
+
+
+@dataclass
+class Example:
+    """One tokenized document. Not a tensor, so that batches are padded in `_forward`, by the processor's pad values.
+
+    Args:
+        inputs: name of a model input -> one value per token.
+        counts: what is to be said of it, by name: `num_truncated_tokens`, and what else the task counts.
+        settings: arguments of `generate` that it needs; the same for all examples of a batch.
+        languages: from and to which language it is to be translated, where known.
+    """
+
+    inputs: dict[str, list[int]]
+    counts: dict[str, int] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    languages: Languages = (None, None)
+
+    def __len__(self) -> int:
+        return len(self.inputs["input_ids"])
+
+
+class _Rows(Dataset[Any]):
+    """A dataset of the `datasets` library as one of torch, which is what `Pipeline` streams."""
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.rows[index]
+
+
+class DocumentPipeline(Pipeline):
+    """Everything that the pipelines from documents to text have in common; a task adds what it makes of a document.
+
+    A task defines `__call__`, `preprocess` and `postprocess`, and what it warns of.
+
+    Args:
+        model: encoder-decoder model that can generate.
+        tokenizer: its tokenizer. Not needed beside a processor.
+        processor: its processor, if it has one.
+        **kwargs: arguments of `Pipeline`, and defaults for the arguments of the call.
+
+    Raises:
+        ValueError: If the model cannot generate from a source text, or if its processor or tokenizer is missing or
+            made for another model.
+    """
+
+    # What a document may be given as; one of them at a time.
+    structures: tuple[str, ...] = ("text", "sentences", "turns", "documents")
+    # What the config's `task_specific_params` may say beside settings of `generate`.
+    task_settings: tuple[str, ...] = ("prefix",)
+
+    model: Any
+    tokenizer: Any
+    processor: Any
+
+    # Both are loaded if they are there, and missed in __init__ if they are not.
+    _load_processor = None
+    _load_tokenizer = None
+    _load_feature_extractor = False  # type: ignore[assignment]
+    _load_image_processor = False  # type: ignore[assignment]
+    _load_video_processor = False  # type: ignore[assignment]
+    # The base class prepares generation differently from release to release, so it is prepared here.
+    _pipeline_calls_generate = False
+
+    def __init__(self, model: Any, tokenizer: Any = None, processor: Any = None, **kwargs: Any) -> None:
+        config = model.config
+        if not getattr(config, "is_encoder_decoder", False) or not model.can_generate():
+            raise ValueError(
+                f"`model` must be an encoder-decoder model that can generate (AutoModelForSeq2SeqLM), got "
+                f"{type(model).__name__}."
+            )
+        # Without its processor a hierarchical model would run all the same, and see no sentences.
+        has_processor = (
+            "AutoProcessor" in (getattr(config, "auto_map", None) or {}) or type(config) in PROCESSOR_MAPPING
+        )
+        if processor is None and has_processor:
+            raise ValueError(
+                f"`processor` is missing: {type(model).__name__} needs one, and none was given or could be loaded. "
+                f'Pass processor=AutoProcessor.from_pretrained("…"), which also says why loading it fails.'
+            )
+        if processor is not None:
+            own_tokenizer = getattr(processor, "tokenizer", None)
+            if own_tokenizer is None:
+                raise ValueError(f"`processor` must have a tokenizer, got {type(processor).__name__}.")
+            if tokenizer is not None and len(tokenizer) != len(own_tokenizer):
+                raise ValueError(
+                    f"`tokenizer` has {len(tokenizer)} tokens and the processor's own has {len(own_tokenizer)}. "
+                    "Pass only `processor`."
+                )
+            tokenizer = own_tokenizer
+            # A tokenizer once saved by our processor names it ever after, also beside a model that has none.
+            if not has_processor:
+                processor = None
+        if tokenizer is None:
+            raise ValueError(
+                "`tokenizer` is missing: none was given or could be loaded. Pass tokenizer= or processor=, or the "
+                "model as a folder or Hub id that holds one of them."
+            )
+        # What Transformers makes of a folder without the tokenizer's files.
+        if len(tokenizer) <= len(tokenizer.all_special_ids):
+            raise ValueError(
+                f"`tokenizer` knows nothing but {tokenizer.all_special_tokens}: its files are missing beside the "
+                "model's. Save them there (processor.save_pretrained), or pass processor= or tokenizer=."
+            )
+        if hasattr(processor, "extra_inputs"):
+            _check_settings(processor, config)
+        self._warned: set[str] = set()
+        super().__init__(model=model, tokenizer=tokenizer, processor=processor, **kwargs)
+
+    def _call(self, inputs: Any, named: Mapping[str, Any], **kwargs: Any) -> Any:
+        """Run on one document or many, given as `inputs` or under the name of their structure."""
+        given = {name: value for name, value in named.items() if value is not None}
+        if (inputs is not None) + len(given) != 1:
+            got = [*(["inputs"] if inputs is not None else []), *given]
+            raise ValueError(
+                f"Pass the documents once, as `inputs` or as one of {listed(self.structures)}; got {got or 'none'}."
+            )
+        for name, value in given.items():
+            inputs = _from_keyword(name, value)
+
+        if isinstance(inputs, str | Mapping) or _is_chat(inputs):
+            return super().__call__(inputs, **kwargs)
+        if isinstance(inputs, list | tuple):
+            if inputs and all(_is_turn(item) for item in inputs):
+                return super().__call__({"turns": list(inputs)}, **kwargs)
+            many = [{"turns": list(item)} if _is_dialogue(item) else item for item in inputs]
+            # The base class looks at the first element, so it cannot be asked for an empty list.
+            results = super().__call__(many, **kwargs) if many else []
+            # As in Transformers 4: a list of documents gives a flat list of results.
+            return [result[0] for result in results] if all(len(result) == 1 for result in results) else results
+        return super().__call__(_as_stream(inputs, self.structures), **kwargs)
+
+    def _process(self, name: str, value: Any, limit: int | None) -> Example:
+        encoded = self.processor(
+            **{name: value}, truncation=limit is not None, max_length=limit, return_truncation=True
+        )
+        cut = {key: int(encoded[key]) for key in ("num_truncated_tokens", "num_truncated_sentences")}
+        names = ("input_ids", "attention_mask", *self.processor.extra_inputs)
+        return Example({key: list(encoded[key]) for key in names if key in encoded}, cut)
+
+    def _tokenize(self, text: str, limit: int | None) -> Example:
+        names = [name for name in ("input_ids", "attention_mask") if name in self.tokenizer.model_input_names]
+        encoded = self.tokenizer(text, verbose=False)
+        length = len(encoded["input_ids"])
+        if limit is not None and length > limit:
+            encoded = self.tokenizer(text, truncation=True, max_length=limit)
+        inputs = {name: list(encoded[name]) for name in names}
+        return Example(inputs, {"num_truncated_tokens": length - len(inputs["input_ids"])})
+
+    def _forward(  # type: ignore[override]
+        self, model_inputs: dict[str, Any], **generate_kwargs: Any
+    ) -> dict[str, torch.Tensor]:
+        examples = model_inputs["examples"]
+        examples = examples if isinstance(examples, list) else [examples]
+        batch = self._pad(examples)
+        generate_kwargs = {**examples[0].settings, **generate_kwargs}
+        generation_config, other_kwargs = self._generation_config(generate_kwargs, examples)
+        self._warn(examples, generation_config)
+        output = self.model.generate(**batch, generation_config=generation_config, **other_kwargs)
+        ids = output if isinstance(output, torch.Tensor) else output.sequences
+        # (batch * sequences, target) -> (batch, sequences, target)
+        outputs = {"output_ids": ids.reshape(len(examples), -1, ids.shape[-1])}
+        outputs.update(self._noted(outputs["output_ids"], generation_config))
+        for name in examples[0].counts:
+            outputs[name] = torch.tensor([example.counts[name] for example in examples])
+        return outputs
+
+    def _noted(self, ids: torch.Tensor, generation_config: GenerationConfig) -> dict[str, torch.Tensor]:
+        """What else `postprocess` wants to know of the generated ids (batch, sequences, target)."""
+        return {}
+
+    def _pad(self, examples: list[Example]) -> dict[str, torch.Tensor]:
+        """Pad on the right, where it shifts no position of an encoder's input."""
+        pad_id = self.tokenizer.pad_token_id
+        pad_values = {"input_ids": self.model.config.pad_token_id if pad_id is None else pad_id, "attention_mask": 0}
+        pad_values.update(getattr(self.processor, "extra_inputs", {}))
+        length = max(len(example) for example in examples)
+        batch = {}
+        for name in examples[0].inputs:
+            rows = [example.inputs[name] for example in examples]
+            padded = [row + [pad_values[name]] * (length - len(row)) for row in rows]
+            batch[name] = torch.tensor(padded, device=self.device)  # (batch, source)
+        return batch
+
+    def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
+        """Save the model and its processor or tokenizer. To share them with their code, use `hier_models.export`.
+
+        Args:
+            save_directory: folder, made if it is not there.
+            **kwargs: arguments of the model's `save_pretrained`.
+        """
+        self.model.save_pretrained(save_directory, **kwargs)
+        (self.tokenizer if self.processor is None else self.processor).save_pretrained(save_directory)
+        # A checkpoint that was loaded with its own copy of this file keeps it.
+        if getattr(self.model.config, "custom_pipelines", None):
+            custom_object_save(self, save_directory)
+
+    # Limits and settings
+
+    def _source_limit(self, max_source_length: int | None) -> int | None:
+        """How many tokens the encoder takes; None if it has no limit."""
+        limit = self._positions("encoder")
+        tokenizer_limit = self.tokenizer.model_max_length
+        # Grown positions (`from_bart`) leave the tokenizer's limit behind, so it counts only where it is all there is,
+        # or where the model's own says too much: encoders in the manner of RoBERTa lose a few positions.
+        if (limit is None or hasattr(self.model.config, "encoder")) and tokenizer_limit < _NO_LIMIT:
+            limit = tokenizer_limit if limit is None else min(limit, tokenizer_limit)
+        if max_source_length is None:
+            return limit
+        least = self.tokenizer.num_special_tokens_to_add() + 1
+        if hasattr(self.processor, "extra_inputs"):
+            least = max(least, 3)  # a marker, a token, and the end
+        if (
+            not isinstance(max_source_length, int)
+            or max_source_length < least
+            or (limit is not None and max_source_length > limit)
+        ):
+            raise ValueError(
+                f"`max_source_length` must be at least {least}"
+                f"{'' if limit is None else f' and at most {limit}, what {type(self.model).__name__} can take'}, "
+                f"got {max_source_length}."
+            )
+        return max_source_length
+
+    def _positions(self, side: str) -> int | None:
+        """Size of the position table of the encoder or the decoder; None for models with relative positions."""
+        config = self.model.config
+        config = getattr(config, side, config)  # a config made of two has them under these names
+        for name in (f"max_{side}_position_embeddings", "max_position_embeddings"):
+            value = getattr(config, name, None)
+            if value is not None:
+                return int(value)
+        return None
+
+    def _task_params(self, languages: Languages = (None, None)) -> dict[str, Any]:
+        """What the model's config says of the task: settings of `generate`, and those named in `task_settings`."""
+        params = getattr(self.model.config, "task_specific_params", None) or {}
+        return next((dict(params[name]) for name in self._task_names(languages) if params.get(name)), {})
+
+    def _task_names(self, languages: Languages) -> list[str]:
+        """Under which names a config's `task_specific_params` may speak of the task, the best first."""
+        raise TypeError(f"{type(self).__name__} has no task.")
+
+    def _default_new_tokens(self, examples: list[Example]) -> int:
+        """How long a text may get if nobody sets a length."""
+        return DEFAULT_MAX_NEW_TOKENS
+
+    def _warn(self, examples: list[Example], generation_config: GenerationConfig) -> None:
+        """Say once what the user may not expect."""
+
+    def _prefix(self, languages: Languages = (None, None)) -> str:
+        return self._task_params(languages).get("prefix") or getattr(self.model.config, "prefix", None) or ""
+
+    def _generation_config(
+        self, generate_kwargs: dict[str, Any], examples: list[Example]
+    ) -> tuple[GenerationConfig, dict[str, Any]]:
+        """The settings for this call, and the arguments of `generate` that are no settings."""
+        kwargs = dict(generate_kwargs)
+        models_own = self.model.generation_config
+        generation_config = copy.deepcopy(kwargs.pop("generation_config", None) or models_own)
+        if generation_config.max_length is None and generation_config.max_new_tokens is None:
+            generation_config.max_length = models_own.max_length
+            generation_config.max_new_tokens = models_own.max_new_tokens
+        already_set = {**models_own.to_diff_dict(), **generation_config.to_diff_dict()}
+        params = self._task_params(examples[0].languages)
+        for name in self.task_settings:
+            params.pop(name, None)
+        kwargs = {**{name: value for name, value in params.items() if name not in already_set}, **kwargs}
+        if generation_config.pad_token_id is None:
+            kwargs.setdefault("pad_token_id", self.tokenizer.pad_token_id)
+
+        # A length may be given as the decoder's whole length or as the number of new tokens. `generate` ignores one
+        # when the other is in the generation config, so what the call gives is said in the terms of the config.
+        prompt = kwargs.get("decoder_input_ids")
+        prompt_length = 1 if prompt is None else prompt.shape[-1]
+        decoder_limit = self._positions("decoder")
+        for kind in ("max", "min"):
+            total, new = f"{kind}_length", f"{kind}_new_tokens"
+            length = kwargs.pop(total, None)
+            if (new_tokens := kwargs.pop(new, None)) is not None:
+                length = new_tokens + prompt_length
+            if length is not None:
+                in_new_tokens = getattr(generation_config, new) is not None
+                kwargs[new if in_new_tokens else total] = length - prompt_length if in_new_tokens else length
+        other_kwargs = generation_config.update(**kwargs)
+        if generation_config.max_length is None and generation_config.max_new_tokens is None:
+            default = self._default_new_tokens(examples) + prompt_length
+            generation_config.max_length = default if decoder_limit is None else min(default, decoder_limit)
+        if generation_config.stop_strings is not None:
+            other_kwargs.setdefault("tokenizer", self.tokenizer)
+
+        max_length = total_length(generation_config, "max", prompt_length)
+        if decoder_limit is not None and max_length is not None and max_length > decoder_limit:
+            raise ValueError(
+                f"`max_length` (or `max_new_tokens` and {prompt_length}) must be at most {decoder_limit}, the number "
+                f"of positions of the decoder of {type(self.model).__name__}, got {max_length}."
+            )
+        return generation_config, other_kwargs
+
+    def _say_once(self, kind: str, message: str) -> None:
+        if kind not in self._warned:
+            self._warned.add(kind)
+            logger.warning(message)
+
+
+# Inputs
+
+
+def _check_settings(processor: Any, config: Any) -> None:
+    """Refuse a processor that makes other inputs than the model was made for: the model might run all the same."""
+    for name, value in vars(processor).items():
+        wanted = getattr(config, name, value)
+        if isinstance(value, int) and value != wanted:
+            raise ValueError(
+                f"`processor` has {name}={value} and the model's config has {name}={wanted}: they do not belong "
+                f'together. Load it with AutoProcessor.from_pretrained("…", {name}={wanted}).'
+            )
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names in backticks, with commas."""
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _is_turn(item: Any) -> bool:
+    return isinstance(item, Mapping) and "role" in item and "content" in item
+
+
+def _is_dialogue(item: Any) -> bool:
+    return isinstance(item, list | tuple) and len(item) > 0 and all(_is_turn(turn) for turn in item)
+
+
+def _is_chat(item: Any) -> bool:
+    """Whether this is what `Pipeline` makes of a list of turns."""
+    return type(item).__name__ == "Chat" and hasattr(item, "messages")
+
+
+def _from_keyword(name: str, value: Any) -> Any:
+    if isinstance(value, str):
+        if name != "text":
+            raise ValueError(f"`{name}` must be a list, got a string. Pass a whole text as `text`.")
+        return value
+    if isinstance(value, Mapping) or not isinstance(value, Iterable):
+        raise ValueError(f"`{name}` must be {'a string or ' if name == 'text' else ''}a list, got {value!r:.80}.")
+    value = list(value)
+    if name == "text":
+        return [{"text": item} for item in value]
+    batched = bool(value) and all(isinstance(item, list | tuple) for item in value)
+    return [{name: list(item)} for item in value] if batched else {name: value}
+
+
+def _as_stream(inputs: Any, structures: Sequence[str]) -> Any:
+    """What `Pipeline` can stream: a dataset of torch, or a generator."""
+    if hasattr(inputs, "column_names") and isinstance(inputs, Sized) and hasattr(inputs, "__getitem__"):
+        return _Rows(inputs)  # `datasets.Dataset`, also one that answers to torch
+    if isinstance(inputs, Dataset) and not hasattr(inputs, "column_names"):
+        # The base class looks at the first element of some datasets.
+        return inputs if not isinstance(inputs, Sized) or len(inputs) else _generate(())
+    if isinstance(inputs, Iterable) and not isinstance(inputs, bytes | set | frozenset):
+        return _generate(inputs)
+    raise ValueError(
+        f"`inputs` must be a string, a list, a dataset, a generator, or a dictionary with one of "
+        f"{listed(structures)}, got {type(inputs).__name__}."
+    )
+
+
+def _generate(items: Iterable[Any]) -> Iterator[Any]:
+    yield from items
+
+
+def structure_of(item: Any, structures: Sequence[str]) -> tuple[str, Any]:
+    """Say what one document was given as, and give its value."""
+    if isinstance(item, str):
+        return "text", item
+    if "turns" in structures and _is_chat(item):
+        return "turns", item.messages
+    if "turns" in structures and _is_dialogue(item):
+        return "turns", list(item)
+    if isinstance(item, Mapping):
+        if _is_turn(item):
+            raise ValueError("A turn was given where a document is expected. Pass the turns of a dialogue as a list.")
+        present = [name for name in structures if item.get(name) is not None]
+        if len(present) != 1:
+            raise ValueError(
+                f"A document given as a dictionary must have exactly one of {listed(structures)}, got the entries "
+                f"{list(item)}."
+            )
+        return present[0], item[present[0]]
+    if isinstance(item, list | tuple):
+        if "documents" in structures:
+            raise ValueError(
+                'A list inside a list can be sentences or articles: pass {"sentences": […]} or {"documents": […]} '
+                "instead."
+            )
+        raise ValueError('A list inside a list is not read as a document: pass {"sentences": […]} instead.')
+    kinds = "a string, a list of turns or a dictionary" if "turns" in structures else "a string or a dictionary"
+    raise ValueError(f"A document must be {kinds}, got {type(item).__name__}.")
+
+
+def as_text(name: str, value: Any) -> str:
+    """The document as plain text, for models that do not see its structure."""
+    if name == "text":
+        parts, separator = [value], ""
+    elif isinstance(value, str) or not isinstance(value, Iterable):
+        raise ValueError(f"`{name}` must be a list, got {type(value).__name__}.")
+    elif name == "turns":
+        turns = list(value)
+        if not all(_is_turn(turn) for turn in turns):
+            raise ValueError('`turns` must be a list of {"role": …, "content": …}.')
+        if not all(isinstance(turn["content"], str) for turn in turns):
+            raise ValueError("`turns` must have text as their content.")
+        parts, separator = [f"{turn['role']}: {turn['content']}" for turn in turns], "\n"
+    else:
+        parts, separator = list(value), " " if name == "sentences" else "\n"
+    for part in parts:
+        if not isinstance(part, str):
+            raise ValueError(f"`{name}` must be text, got {type(part).__name__}.")
+    text = separator.join(parts)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"`{name}` has an unpaired surrogate at character {error.start}, so it is no valid Unicode. Read the file "
+            'with its own encoding, or pass text.encode("utf-8", "replace").decode().'
+        ) from None
+    return text
+
+
+def as_truncation(value: Any) -> bool:
+    """Whether to cut, in any of the forms that Transformers takes."""
+    strategy = getattr(value, "value", value)  # a TruncationStrategy, as Transformers 4 took it
+    if isinstance(strategy, bool):
+        return strategy
+    if strategy in ("longest_first", "only_first"):
+        return True
+    if strategy == "do_not_truncate":
+        return False
+    raise ValueError(
+        f"`truncation` must be True, False, 'longest_first', 'only_first' or 'do_not_truncate', got {value!r}."
+    )
+
+
+def total_length(generation_config: GenerationConfig, kind: str, prompt_length: int) -> int | None:
+    """The length that a generation config sets, of the decoder's input and output together."""
+    new_tokens: int | None = getattr(generation_config, f"{kind}_new_tokens")
+    length: int | None = getattr(generation_config, f"{kind}_length")
+    return length if new_tokens is None else new_tokens + prompt_length
