@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 from datasets import Dataset, IterableDataset
-from transformers import ProcessorMixin
+from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
+from .tokenizing import plain_tokenizer
 from .totals import SharedTotals
 
 
@@ -100,9 +101,14 @@ class _Windows:
     """Maps a batch of questions to windows; holds only what decides the result, since datasets hashes it."""
 
     def __init__(
-        self, processor: ProcessorMixin, max_length: int, stride: int, max_question_length: int, spans: bool
+        self,
+        processor: ProcessorMixin | PreTrainedTokenizerBase,
+        max_length: int,
+        stride: int,
+        max_question_length: int,
+        spans: bool,
     ) -> None:
-        self.processor = processor
+        self.processor: Any = processor
         self.max_length = max_length
         self.stride = stride
         self.max_question_length = max_question_length
@@ -154,10 +160,11 @@ class _Windows:
             truncation=True,
             max_length=self.max_question_length,
             return_offsets_mapping=True,
-            return_truncation=True,
+            return_overflowing_tokens=True,  # so that a question that is too long has several rows
         )
-        cut = [int(number > 0) for number in encoded["num_truncated_tokens"]]
-        rows = zip(questions, cut, encoded["offset_mapping"], strict=True)
+        samples = encoded["overflow_to_sample_mapping"]
+        cut = [int(samples.count(i) > 1) for i in range(len(questions))]
+        rows = zip(questions, cut, (encoded["offset_mapping"][samples.index(i)] for i in range(len(cut))), strict=True)
         return [text[: max(end for _, end in offsets)] if lost else text for text, lost, offsets in rows], cut
 
 
@@ -225,7 +232,7 @@ def _count(
 
 def tokenize_questions(
     dataset: Dataset | IterableDataset,
-    processor: ProcessorMixin,
+    processor: ProcessorMixin | PreTrainedTokenizerBase,
     *,
     max_length: int = 512,
     stride: int = 128,
@@ -243,7 +250,7 @@ def tokenize_questions(
     Args:
         dataset: Rows with `question` and `context`, and perhaps `answers` as in SQuAD, `{"text": […],
             "answer_start": […]}` in characters, with empty lists for no answer. The first answer counts.
-        processor: The encoder's processor; its tokenizer pads on the right.
+        processor: The encoder's processor or tokenizer, or that of a model without hierarchy; it pads on the right.
         max_length: Tokens of a window, markers included.
         stride: Tokens of the context that neighboring windows share. No answer of up to so many tokens is lost.
         max_question_length: Tokens of a question, markers included; a longer one is cut and counted.
@@ -270,7 +277,7 @@ def tokenize_questions(
             "max_question_length must be at least 3, and max_length at least 4 more for separators and a context; got "
             f"max_question_length={max_question_length} and max_length={max_length}"
         )
-    if processor.tokenizer.padding_side != "right":
+    if plain_tokenizer(processor).padding_side != "right":
         raise ValueError("processor: its tokenizer must pad on the right, since positions count from the left")
     windows = _Windows(processor, max_length, stride, max_question_length, return_spans)
     options: dict[str, Any] = {"batched": True, "batch_size": QUESTIONS_IN_MEMORY, "with_indices": True}

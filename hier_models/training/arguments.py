@@ -25,12 +25,13 @@ def _help(text: str) -> dict[str, str]:
 
 @dataclass
 class ModelArguments:
-    """Where the model comes from: a checkpoint, BART's weights, or nothing (random weights).
+    """Where the model comes from: a checkpoint, BART's or RoBERTa's weights, or nothing (random weights).
 
     Args:
         model_name_or_path: A checkpoint to go on from, of any encoder-decoder model (plain BART for a baseline).
         from_bart: A BART checkpoint to warm-start HAT-BART from.
-        model_type: The family to train from scratch, where neither of the two above is given.
+        from_roberta: A RoBERTa checkpoint to warm-start the encoder-only HAT from.
+        model_type: The family to train from scratch, where none of the three above is given.
         tokenizer: Folder or hub id of the tokenizer; by default that of the checkpoint.
         max_position_embeddings: Longest input in tokens, for `from_bart` and from scratch.
         extra_positions: How `from_bart` fills positions beyond BART's: copies of BART's, or random values.
@@ -40,6 +41,9 @@ class ModelArguments:
 
     model_name_or_path: str | None = field(default=None, metadata=_help("A checkpoint to go on from."))
     from_bart: str | None = field(default=None, metadata=_help("A BART checkpoint to warm-start HAT-BART from."))
+    from_roberta: str | None = field(
+        default=None, metadata=_help("A RoBERTa checkpoint to warm-start the encoder-only HAT from.")
+    )
     model_type: str = field(default="hat_bart", metadata=_help("The family to train from scratch."))
     tokenizer: str | None = field(default=None, metadata=_help("Folder or hub id of the tokenizer."))
     max_position_embeddings: int | None = field(
@@ -55,8 +59,11 @@ class ModelArguments:
 
     def __post_init__(self) -> None:
         """Check what does not fit together."""
-        if self.model_name_or_path and self.from_bart:
-            raise RecipeError("model_name_or_path and from_bart are both given; the model comes from one of them")
+        given = [name for name in ("model_name_or_path", "from_bart", "from_roberta") if getattr(self, name)]
+        if len(given) > 1:
+            raise RecipeError(f"{' and '.join(given)} are both given; the model comes from one of them")
+        if self.from_roberta and self.max_position_embeddings:
+            raise RecipeError("max_position_embeddings does not go with from_roberta; RoBERTa's positions are kept")
         if self.model_name_or_path and self.max_position_embeddings:
             raise RecipeError(
                 "max_position_embeddings goes with from_bart or from scratch; a checkpoint (model_name_or_path) has "

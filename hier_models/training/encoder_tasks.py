@@ -2,7 +2,8 @@
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -40,9 +41,7 @@ class EncoderArguments:
         dropout_free_epochs: Epochs at the beginning without any dropout.
     """
 
-    dropout_free_epochs: int = field(
-        default=0, metadata={"help": "Epochs at the beginning without any dropout."}
-    )
+    dropout_free_epochs: int = field(default=0, metadata={"help": "Epochs at the beginning without any dropout."})
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -252,6 +251,24 @@ def encode(processor: Processor, limit: int, **texts: list[str]) -> tuple[dict[s
             kept = tokenizer(**texts, truncation="longest_first", max_length=limit)
         cut = [before - len(ids) for before, ids in zip(lengths, kept["input_ids"], strict=True)]
     return {name: [list(row) for row in kept[name]] for name in ("input_ids", "attention_mask")}, cut
+
+
+@contextmanager
+def in_order(trainer: Trainer) -> Iterator[None]:
+    """Have a Trainer predict in the order of the data, also where it trains on batches of equal lengths.
+
+    Args:
+        trainer: The Trainer.
+
+    Yields:
+        Nothing.
+    """
+    strategy = trainer.args.train_sampling_strategy
+    trainer.args.train_sampling_strategy = "random"  # which does not concern evaluation, unlike group_by_length
+    try:
+        yield
+    finally:
+        trainer.args.train_sampling_strategy = strategy
 
 
 def write_json_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

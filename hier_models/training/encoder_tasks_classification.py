@@ -17,7 +17,7 @@ from ..data.task_rows import resolve_pairs
 from ..data.tokenizing import plain_tokenizer
 from .arguments import RecipeError
 from .encoder_smoke import labelled_pairs
-from .encoder_tasks import EncoderArguments, EncoderTask, encode, identifiers
+from .encoder_tasks import EncoderArguments, EncoderTask, encode, identifiers, in_order
 from .models import Processor
 
 
@@ -107,7 +107,8 @@ class ClassificationTask(EncoderTask):
         rows = self.rows("validation")
         if rows is None:
             return None
-        output = trainer.predict(self._inputs("validation", processor))  # type: ignore[arg-type]
+        with in_order(trainer):
+            output = trainer.predict(self._inputs("validation", processor))  # type: ignore[arg-type]
         scores = log_probabilities(output.predictions)
         names = self._classes
         predictions = [

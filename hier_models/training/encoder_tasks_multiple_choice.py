@@ -15,7 +15,7 @@ from ..data.task_rows import resolve_choices
 from ..data.tokenizing import plain_tokenizer
 from .arguments import RecipeError
 from .encoder_smoke import questions_with_options
-from .encoder_tasks import EncoderArguments, EncoderTask, encode, identifiers
+from .encoder_tasks import EncoderArguments, EncoderTask, encode, identifiers, in_order
 from .encoder_tasks_classification import accuracy, log_probabilities
 from .models import Processor
 
@@ -83,7 +83,8 @@ class MultipleChoiceTask(EncoderTask):
         rows = self.rows("validation")
         if rows is None:
             return None
-        output = trainer.predict(self._inputs("validation", processor))
+        with in_order(trainer):
+            output = trainer.predict(self._inputs("validation", processor))
         scores = log_probabilities(output.predictions)
         predictions = [
             {

@@ -52,9 +52,11 @@ def load_model_and_processor(
         processor = _saved_processor(arguments, model.config)
         _check_vocabulary(model.config, processor)
         return model, processor
-    tokenizer_name = arguments.tokenizer or arguments.from_bart
+    tokenizer_name = arguments.tokenizer or arguments.from_bart or arguments.from_roberta
     if tokenizer_name is None:
-        raise RecipeError("model: give model_name_or_path, from_bart, or (to train from scratch) tokenizer")
+        raise RecipeError(
+            "model: give model_name_or_path, from_bart, from_roberta, or (to train from scratch) tokenizer"
+        )
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_name)
     if arguments.max_position_embeddings is not None:
         overrides["max_position_embeddings"] = arguments.max_position_embeddings
@@ -64,10 +66,18 @@ def load_model_and_processor(
         model = HatBartForConditionalGeneration.from_bart(
             arguments.from_bart, extra_positions=arguments.extra_positions, **options, **overrides
         ).float()
+    elif arguments.from_roberta is not None:
+        from ..hat_encoder.configuration_hat_encoder import HatEncoderConfig
+
+        config = HatEncoderConfig.from_pretrained(arguments.from_roberta, **overrides)
+        model = auto_class.from_pretrained(arguments.from_roberta, config=config, dtype=torch.float32, **options)
     else:
-        config = AutoConfig.for_model(
-            arguments.model_type, **{"vocab_size": len(tokenizer), **_special_ids(tokenizer), **overrides}
-        )
+        ids = _special_ids(tokenizer)
+        if auto_class is not AutoModelForSeq2SeqLM:
+            ids = {
+                name: value for name, value in ids.items() if name in ("bos_token_id", "pad_token_id", "eos_token_id")
+            }
+        config = AutoConfig.for_model(arguments.model_type, **{"vocab_size": len(tokenizer), **ids, **overrides})
         model = auto_class.from_config(config, **options)
     _check_vocabulary(model.config, tokenizer)
     tokenizer.model_max_length = getattr(model.config, "max_position_embeddings", tokenizer.model_max_length)

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 # Name in a recipe's `run: task:` -> module in this package and class.
 TASKS = {
     "summarization": ("summarization", "SummarizationTask"),
+    "masked_lm": ("encoder_tasks_masked_lm", "MaskedLMTask"),
+    "question_answering": ("encoder_tasks_question_answering", "QuestionAnsweringTask"),
+    "classification": ("encoder_tasks_classification", "ClassificationTask"),
+    "multiple_choice": ("encoder_tasks_multiple_choice", "MultipleChoiceTask"),
 }
 
 

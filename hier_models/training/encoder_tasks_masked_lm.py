@@ -1,0 +1,206 @@
+"""Pretraining of encoders by masked language modeling, after RoBERTa."""
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from datasets import Dataset, IterableDataset, concatenate_datasets, interleave_datasets
+from transformers import EvalPrediction, PreTrainedModel, Trainer
+
+from ..data import HierDataCollator, LoadReport, load_documents
+from ..data.columns import RowFormat, resolve_columns
+from ..data.masking import MaskingCollator, PackingReport, pack_sentences
+from .arguments import RecipeError
+from .encoder_smoke import texts
+from .encoder_tasks import EncoderArguments, EncoderTask, in_order
+from .models import Processor
+
+
+@dataclass
+class MaskedLMArguments(EncoderArguments):
+    """Options of masked language modeling.
+
+    Args:
+        dropout_free_epochs: Epochs at the beginning without any dropout.
+        mlm_probability: Share of the tokens to tell.
+        across_documents: Whether an input that is not full goes on with the next document.
+        also_train: More sources of training documents: files, folders, or hub ids, perhaps with a configuration, as
+            `id:configuration`, of which the split `train` is taken.
+    """
+
+    mlm_probability: float = field(default=0.15, metadata={"help": "Share of the tokens to tell."})
+    across_documents: bool = field(
+        default=False, metadata={"help": "An input that is not full goes on with the next document."}
+    )
+    also_train: list[str] | None = field(
+        default=None, metadata={"help": "More training documents: files, folders, or hub ids (id:configuration)."}
+    )
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        super().__post_init__()
+        if not 0 < self.mlm_probability <= 1:
+            raise RecipeError(f"mlm_probability must be above 0 and at most 1, got {self.mlm_probability}")
+
+
+class MaskedLMTask(EncoderTask):
+    """Documents packed into inputs of whole sentences, of which some tokens are masked and have to be told.
+
+    The masks of the training data are drawn anew every time; those of the validation data are drawn once and are the
+    same in every evaluation. Scored by perplexity over the masked tokens.
+
+    Args:
+        recipe: The whole recipe.
+        output_dir: Folder of the run.
+    """
+
+    arguments = MaskedLMArguments
+    auto_class = "AutoModelForMaskedLM"
+    can_stream = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._packing = {"train": PackingReport(), "validation": PackingReport()}
+        self._validation: Dataset | None = None
+
+    def resolver(self) -> Callable[[Mapping[str, Any]], RowFormat]:  # noqa: D102  # as in EncoderTask
+        return functools.partial(resolve_columns, text_column=self.recipe.data.text_column, summary_column="")
+
+    def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset:  # noqa: D102
+        documents = self.rows("train")
+        more = [self._more(number, source) for number, source in enumerate(self.options.also_train or [])]
+        packed = [self._packed("train", part, processor) for part in (documents, *more)]
+        if len(packed) == 1:
+            return packed[0]
+        if self.recipe.data.streaming:
+            # In turns, since a stream cannot be shuffled as a whole.
+            return interleave_datasets(packed, stopping_strategy="all_exhausted")
+        return concatenate_datasets(packed)
+
+    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | None:  # noqa: D102
+        documents = self.rows("validation")
+        if documents is None:
+            return None
+        collator = MaskingCollator(processor, self.options.mlm_probability, static=True)
+
+        def mask(row: dict[str, Any]) -> dict[str, Any]:
+            batch = collator([row])
+            return {"input_ids": batch["input_ids"][0].tolist(), "labels": batch["labels"][0].tolist()}
+
+        packed = self._packed("validation", documents, processor)
+        self._validation = cast(Dataset, packed).map(mask, desc="Masking")
+        return self._validation
+
+    def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:  # noqa: D102
+        return _MaskOrPad(processor, self.options.mlm_probability)
+
+    def trainer_options(self) -> dict[str, Any]:  # noqa: D102
+        return {"preprocess_logits_for_metrics": sums_over_tokens}
+
+    def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]]:  # noqa: D102
+        return perplexity
+
+    def evaluate(  # noqa: D102
+        self, trainer: Trainer, model: PreTrainedModel, processor: Processor
+    ) -> dict[str, Any] | None:
+        if self._validation is None:
+            return None
+        with in_order(trainer):
+            output = trainer.predict(self._validation)  # type: ignore[arg-type]
+        return {**perplexity(output), "rows": len(self._validation)}
+
+    def reports(self) -> dict[str, Any]:  # noqa: D102
+        common = super().reports()
+        common["truncation"] = {name: report.as_dict() for name, report in self._packing.items()}
+        return common
+
+    def smoke_rows(self) -> list[dict[str, Any]]:  # noqa: D102
+        return texts(self.recipe.data.text_column)
+
+    def smoke_data(self, folder: Path) -> dict[str, Any]:  # noqa: D102
+        changes = super().smoke_data(folder)
+        # Every further source is the same file.
+        more = [changes["train"]] * len(self.options.also_train or [])
+        return {**changes, "also_train": more} if more else changes
+
+    def _packed(self, part: str, documents: Any, processor: Processor) -> Dataset | IterableDataset:
+        return pack_sentences(
+            documents,
+            processor,
+            max_length=self.recipe.data.max_source_length,
+            across_documents=self.options.across_documents,
+            num_proc=self.recipe.data.num_proc,
+            report=self._packing[part],
+        )
+
+    def _more(self, number: int, source: str) -> Dataset | IterableDataset:
+        data = self.recipe.data
+        path = Path(source).expanduser()
+        name, _, config_name = source.partition(":")
+        report = LoadReport()
+        self._set_aside[f"also_train_{number}"] = report
+        aside = self.output_dir / f"set_aside_also_train_{number}.jsonl"
+        return load_documents(
+            path if path.exists() else name,
+            split=None if path.exists() else "train",
+            text_column=data.text_column,
+            summary_column="",
+            config_name=None if path.exists() else config_name or None,
+            streaming=data.streaming,
+            bad_lines=data.bad_lines,
+            set_aside_file=aside if data.bad_lines == "set_aside" else None,
+            report=report,
+        )
+
+
+class _MaskOrPad:
+    """Masks what has no labels yet and pads what has, since a Trainer has one collator for training and evaluation."""
+
+    def __init__(self, processor: Processor, mlm_probability: float) -> None:
+        self.mask = MaskingCollator(processor, mlm_probability)
+        self.pad = HierDataCollator(processor)
+
+    def __call__(self, examples: Sequence[Mapping[str, Any]]) -> Any:
+        return self.pad(examples) if "labels" in examples[0] else self.mask(list(examples))
+
+
+def sums_over_tokens(logits: Any, labels: torch.Tensor) -> torch.Tensor:
+    """Reduce logits to what perplexity needs; the Trainer's `preprocess_logits_for_metrics`.
+
+    Args:
+        logits: (batch, tokens, vocabulary), perhaps the first of a tuple.
+        labels: (batch, tokens), -100 where nothing is to be told.
+
+    Returns:
+        (batch, 3): the sum of the negative log-likelihoods in nats, the tokens to tell, and how many are told right.
+    """
+    scores = logits[0] if isinstance(logits, tuple) else logits
+    rows, places = (labels != -100).nonzero(as_tuple=True)
+    scores, targets = scores[rows, places].float(), labels[rows, places]
+    losses = torch.nn.functional.cross_entropy(scores, targets, reduction="none")
+    right = (scores.argmax(-1) == targets).float()
+    sums = torch.zeros(labels.shape[0], 3, dtype=torch.float, device=labels.device)
+    return sums.index_add(0, rows, torch.stack([losses, torch.ones_like(losses), right], dim=1))
+
+
+def perplexity(eval_prediction: EvalPrediction | Any) -> dict[str, float]:
+    """Score what `sums_over_tokens` made of the logits; the `compute_metrics` of the task.
+
+    Args:
+        eval_prediction: (rows, 3) as `predictions`.
+
+    Returns:
+        `perplexity` over all masked tokens, `accuracy` in percent, `masked_tokens`.
+
+    Raises:
+        ValueError: If no token is masked.
+    """
+    loss, tokens, right = np.asarray(eval_prediction.predictions, dtype=np.float64).sum(axis=0).tolist()
+    if tokens == 0:
+        raise ValueError("no token of the validation data is masked; give more data, or raise mlm_probability")
+    return {"perplexity": math.exp(loss / tokens), "accuracy": 100 * right / tokens, "masked_tokens": tokens}

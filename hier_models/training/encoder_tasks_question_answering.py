@@ -1,0 +1,184 @@
+"""Questions whose answer stands in a context, or does not, such as SQuAD 2.0."""
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from datasets import Dataset
+from transformers import DataCollatorWithPadding, EvalPrediction, PreTrainedModel, Trainer
+
+from ..data.columns import RowFormat
+from ..data.question_answering import EXAMPLE, SPANS, Prediction, QuestionReport, find_answers, tokenize_questions
+from ..data.task_rows import resolve_questions
+from ..data.tokenizing import plain_tokenizer
+from ..metrics import Squad
+from .arguments import RecipeError
+from .encoder_smoke import questions
+from .encoder_tasks import EncoderArguments, EncoderTask, identifiers, in_order
+from .models import Processor
+
+
+@dataclass
+class QuestionAnsweringArguments(EncoderArguments):
+    """Options of question answering.
+
+    Args:
+        dropout_free_epochs: Epochs at the beginning without any dropout.
+        question_column: Column with the question; recognized by its name if not given.
+        context_column: Column with the context; recognized by its name if not given.
+        answers_column: Column with the answers; recognized by its name if not given.
+        stride: Tokens that neighboring windows of a long context share.
+        max_question_length: Tokens of a question, markers included.
+        max_answer_length: Tokens of an answer.
+        n_best: Candidates looked at for each question.
+        null_threshold: There is no answer where that scores more than this above the best answer.
+    """
+
+    question_column: str | None = field(default=None, metadata={"help": "Column with the question."})
+    context_column: str | None = field(default=None, metadata={"help": "Column with the context."})
+    answers_column: str | None = field(default=None, metadata={"help": "Column with the answers."})
+    stride: int = field(default=128, metadata={"help": "Tokens that neighboring windows of a context share."})
+    max_question_length: int = field(default=64, metadata={"help": "Tokens of a question, markers included."})
+    max_answer_length: int = field(default=30, metadata={"help": "Tokens of an answer."})
+    n_best: int = field(default=20, metadata={"help": "Candidates looked at for each question."})
+    null_threshold: float = field(
+        default=0.0, metadata={"help": "No answer where that scores more than this above the best answer."}
+    )
+
+
+class QuestionAnsweringTask(EncoderTask):
+    """Questions on contexts, scored by exact match and F1 of SQuAD 2.0.
+
+    Args:
+        recipe: The whole recipe.
+        output_dir: Folder of the run.
+    """
+
+    arguments = QuestionAnsweringArguments
+    auto_class = "AutoModelForQuestionAnswering"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._windows: dict[str, Any] = {}
+        self._reports = {"train": QuestionReport(), "validation": QuestionReport()}
+
+    def check(self) -> None:  # noqa: D102  # as in Task
+        super().check()
+        arguments = self.recipe.training
+        if arguments.train_sampling_strategy == "group_by_length" and arguments.eval_strategy != "no":
+            raise RecipeError(
+                "training: train_sampling_strategy=group_by_length would mix up the windows of the validation "
+                "questions too; leave it out, or set eval_strategy: no"
+            )
+
+    def resolver(self) -> Callable[[Mapping[str, Any]], RowFormat]:  # noqa: D102
+        return functools.partial(
+            resolve_questions,
+            question_column=self.options.question_column,
+            context_column=self.options.context_column,
+            answers_column=self.options.answers_column,
+        )
+
+    def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset:  # noqa: D102
+        return self._inputs("train", processor)
+
+    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | None:  # noqa: D102
+        return self._inputs("validation", processor)
+
+    def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:  # noqa: D102
+        return DataCollatorWithPadding(plain_tokenizer(processor))
+
+    def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]]:  # noqa: D102
+        return self._scores
+
+    def evaluate(  # noqa: D102
+        self, trainer: Trainer, model: PreTrainedModel, processor: Processor
+    ) -> dict[str, Any] | None:
+        rows = self.rows("validation")
+        if rows is None:
+            return None
+        with in_order(trainer):
+            output = trainer.predict(self._inputs("validation", processor))
+        predictions = self._answers(output.predictions)
+        self.write_predictions(
+            trainer,
+            [
+                {
+                    "id": identifier,
+                    "prediction": prediction.text,
+                    "best_answer": _best(prediction),
+                    "no_answer_score": _finite(prediction.no_answer_score),
+                    "answers": answers["text"],
+                }
+                for identifier, prediction, answers in zip(
+                    identifiers(rows), predictions, rows["answers"], strict=True
+                )
+            ],
+        )
+        return {**self._scores(output), "null_threshold": self.options.null_threshold}
+
+    def reports(self) -> dict[str, Any]:  # noqa: D102
+        common = super().reports()
+        common["truncation"] = {name: report.as_dict() for name, report in self._reports.items()}
+        return common
+
+    def smoke_rows(self) -> list[dict[str, Any]]:  # noqa: D102
+        return questions(self.options)
+
+    def smoke_changes(self) -> dict[str, Any]:  # noqa: D102
+        return {"stride": 8, "max_question_length": 24}
+
+    def _inputs(self, part: str, processor: Processor) -> Any:
+        if part not in self._windows:
+            rows = self.rows(part)
+            if rows is None:
+                return None
+            if "answers" not in rows.column_names:
+                raise RecipeError(f"question_answering: {part} has no answers; name their column with answers_column")
+            self._windows[part] = tokenize_questions(
+                rows,
+                processor,
+                max_length=self.recipe.data.max_source_length,
+                stride=self.options.stride,
+                max_question_length=self.options.max_question_length,
+                return_spans=part == "validation",
+                num_proc=self.recipe.data.num_proc,
+                report=self._reports[part],
+            )
+        windows = self._windows[part]
+        return windows.remove_columns([name for name in (EXAMPLE, SPANS) if name in windows.column_names])
+
+    def _answers(self, logits: Any) -> list[Prediction]:
+        return find_answers(
+            list(self.rows("validation")["context"]),
+            self._windows["validation"],
+            logits[0],
+            logits[1],
+            n_best=self.options.n_best,
+            max_answer_length=self.options.max_answer_length,
+            null_threshold=self.options.null_threshold,
+        )
+
+    def _scores(self, eval_prediction: EvalPrediction | Any) -> dict[str, float]:
+        rows = self.rows("validation")
+        keys = identifiers(rows)
+        # The metric applies the threshold, so that it can also tell what the best one would have been.
+        predictions = [
+            {"id": key, "prediction_text": _best(found), "no_answer_probability": found.no_answer_score}
+            for key, found in zip(keys, self._answers(eval_prediction.predictions), strict=True)
+        ]
+        references = [{"id": key, "answers": found} for key, found in zip(keys, rows["answers"], strict=True)]
+        scores = Squad().compute(
+            predictions=predictions, references=references, no_answer_threshold=self.options.null_threshold
+        )
+        return cast(dict[str, float], scores)
+
+
+def _best(prediction: Prediction) -> str:
+    return next((answer.text for answer in prediction.n_best if answer.text), "")
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
