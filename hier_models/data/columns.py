@@ -17,6 +17,8 @@ from typing import Any, Literal, Protocol
 
 from datasets import List, Value
 
+from .fillers import has_words, remove_fillers
+
 
 logger = logging.getLogger(__name__)
 
@@ -65,11 +67,20 @@ ID_ALIASES = ("id", "article_id", "document_id", "doc_id", "paper_id", "example_
 ROLE_KEYS = ("role", "speaker", "name", "from", "author", "participant", "character")
 CONTENT_KEYS = ("content", "text", "utterance", "value", "message", "words")
 
+# Columns that count what was left out of a document; `load_documents` adds them up and takes them away.
+FILLER_WORDS = "_filler_words"
+DROPPED_TURNS = "_dropped_turns"
+COUNTS = (FILLER_WORDS, DROPPED_TURNS)
+
 # "#Person1#: Hello." or "Project Manager: Right." A role is short and holds no colon.
 TURN_LINE = re.compile(r"\s*([^\s:][^:\n]{0,59}?)\s*:(?:\s+|$)(.*)")
 # The 2018 release of PubMed and arXiv wraps each sentence of an abstract in <S> and </S>.
 SENTENCE_TAGS = re.compile(r"^\s*<S>\s*|\s*</S>\s*$")
 SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+# In what a `RowFormat` makes of a record: (reason, text) for each part of it that is bad and left out.
+PROBLEMS = "_problems"
 
 
 class BadRecord(ValueError):
@@ -85,7 +96,7 @@ class RowFormat(Protocol):
         ...
 
     def normalize(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Turn a record into these columns; raises `BadRecord` where it cannot."""
+        """Turn a record into these columns, and perhaps `PROBLEMS`; raises `BadRecord` where it cannot."""
         ...
 
 
@@ -98,12 +109,19 @@ class Columns:
         kind: What the source is turned into.
         summary: Name of the column with the summary, or None.
         id: Name of the column with the identifier, or None.
+        fillers: Words to take out of the source, from `load_fillers`.
     """
 
     source: str
     kind: Kind
     summary: str | None
     id: str | None
+    fillers: tuple[str, ...] = ()
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """Columns that count what was left out; none where nothing can be."""
+        return COUNTS if self.kind == "turns" or self.fillers else ()
 
     @property
     def features(self) -> dict[str, Any]:
@@ -113,18 +131,33 @@ class Columns:
         kinds = {"text": text, "sentences": List(text), "documents": List(text)}
         features = {self.kind: kinds.get(self.kind, List({"role": text, "content": text}))}
         named = {"summary": self.summary, "id": self.id}
-        return features | {name: text for name, column in named.items() if column is not None}
+        features |= {name: text for name, column in named.items() if column is not None}
+        return features | dict.fromkeys(self.counts, Value("int64"))
 
     def normalize(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Turn a record into the columns every part of the package knows.
+        """Turn a record into the columns every part of the package knows, without fillers and turns without words.
 
         Args:
             row: A record of the dataset.
 
         Returns:
-            What `normalize` returns.
+            What `normalize` returns, and the counts of what was left out.
+
+        Raises:
+            BadRecord: If nothing is left.
         """
-        return normalize(row, self)
+        document = normalize(row, self)
+        if not self.counts:
+            return document
+        parts = document[self.kind]
+        if self.kind == "text":
+            cleaned, fillers, dropped = _without_fillers([parts], self.fillers)
+        else:
+            cleaned, fillers, dropped = _without_fillers(parts, self.fillers)
+        if not cleaned:
+            raise BadRecord(f"column {self.source!r} has no words left when the fillers are taken out")
+        document[self.kind] = cleaned[0] if self.kind == "text" else cleaned
+        return document | {FILLER_WORDS: fillers, DROPPED_TURNS: dropped}
 
 
 def _plain(name: str) -> str:
@@ -156,13 +189,33 @@ def listing(names: Sequence[str]) -> str:
     return ", ".join(repr(name) for name in names)
 
 
-def resolve_columns(row: Mapping[str, Any], text_column: str | None, summary_column: str | None) -> Columns:
+def _without_fillers(parts: Sequence[Any], fillers: Sequence[str]) -> tuple[list[Any], int, int]:
+    """Texts or turns without fillers; how many were taken out, and how many parts were left without words."""
+    kept, count = [], 0
+    for part in parts:
+        text = part["content"] if isinstance(part, dict) else part
+        cleaned, removed = remove_fillers(text, fillers) if fillers else (text, 0)
+        count += removed
+        if (removed and has_words(cleaned)) or (not removed and (text.strip() or not isinstance(part, dict))):
+            kept.append({**part, "content": cleaned} if isinstance(part, dict) else cleaned)
+    return kept, count, len(parts) - len(kept)
+
+
+def resolve_columns(
+    row: Mapping[str, Any],
+    text_column: str | None,
+    summary_column: str | None,
+    source_kind: Kind | None = None,
+    fillers: tuple[str, ...] = (),
+) -> Columns:
     """Decide which columns hold the source and the summary.
 
     Args:
         row: A record of the dataset.
         text_column: The column with the source; None to recognise it by its name.
         summary_column: The column with the summary; None to recognise it by its name, the empty string for no summary.
+        source_kind: What the source is turned into; None to tell by its name and value.
+        fillers: Words to take out of the source, from `load_fillers`.
 
     Returns:
         The columns. A summary that was not asked for by name may be missing.
@@ -202,8 +255,8 @@ def resolve_columns(row: Mapping[str, Any], text_column: str | None, summary_col
         # It could also be several references of one document, which are summaries each.
         logger.warning("column %r holds lists: read as the sentences of one summary and joined", summary_column)
     ids = [name for alias in ID_ALIASES for name in matching(names, (alias,))]
-    kind = _kind_of(text_column, row[text_column])
-    return Columns(text_column, kind, summary_column or None, ids[0] if ids else None)
+    kind = source_kind or _kind_of(text_column, row[text_column])
+    return Columns(text_column, kind, summary_column or None, ids[0] if ids else None, fillers)
 
 
 def _kind_of(name: str, value: Any) -> Kind:
@@ -368,20 +421,27 @@ def _turns(name: str, value: Any) -> list[dict[str, str]]:
 
 
 def _turn(name: str, number: int, turn: Any) -> dict[str, str]:
+    place = f"column {name!r}: turn {number}"
     if isinstance(turn, list | tuple) and len(turn) == 2:
         role, content = turn
     elif isinstance(turn, dict):
-        role = next((turn[key] for key in ROLE_KEYS if key in turn), None)
-        content = next((turn[key] for key in CONTENT_KEYS if key in turn), None)
+        keys = [next((key for key in known if key in turn), None) for known in (ROLE_KEYS, CONTENT_KEYS)]
+        for what, key, known in zip(("speaker", "words"), keys, (ROLE_KEYS, CONTENT_KEYS), strict=True):
+            if key is None:
+                raise BadRecord(
+                    f"{place} has the fields {listing(list(turn))}, and none of them is known to hold the {what}; "
+                    f"name it {' or '.join(known)}"
+                )
+        role, content = (turn[key] for key in keys if key is not None)
     else:
-        role = content = None
+        role = content = 0  # no string
+    content = "" if content is None else content  # as good as empty: the turn is left out and counted
     if not isinstance(role, str) or not isinstance(content, str):
         raise BadRecord(
-            f'column {name!r}: turn {number} must be a [role, text] pair or {{"role": …, "content": …}} of strings, '
-            f"got {str(turn)[:80]}"
+            f'{place} must be a [role, text] pair or {{"role": …, "content": …}} of strings, got {str(turn)[:80]}'
         )
     if not role.strip():
-        raise BadRecord(f"column {name!r}: turn {number} has an empty role; name the speaker")
+        raise BadRecord(f"{place} has an empty role; name the speaker")
     return {"role": well_formed(name, role), "content": well_formed(name, content)}
 
 

@@ -15,12 +15,21 @@ import datasets
 from datasets import Dataset, Features, IterableDataset, Value
 from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
 
-from .columns import BadRecord, RowFormat, resolve_columns
+from .columns import (
+    COUNTS,
+    DROPPED_TURNS,
+    FILLER_WORDS,
+    KINDS,
+    PROBLEMS,
+    BadRecord,
+    Kind,
+    RowFormat,
+    resolve_columns,
+)
+from .fillers import Fillers, load_fillers
+from .finding import canonical_split, files_of_split, local_files
 from .reading import (
-    DATA_SUFFIXES,
-    TEXT_SUFFIXES,
     Record,
-    data_suffix,
     document_name,
     read_records,
 )
@@ -32,13 +41,12 @@ logger = logging.getLogger(__name__)
 BadLines = Literal["stop", "set_aside"]
 
 # Part of the key of datasets' cache: raise it when the same file is read into something else than before.
-READER_VERSION = 1
+READER_VERSION = 2
 # How many records may be looked at to find one that shows which columns there are.
 RECORDS_TO_PEEK = 100
 # Rows held in memory while a dataset is written to disk; documents can be long.
 ROWS_IN_MEMORY = 100
 PROBLEM = "_problem"
-SPLIT_NAMES = {"train": ("train", "training"), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
 
 
 class BadLineError(ValueError):
@@ -50,14 +58,15 @@ class _NoDocumentsError(ValueError):
 
 
 class LoadReport:
-    """What `load_documents` set aside, filled in while it reads.
+    """What `load_documents` set aside and left out, filled in while it reads.
 
     With `streaming=True` reading happens when the dataset is iterated over, so the numbers grow until then; a line
     that is met again in a later pass counts once.
     """
 
     def __init__(self) -> None:
-        self._totals = SharedTotals(1)
+        self._totals = SharedTotals(3)
+        self._counts = False
         self.set_aside_file: str | None = None
 
     @property
@@ -65,13 +74,37 @@ class LoadReport:
         """Number of lines that were set aside."""
         return self._totals[0]
 
+    @property
+    def filler_words(self) -> int:
+        """Number of filler words taken out; a streamed dataset counts in every pass."""
+        return self._totals[1]
+
+    @property
+    def dropped_turns(self) -> int:
+        """Number of turns, or sentences, left out because no words were left in them; counted as `filler_words`."""
+        return self._totals[2]
+
+    def add_left_out(self, filler_words: int, dropped_turns: int) -> None:
+        """Count what was left out.
+
+        Args:
+            filler_words: Filler words taken out.
+            dropped_turns: Turns or sentences left out.
+        """
+        self._counts = True
+        self._totals.add(0, filler_words, dropped_turns)
+
     def as_dict(self) -> dict[str, int | str | None]:
         """The report for a results file.
 
         Returns:
-            `set_aside` (lines) and `set_aside_file`.
+            `set_aside` (lines) and `set_aside_file`; for dialogues, and where fillers were taken out, also
+            `filler_words` and `dropped_turns`.
         """
-        return {"set_aside": self.set_aside, "set_aside_file": self.set_aside_file}
+        report: dict[str, int | str | None] = {"set_aside": self.set_aside, "set_aside_file": self.set_aside_file}
+        if self._counts:
+            report |= {"filler_words": self.filler_words, "dropped_turns": self.dropped_turns}
+        return report
 
 
 class _SetAside:
@@ -94,7 +127,7 @@ class _SetAside:
         self._seen.add(entry)
         with open(self.path, "a", encoding="utf-8") as stream:
             stream.write(entry + "\n")
-        self._report._totals.add(1)
+        self._report._totals.add(1, 0, 0)
         count = self._report.set_aside
         if str(count).strip("0") == "1":  # 1, 10, 100, …: a file full of bad lines must not fill the log
             record = json.loads(entry)
@@ -132,7 +165,10 @@ def load_documents(
     split: str | None = None,
     text_column: str | None = None,
     summary_column: str | None = None,
+    source_kind: Kind | None = None,
+    fillers: Fillers | None = None,
     config_name: str | None = None,
+    revision: str | None = None,
     streaming: bool = False,
     bad_lines: BadLines = "stop",
     set_aside_file: str | os.PathLike[str] | None = None,
@@ -141,11 +177,12 @@ def load_documents(
     """Load documents, and their summaries if there are any.
 
     The source's column becomes one of `text` (a string), `sentences` (list of strings), `turns` (list of
-    `{"role", "content"}`) or `documents` (list of strings: the articles of one input), by its name and its values; a
-    dialogue may also be given as `[role, text]` pairs or as one string with a `role: words` line per turn, and
-    `sections` as `[heading, text]` pairs, which are joined. The summary becomes `summary` (a string; a list of strings
-    is taken as the sentences of one summary and joined with newlines) and the identifier `id`. Other columns are left
-    out.
+    `{"role", "content"}`) or `documents` (list of strings: the articles of one input), by its name and its values, or
+    as `source_kind` says; a dialogue may also be given as `[role, text]` pairs or as one string with a `role: words`
+    line per turn, where a line without a role goes on with the turn before, and `sections` as `[heading, text]` pairs,
+    which are joined. A turn without words is left out and counted. The summary becomes `summary` (a string; a list of
+    strings is taken as the sentences of one summary and joined with newlines) and the identifier `id`. Other columns
+    are left out.
 
     Local files are read into datasets' cache once and read again when their size or time changes.
 
@@ -159,7 +196,13 @@ def load_documents(
             everything, and refuses a folder or a Hub dataset that has several splits.
         text_column: The column with the source; None to recognise it by its name.
         summary_column: The column with the summary; None to recognise it by its name if it is there, "" for none.
+        source_kind: What the source is turned into: `text`, `sentences`, `turns` or `documents`; None to tell by the
+            column's name and value. With "turns", a string in any column is read as `role: words` lines.
+        fillers: Filler words to take out of the source, as meaningless in a speech transcript: "english" for the
+            lexicon of the package, a file with one a line, or a list; see `hier_models.data.fillers`. Turns and
+            sentences that are left without words are left out; `report` counts both.
         config_name: The configuration of a dataset on the Hub.
+        revision: Branch, tag or commit of a dataset on the Hub.
         streaming: Return an `IterableDataset` that reads while it is iterated over, in bounded memory.
         bad_lines: What to do with a line that cannot be used (broken JSON or CSV, invalid UTF-8, a missing column, a
             wrong type, an empty source or summary): "stop" raises `BadLineError`; "set_aside" writes it to
@@ -177,16 +220,46 @@ def load_documents(
         FileNotFoundError: If the source is neither here nor on the Hub.
         ValueError: If an argument does not fit, if the columns cannot be told apart, or if no document is left.
     """
-    return load_rows(
+    if source_kind is not None and source_kind not in KINDS:
+        raise ValueError(f"source_kind must be one of {', '.join(KINDS)}, got {source_kind!r}")
+    report = report or LoadReport()
+    rows = load_rows(
         source,
-        partial(resolve_columns, text_column=text_column, summary_column=summary_column),
+        partial(
+            resolve_columns,
+            text_column=text_column,
+            summary_column=summary_column,
+            source_kind=source_kind,
+            fillers=() if fillers is None else load_fillers(fillers),
+        ),
         split=split,
         config_name=config_name,
+        revision=revision,
         streaming=streaming,
         bad_lines=bad_lines,
         set_aside_file=set_aside_file,
         report=report,
     )
+    if not set(COUNTS) <= set(rows.column_names or ()):
+        return rows
+    if isinstance(rows, IterableDataset):
+        return rows.map(_CountLeftOut(report), remove_columns=list(COUNTS))
+    words, turns = (sum(rows[name]) for name in (FILLER_WORDS, DROPPED_TURNS))
+    report.add_left_out(words, turns)
+    if words or turns:
+        logger.warning("%s: %d filler words taken out, %d turns without words left out", source, words, turns)
+    return rows.remove_columns(list(COUNTS))
+
+
+class _CountLeftOut:
+    """Counts as a stream goes by."""
+
+    def __init__(self, report: LoadReport) -> None:
+        self.report = report
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        self.report.add_left_out(row[FILLER_WORDS], row[DROPPED_TURNS])
+        return {}
 
 
 def load_rows(
@@ -195,6 +268,7 @@ def load_rows(
     *,
     split: str | None = None,
     config_name: str | None = None,
+    revision: str | None = None,
     streaming: bool = False,
     bad_lines: BadLines = "stop",
     set_aside_file: str | os.PathLike[str] | None = None,
@@ -208,6 +282,7 @@ def load_rows(
             for a record that says nothing about the others, and `ValueError` where the user has to say more.
         split: Which part to load.
         config_name: The configuration of a dataset on the Hub.
+        revision: Branch, tag or commit of a dataset on the Hub.
         streaming: Return an `IterableDataset` that reads while it is iterated over.
         bad_lines: What to do with a line that cannot be used.
         set_aside_file: Where bad lines go.
@@ -228,20 +303,21 @@ def load_rows(
             f"set_aside_file goes with bad_lines='set_aside', and only with it; got bad_lines={bad_lines!r} and "
             f"set_aside_file={set_aside_file!r}"
         )
-    files = _local_files(source)
+    files = local_files(source)
     if set_aside_file is not None:
         _check_set_aside_file(Path(set_aside_file), source, files or [])
-    if config_name is not None and files is not None:
-        raise ValueError(f"config_name={config_name!r} is for datasets on the Hub; {source!r} is local")
+    for name, value in (("config_name", config_name), ("revision", revision)):
+        if value is not None and files is not None:
+            raise ValueError(f"{name}={value!r} is for datasets on the Hub; {source!r} is local")
     # Made last, since it empties the file: a mistake in the other arguments must not cost the last run's bad lines.
     report = report or LoadReport()
     if files is None:
-        raw = _from_hub(str(source), config_name, split, streaming)
+        raw = _from_hub(str(source), config_name, revision, split, streaming)
         row_format = _format_of_hub(raw, resolve)
         reading = _Reading(row_format, None, bad_lines, ())
         set_aside = None if set_aside_file is None else _SetAside(os.fspath(set_aside_file), report)
         return _normalized_hub(raw, str(source), reading, set_aside)
-    files, row_split = _files_of_split(files, split)
+    files, row_split = files_of_split(files, split)
     row_format = _format_of_files(files, resolve, bad_lines)
     state = tuple((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path, _ in files)
     reading = _Reading(row_format, row_split, bad_lines, state)
@@ -292,82 +368,6 @@ def _check_set_aside_file(
             f"set_aside_file: {path} is there already and holds something else than bad lines set aside; name another "
             "file, or remove it"
         )
-
-
-# Finding the files
-
-
-def _local_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[tuple[Path, str]] | None:
-    """The files of a local source, each with its path inside the source; None when the source is not local."""
-    if not isinstance(source, str | os.PathLike):
-        files = [file for item in source for file in (_local_files(item) or [(Path(item), "")])]
-        missing = [str(path) for path, _ in files if not path.is_file()]
-        if missing or not files:
-            raise FileNotFoundError(f"source: no such files: {', '.join(missing) or 'the list is empty'}")
-        return files
-    path = Path(source).expanduser()
-    if path.is_file():
-        if data_suffix(path) not in (*DATA_SUFFIXES, *TEXT_SUFFIXES):
-            raise ValueError(
-                f"source: cannot tell the format of {path} from its name; it must end in "
-                f"{', '.join((*DATA_SUFFIXES, *TEXT_SUFFIXES))}, perhaps followed by .gz, .xz or .bz2"
-            )
-        return [(path, path.name)]
-    if path.is_dir():
-        return _files_of_folder(path)
-    if data_suffix(path) in (*DATA_SUFFIXES, *TEXT_SUFFIXES) or not re.fullmatch(
-        r"\w[\w.-]*(/\w[\w.-]*)?", str(source)
-    ):
-        raise FileNotFoundError(f"source: no such file or folder: {path}")
-    return None
-
-
-def _files_of_folder(folder: Path) -> list[tuple[Path, str]]:
-    found = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    found = [path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
-    texts = [path for path in found if data_suffix(path) in TEXT_SUFFIXES]
-    data = [path for path in found if data_suffix(path) in DATA_SUFFIXES]
-    if texts and data:
-        raise ValueError(
-            f"source: folder {folder} holds both text files ({texts[0].name}, …) and data files ({data[0].name}, …); "
-            "put them into folders of their own, or name the file"
-        )
-    if not texts and not data:
-        endings = ", ".join((*DATA_SUFFIXES, *TEXT_SUFFIXES))
-        raise ValueError(
-            f"source: folder {folder} holds no file that ends in {endings} (perhaps with .gz, .xz or .bz2)"
-        )
-    ignored = [path.name for path in found if path not in set(texts) | set(data)]
-    if ignored:
-        logger.warning("%s: %d files of other kinds are not read: %s", folder, len(ignored), ", ".join(ignored[:5]))
-    return [(path, path.relative_to(folder).as_posix()) for path in texts or data]
-
-
-def _canonical_split(name: str) -> str:
-    return next((split for split, aliases in SPLIT_NAMES.items() if name.strip().lower() in aliases), name)
-
-
-def _split_of_file(name: str) -> str | None:
-    words = re.split(r"[-_./]+", document_name(Path(name)).lower())
-    found = {_canonical_split(word) for word in words if _canonical_split(word) in SPLIT_NAMES}
-    return found.pop() if len(found) == 1 else None
-
-
-def _files_of_split(files: list[tuple[Path, str]], split: str | None) -> tuple[list[tuple[Path, str]], str | None]:
-    """The files of a split, and the split to ask the records for, when the files' names do not tell."""
-    splits = {_split_of_file(name) for _, name in files} - {None}
-    if split is None:
-        if len(splits) > 1:
-            named = ", ".join(sorted(name for name in splits if name))
-            raise ValueError(f"split: the files belong to several splits ({named}); pass split=… with one of them")
-        return files, None
-    chosen = [file for file in files if _split_of_file(file[1]) == _canonical_split(split)]
-    if chosen:
-        return chosen, None
-    if len(splits) > 1:
-        named = ", ".join(sorted(name for name in splits if name))
-        raise ValueError(f"split={split!r} is in no file's name; there are {named}")
-    return files, split
 
 
 def _format_of_files(
@@ -432,7 +432,7 @@ def _generate(files: Sequence[tuple[str, str]], reading: _Reading) -> Iterator[d
                 row = _row_of(record)
                 if reading.split is not None and not _in_split(row, reading.split):
                     continue
-                document = reading.format.normalize(row)
+                document, parts = _normalized(row, reading)
             except BadRecord as error:
                 if reading.bad_lines == "stop":
                     raise BadLineError(f"{record.file}:{record.line}: {error}") from None
@@ -441,7 +441,19 @@ def _generate(files: Sequence[tuple[str, str]], reading: _Reading) -> Iterator[d
                 yield document
                 continue
             splits = _noted_splits(splits, row, reading.split)
+            for reason, raw in parts:
+                entry = _entry(record.file, record.line, reason, raw)
+                yield {**dict.fromkeys(reading.features), PROBLEM: entry}
             yield document if reading.bad_lines == "stop" else {**document, PROBLEM: None}
+
+
+def _normalized(row: Mapping[str, Any], reading: _Reading) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """The document, and the parts of the record that had to be left out of it, which are as bad as bad lines."""
+    document = reading.format.normalize(row)
+    parts = document.pop(PROBLEMS, [])
+    if parts and reading.bad_lines == "stop":
+        raise BadRecord(parts[0][0])
+    return document, parts
 
 
 def _in_split(row: Mapping[str, Any], split: str) -> bool:
@@ -449,7 +461,7 @@ def _in_split(row: Mapping[str, Any], split: str) -> bool:
         raise BadRecord(
             f"split={split!r} was asked for, but no file's name says so and this record has no column 'split'"
         )
-    return _canonical_split(row["split"]) == _canonical_split(split)
+    return canonical_split(row["split"]) == canonical_split(split)
 
 
 def _noted_splits(splits: set[str], row: Mapping[str, Any], split: str | None) -> set[str]:
@@ -493,9 +505,11 @@ def _without_problems(dataset: Dataset, source: str, set_aside: _SetAside | None
 # The Hub
 
 
-def _from_hub(source: str, config_name: str | None, split: str | None, streaming: bool) -> Dataset | IterableDataset:
+def _from_hub(
+    source: str, config_name: str | None, revision: str | None, split: str | None, streaming: bool
+) -> Dataset | IterableDataset:
     try:
-        loaded = datasets.load_dataset(source, config_name, split=split, streaming=streaming)
+        loaded = datasets.load_dataset(source, config_name, revision=revision, split=split, streaming=streaming)
     except (DatasetNotFoundError, ConnectionError) as error:
         raise FileNotFoundError(
             f"source: {source!r} is no file or folder here, and loading it from the Hub failed: {error}"
@@ -531,21 +545,27 @@ class _Normalizer:
         documents: dict[str, list[Any]] = {name: [] for name in names}
         for number, index in enumerate(indices):
             row = {name: values[number] for name, values in batch.items()}
-            document: dict[str, Any] = dict.fromkeys(names)
             try:
-                document.update(self.reading.format.normalize(row))
+                normalized, parts = _normalized(row, self.reading)
             except BadRecord as error:
                 if self.reading.bad_lines == "stop":
                     raise BadLineError(f"{self.source}: row {index + 1}: {error}") from None
-                entry = _entry(self.source, index + 1, str(error), json.dumps(row, default=str))
-                if not self.keep_problems:
+                normalized, parts = None, [(str(error), json.dumps(row, default=str))]
+            for reason, raw in parts:
+                entry = _entry(self.source, index + 1, reason, raw)
+                if self.keep_problems:
+                    self._append(documents, {PROBLEM: entry})
+                else:
                     assert self.set_aside is not None
                     self.set_aside.add(entry)
-                    continue
-                document[PROBLEM] = entry
-            for name in names:
-                documents[name].append(document[name])
+            if normalized is not None:
+                self._append(documents, normalized)
         return documents
+
+    @staticmethod
+    def _append(documents: dict[str, list[Any]], document: dict[str, Any]) -> None:
+        for name, values in documents.items():
+            values.append(document.get(name))
 
 
 def _normalized_hub(

@@ -48,6 +48,8 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
     task = task_class(recipe.run.task)(recipe, output_dir)
     if recipe.data.train is None:
         raise RecipeError("data: train is not given; it is the hub id, file or folder of the training documents")
+    if recipe.data.streaming and arguments.max_steps <= 0:
+        raise RecipeError("training: max_steps must be given with streaming: true, since a stream has no known length")
     task.check()
     _set_accumulation(recipe)
     checkpoint = _checkpoint_to_resume(recipe, output_dir)
@@ -62,10 +64,6 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
         train_dataset = task.train_dataset(model, processor)
         validation_dataset = task.validation_dataset(model, processor)
     if isinstance(train_dataset, IterableDataset):
-        if arguments.max_steps <= 0:
-            raise RecipeError(
-                "training: max_steps must be given with streaming: true, since a stream has no known length"
-            )
         # As one stream without end: the Trainer does not know where a stream's epochs end, and after resuming in the
         # second it would start that epoch anew.
         train_dataset = train_dataset.repeat(None).shuffle(seed=arguments.seed, buffer_size=recipe.data.shuffle_buffer)

@@ -129,7 +129,7 @@ def test_values_that_are_no_source(value):
         (Columns("sentences", "sentences", None, None), {"sentences": ["", " "]}, "is empty"),
         (Columns("turns", "turns", None, None), {"turns": 5}, "list of turns"),
         (Columns("turns", "turns", None, None), {"turns": [["Ann"]]}, "turn 0 must be"),
-        (Columns("turns", "turns", None, None), {"turns": [["Ann", "a"], {"who": "Bob"}]}, "turn 1 must be"),
+        (Columns("turns", "turns", None, None), {"turns": [["Ann", "a"], {"who": "Bob"}]}, "turn 1 has the fields 'who', and none of them is known to hold the speaker; name it role or"),
         (Columns("turns", "turns", None, None), {"turns": [["Ann", "a"], [" ", "b"]]}, "turn 1 has an empty role"),
         (Columns("turns", "turns", None, None), {"turns": [["Ann", ""]]}, "is empty"),
         (Columns("turns", "turns", None, None), {"turns": "no role here\nAnn: a"}, "first line has no 'role: '"),

@@ -372,7 +372,7 @@ def hub(monkeypatch):
     calls = []
     rows = [*ROWS, {"id": "bad", "article": "", "abstract": "b"}]
 
-    def load_dataset(path, name, split=None, streaming=False):
+    def load_dataset(path, name, revision=None, split=None, streaming=False):
         calls.append((path, name, split, streaming))
         if path == "no/such":
             raise datasets.exceptions.DatasetNotFoundError("Dataset 'no/such' doesn't exist on the Hub")

@@ -1,0 +1,117 @@
+"""The files of a local source, and those of one split."""
+
+import logging
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from .reading import DATA_SUFFIXES, TEXT_SUFFIXES, data_suffix, document_name
+
+
+logger = logging.getLogger(__name__)
+
+SPLIT_NAMES = {"train": ("train", "training"), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
+
+
+def local_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[tuple[Path, str]] | None:
+    """Find the files of a source.
+
+    Args:
+        source: A file, a folder, several files, or anything else.
+
+    Returns:
+        The files, each with its path inside the source; None when the source is not local.
+
+    Raises:
+        FileNotFoundError: If there is no such file or folder.
+        ValueError: If the format of a file cannot be told from its name, or a folder holds none or both kinds.
+    """
+    if not isinstance(source, str | os.PathLike):
+        files = [file for item in source for file in (local_files(item) or [(Path(item), "")])]
+        missing = [str(path) for path, _ in files if not path.is_file()]
+        if missing or not files:
+            raise FileNotFoundError(f"source: no such files: {', '.join(missing) or 'the list is empty'}")
+        return files
+    path = Path(source).expanduser()
+    if path.is_file():
+        if data_suffix(path) not in (*DATA_SUFFIXES, *TEXT_SUFFIXES):
+            raise ValueError(
+                f"source: cannot tell the format of {path} from its name; it must end in "
+                f"{', '.join((*DATA_SUFFIXES, *TEXT_SUFFIXES))}, perhaps followed by .gz, .xz or .bz2"
+            )
+        return [(path, path.name)]
+    if path.is_dir():
+        return _files_of_folder(path)
+    if data_suffix(path) in (*DATA_SUFFIXES, *TEXT_SUFFIXES) or not re.fullmatch(
+        r"\w[\w.-]*(/\w[\w.-]*)?", str(source)
+    ):
+        raise FileNotFoundError(f"source: no such file or folder: {path}")
+    return None
+
+
+def _files_of_folder(folder: Path) -> list[tuple[Path, str]]:
+    found = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    found = [path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
+    texts = [path for path in found if data_suffix(path) in TEXT_SUFFIXES]
+    data = [path for path in found if data_suffix(path) in DATA_SUFFIXES]
+    if texts and data:
+        raise ValueError(
+            f"source: folder {folder} holds both text files ({texts[0].name}, …) and data files ({data[0].name}, …); "
+            "put them into folders of their own, or name the file"
+        )
+    if not texts and not data:
+        endings = ", ".join((*DATA_SUFFIXES, *TEXT_SUFFIXES))
+        raise ValueError(
+            f"source: folder {folder} holds no file that ends in {endings} (perhaps with .gz, .xz or .bz2)"
+        )
+    ignored = [path.name for path in found if path not in set(texts) | set(data)]
+    if ignored:
+        logger.warning("%s: %d files of other kinds are not read: %s", folder, len(ignored), ", ".join(ignored[:5]))
+    return [(path, path.relative_to(folder).as_posix()) for path in texts or data]
+
+
+def canonical_split(name: str) -> str:
+    """Give a split its usual name.
+
+    Args:
+        name: A name, such as "dev".
+
+    Returns:
+        Such as "validation"; the name itself if it is no split's.
+    """
+    return next((split for split, aliases in SPLIT_NAMES.items() if name.strip().lower() in aliases), name)
+
+
+def _split_of_file(name: str) -> str | None:
+    words = re.split(r"[-_./]+", document_name(Path(name)).lower())
+    found = {canonical_split(word) for word in words if canonical_split(word) in SPLIT_NAMES}
+    return found.pop() if len(found) == 1 else None
+
+
+def files_of_split(files: list[tuple[Path, str]], split: str | None) -> tuple[list[tuple[Path, str]], str | None]:
+    """Choose the files of a split.
+
+    Args:
+        files: All files, with their names.
+        split: The split; None for all of them.
+
+    Returns:
+        The files, and the split to ask the records for, when the files' names do not tell.
+
+    Raises:
+        ValueError: If there are several splits and none was asked for, or the files are of other splits.
+    """
+    splits = {_split_of_file(name) for _, name in files} - {None}
+    if split is None:
+        if len(splits) > 1:
+            named = ", ".join(sorted(name for name in splits if name))
+            raise ValueError(f"split: the files belong to several splits ({named}); pass split=… with one of them")
+        return files, None
+    chosen = [file for file in files if _split_of_file(file[1]) == canonical_split(split)]
+    if chosen:
+        return chosen, None
+    if len(splits) > 1:
+        named = ", ".join(sorted(name for name in splits if name))
+        raise ValueError(f"split={split!r} is in no file's name; there are {named}")
+    return files, split
