@@ -9,9 +9,10 @@ from .arguments import (
     RunArguments,
     load_recipe,
 )
+from .distributed import last_complete_checkpoint
 from .metrics import compute_summarization_metrics
 from .models import load_model_and_processor
-from .running import last_complete_checkpoint, run_training
+from .running import run_training
 from .summarization import run_evaluation
 from .tasks import TASKS, Task, task_class
 

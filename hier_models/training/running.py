@@ -1,10 +1,7 @@
 """Training runs: everything around the stock Trainer that all tasks share."""
 
 import copy
-import json
 import logging
-import os
-import re
 import shutil
 from importlib.metadata import version
 from pathlib import Path
@@ -16,6 +13,14 @@ from datasets import IterableDataset
 from transformers import set_seed
 
 from .arguments import Recipe, RecipeError
+from .distributed import (
+    ProcessesInCheckpoint,
+    has_loss_over_labels,
+    last_complete_checkpoint,
+    loss_over_labels,
+    prepare_streams,
+    without_repeats,
+)
 from .results import write_json
 from .tasks import task_class
 
@@ -66,11 +71,12 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
     if isinstance(train_dataset, IterableDataset):
         # As one stream without end: the Trainer does not know where a stream's epochs end, and after resuming in the
         # second it would start that epoch anew.
+        prepare_streams(arguments)
         train_dataset = train_dataset.repeat(None).shuffle(seed=arguments.seed, buffer_size=recipe.data.shuffle_buffer)
     if validation_dataset is None and arguments.eval_strategy != "no":
         raise RecipeError("training: eval_strategy is on, but data: validation is not given")
 
-    trainer = task.trainer_class()(
+    trainer = without_repeats(task.trainer_class())(
         model=model,
         args=arguments,
         train_dataset=train_dataset,
@@ -78,9 +84,11 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
         processing_class=processor,
         data_collator=task.collator(model, processor),
         compute_metrics=task.compute_metrics(processor),
-        callbacks=task.callbacks(),
+        callbacks=[*task.callbacks(), ProcessesInCheckpoint(arguments.world_size)],
         **task.trainer_options(),
     )
+    if has_loss_over_labels(model, trainer):
+        trainer.compute_loss_func = loss_over_labels
     generation_config = copy.deepcopy(model.generation_config)
     outcome = trainer.train(resume_from_checkpoint=checkpoint)
     model.generation_config = generation_config  # the Trainer's evaluation writes every default into it
@@ -102,33 +110,6 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
     if trainer.is_world_process_zero():
         write_json(output_dir / RESULTS_FILE, results)
     return results
-
-
-def last_complete_checkpoint(output_dir: str | os.PathLike[str]) -> str | None:
-    """The newest checkpoint of a run that was written to its end.
-
-    A run that is killed while it writes a checkpoint leaves a part of one behind, which nothing can go on from.
-
-    Args:
-        output_dir: Folder of the run.
-
-    Returns:
-        The checkpoint's folder, or None.
-    """
-    folders = [
-        (int(match[1]), path)
-        for path in Path(output_dir).glob("checkpoint-*")
-        if path.is_dir() and (match := re.fullmatch(r"checkpoint-(\d+)", path.name))
-    ]
-    for _, folder in sorted(folders, reverse=True):
-        try:
-            # The Trainer writes this file last.
-            json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            logger.warning("%s was not written to its end (the run was stopped while saving); it is left out", folder)
-            continue
-        return str(folder)
-    return None
 
 
 # The run
@@ -157,7 +138,7 @@ def _checkpoint_to_resume(recipe: Recipe, output_dir: Path) -> str | None:
         return None
     if asked and asked not in ("True", "true"):
         return asked
-    checkpoint = last_complete_checkpoint(output_dir)
+    checkpoint = last_complete_checkpoint(output_dir, recipe.training.world_size)
     if checkpoint is not None:
         logger.warning("resuming from %s; set run: overwrite: true to start anew", checkpoint)
     elif asked:

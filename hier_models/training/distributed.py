@@ -1,0 +1,220 @@
+"""What makes a run on several processes the same run as on one: equal loss, whole checkpoints, errors that end it."""
+
+import json
+import logging
+import os
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_callback import ExportableState
+
+
+logger = logging.getLogger(__name__)
+
+NO_LOSS = -100
+
+
+def without_repeats(trainer_class: type[Trainer]) -> type[Trainer]:
+    """Derive a Trainer that learns from each example of an epoch once, on any number of processes.
+
+    Where the last batches of an epoch do not come out even, accelerate fills them up with examples from the epoch's
+    beginning, so that every process has a batch. Here those repeated examples lose their labels: the loss of the last
+    step is that of one process, which has no such examples.
+
+    Args:
+        trainer_class: `Trainer` or a class that inherits from it.
+
+    Returns:
+        A class to use in its place. Only losses that are normalized by the number of labels over all processes are
+        changed: with others, a batch without labels would have no loss at all.
+    """
+
+    class WithoutRepeats(trainer_class):  # type: ignore[misc, valid-type]  # the base is an argument
+        """The Trainer, without labels where an example comes a second time."""
+
+        def get_batch_samples(
+            self, epoch_iterator: Iterator[dict[str, Any]], num_batches: int, device: torch.device
+        ) -> tuple[list[dict[str, Any]], torch.Tensor | int | None]:
+            """Take the batches of a step; see `Trainer`.
+
+            Args:
+                epoch_iterator: Batches of the epoch.
+                num_batches: How many to take.
+                device: Where the count goes.
+
+            Returns:
+                The batches, and how many labels they have on all processes.
+            """
+            normalized = self.model_accepts_loss_kwargs or self.compute_loss_func is not None
+            if self.args.world_size > 1 and normalized and self.args.average_tokens_across_devices:
+                epoch_iterator = self._unlabel_repeats(epoch_iterator)
+            found: tuple[list[dict[str, Any]], torch.Tensor | int | None]
+            found = super().get_batch_samples(epoch_iterator, num_batches, device)
+            return found
+
+        def _unlabel_repeats(self, batches: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+            for batch in batches:
+                state = self.accelerator.gradient_state
+                labels = batch.get("labels")
+                # The examples of all processes together, in the order of the processes, that are no repetitions.
+                if state.end_of_dataloader and state.remainder > 0 and labels is not None:
+                    first = self.args.process_index * len(labels)
+                    rows = torch.arange(first, first + len(labels), device=labels.device)
+                    batch = {**batch, "labels": labels.clone()}
+                    batch["labels"][rows >= state.remainder] = NO_LOSS
+                yield batch
+
+    WithoutRepeats.__name__ = WithoutRepeats.__qualname__ = trainer_class.__name__
+    return WithoutRepeats
+
+
+def loss_over_labels(
+    outputs: Any, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int | None = None
+) -> torch.Tensor:
+    """Compute the cross entropy, each label weighing the same in whatever batch, step or process it is.
+
+    Plain BART and RoBERTa take `num_items_in_batch`, as every model that the Trainer passes it to, and do not use it:
+    their loss, a mean over each small batch, is then added up over the accumulated batches instead of averaged.
+
+    Args:
+        outputs: A model's outputs with `logits`, (…, classes).
+        labels: Class ids, (…), `-100` where there is no loss.
+        num_items_in_batch: Labels of the whole step on all processes; None for the mean over these labels.
+
+    Returns:
+        The loss.
+    """
+    logits = outputs["logits"] if isinstance(outputs, dict) else outputs[0]
+    flat = labels.reshape(-1).to(logits.device)
+    total = torch.nn.functional.cross_entropy(
+        logits.reshape(len(flat), -1).float(), flat, ignore_index=NO_LOSS, reduction="sum"
+    )
+    if num_items_in_batch is None:
+        return total / (flat != NO_LOSS).sum()
+    if torch.is_tensor(num_items_in_batch):
+        num_items_in_batch = num_items_in_batch.to(total.device)
+    return total / num_items_in_batch
+
+
+def has_loss_over_labels(model: PreTrainedModel, trainer: Trainer) -> bool:
+    """Tell whether `loss_over_labels` is the loss of a model.
+
+    Args:
+        model: The model.
+        trainer: Its Trainer.
+
+    Returns:
+        False for other losses: regression, several labels at once, answer spans, label smoothing (the Trainer's own,
+        which does use `num_items_in_batch`), and models that need the labels to make their decoder's inputs.
+    """
+    config = model.config
+    makes_inputs = hasattr(model, "prepare_decoder_input_ids_from_labels")  # the collator then makes them
+    return (
+        trainer.label_smoother is None
+        and trainer.compute_loss_func is None
+        and trainer.label_names == ["labels"]
+        and getattr(config, "problem_type", None) in (None, "single_label_classification")
+        and not ("Classification" in type(model).__name__ and config.num_labels == 1)
+        and (makes_inputs or not config.is_encoder_decoder)
+    )
+
+
+class ProcessesInCheckpoint(TrainerCallback, ExportableState):
+    """Writes into each checkpoint how many processes made it, since each of them writes a file of its own.
+
+    Args:
+        processes: How many processes train.
+    """
+
+    def __init__(self, processes: int = 1) -> None:
+        self.processes = processes
+
+    def state(self) -> dict[str, Any]:
+        """Give what the Trainer keeps in trainer_state.json.
+
+        Returns:
+            The number of processes.
+        """
+        return {"args": {"processes": self.processes}, "attributes": {}}
+
+
+def last_complete_checkpoint(output_dir: str | os.PathLike[str], processes: int = 1) -> str | None:
+    """Find the newest checkpoint of a run that was written to its end, by every process.
+
+    Args:
+        output_dir: Folder of the run.
+        processes: How many processes go on; a checkpoint of another number is used, with a warning.
+
+    Returns:
+        The checkpoint's folder, or None.
+    """
+    folders = [
+        (int(match[1]), path)
+        for path in Path(output_dir).glob("checkpoint-*")
+        if path.is_dir() and (match := re.fullmatch(r"checkpoint-(\d+)", path.name))
+    ]
+    for _, folder in sorted(folders, reverse=True):
+        made_by = _processes_of(folder)
+        if made_by is None:
+            logger.warning("%s was not written to its end (the run was stopped while saving); it is left out", folder)
+            continue
+        if made_by not in (0, processes):
+            logger.warning(
+                "%s was made by %d process(es) and %d go on: the random numbers begin anew, so the run will differ "
+                "from one that was not interrupted",
+                folder,
+                made_by,
+                processes,
+            )
+        return str(folder)
+    return None
+
+
+def _processes_of(folder: Path) -> int | None:
+    """Read how many processes made a checkpoint: 0 if it does not say, None if one of them did not finish it."""
+    try:
+        # The first process writes this file last of its own.
+        state = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))
+        entry = state.get("stateful_callbacks", {}).get(ProcessesInCheckpoint.__name__)
+        processes = int(entry["args"]["processes"]) if entry else 0
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if processes < 2:
+        return processes
+    files = [folder / f"rng_state_{number}.pth" for number in range(processes)]
+    # The end of the file is where the list of a zip archive's parts stands: what has one was written to its end.
+    return processes if all(zipfile.is_zipfile(file) for file in files) else None
+
+
+def prepare_streams(arguments: TrainingArguments) -> None:
+    """Let each process read a stream by itself.
+
+    By default accelerate reads it in the first process, and joins the batches of all to one tensor: impossible where
+    lengths differ.
+
+    Args:
+        arguments: The Trainer's arguments, changed in place.
+    """
+    if arguments.world_size > 1 and arguments.accelerator_config.dispatch_batches is None:
+        arguments.accelerator_config.dispatch_batches = False
+
+
+def own_file(path: Path, arguments: TrainingArguments) -> Path:
+    """Name a file that every process writes for itself.
+
+    Args:
+        path: What the first process calls it.
+        arguments: The Trainer's arguments.
+
+    Returns:
+        The same for the first process, with the number of the process in its name for the others.
+    """
+    number = arguments.process_index
+    return path if number == 0 else path.with_name(f"{path.stem}_process{number}{path.suffix}")
+
+
