@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import importlib
 import inspect
 import json
 import math
@@ -63,7 +64,9 @@ ARCHITECTURES = {
             "Tobias Rohde, Xiaoxia Wu and Yinhan Liu: Hierarchical Learning for Generation with Long Source "
             "Sequences. 2021. https://arxiv.org/abs/2104.07545"
         ),
-        made_for="abstractive summarization of long documents, dialogues and meetings",
+        made_for=(
+            "abstractive summarization of long documents, dialogues and meetings, and translation of whole documents"
+        ),
     ),
 }
 
@@ -122,8 +125,10 @@ def export(
     """Write a checkpoint that loads with plain Transformers, hier_models installed or not.
 
     The folder gets the weights (safetensors), config, generation config, processor and tokenizer, the code files of
-    the architecture and of the summarization pipeline, and a model card. Where hier_models is not installed, load it
-    with `trust_remote_code=True`; where it is, plain `from_pretrained` and `pipeline` take the installed code.
+    the architecture and of the pipeline, and a model card. Where hier_models is not installed, load it with
+    `trust_remote_code=True`; where it is, plain `from_pretrained` and `pipeline` take the installed code. The pipeline
+    is that of summarization, or of translation where the config's `task_specific_params` speak of translation, as they
+    do after training for it.
 
     Args:
         model: a model of hier_models.
@@ -154,12 +159,13 @@ def export(
     references = {auto: f"{Path(inspect.getfile(cls)).stem}.{cls.__name__}" for auto, cls in auto_map.items()}
     additions: dict[str, Any] = {"auto_map": references}
     if "AutoModelForSeq2SeqLM" in auto_map:
-        from .pipelines import summarization_hier
-
-        shutil.copyfile(summarization_hier.__file__, target / Path(summarization_hier.__file__).name)
+        task = _task(model.config)
+        pipeline_class = _pipeline_class(task)
+        for source in _source_files([pipeline_class]):
+            shutil.copyfile(source, target / source.name)
         additions["custom_pipelines"] = {
-            "summarization": {
-                "impl": "summarization_hier.SummarizationPipeline",
+            task: {
+                "impl": f"{Path(inspect.getfile(pipeline_class)).stem}.{pipeline_class.__name__}",
                 "pt": ["AutoModelForSeq2SeqLM"],
                 "type": "text",
             }
@@ -228,13 +234,13 @@ def model_card(model: Any, details: CardDetails, *, source: str, code: Iterable[
     """
     config = model.config
     architecture = ARCHITECTURES.get(config.model_type)
-    is_summarizer = bool(config.is_encoder_decoder and model.can_generate())
+    task = _task(config) if config.is_encoder_decoder and model.can_generate() else None
     datasets = [details.datasets] if isinstance(details.datasets, str) else details.datasets
-    results = _eval_results(details)
+    results = _eval_results(details, task)
     data = ModelCardData(
         # The Hub and `pipeline` go by this: the checkpoint loads with plain Transformers.
         library_name="transformers",
-        pipeline_tag="summarization" if is_summarizer else None,
+        pipeline_tag=task,
         language=details.language,
         license=details.license,
         base_model=details.base_model if details.base_model and _is_hub_id(details.base_model) else None,
@@ -259,10 +265,10 @@ def model_card(model: Any, details: CardDetails, *, source: str, code: Iterable[
         intended_use=_paragraphs(
             details.intended_use, f"The architecture is made for {architecture.made_for}." if architecture else None
         ),
-        limits=_paragraphs(details.limits, _length_limit(config)),
+        limits=_paragraphs(details.limits, _length_limit(config, task)),
         license=f"{details.license}." if details.license else _NOT_GIVEN,
-        usage=(_USAGE_SUMMARIZER if is_summarizer else _USAGE_OTHER).format(
-            source=source, libraries=" ".join(_libraries(code))
+        usage=(_USAGE_PIPELINE if task else _USAGE_OTHER).format(
+            source=source, libraries=" ".join(_libraries(code)), task=task, **_USAGE_OF_TASK.get(task or "", {})
         ),
     )
     return ModelCard(f"---\n{data.to_yaml()}\n---\n{text}")
@@ -319,7 +325,12 @@ Measured on: {evaluated_on}
 Weights: {license} The code files in this repository are part of hier_models, under Apache-2.0.
 """
 
-_USAGE_SUMMARIZER = """## Use
+_USAGE_OF_TASK = {
+    "summarization": {"verb": "summarize", "option": "return_truncation"},
+    "translation": {"verb": "translate", "option": "return_chunks"},
+}
+
+_USAGE_PIPELINE = """## Use
 
 ```bash
 pip install {libraries}
@@ -328,8 +339,8 @@ pip install {libraries}
 ```python
 from transformers import pipeline
 
-summarize = pipeline("summarization", model="{source}", trust_remote_code=True)
-print(summarize("A long document. …", return_truncation=True))
+{verb} = pipeline("{task}", model="{source}", trust_remote_code=True)
+print({verb}("A long document. …", {option}=True))
 ```
 
 Or in parts:
@@ -397,6 +408,19 @@ def _auto_map(model: Any, processor: Any) -> dict[str, Any]:
     return found
 
 
+def _task(config: Any) -> str:
+    """Which of our pipelines an encoder-decoder model is for."""
+    named = getattr(config, "task_specific_params", None) or {}
+    return "translation" if any(name.partition("_")[0] == "translation" for name in named) else "summarization"
+
+
+def _pipeline_class(task: str) -> Any:
+    from .pipelines import PIPELINES
+
+    module, name = PIPELINES[task]
+    return getattr(importlib.import_module(module), name)
+
+
 def _source_files(classes: Iterable[Any]) -> list[Path]:
     """The files that define the classes, with everything that they import from their own folder."""
     from transformers.dynamic_module_utils import get_relative_import_files
@@ -455,12 +479,12 @@ def _metrics(trainer: Any) -> dict[str, float]:
     }
 
 
-def _eval_results(details: CardDetails) -> list[EvalResult]:
+def _eval_results(details: CardDetails, task: str | None) -> list[EvalResult]:
     if not details.evaluated_on:  # a result needs to say what it was measured on
         return []
     return [
         EvalResult(
-            task_type="summarization",
+            task_type=task or "feature-extraction",
             dataset_type=details.evaluated_on,
             dataset_name=details.evaluated_on,
             metric_type=_metric_type(name),
@@ -500,10 +524,15 @@ def _generation(model: Any) -> dict[str, Any]:
     }
 
 
-def _length_limit(config: Any) -> str | None:
+def _length_limit(config: Any, task: str | None) -> str | None:
     positions = getattr(config, "max_position_embeddings", None)
     if positions is None:
         return None
+    if task == "translation":
+        return (
+            f"It takes {positions} source tokens at once, at most. The pipeline cuts longer documents into chunks "
+            "between sentences, translates them one by one, and says how many with `return_chunks=True`."
+        )
     return (
         f"It takes {positions} source tokens at most. The pipeline cuts what is longer at the end, and says how much "
         "with `return_truncation=True`."

@@ -243,6 +243,7 @@ def test_the_files(exported):
         "README.md",
         "config.json",
         "configuration_hat_bart.py",
+        "document_pipeline_hier.py",
         "generation_config.json",
         "model.safetensors",
         "modeling_hat_bart.py",

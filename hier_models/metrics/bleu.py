@@ -1,0 +1,133 @@
+"""Corpus BLEU of sacrebleu, for whole documents (d-BLEU) or for sentences, with sacrebleu's signature.
+
+Self-contained, so that `evaluate.load` with the path of this file works too.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import datasets
+import evaluate
+import sacrebleu
+
+
+# sacrebleu's tokenizers that come with it; the others fetch a model when they are first used.
+TOKENIZERS = ("13a", "intl", "zh", "char", "none", "ja-mecab", "ko-mecab")
+
+_DESCRIPTION = """\
+BLEU counts how many n-grams (1 to 4) of a translation are in its reference, with a penalty for translations that are
+too short. The numbers are those of sacrebleu, in percent, over all texts together. d-BLEU is BLEU of whole documents:
+each text is a document, its sentences on one line, so that n-grams across sentences count and sentences need no
+alignment. A signature says what the number depends on; scores with different signatures cannot be compared.
+"""
+
+_INPUTS = """
+Args:
+    predictions: list of translations, a string each: whole documents for d-BLEU.
+    references: list of references: a string each, or a list of strings each (as many for every prediction).
+    tokenize: sacrebleu's tokenizer: 13a (default, for most languages), intl, zh, char, none, ja-mecab, ko-mecab.
+    lowercase: True to ignore letter case; False by default.
+    smooth_method: exp (default), floor, add-k or none; matters only where no n-gram of a length is found.
+    smooth_value: value of floor and add-k; sacrebleu's own by default.
+Returns:
+    a dict with bleu (percent), precisions (of 1- to 4-grams, percent), counts and totals (of n-grams), bp (brevity
+    penalty), sys_len and ref_len (tokens of translations and references), texts (their number) and signature.
+"""
+
+_CITATION = """\
+@inproceedings{post-2018-call,
+    title = "A Call for Clarity in Reporting {BLEU} Scores",
+    author = "Post, Matt",
+    booktitle = "Proceedings of the Third Conference on Machine Translation: Research Papers",
+    year = "2018",
+    url = "https://aclanthology.org/W18-6319",
+}
+"""
+
+
+class Bleu(evaluate.Metric):  # type: ignore[misc]  # evaluate is untyped
+    """BLEU as a metric of the evaluate library, with the numbers of sacrebleu; over documents it is d-BLEU.
+
+    `Bleu().compute(predictions=…, references=…)` returns the score in percent and, as `signature`, everything that
+    moves it; `Bleu().inputs_description` lists its options.
+
+    Args:
+        config_name: Name of the configuration, as in evaluate; there is only one.
+        keep_in_memory: Whether texts are kept in memory, not in a file of evaluate's cache; None does so unless
+            several processes compute one score together.
+        **kwargs: What else `evaluate.Metric` takes (num_process, process_id, experiment_id, …).
+
+    Source: HAT-BART, section 4.2 (BLEU of whole documents, their translated chunks joined).
+    """
+
+    def __init__(self, config_name: str | None = None, keep_in_memory: bool | None = None, **kwargs: Any) -> None:
+        if keep_in_memory is None:
+            # evaluate's files are shared by all processes of a user, and a metric needs none unless it is distributed.
+            keep_in_memory = kwargs.get("num_process", 1) == 1
+        super().__init__(config_name, keep_in_memory, **kwargs)
+
+    def _info(self) -> evaluate.MetricInfo:
+        text = datasets.Value("string", id="sequence")
+        several = datasets.Sequence(text, id="references")
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=_INPUTS,
+            # evaluate takes the first that fits the data.
+            features=[
+                datasets.Features({"predictions": text, "references": several}),
+                datasets.Features({"predictions": text, "references": text}),
+            ],
+            codebase_urls=["https://github.com/mjpost/sacrebleu"],
+            reference_urls=["https://aclanthology.org/W18-6319"],
+        )
+
+    def _compute(
+        self,
+        predictions: Sequence[str],
+        references: Sequence[str] | Sequence[Sequence[str]],
+        tokenize: str = "13a",
+        lowercase: bool = False,
+        smooth_method: str = "exp",
+        smooth_value: float | None = None,
+    ) -> dict[str, Any]:
+        if tokenize not in TOKENIZERS:
+            raise ValueError(f"tokenize must be one of {', '.join(TOKENIZERS)}, got {tokenize!r}")
+        if smooth_method not in sacrebleu.BLEU.SMOOTH_DEFAULTS:
+            raise ValueError(
+                f"smooth_method must be one of {', '.join(sacrebleu.BLEU.SMOOTH_DEFAULTS)}, got {smooth_method!r}"
+            )
+        targets = [[reference] if isinstance(reference, str) else list(reference) for reference in references]
+        numbers = sorted({len(several) for several in targets})
+        if len(numbers) > 1 or numbers[0] == 0:
+            raise ValueError(
+                f"references: every prediction needs as many references as the others, and at least one; got "
+                f"{', '.join(map(str, numbers))}"
+            )
+        bleu = sacrebleu.BLEU(
+            lowercase=lowercase,
+            tokenize=tokenize,
+            smooth_method=smooth_method,
+            smooth_value=smooth_value,
+            force=True,  # else it would warn of texts that end in " .", however they came about
+        )
+        score = bleu.corpus_score(
+            [_line(text) for text in predictions],
+            [[_line(text) for text in column] for column in zip(*targets, strict=True)],
+        )
+        return {
+            "bleu": score.score,
+            "precisions": list(score.precisions),
+            "counts": list(score.counts),
+            "totals": list(score.totals),
+            "bp": score.bp,
+            "sys_len": score.sys_len,
+            "ref_len": score.ref_len,
+            "texts": len(predictions),
+            "signature": str(bleu.get_signature()),
+        }
+
+
+def _line(text: str) -> str:
+    """A text on one line: line breaks are no part of a translation, and some tokenizers join what they separate."""
+    return " ".join(text.split())
