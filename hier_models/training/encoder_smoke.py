@@ -4,10 +4,10 @@ from typing import Any
 
 
 STORIES = (
-    "Marta keeps a bakery by the harbour. Every morning at four she lights the oven. Her brother Paul brings the flour "
-    "from the mill. On Sundays the shop stays closed, because both of them sing in the choir.",
-    "The old lighthouse was built in 1871. A keeper lived in it with his family for sixty years. Today a machine turns "
-    "the lamp. In summer visitors climb the 140 steps and look out over the islands.",
+    "Marta keeps a bakery by the harbour. Every morning at four she lights the oven. Her brother Paul brings the "
+    "flour from the mill. On Sundays the shop stays closed, because both of them sing in the choir.",
+    "The old lighthouse was built in 1871. A keeper lived in it with his family for sixty years. Today a machine "
+    "turns the lamp. In summer visitors climb the 140 steps and look out over the islands.",
     "Wild geese fly south in October. They travel in the shape of a wedge, and the strongest bird leads. When it is "
     "tired, another one takes its place. Storms can force the whole flock to land on the open sea.",
     "The class planted forty trees behind the school. Three of them died in the dry spring. Ms. Okafor showed the "

@@ -89,9 +89,10 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
     )
     if has_loss_over_labels(model, trainer):
         trainer.compute_loss_func = loss_over_labels
-    generation_config = copy.deepcopy(model.generation_config)
+    generation_config = copy.deepcopy(getattr(model, "generation_config", None))  # encoders have none
     outcome = trainer.train(resume_from_checkpoint=checkpoint)
-    model.generation_config = generation_config  # the Trainer's evaluation writes every default into it
+    if generation_config is not None:
+        model.generation_config = generation_config  # the Trainer's evaluation writes every default into it
     trainer.log_metrics("train", outcome.metrics)
     trainer.save_model()  # with the processor and the generation config
     trainer.save_state()
