@@ -88,6 +88,7 @@ class EncoderTask(Task):
     def __init__(self, recipe: "Recipe", output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
         self._rows: dict[str, Any] = {}
+        self._tokenized: dict[str, Dataset] = {}
         self._set_aside = {"train": LoadReport(), "validation": LoadReport()}
         self._cuts = {"train": CutReport(), "validation": CutReport()}
 
@@ -178,8 +179,8 @@ class EncoderTask(Task):
             The inputs, or None if the recipe names no such part.
         """
         rows = self.rows(part)
-        if rows is None:
-            return None
+        if rows is None or part in self._tokenized:
+            return self._tokenized.get(part)
         inputs = rows.map(
             tokenize,
             batched=True,
@@ -200,7 +201,8 @@ class EncoderTask(Task):
                 self.recipe.data.max_source_length,
                 counts["truncated_tokens"],
             )
-        return cast(Dataset, inputs.remove_columns("num_truncated_tokens"))
+        self._tokenized[part] = inputs.remove_columns("num_truncated_tokens")
+        return self._tokenized[part]
 
     def write_predictions(self, trainer: Trainer, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write what the model said of the validation data, in the first process.

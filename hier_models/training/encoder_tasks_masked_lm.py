@@ -14,7 +14,8 @@ from transformers import EvalPrediction, PreTrainedModel, Trainer
 
 from ..data import HierDataCollator, LoadReport, load_documents
 from ..data.columns import RowFormat, resolve_columns
-from ..data.masking import MaskingCollator, PackingReport, pack_sentences
+from ..data.masking import MaskingCollator
+from ..data.packing import PackingReport, pack_documents
 from .arguments import RecipeError
 from .encoder_smoke import texts
 from .encoder_tasks import EncoderArguments, EncoderTask, in_order
@@ -129,7 +130,7 @@ class MaskedLMTask(EncoderTask):
         return {**changes, "also_train": more} if more else changes
 
     def _packed(self, part: str, documents: Any, processor: Processor) -> Dataset | IterableDataset:
-        return pack_sentences(
+        return pack_documents(
             documents,
             processor,
             max_length=self.recipe.data.max_source_length,

@@ -1,0 +1,190 @@
+"""Documents to rows of whole sentences, for pretraining."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+from datasets import Dataset, Features, IterableDataset, List, Value
+from transformers import PreTrainedTokenizerBase, ProcessorMixin
+
+from ..hat_encoder.tokenization_hat_encoder import HatEncoderTokenizer
+from .tokenizing import DOCUMENTS_IN_MEMORY, plain_text, plain_tokenizer, source_kind
+from .totals import SharedTotals
+
+
+logger = logging.getLogger(__name__)
+
+COUNTS = ("num_sentences", "num_cut_sentences")
+
+
+class PackingReport:
+    """What became of the documents that were packed.
+
+    With a streamed dataset the numbers grow while it is iterated over, and every pass counts again.
+    """
+
+    NAMES = ("rows", "tokens", "sentences", "cut_sentences")
+
+    def __init__(self) -> None:
+        self._totals = SharedTotals(len(self.NAMES))
+
+    def add(self, rows: Sequence[Sequence[int]], sentences: Sequence[int], cut_sentences: Sequence[int]) -> None:
+        """Count some rows.
+
+        Args:
+            rows: Token ids of each.
+            sentences: How many sentences, or pieces of sentences, each holds.
+            cut_sentences: How many pieces of sentences that are longer than a row each holds.
+        """
+        self._totals.add(len(rows), sum(map(len, rows)), sum(sentences), sum(cut_sentences))
+
+    def as_dict(self) -> dict[str, int]:
+        """The report for a results file.
+
+        Returns:
+            `rows`, their `tokens`, the `sentences` in them, and `cut_sentences`: how many of these are pieces of
+            sentences that are longer than a row, of which nothing is lost.
+        """
+        return {name: self._totals[number] for number, name in enumerate(self.NAMES)}
+
+
+class _Packing:
+    """Maps a batch of documents to rows; holds only what decides the result, since datasets hashes it."""
+
+    def __init__(
+        self, processor: ProcessorMixin | PreTrainedTokenizerBase, kind: str, length: int, across_documents: bool
+    ) -> None:
+        tokenizer = plain_tokenizer(processor)
+        self.kind = kind
+        self.length = length
+        self.across_documents = across_documents
+        # A model without hierarchy gets the same sentences, without the markers before all but the first.
+        self.markers = hasattr(tokenizer, "encode_sentences")
+        self.tokenizer = HatEncoderTokenizer.from_tokenizer(tokenizer)
+
+    def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        texts = [plain_text(self.kind, source) for source in batch[self.kind]]
+        documents = self.tokenizer.encode_sentences(texts)
+        packed: dict[str, list[Any]] = {name: [] for name in ("input_ids", *COUNTS)}
+        for row in self._rows(documents):
+            for name, value in zip(packed, row, strict=True):
+                packed[name].append(value)
+        return packed
+
+    def _rows(self, documents: list[list[list[int]]]) -> Iterator[tuple[list[int], int, int]]:
+        """(ids, sentences, pieces of too long sentences) of each row."""
+        row = self._new_row()
+        longest = row.room  # of an empty row
+        for document in documents:
+            for sentence in document:
+                for start in range(0, len(sentence), longest):
+                    piece = sentence[start : start + longest]
+                    if len(piece) > row.room:
+                        yield row.finished()
+                        row = self._new_row()
+                    row.add(piece, cut=len(sentence) > longest)
+            row.close()
+            if row.sentences and not self.across_documents:
+                yield row.finished()
+                row = self._new_row()
+        if row.sentences:
+            yield row.finished()
+
+    def _new_row(self) -> "_Row":
+        bos, eos = [cast(int, self.tokenizer.bos_token_id)], [cast(int, self.tokenizer.eos_token_id)]
+        if self.markers:
+            return _Row(self.length, [], bos, eos)
+        return _Row(self.length, bos, [], eos)
+
+
+class _Row:
+    """A row being filled: `begin`, then sentences with their marker, with `end` after each document."""
+
+    def __init__(self, length: int, begin: list[int], marker: list[int], end: list[int]) -> None:
+        self.length = length
+        self.marker = marker
+        self.end = end
+        self.ids = list(begin)
+        self.sentences = self.cut = 0
+        self.closed = True
+
+    @property
+    def room(self) -> int:
+        """Tokens that a further sentence may have."""
+        return self.length - len(self.ids) - len(self.marker) - len(self.end)
+
+    def add(self, sentence: list[int], cut: bool) -> None:
+        self.ids += [*self.marker, *sentence]
+        self.sentences += 1
+        self.cut += cut
+        self.closed = False
+
+    def close(self) -> None:
+        if not self.closed:
+            self.ids += self.end
+            self.closed = True
+
+    def finished(self) -> tuple[list[int], int, int]:
+        self.close()
+        return self.ids, self.sentences, self.cut
+
+
+class _Counting:
+    """A packing of a streamed dataset, which has to be counted as it goes by."""
+
+    def __init__(self, packing: _Packing, report: PackingReport) -> None:
+        self.packing = packing
+        self.report = report
+
+    def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        rows = self.packing(batch)
+        self.report.add(rows["input_ids"], *(rows.pop(name) for name in COUNTS))
+        return rows
+
+
+def pack_documents(
+    dataset: Dataset | IterableDataset,
+    processor: ProcessorMixin | PreTrainedTokenizerBase,
+    *,
+    max_length: int,
+    across_documents: bool = False,
+    num_proc: int | None = None,
+    report: PackingReport | None = None,
+) -> Dataset | IterableDataset:
+    """Pack the sentences of documents into rows, as many whole ones as fit into each.
+
+    Nothing is lost: a sentence that is longer than a row is cut into pieces, which are counted.
+
+    Args:
+        dataset: What `load_documents` gives.
+        processor: A processor or tokenizer that puts a marker before every sentence; or a plain one, of a model without
+            hierarchy, whose rows then hold the same sentences with one BOS at the beginning.
+        max_length: Tokens of a row, markers included.
+        across_documents: Whether a row that is not full goes on with the next document, behind an EOS. Rows end where
+            datasets' batches of documents do.
+        num_proc: Processes to use; None for one.
+        report: Is given the counts, if passed.
+
+    Returns:
+        A dataset with `input_ids`, `<s> sentence <s> sentence … </s>`.
+
+    Raises:
+        ValueError: If a row could not hold a marker, a token and the end.
+
+    Source: section 7 follows RoBERTa's pre-processing, DOC-SENTENCES (its section 4.2): rows of whole sentences up to
+        512 tokens that do not cross documents. FULL-SENTENCES are those that do.
+    """
+    if max_length < 3:
+        raise ValueError(f"max_length must be at least 3 (a marker, a token and the end), got {max_length}")
+    report = PackingReport() if report is None else report
+    columns = dataset.column_names or list(next(iter(dataset)))
+    packing = _Packing(processor, source_kind(columns), max_length, across_documents)
+    options: dict[str, Any] = {"batched": True, "batch_size": DOCUMENTS_IN_MEMORY, "remove_columns": columns}
+    features = {"input_ids": List(Value("int32"))}
+    if isinstance(dataset, IterableDataset):
+        return dataset.map(_Counting(packing, report), features=Features(features), **options)
+    counted = Features({**features, **{name: Value("int32") for name in COUNTS}})
+    packed = dataset.map(packing, num_proc=num_proc, features=counted, desc="Packing sentences", **options)
+    report.add(packed["input_ids"], *(list(packed[name]) for name in COUNTS))
+    logger.info("%s", report.as_dict())
+    return packed.remove_columns(list(COUNTS))
