@@ -63,6 +63,8 @@ def train(
     state.when_interrupted = f"The same command goes on from the last checkpoint in {output_dir}, if there is one."
     with mistakes("model", OSError):
         results = run_training(recipe)
+    if recipe.training.process_index > 0:  # of several processes, one speaks
+        return
     evaluation = results.get("evaluation")
     if evaluation:
         print(rouge_table(evaluation))
