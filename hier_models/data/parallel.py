@@ -1,0 +1,362 @@
+"""Parallel corpora: documents with their translations, sentence by sentence, and their cutting into aligned chunks."""
+
+import json
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from datasets import Dataset, IterableDataset, List, Value
+from transformers import PreTrainedTokenizerBase, ProcessorMixin
+
+from ..pipelines.chunking_hier import pack
+from .columns import ID_ALIASES, PROBLEMS, BadRecord, described, listing, matching, well_formed
+from .loading import BadLines, LoadReport, load_rows
+from .tokenizing import DOCUMENTS_IN_MEMORY, plain_tokenizer
+from .totals import SharedTotals
+
+
+logger = logging.getLogger(__name__)
+
+SOURCE_ALIASES = ("source", "src", "source_sentences", "source_text", "source_lines")
+TARGET_ALIASES = ("target", "tgt", "trg", "target_sentences", "target_text", "target_lines")
+# As the Hub's translation data sets have it: {"translation": {"en": …, "de": …}}.
+CONTAINER = "translation"
+# Columns of a chunk that are no inputs of a model: the number of its document, and how many sentences it has.
+DOCUMENT = "document"
+SENTENCES = "num_sentences"
+
+
+# Rows
+
+
+@dataclass(frozen=True)
+class PairFormat:
+    """Columns of aligned documents, made by `resolve_pairs`.
+
+    Args:
+        source: Column with the sentences of the source.
+        target: Column with the sentences of the translation.
+        id: Column with the identifier, or None.
+        container: Column that holds the two as a mapping, or None.
+    """
+
+    source: str
+    target: str
+    id: str | None
+    container: str | None
+
+    @property
+    def features(self) -> dict[str, Any]:
+        """Column -> feature of the datasets library."""
+        text = Value("large_string")
+        features: dict[str, Any] = {"source": List(text), "target": List(text)}
+        return features if self.id is None else {"id": text, **features}
+
+    def normalize(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Turn a record into `source`, `target` (lists of sentences, as many in both) and `id`.
+
+        A pair of sentences that are both empty says nothing and is left out. A pair of which one is empty cannot be
+        learned from: it is left out of the document and reported.
+
+        Args:
+            row: A record.
+
+        Returns:
+            The columns, and under `PROBLEMS` what is wrong with single pairs.
+
+        Raises:
+            BadRecord: If a column is missing or of the wrong type, the sides have different numbers of sentences, or a
+                whole side is empty.
+        """
+        source, target = (self._side(row, name) for name in (self.source, self.target))
+        if len(source) != len(target):
+            raise BadRecord(
+                f"columns {self.source!r} and {self.target!r} must be aligned, sentence by sentence, but have "
+                f"{len(source)} and {len(target)} sentences"
+            )
+        for name, side in ((self.source, source), (self.target, target)):
+            if not any(side):
+                raise BadRecord(f"column {name!r} is empty: a document needs at least one sentence on each side")
+        problems = [
+            (
+                f"sentence {number + 1}: column {(self.target if a else self.source)!r} is empty and the other is not",
+                json.dumps({self.source: a, self.target: b}, ensure_ascii=False),
+            )
+            for number, (a, b) in enumerate(zip(source, target, strict=True))
+            if bool(a) != bool(b)
+        ]
+        pairs = [(a, b) for a, b in zip(source, target, strict=True) if a and b]
+        if not pairs:
+            raise BadRecord(f"no sentence has text in both columns {self.source!r} and {self.target!r}")
+        document: dict[str, Any] = {"source": [a for a, _ in pairs], "target": [b for _, b in pairs]}
+        if self.id is not None:
+            identifier = row.get(self.id)
+            document["id"] = "" if identifier is None else well_formed(self.id, str(identifier))
+        return {**document, PROBLEMS: problems} if problems else document
+
+    def _side(self, row: Mapping[str, Any], name: str) -> list[str]:
+        holder = row if self.container is None else row.get(self.container)
+        if not isinstance(holder, Mapping) or name not in holder:
+            where = "this record" if self.container is None else f"column {self.container!r}"
+            raise BadRecord(f"column {name!r} is missing; {where} has {listing(list(holder or ()))}")
+        value = holder[name]
+        if isinstance(value, str):
+            value = value.split("\n")
+        if not isinstance(value, list) or not all(isinstance(sentence, str) for sentence in value):
+            raise BadRecord(
+                f"column {name!r} must hold a list of sentences, or a string with a sentence on each line, got "
+                f"{described(value)}"
+            )
+        return [" ".join(well_formed(name, sentence).split()) for sentence in value]
+
+
+def resolve_pairs(
+    row: Mapping[str, Any], source_column: str | None = None, target_column: str | None = None
+) -> PairFormat:
+    """Recognize the columns of a parallel corpus.
+
+    Args:
+        row: A record.
+        source_column: Column with the source; None to recognize it by its name.
+        target_column: Column with the translation; None to recognize it by its name.
+
+    Returns:
+        The format of the rows.
+
+    Raises:
+        ValueError: If a named column is missing or no column has a known name.
+    """
+    inner = row.get(CONTAINER)
+    named = [name for name in (source_column, target_column) if name]
+    container = CONTAINER if isinstance(inner, Mapping) and not any(name in row for name in named) else None
+    columns = list(inner) if container and isinstance(inner, Mapping) else list(row)
+    found = []
+    for argument, given, aliases in (
+        ("source_column", source_column, SOURCE_ALIASES),
+        ("target_column", target_column, TARGET_ALIASES),
+    ):
+        if given and given not in columns:
+            raise ValueError(f"{argument}={given!r} is not a column; the columns are {listing(columns)}")
+        names = [given] if given else matching(columns, aliases)
+        if len(names) != 1:
+            raise ValueError(
+                f"cannot tell which column holds the {argument.removesuffix('_column')}: the columns are "
+                f"{listing(columns)}. Pass {argument}=… with the one that does"
+            )
+        found += names
+    if found[0] == found[1]:
+        raise ValueError(f"source_column and target_column are both {found[0]!r}; they must differ")
+    identifier = next((name for alias in ID_ALIASES for name in matching(list(row), (alias,))), None)
+    return PairFormat(found[0], found[1], identifier, container)
+
+
+def load_parallel(
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    split: str | None = None,
+    source_column: str | None = None,
+    target_column: str | None = None,
+    config_name: str | None = None,
+    streaming: bool = False,
+    bad_lines: BadLines = "stop",
+    set_aside_file: str | os.PathLike[str] | None = None,
+    report: LoadReport | None = None,
+) -> Dataset | IterableDataset:
+    """Load documents with their translations, aligned sentence by sentence.
+
+    A record is a document. Its two columns (`source` and `target`, or those that are named) hold lists of as many
+    sentences each, or strings with as many lines each; they may also stand in a mapping, as in
+    `{"translation": {"en": […], "de": […]}}`.
+
+    Args:
+        source: File, files, folder or id of a dataset on the Hub; see `load_documents`.
+        split: Which part to load; see `load_documents`.
+        source_column: Column with the source; None to recognize it by its name.
+        target_column: Column with the translation; None to recognize it by its name.
+        config_name: The configuration of a dataset on the Hub.
+        streaming: Return an `IterableDataset` that reads while it is iterated over.
+        bad_lines: What to do with a record that cannot be used (a whole side empty, sides of different lengths, …),
+            and with a pair of sentences of which one is empty: "stop" raises `BadLineError`; "set_aside" writes the
+            record, or that one pair, to `set_aside_file` and goes on, with the rest of the document.
+        set_aside_file: Where they go; see `load_documents`.
+        report: Is given their number, if passed.
+
+    Returns:
+        A dataset with `source` and `target` (lists of sentences, white space reduced to single spaces) and `id` if
+        there is such a column.
+    """
+    return load_rows(
+        source,
+        partial(resolve_pairs, source_column=source_column, target_column=target_column),
+        split=split,
+        config_name=config_name,
+        streaming=streaming,
+        bad_lines=bad_lines,
+        set_aside_file=set_aside_file,
+        report=report,
+    )
+
+
+# Chunks
+
+
+class ChunkReport:
+    """What became of the documents of a parallel corpus when they were cut into chunks.
+
+    With a streamed dataset the numbers grow while it is iterated over, and every pass counts again.
+    """
+
+    NAMES = ("documents", "sentences", "chunks", "left_out_sentences", "left_out_documents")
+
+    def __init__(self) -> None:
+        self._totals = SharedTotals(len(self.NAMES))
+
+    def add(self, documents: int, sentences: int, in_chunks: Sequence[int], owners: Sequence[int]) -> None:
+        """Count some documents.
+
+        Args:
+            documents: How many there are.
+            sentences: How many pairs of sentences they have.
+            in_chunks: For each chunk made of them the number of its sentences.
+            owners: For each chunk the number of its document.
+        """
+        left_out = sentences - sum(in_chunks), documents - len(set(owners))
+        self._totals.add(documents, sentences, len(in_chunks), *left_out)
+
+    def as_dict(self) -> dict[str, int]:
+        """The report for a results file.
+
+        Returns:
+            Every count by its name: documents and (pairs of) sentences read, chunks made, pairs left out because one
+            side alone is longer than a chunk, and documents of which nothing was left.
+        """
+        return {name: self._totals[number] for number, name in enumerate(self.NAMES)}
+
+    def __str__(self) -> str:
+        """One line for a log."""
+        counts = self.as_dict()
+        text = f"{counts['documents']} documents ({counts['sentences']} sentences) made {counts['chunks']} chunks"
+        left_out = counts["left_out_sentences"]
+        if not left_out:
+            return text
+        whole = (
+            f", and with them {counts['left_out_documents']} whole documents" if counts["left_out_documents"] else ""
+        )
+        return f"{text}; {left_out} sentences were left out, longer than a chunk by themselves{whole}"
+
+
+class _Chunking:
+    """Maps a batch of documents to chunks; holds only what decides the result, since datasets hashes it."""
+
+    def __init__(
+        self,
+        processor: ProcessorMixin | PreTrainedTokenizerBase,
+        max_source_length: int | None,
+        max_target_length: int | None,
+    ) -> None:
+        self.processor = processor
+        self.limits = (max_source_length, max_target_length)
+
+    def __call__(self, batch: dict[str, list[Any]], indices: list[int]) -> dict[str, list[Any]]:
+        rows: list[dict[str, Any]] = []
+        for index, source, target in zip(indices, batch["source"], batch["target"], strict=True):
+            rows += [{**chunk, DOCUMENT: index} for chunk in self._chunks(source, target)]
+        extra = getattr(self.processor, "extra_inputs", {})
+        names = ("input_ids", "attention_mask", *extra, "labels", SENTENCES, DOCUMENT)
+        return {name: [row[name] for row in rows] for name in names}
+
+    def _chunks(self, source: list[str], target: list[str]) -> Iterator[dict[str, Any]]:
+        """The chunks of a document, without the pairs that are too long for any."""
+        sizes = list(zip(self._sizes(source, 1), self._sizes(target, 0), strict=True))
+
+        def encode(start: int, end: int) -> tuple[dict[str, Any], tuple[int, int]]:
+            chunk = self._encode(source[start:end], target[start:end])
+            return chunk, (len(chunk["input_ids"]), len(chunk["labels"]))
+
+        for start, end, chunk, fits in pack(sizes, self.limits, encode):
+            if fits:
+                yield {**chunk, SENTENCES: end - start}
+
+    def _sizes(self, sentences: list[str], markers: int) -> list[int]:
+        tokenizer = plain_tokenizer(self.processor)
+        if isinstance(self.processor, PreTrainedTokenizerBase):
+            markers = 0
+        pieces = [f" {sentence}" for sentence in sentences]
+        encoded = tokenizer(pieces, add_special_tokens=False, verbose=False)["input_ids"]
+        return [len(ids) + markers for ids in encoded]
+
+    def _encode(self, source: list[str], target: list[str]) -> dict[str, Any]:
+        reference = " ".join(target)
+        if isinstance(self.processor, PreTrainedTokenizerBase):
+            return dict(self.processor(" ".join(source), text_target=reference, verbose=False))
+        return dict(self.processor(sentences=source, text_target=reference))
+
+
+class _Counting:
+    """A cutting of a streamed dataset, which has to be counted as it goes by."""
+
+    def __init__(self, chunking: _Chunking, report: ChunkReport) -> None:
+        self.chunking = chunking
+        self.report = report
+
+    def __call__(self, batch: dict[str, list[Any]], indices: list[int]) -> dict[str, list[Any]]:
+        chunks = self.chunking(batch, indices)
+        self.report.add(len(indices), sum(map(len, batch["source"])), chunks[SENTENCES], chunks[DOCUMENT])
+        return chunks
+
+
+def chunk_parallel(
+    dataset: Dataset | IterableDataset,
+    processor: ProcessorMixin | PreTrainedTokenizerBase,
+    *,
+    max_source_length: int | None = 512,
+    max_target_length: int | None = 512,
+    num_proc: int | None = None,
+    report: ChunkReport | None = None,
+) -> Dataset | IterableDataset:
+    """Cut aligned documents into chunks of whole sentences, the same sentences on both sides, and tokenize them.
+
+    A chunk has as many sentences as fit both limits. A pair of sentences of which one alone is longer than a limit
+    cannot be cut so that the halves stay aligned: it is left out and counted.
+
+    Args:
+        dataset: What `load_parallel` gives.
+        processor: A processor of one of our families, or the tokenizer of a model that sees no structure.
+        max_source_length: Tokens of the source of a chunk, markers included; None for no limit.
+        max_target_length: Tokens of its translation, special tokens included; None for no limit.
+        num_proc: Processes to use; None for one. A streamed dataset ignores it.
+        report: Is given the counts, if passed.
+
+    Returns:
+        A dataset with one row for each chunk: `input_ids`, `attention_mask`, the processor's extra inputs, `labels`,
+        and two that are no inputs: `num_sentences`, and `document`, the number of its document in `dataset`.
+
+    Raises:
+        ValueError: If a length is too small, or the dataset has not the columns `source` and `target`.
+
+    Source: HAT-BART, section 4.2 ("chunks of at most 512 tokens", split "at sentence boundaries").
+    """
+    for name, length in (("max_source_length", max_source_length), ("max_target_length", max_target_length)):
+        if length is not None and length < 3:
+            raise ValueError(f"{name} must be at least 3 (two markers and a token) or None for no limit, got {length}")
+    columns = dataset.column_names or list(next(iter(dataset)))
+    if not {"source", "target"} <= set(columns):
+        raise ValueError(
+            f"dataset must have the columns source and target, got {', '.join(columns)}; load_parallel gives one"
+        )
+    report = ChunkReport() if report is None else report
+    chunking = _Chunking(processor, max_source_length, max_target_length)
+    options: dict[str, Any] = {"batched": True, "batch_size": DOCUMENTS_IN_MEMORY, "with_indices": True}
+    if isinstance(dataset, IterableDataset):
+        return dataset.map(_Counting(chunking, report), remove_columns=columns, **options)
+    chunks = dataset.map(chunking, num_proc=num_proc, desc="Cutting into chunks", remove_columns=columns, **options)
+    sources = dataset.select_columns("source").iter(batch_size=DOCUMENTS_IN_MEMORY)
+    sentences = sum(len(source) for batch in sources for source in batch["source"])
+    report.add(len(dataset), sentences, list(chunks[SENTENCES]), list(chunks[DOCUMENT]))
+    logger.log(logging.WARNING if report.as_dict()["left_out_sentences"] else logging.INFO, "%s", report)
+    if len(chunks) == 0:
+        raise ValueError(f"dataset: no chunk is left ({report}); raise max_source_length and max_target_length")
+    return chunks

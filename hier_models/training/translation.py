@@ -1,0 +1,447 @@
+"""Document translation: the task of HAT-BART from scratch and of other encoder-decoder models, and its evaluation."""
+
+import copy
+import dataclasses
+import functools
+import json
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset, IterableDataset
+from transformers import (
+    EvalPrediction,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    Seq2SeqTrainer,
+    Seq2SeqTrainingArguments,
+    Trainer,
+)
+
+from ..data import HierDataCollator, LoadReport
+from ..data.joint_bpe import train_joint_bpe
+from ..data.parallel import DOCUMENT, SENTENCES, ChunkReport, chunk_parallel, load_parallel
+from ..data.tokenizing import plain_tokenizer
+from ..metrics import Bleu
+from ..pipelines.chunking_hier import join_chunks
+from ..pipelines.translation_hier import COUNTS, TranslationPipeline
+from .arguments import Recipe, RecipeError
+from .metrics import decode, mean_length
+from .models import Processor, check_lengths, set_generation
+from .results import write_json
+from .summarization import for_generation, generation_settings
+from .tasks import Task
+
+
+logger = logging.getLogger(__name__)
+
+TOKENIZER_FOLDER = "tokenizer"
+
+
+@dataclass
+class TranslationArguments:
+    """The section `translation` of a recipe.
+
+    Args:
+        source_column: Column with the sentences of the source; recognized by its name if not given.
+        target_column: Column with the sentences of the translation; recognized by its name if not given.
+        source_language: Language of the source, for splitting text into sentences when the model is used.
+        bpe_codes: From scratch and without a tokenizer, train one on both sides of the training documents, with so
+            many merges; it is kept in the output folder.
+        bleu_tokenizer: sacrebleu's tokenizer: 13a, intl, zh, char, …
+    """
+
+    source_column: str | None = field(default=None, metadata={"help": "Column with the sentences of the source."})
+    target_column: str | None = field(default=None, metadata={"help": "Column with those of the translation."})
+    source_language: str = field(default="english", metadata={"help": "Language of the source."})
+    bpe_codes: int | None = field(default=None, metadata={"help": "Merges of a tokenizer to train for both sides."})
+    bleu_tokenizer: str = field(default="13a", metadata={"help": "sacrebleu's tokenizer."})
+
+
+class TranslationTask(Task):
+    """Aligned documents in two languages, cut into chunks, scored with BLEU of whole documents (d-BLEU).
+
+    Args:
+        recipe: The whole recipe.
+        output_dir: Folder of the run.
+
+    Source: HAT-BART, section 4.2.
+    """
+
+    arguments = TranslationArguments
+
+    def __init__(self, recipe: Recipe, output_dir: Path) -> None:
+        super().__init__(recipe, output_dir)
+        self._chunked = {"train": ChunkReport(), "validation": ChunkReport()}
+        self._set_aside = {"train": LoadReport(), "validation": LoadReport()}
+        self._documents: dict[str, Any] = {}
+        self._owners: list[int] = []
+
+    def check(self) -> None:  # noqa: D102  # as in Task
+        model, codes = self.recipe.model, self.options.bpe_codes
+        if codes is not None and codes < 1:
+            raise RecipeError(f"translation: bpe_codes must be at least 1, got {codes}")
+        if self._reorders() and self.recipe.training.eval_strategy != "no":
+            raise RecipeError(
+                "training: train_sampling_strategy: group_by_length also changes the order of the validation chunks, "
+                "so that they cannot be joined to documents; leave it out, or set eval_strategy: no"
+            )
+        if not (model.model_name_or_path or model.from_bart or model.tokenizer or codes):
+            raise RecipeError(
+                "model: give model_name_or_path, or (to train from scratch) tokenizer, or translation: bpe_codes to "
+                "have one trained"
+            )
+
+    def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:  # noqa: D102
+        model_arguments = self.recipe.model
+        if not (model_arguments.model_name_or_path or model_arguments.from_bart or model_arguments.tokenizer):
+            with self.recipe.training.main_process_first(desc="training the tokenizer"):
+                folder = self._trained_tokenizer()
+            self.recipe.model = dataclasses.replace(model_arguments, tokenizer=str(folder))
+        model, processor = super().load_model_and_processor()
+        self.recipe.model = model_arguments
+        set_generation(model, self.recipe)
+        check_lengths(model.config, self.recipe)
+        if hasattr(processor, "language"):
+            processor.language = self.options.source_language
+        # The pipeline cuts documents into chunks as long as those of training; `export` sees what the model is for.
+        params = getattr(model.config, "task_specific_params", None) or {}
+        chunk = {"max_source_length": self.recipe.data.max_source_length}
+        model.config.task_specific_params = {**params, "translation": {**params.get("translation", {}), **chunk}}
+        generation = model.generation_config
+        if generation.max_length is None and generation.max_new_tokens is None:
+            # `generate` alone would stop after 20 tokens.
+            generation.max_length = self.recipe.data.max_target_length
+        return model, processor
+
+    def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset:  # noqa: D102
+        chunks = self._chunks("train", self._load("train"), processor)
+        return chunks.remove_columns([DOCUMENT, SENTENCES])
+
+    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | None:  # noqa: D102
+        documents = self._load("validation")
+        if documents is None:
+            return None
+        chunks = self._chunks("validation", documents, processor)
+        assert isinstance(chunks, Dataset)
+        self._owners = list(chunks[DOCUMENT])
+        return chunks.remove_columns([DOCUMENT, SENTENCES])
+
+    def collator(self, model: PreTrainedModel, processor: Processor) -> HierDataCollator:  # noqa: D102
+        return HierDataCollator(processor, model=model)
+
+    def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]] | None:  # noqa: D102
+        if not self.recipe.training.predict_with_generate:
+            return None
+        return functools.partial(
+            compute_translation_metrics,
+            tokenizer=processor,
+            owners=self._owners,
+            bleu_tokenizer=self.options.bleu_tokenizer,
+        )
+
+    def evaluate(  # noqa: D102
+        self, trainer: Trainer, model: PreTrainedModel, processor: Processor
+    ) -> dict[str, Any] | None:
+        documents = self._documents.get("validation")
+        if documents is None or not self.recipe.training.predict_with_generate:
+            return None
+        return run_translation_evaluation(
+            model,
+            processor,
+            documents,
+            max_source_length=self.recipe.data.max_source_length,
+            training_args=self.recipe.training,
+            predictions_file=self.output_dir / "predictions.jsonl",
+            bleu_tokenizer=self.options.bleu_tokenizer,
+        )
+
+    def reports(self) -> dict[str, Any]:  # noqa: D102
+        return {
+            "chunks": {name: report.as_dict() for name, report in self._chunked.items()},
+            "set_aside": {name: report.as_dict() for name, report in self._set_aside.items()},
+        }
+
+    @staticmethod
+    def table(evaluation: dict[str, Any]) -> str:  # noqa: D102
+        return bleu_table(evaluation)
+
+    def smoke_rows(self) -> list[dict[str, Any]]:  # noqa: D102
+        source, target = self.options.source_column or "source", self.options.target_column or "target"
+        documents = [_SMOKE[number:] + _SMOKE[:number] for number in range(len(_SMOKE))]
+        return [
+            {"id": str(number), source: [en for en, _ in pairs], target: [de for _, de in pairs]}
+            for number, pairs in enumerate(documents)
+        ]
+
+    def smoke_changes(self) -> dict[str, Any]:  # noqa: D102
+        return {} if self.options.bpe_codes is None else {"bpe_codes": 200}
+
+    def _trained_tokenizer(self) -> Path:
+        """Train the joint tokenizer into the output folder; an interrupted run finds the one that it began with."""
+        folder = self.output_dir / TOKENIZER_FOLDER
+        # The first process makes it, the others wait and find it.
+        first = self.recipe.training.process_index == 0
+        if folder.exists() and not (self.recipe.run.overwrite and first):
+            return folder
+        # Under another name until it is complete, so that a killed run leaves no half of one.
+        unfinished = folder.with_name(f"{TOKENIZER_FOLDER}.unfinished")
+        for leftover in (folder, unfinished):
+            shutil.rmtree(leftover, ignore_errors=True)
+        documents = self._load("train")
+        codes = self.options.bpe_codes
+        tokenizer = train_joint_bpe(_texts(documents), codes, model_max_length=self.recipe.data.max_source_length)
+        found = len(tokenizer) - 256 - len(tokenizer.all_special_ids)
+        if found < codes:
+            logger.warning("translation: the training documents give only %d BPE codes of %d", found, codes)
+        tokenizer.save_pretrained(unfinished)
+        unfinished.rename(folder)
+        return folder
+
+    def _reorders(self) -> bool:
+        return getattr(self.recipe.training, "train_sampling_strategy", None) == "group_by_length"
+
+    def _chunks(self, part: str, documents: Any, processor: Processor) -> Dataset | IterableDataset:
+        data = self.recipe.data
+        return chunk_parallel(
+            documents,
+            processor,
+            max_source_length=data.max_source_length,
+            max_target_length=data.max_target_length,
+            num_proc=data.num_proc,
+            report=self._chunked[part],
+        )
+
+    def _load(self, part: str) -> Any:
+        """The documents of a part, read once."""
+        if part not in self._documents:
+            self._documents[part] = self._loaded(part)
+        return self._documents[part]
+
+    def _loaded(self, part: str) -> Any:
+        data = self.recipe.data
+        source, split = getattr(data, part), getattr(data, f"{part}_split")
+        if part == "validation" and source is None and split is not None:
+            source = data.train
+        if source is None:
+            return None
+        path = Path(source).expanduser()
+        documents = load_parallel(
+            path if path.exists() else source,
+            split=split,
+            source_column=self.options.source_column,
+            target_column=self.options.target_column,
+            config_name=None if path.exists() else data.config_name,
+            streaming=data.streaming and part == "train",
+            bad_lines=data.bad_lines,
+            set_aside_file=self.output_dir / f"set_aside_{part}.jsonl" if data.bad_lines == "set_aside" else None,
+            report=self._set_aside[part],
+        )
+        if isinstance(documents, IterableDataset) and next(iter(documents), None) is None:
+            raise RecipeError(f"data: {part} has no usable documents ({source}, split {split})")
+        most = getattr(data, f"max_{part}_documents")
+        if most is None:
+            return documents
+        return documents.take(most if isinstance(documents, IterableDataset) else min(most, len(documents)))
+
+
+def _texts(documents: Any) -> Iterator[str]:
+    for document in documents:
+        yield " ".join(document["source"])
+        yield " ".join(document["target"])
+
+
+def compute_translation_metrics(
+    eval_prediction: EvalPrediction | tuple[Any, Any],
+    tokenizer: Processor,
+    *,
+    owners: Sequence[int] | None = None,
+    bleu_tokenizer: str = "13a",
+) -> dict[str, float]:
+    """Score generated translations; bind the tokenizer with `functools.partial` to make it a `compute_metrics`.
+
+    Args:
+        eval_prediction: Generated token ids (chunks, length) and labels (chunks, length); either may be filled up with
+            -100 or the padding token, and the predictions may be the first of a tuple.
+        tokenizer: Decodes them; a processor is taken for its tokenizer.
+        owners: For each chunk the number of its document (the column `document` of `chunk_parallel`): chunks of one
+            document are joined before they are scored. None scores them as they are.
+        bleu_tokenizer: sacrebleu's tokenizer.
+
+    Returns:
+        `bleu` in percent, against the labels, so without sentences that fit into no chunk; `gen_len`: mean number of
+        generated tokens of a chunk, special tokens counted but padding not.
+
+    Raises:
+        ValueError: If predictions, labels and `owners` differ in number, or the predictions are no token ids.
+    """
+    predictions, labels = eval_prediction[0], eval_prediction[1]
+    predictions = predictions[0] if isinstance(predictions, tuple) else predictions
+    labels = labels[0] if isinstance(labels, tuple) else labels
+    owners = range(len(labels)) if owners is None else owners
+    if not len(predictions) == len(labels) == len(owners):
+        raise ValueError(
+            f"eval_prediction: {len(predictions)} predictions, {len(labels)} labels and {len(owners)} owners do not "
+            "belong together"
+        )
+    text_tokenizer = plain_tokenizer(tokenizer)
+    translations, references = (_joined(decode(ids, text_tokenizer), owners) for ids in (predictions, labels))
+    scores = Bleu().compute(predictions=translations, references=references, tokenize=bleu_tokenizer)
+    return {"bleu": scores["bleu"], "gen_len": mean_length(predictions, text_tokenizer)}
+
+
+def _joined(texts: Sequence[str], owners: Sequence[int]) -> list[str]:
+    """The chunks of each document joined, in the documents' order."""
+    documents: dict[int, list[str]] = {}
+    for text, owner in zip(texts, owners, strict=True):
+        documents.setdefault(owner, []).append(text)
+    return [join_chunks(chunks) for _, chunks in sorted(documents.items())]
+
+
+def run_translation_evaluation(
+    model: PreTrainedModel,
+    processor: Processor,
+    dataset: Dataset | IterableDataset,
+    *,
+    max_source_length: int | None = None,
+    batch_size: int = 8,
+    training_args: Seq2SeqTrainingArguments | None = None,
+    predictions_file: str | os.PathLike[str] | None = None,
+    results_file: str | os.PathLike[str] | None = None,
+    bleu_tokenizer: str = "13a",
+    **generate_kwargs: Any,
+) -> dict[str, Any]:
+    """Translate documents chunk by chunk, as the pipeline does, and score the whole translations.
+
+    Chunks are cut by the source alone. Generation follows the model's `generation_config` and `generate_kwargs`.
+
+    Args:
+        model: Any encoder-decoder model with a `generate`.
+        processor: Its processor, or its tokenizer.
+        dataset: Documents with `source` and `target`, from `load_parallel`.
+        max_source_length: Tokens of a chunk; by default what the pipeline takes.
+        batch_size: Chunks translated at a time on each device, unless `training_args` says so.
+        training_args: Arguments of the Trainer to run under (device, precision, batch size).
+        predictions_file: JSON lines to write the translations to: `id` if there is one, `translation`, `reference`.
+        results_file: JSON file to write what is returned to.
+        bleu_tokenizer: sacrebleu's tokenizer.
+        **generate_kwargs: Passed to `generate`, such as `num_beams=4`.
+
+    Returns:
+        `bleu` (d-BLEU in percent, the documents' sentences on one line), `precisions`, `bp`, `sys_len` and `ref_len`,
+        `signature` (sacrebleu's), `gen_len` (tokens of a chunk), `documents`, `chunks`, `counts` (sentences split
+        because they are longer than a chunk, chunks without an end, tokens cut), `generation` (the settings generated
+        with).
+
+    Source: HAT-BART, section 4.2 (d-BLEU).
+    """
+    documents = Dataset.from_list(list(dataset)) if isinstance(dataset, IterableDataset) else dataset
+    name = "tokenizer" if isinstance(processor, PreTrainedTokenizerBase) else "processor"
+    given: dict[str, Any] = {name: processor}
+    pipe = TranslationPipeline(model=model, device=model.device, **given)
+    owners: list[int] = []
+    examples = []
+    for number, sentences in enumerate(documents["source"]):
+        for item in pipe.preprocess({"sentences": sentences}, max_source_length=max_source_length):
+            owners.append(number)
+            examples.append(item["examples"])
+    inputs = Dataset.from_list([example.inputs for example in examples])
+    # Longest first: batches of equal lengths need little padding, and memory runs out at once or never.
+    order = np.argsort([-len(example) for example in examples], kind="stable")
+    with tempfile.TemporaryDirectory() as scratch:
+        arguments = training_args or Seq2SeqTrainingArguments(
+            output_dir=scratch, per_device_eval_batch_size=batch_size, report_to="none"
+        )
+        trainer = Seq2SeqTrainer(
+            model=model,
+            args=for_generation(arguments),
+            processing_class=processor,
+            data_collator=HierDataCollator(processor, model=model),
+        )
+        generation_config = copy.deepcopy(model.generation_config)
+        settings = {**examples[0].settings, **generate_kwargs}
+        generated = trainer.predict(inputs.select(order), metric_key_prefix="test", **settings).predictions
+        model.generation_config = generation_config  # the Trainer writes every default into it
+    predictions = generated[np.argsort(order)]
+    tokenizer = plain_tokenizer(processor)
+    translations = _joined(decode(predictions, tokenizer), owners)
+    references = [" ".join(sentences) for sentences in documents["target"]]
+    scores = Bleu().compute(predictions=translations, references=references, tokenize=bleu_tokenizer)
+    longest = generate_kwargs.get("max_length", generation_config.max_length)
+    results = {
+        **{name: scores[name] for name in ("bleu", "precisions", "bp", "sys_len", "ref_len", "signature")},
+        "gen_len": mean_length(predictions, tokenizer),
+        "documents": len(documents),
+        "chunks": len(examples),
+        "counts": {name: sum(example.counts.get(name, 0) for example in examples) for name in COUNTS},
+        "generation": {**generation_settings(generation_config), **settings},
+    }
+    results["counts"]["num_unfinished_chunks"] = _unfinished(predictions, tokenizer, longest)
+    if trainer.is_world_process_zero():
+        if predictions_file is not None:
+            _write_predictions(Path(predictions_file), documents, translations, references)
+        if results_file is not None:
+            write_json(Path(results_file), results)
+    return results
+
+
+def bleu_table(results: dict[str, Any]) -> str:
+    """Lay out d-BLEU, its signature and the lengths.
+
+    Args:
+        results: What `run_translation_evaluation` returns.
+
+    Returns:
+        One line for each.
+    """
+    counts = results["counts"]
+    rows = [
+        ("d-BLEU", f"{results['bleu']:.2f}"),
+        ("signature", results["signature"]),
+        ("precisions", " ".join(f"{value:.1f}" for value in results["precisions"])),
+        ("brevity penalty", f"{results['bp']:.3f}"),
+        ("documents", f"{results['documents']} in {results['chunks']} chunks"),
+    ]
+    if counts["num_split_sentences"]:
+        rows.append(("split sentences", f"{counts['num_split_sentences']} (longer than a chunk)"))
+    if counts["num_unfinished_chunks"]:
+        rows.append(("unfinished chunks", f"{counts['num_unfinished_chunks']} (ended at the maximum length)"))
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def _unfinished(predictions: Any, tokenizer: PreTrainedTokenizerBase, longest: int | None) -> int:
+    if longest is None:
+        return 0
+    lengths = [int(np.sum((row >= 0) & (row != tokenizer.pad_token_id))) for row in np.asarray(predictions)]
+    return sum(length >= longest for length in lengths)
+
+
+def _write_predictions(path: Path, documents: Dataset, translations: list[str], references: list[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    identifiers = list(documents["id"]) if "id" in documents.column_names else None
+    with path.open("w", encoding="utf-8") as stream:
+        for number, (translation, reference) in enumerate(zip(translations, references, strict=True)):
+            row = {"translation": translation, "reference": reference}
+            if identifiers is not None:
+                row = {"id": identifiers[number], **row}
+            stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+# For --smoke: (English, German)
+_SMOKE = [
+    ("The bridge was closed on Monday.", "Die Brücke wurde am Montag gesperrt."),
+    ("Engineers had found a crack in a pillar.", "Ingenieure hatten einen Riss in einem Pfeiler gefunden."),
+    ("Traffic now takes the old road.", "Der Verkehr nimmt jetzt die alte Straße."),
+    ("Repairs will take six weeks.", "Die Reparatur wird sechs Wochen dauern."),
+    ("Bees find their way home by the sun.", "Bienen finden mit Hilfe der Sonne nach Hause."),
+    ("On cloudy days they use landmarks.", "An trüben Tagen nutzen sie Wegmarken."),
+    ("The library opens at nine.", "Die Bibliothek öffnet um neun."),
+    ("Nobody was hurt.", "Niemand wurde verletzt."),
+]
