@@ -1,0 +1,285 @@
+"""Two processes on the CPU, started by accelerate, train and evaluate as one process does."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from accelerate.commands.config.config_args import load_config_from_file
+from safetensors.torch import load_file
+from transformers import BartConfig, BartForConditionalGeneration
+
+from hier_models.training import last_complete_checkpoint, load_recipe, run_training
+from hier_models.training.distributed import ProcessesInCheckpoint, loss_over_labels
+from tests.conftest import DOCUMENTS, SUMMARIES
+
+
+ROOT = Path(__file__).parent.parent.parent
+CONFIGS = ROOT / "examples" / "accelerate"
+
+# Runs a recipe in each process, and notes which files below the output folder it writes. In process 1 it can fail, or
+# be killed, while a certain batch is made.
+SCRIPT = """
+import json, os, signal, sys
+from pathlib import Path
+
+rank = int(os.environ["RANK"])
+values, what, batch = json.loads(sys.argv[1])
+folder = values["output_dir"]
+written = set()
+
+def note(path):
+    if os.fsdecode(path).startswith(folder + os.sep):
+        written.add(os.path.relpath(os.fsdecode(path), folder))
+
+def note_opened(event, arguments):
+    if event == "open" and isinstance(arguments[0], (str, bytes)) and arguments[2] & (os.O_WRONLY | os.O_RDWR):
+        note(arguments[0])
+
+def noting(save):  # these open their files outside of Python
+    def wrapped(content, path, *args, **kwargs):
+        if isinstance(path, (str, os.PathLike)):
+            note(path)
+        return save(content, path, *args, **kwargs)
+    return wrapped
+
+sys.addaudithook(note_opened)
+import safetensors.torch, torch
+torch.save, safetensors.torch.save_file = noting(torch.save), noting(safetensors.torch.save_file)
+from hier_models.data import HierDataCollator
+from hier_models.training import load_recipe, run_training
+
+collate, count = HierDataCollator.__call__, 0
+
+def counting(self, features):
+    global count
+    count += 1
+    if count == batch and rank == 1:
+        if what == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise RuntimeError("this document cannot be read")
+    return collate(self, features)
+
+HierDataCollator.__call__ = counting
+run_training(load_recipe(None, values))
+Path(folder + f"_written_{rank}.json").write_text(json.dumps(sorted(written)))
+"""
+
+
+def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Start two processes, which must end by themselves: a hung one is a failure."""
+    command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(CONFIGS / "cpu.yaml")]
+    return subprocess.run(
+        [*command, *arguments], cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, timeout=240
+    )
+
+
+@pytest.fixture
+def values(tmp_path: Path, tokenizer) -> dict:
+    """A recipe of nine documents: the last step of an epoch has one for two processes and their batches of two."""
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    rows = [
+        {"id": f"d{i}", "text": DOCUMENTS[i % 4][3 * i :], "summary": SUMMARIES[i % 4][: 60 - 5 * i]} for i in range(9)
+    ]
+    for name, part in (("train", rows), ("validation", rows[:5])):
+        lines = "".join(json.dumps(row) + "\n" for row in part)
+        (tmp_path / f"{name}.jsonl").write_text(lines, encoding="utf-8")
+    sizes = {"d_model": 32, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48}
+    sizes |= {"encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 4, "decoder_attention_heads": 4}
+    return {
+        "tokenizer": str(tmp_path / "tokenizer"),
+        "max_position_embeddings": 128,
+        "config_overrides": {**sizes, "dropout": 0.0},
+        "train": str(tmp_path / "train.jsonl"),
+        "validation": str(tmp_path / "validation.jsonl"),
+        "max_source_length": 100,
+        "max_target_length": 32,
+        "max_length": 8,
+        "num_train_epochs": 2,
+        "per_device_train_batch_size": 2,
+        "per_device_eval_batch_size": 2,
+        "learning_rate": 1e-2,
+        "lr_scheduler_type": "constant",
+        "logging_steps": 1,
+        "save_steps": 3,
+        "predict_with_generate": True,
+        "report_to": "none",
+        "use_cpu": True,
+    }
+
+
+def plain_bart(values: dict, folder: Path) -> dict:
+    """The same recipe for a checkpoint of plain BART, whose loss takes no account of other processes."""
+    torch.manual_seed(0)
+    sizes = json.loads(json.dumps(values["config_overrides"]))
+    BartForConditionalGeneration(BartConfig(vocab_size=400, max_position_embeddings=128, **sizes)).save_pretrained(
+        folder / "bart"
+    )
+    changed = {"model_name_or_path": str(folder / "bart"), "max_position_embeddings": None, "config_overrides": None}
+    return values | changed
+
+
+def curve(folder: Path) -> torch.Tensor:
+    history = json.loads((folder / "trainer_state.json").read_text())["log_history"]
+    return torch.tensor([[entry["loss"], entry["grad_norm"]] for entry in history if "loss" in entry])
+
+
+def recipe_file(values: dict, path: Path) -> str:
+    """The values as a recipe that `hier-models train` reads."""
+    sections: dict = {"model": {}, "data": {}, "generation": {}, "training": {}}
+    homes = {"model": ("tokenizer", "max_position_embeddings", "config_overrides", "model_name_or_path")}
+    homes["data"] = ("train", "validation", "max_source_length", "max_target_length", "streaming", "shuffle_buffer")
+    homes["generation"] = ("max_length",)
+    for name, value in values.items():
+        home = next((section for section, names in homes.items() if name in names), "training")
+        if value is not None:
+            sections[home][name] = value
+    path.write_text(yaml.safe_dump(sections), encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "smoothing"), [("hat_bart", 0.1), ("hat_bart", 0.0), ("bart", 0.0)])
+def test_two_processes_have_the_loss_curve_of_one(tmp_path, values, model, smoothing):
+    values["label_smoothing_factor"] = smoothing
+    if model == "bart":
+        values = plain_bart(values, tmp_path)
+    one, two = tmp_path / "one", tmp_path / "two"
+    run_training(load_recipe(None, values | {"output_dir": str(one), "gradient_accumulation_steps": 2}))
+    recipe = recipe_file(values, tmp_path / "recipe.yaml")
+    done = launch("-m", "hier_models.cli", "train", recipe, "--use_cpu", "true", "--output_dir", str(two))
+    assert done.returncode == 0, done.stderr
+
+    expected, found = curve(one), curve(two)
+    assert expected.shape == (6, 2)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    assert (expected[1:, 0] != expected[:-1, 0]).all()
+    weights, expected_weights = (load_file(folder / "model.safetensors") for folder in (two, one))
+    for name, value in expected_weights.items():
+        torch.testing.assert_close(weights[name], value, rtol=0, atol=1e-4, msg=name)
+
+    # Five documents in batches of two for each of two: all come out, once, in order.
+    assert (two / "predictions.jsonl").read_text() == (one / "predictions.jsonl").read_text()
+    identifiers = [json.loads(line)["id"] for line in (two / "predictions.jsonl").read_text().splitlines()]
+    assert identifiers == ["d0", "d1", "d2", "d3", "d4"]
+    results, expected_results = (json.loads((folder / "results.json").read_text()) for folder in (two, one))
+    assert results["evaluation"] == expected_results["evaluation"]
+    assert results["truncation"] == expected_results["truncation"]
+    assert done.stdout.count("results.json are in") == 1
+    assert done.stdout.count("rougeLsum") == 1
+
+
+@pytest.mark.slow
+def test_a_stream_has_the_loss_curve_of_one_process_and_each_file_is_written_once(tmp_path, values):
+    values |= {"streaming": True, "shuffle_buffer": 4, "max_steps": 5, "label_smoothing_factor": 0.1}
+    one, two = tmp_path / "one", tmp_path / "two"
+    run_training(load_recipe(None, values | {"output_dir": str(one), "gradient_accumulation_steps": 2}))
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = launch(str(tmp_path / "script.py"), json.dumps([values | {"output_dir": str(two)}, "", 0]))
+    assert done.returncode == 0, done.stderr
+    torch.testing.assert_close(curve(two), curve(one), rtol=0, atol=1e-5)
+    assert (two / "predictions.jsonl").read_text() == (one / "predictions.jsonl").read_text()
+
+    first, second = (json.loads(Path(f"{two}_written_{rank}.json").read_text()) for rank in (0, 1))
+    assert {"results.json", "predictions.jsonl", "model.safetensors", "checkpoint-5/optimizer.pt"} <= set(first)
+    assert second == ["checkpoint-3/rng_state_1.pth", "checkpoint-5/rng_state_1.pth"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["fail", "kill"])
+def test_what_stops_one_process_stops_all_and_the_run_goes_on_bit_for_bit(tmp_path, values, what):
+    values["config_overrides"]["dropout"] = 0.1  # so that the state of the random numbers matters
+    values |= {"label_smoothing_factor": 0.1, "num_train_epochs": 3}
+    (tmp_path / "script.py").write_text(SCRIPT)
+
+    def start(folder: Path, batch: int) -> subprocess.CompletedProcess[str]:
+        values["output_dir"] = str(folder)
+        return launch(str(tmp_path / "script.py"), json.dumps([values, what, batch]))
+
+    left_alone, stopped = tmp_path / "left_alone", tmp_path / "stopped"
+    done = start(left_alone, 0)
+    assert done.returncode == 0, done.stderr
+
+    begun = time.monotonic()
+    first = start(stopped, 6)  # a loader makes batches ahead; three steps lie behind it
+    assert first.returncode != 0
+    assert time.monotonic() - begun < 120  # gloo alone would wait for half an hour
+    assert ("this document cannot be read" in first.stderr) == (what == "fail")
+    assert not (stopped / "results.json").exists()
+    assert last_complete_checkpoint(stopped, 2) == str(stopped / "checkpoint-3")
+
+    second = start(stopped, 0)
+    assert second.returncode == 0, second.stderr
+    assert f"resuming from {stopped / 'checkpoint-3'}" in second.stderr
+    for folder in ("checkpoint-9", "."):
+        expected, found = (load_file(run / folder / "model.safetensors") for run in (left_alone, stopped))
+        assert all(torch.equal(found[name], value) for name, value in expected.items())
+    start_weights = load_file(left_alone / "checkpoint-3" / "model.safetensors")
+    assert not torch.equal(start_weights["model.shared.weight"], found["model.shared.weight"])
+
+
+# Parts that need no second process
+
+
+def test_the_loss_over_labels():
+    torch.manual_seed(0)
+    logits, labels = torch.randn(3, 4, 7), torch.randint(7, (3, 4))
+    labels[1, 2:] = -100
+    each = [-logits[i, j].log_softmax(0)[labels[i, j]] for i in range(3) for j in range(4) if labels[i, j] >= 0]
+    total = torch.stack(each).sum()
+    torch.testing.assert_close(loss_over_labels({"logits": logits}, labels), total / 10)
+    torch.testing.assert_close(loss_over_labels((logits,), labels, torch.tensor(25)), total / 25)
+    nothing = torch.full_like(labels, -100)
+    assert loss_over_labels({"logits": logits}, nothing, torch.tensor(25)) == 0
+
+
+def test_accumulated_batches_of_plain_bart_are_averaged(tmp_path, values):
+    """Transformers alone adds them up: twice the loss for two batches, and gradients that clipping cuts."""
+    values = plain_bart(values, tmp_path) | {"max_steps": 1, "save_strategy": "no", "predict_with_generate": False}
+    for name, batch, accumulation in (("small", 1, 8), ("large", 8, 1)):
+        changed = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulation}
+        run_training(load_recipe(None, values | changed | {"output_dir": str(tmp_path / name)}))
+    torch.testing.assert_close(curve(tmp_path / "small"), curve(tmp_path / "large"), rtol=1e-5, atol=1e-5)
+
+
+def checkpoint(folder: Path, processes: int, files: int) -> None:
+    folder.mkdir(parents=True)
+    state = {"stateful_callbacks": {"ProcessesInCheckpoint": ProcessesInCheckpoint(processes).state()}}
+    (folder / "trainer_state.json").write_text(json.dumps(state))
+    for number in range(files):
+        torch.save({"cpu": torch.get_rng_state()}, folder / f"rng_state_{number}.pth")
+
+
+def test_a_checkpoint_is_whole_when_every_process_wrote_its_part(tmp_path, caplog):
+    for step, files in ((1, 2), (2, 2), (3, 1)):
+        checkpoint(tmp_path / f"checkpoint-{step}", 2, files)
+    assert last_complete_checkpoint(tmp_path, 2) == str(tmp_path / "checkpoint-2")
+    assert "checkpoint-3 was not written to its end" in caplog.text
+    assert "go on" not in caplog.text
+    part = tmp_path / "checkpoint-2" / "rng_state_1.pth"
+    part.write_bytes(part.read_bytes()[:-30])  # killed while it wrote
+    assert last_complete_checkpoint(tmp_path, 2) == str(tmp_path / "checkpoint-1")
+
+
+def test_a_checkpoint_of_another_number_of_processes_is_used_with_a_warning(tmp_path, caplog):
+    checkpoint(tmp_path / "checkpoint-1", 2, 2)
+    assert last_complete_checkpoint(tmp_path, 1) == str(tmp_path / "checkpoint-1")
+    assert "was made by 2 process(es) and 1 go on" in caplog.text
+
+
+# The configurations
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_configuration_loads_in_accelerate(path):
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    config = load_config_from_file(str(path))  # refuses unknown names
+    assert config.num_processes == content["num_processes"]
+    command = [line for line in path.read_text().splitlines() if "accelerate launch" in line]
+    assert len(command) == 1
+    assert f"--config_file examples/accelerate/{path.name}" in command[0]
