@@ -66,7 +66,7 @@ format: install ## Format the code, and fix what the linter can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-conformance: install ## Transformers' own model tests over our models, beside BART (fetches them with pip)
+conformance: install ## Transformers' own model tests over our models, beside BART and RoBERTa (fetches them with pip)
 	$(BIN)/python tests/conformance/run.py
 
 lowest: $(VENV_LOWEST)/stamp-dev ## The fast tests on the lowest supported versions of our dependencies

@@ -1,4 +1,4 @@
-"""What conformance runs on: one tester with a tiny configuration for BART and for each of our families.
+"""What conformance runs on: one tester with a tiny configuration for BART, RoBERTa and each of our families.
 
 To add a family, write a tester (most need a configuration class and its few extra fields only) and put it into
 `FAMILIES`. A test of Transformers' suite that cannot apply to a family goes into its `not_applicable`, with the
@@ -6,31 +6,43 @@ reason.
 """
 
 import torch
-from transformers import BartConfig, BartForConditionalGeneration, BartModel
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    BartModel,
+    RobertaConfig,
+    RobertaForMaskedLM,
+    RobertaForMultipleChoice,
+    RobertaForQuestionAnswering,
+    RobertaForSequenceClassification,
+    RobertaForTokenClassification,
+    RobertaModel,
+)
 from transformers.testing_utils import torch_device
 
 import hier_models
 
 
-class Seq2SeqTester:
-    """Tiny encoder-decoder in the manner of Transformers' own model testers, whose attribute names the suite reads.
+class ModelTester:
+    """Tiny model in the manner of Transformers' own model testers, whose attribute names the suite reads.
 
     Class attributes that a family sets:
         config_class: The family's configuration.
-        extra_config: Its own fields, beyond those of BART, with small values.
-        baselines: For each model class that the family registers, the BART class it is held against.
-        extra_inputs: Names of inputs beyond BART's that the tests of attention kernels must hand on.
-        extra_outputs: Output fields beyond BART's. `test_attention_outputs` counts the fields of an output; it runs
-            on what is left when these are taken out.
+        extra_config: Its own fields, beyond those of the baseline, with small values.
+        baselines: For each model class that the family registers, the class of Transformers it is held against.
+        extra_inputs: Names of inputs beyond the baseline's that the tests of attention kernels must hand on.
+        extra_outputs: Output fields beyond the baseline's. `test_attention_outputs` counts the fields of an output; it
+            runs on what is left when these are taken out.
         not_applicable: Tests that cannot apply, each with the reason. The run fails if one of them passes.
     """
 
-    config_class: type = BartConfig
+    config_class: type
     extra_config: dict[str, object] = {}
     baselines: dict[type, type] = {}
     extra_inputs: tuple[str, ...] = ()
     extra_outputs: tuple[str, ...] = ()
     not_applicable: dict[str, str] = {}
+    is_encoder_decoder: bool
 
     batch_size = 13
     seq_length = 7
@@ -38,8 +50,21 @@ class Seq2SeqTester:
     hidden_size = 16
     num_hidden_layers = 2
     num_attention_heads = 4
+    num_choices = 4
     is_training = True
     bos_token_id, pad_token_id, eos_token_id = 0, 1, 2
+
+    def random_ids(self) -> torch.Tensor:
+        ids = torch.randint(5, self.vocab_size, (self.batch_size, self.seq_length), device=torch_device)
+        ids[:, 0], ids[:, -1] = self.bos_token_id, self.eos_token_id
+        return ids  # (batch, tokens)
+
+
+class Seq2SeqTester(ModelTester):
+    """Tiny encoder-decoder."""
+
+    config_class = BartConfig
+    is_encoder_decoder = True
 
     def get_config(self):
         return self.config_class(
@@ -59,11 +84,6 @@ class Seq2SeqTester:
             **self.extra_config,
         )
 
-    def random_ids(self) -> torch.Tensor:
-        ids = torch.randint(5, self.vocab_size, (self.batch_size, self.seq_length), device=torch_device)
-        ids[:, 0], ids[:, -1] = self.bos_token_id, self.eos_token_id
-        return ids  # (batch, tokens)
-
     def prepare_config_and_inputs_for_common(self):
         input_ids, decoder_input_ids = self.random_ids(), self.random_ids()
         inputs = {
@@ -75,11 +95,71 @@ class Seq2SeqTester:
         return self.get_config(), inputs
 
 
+class EncoderTester(ModelTester):
+    """Tiny encoder."""
+
+    config_class = RobertaConfig
+    is_encoder_decoder = False
+
+    def get_config(self):
+        return self.config_class(
+            vocab_size=self.vocab_size,
+            hidden_size=self.hidden_size,
+            num_hidden_layers=self.num_hidden_layers,
+            num_attention_heads=self.num_attention_heads,
+            intermediate_size=8,
+            max_position_embeddings=50,
+            type_vocab_size=2,
+            bos_token_id=self.bos_token_id,
+            pad_token_id=self.pad_token_id,
+            eos_token_id=self.eos_token_id,
+            **self.extra_config,
+        )
+
+    def prepare_config_and_inputs_for_common(self):
+        input_ids = self.random_ids()
+        inputs = {
+            "input_ids": input_ids,
+            "token_type_ids": torch.randint(0, 2, input_ids.shape, device=torch_device),
+            "attention_mask": torch.ones_like(input_ids),
+        }
+        return self.get_config(), inputs
+
+
+class Sentences:
+    """Markers inside of the ids, and where they are."""
+
+    def random_ids(self) -> torch.Tensor:
+        ids = super().random_ids()
+        ids[:, 3] = self.bos_token_id
+        ids[::2, 5] = self.bos_token_id  # every other row has three sentences, the others two
+        return ids
+
+    def bos_positions(self) -> torch.Tensor:
+        rows = torch.arange(self.batch_size, device=torch_device)[:, None]
+        third = torch.where(rows % 2 == 0, 5, -1)  # -1 pads
+        return torch.cat([torch.zeros_like(rows), torch.full_like(rows, 3), third], dim=1)
+
+
 class BartTester(Seq2SeqTester):
     baselines = {model_class: model_class for model_class in (BartModel, BartForConditionalGeneration)}
 
 
-class HatBartTester(Seq2SeqTester):
+class RobertaTester(EncoderTester):
+    baselines = {
+        model_class: model_class
+        for model_class in (
+            RobertaModel,
+            RobertaForMaskedLM,
+            RobertaForSequenceClassification,
+            RobertaForMultipleChoice,
+            RobertaForQuestionAnswering,
+            RobertaForTokenClassification,
+        )
+    }
+
+
+class HatBartTester(Sentences, Seq2SeqTester):
     config_class = hier_models.HatBartConfig
     extra_config = {"hierarchical_layers": 1, "num_segments": 3}
     baselines = {
@@ -89,19 +169,30 @@ class HatBartTester(Seq2SeqTester):
     extra_inputs = ("segment_ids", "bos_positions")
     extra_outputs = ("hierarchical_attentions", "encoder_hierarchical_attentions")
 
-    def random_ids(self) -> torch.Tensor:
-        ids = super().random_ids()
-        ids[:, 3] = self.bos_token_id
-        ids[::2, 5] = self.bos_token_id  # every other row has three sentences, the others two
-        return ids
-
     def prepare_config_and_inputs_for_common(self):
         config, inputs = super().prepare_config_and_inputs_for_common()
-        rows = torch.arange(self.batch_size, device=torch_device)[:, None]
-        third = torch.where(rows % 2 == 0, 5, -1)  # -1 pads
-        inputs["bos_positions"] = torch.cat([torch.zeros_like(rows), torch.full_like(rows, 3), third], dim=1)
+        inputs["bos_positions"] = self.bos_positions()
         inputs["segment_ids"] = torch.randint(0, config.num_segments, inputs["input_ids"].shape, device=torch_device)
         return config, inputs
 
 
-FAMILIES: tuple[type[Seq2SeqTester], ...] = (BartTester, HatBartTester)
+class HatEncoderTester(Sentences, EncoderTester):
+    config_class = hier_models.HatEncoderConfig
+    baselines = {
+        hier_models.HatEncoderModel: RobertaModel,
+        hier_models.HatEncoderForMaskedLM: RobertaForMaskedLM,
+        hier_models.HatEncoderForSequenceClassification: RobertaForSequenceClassification,
+        hier_models.HatEncoderForMultipleChoice: RobertaForMultipleChoice,
+        hier_models.HatEncoderForQuestionAnswering: RobertaForQuestionAnswering,
+        hier_models.HatEncoderForTokenClassification: RobertaForTokenClassification,
+    }
+    extra_inputs = ("bos_positions",)
+    extra_outputs = ("hierarchical_attentions",)
+
+    def prepare_config_and_inputs_for_common(self):
+        config, inputs = super().prepare_config_and_inputs_for_common()
+        inputs["bos_positions"] = self.bos_positions()
+        return config, inputs
+
+
+FAMILIES: tuple[type[ModelTester], ...] = (BartTester, RobertaTester, HatBartTester, HatEncoderTester)

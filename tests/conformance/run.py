@@ -1,7 +1,7 @@
-"""Run Transformers' own model tests over every model class we register, beside BART: `make conformance`.
+"""Run Transformers' own model tests over every model class we register, beside BART and RoBERTa: `make conformance`.
 
-What BART passes, each of ours passes, or the run ends with exit code 1. The tests come from the source distribution
-of the installed Transformers release (see source.py).
+What these pass, each of ours that extends them passes, or the run ends with exit code 1. The tests come from the
+source distribution of the installed Transformers release (see source.py).
 """
 
 import argparse
@@ -19,7 +19,7 @@ CACHE = HERE.parent.parent / ".cache" / "conformance"
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-k", default="", help="run only the tests whose names match, and judge only those")
-    parser.add_argument("-v", action="store_true", help="show the tracebacks of failed tests, BART's too")
+    parser.add_argument("-v", action="store_true", help="show the tracebacks of failed tests, those of BART and RoBERTa too")
     args = parser.parse_args()
 
     # Before transformers is imported. The models are tiny and made on the spot: nothing is to be downloaded.

@@ -33,7 +33,6 @@ class FamilyTests(common.ModelTesterMixin):
     """What all families share; `family` and `all_model_classes` come with the class made for each model."""
 
     family: type
-    is_encoder_decoder = True
     test_can_init_all_missing_weights_before_2023 = True  # so that the test looks at models of any year
 
     def setUp(self):
@@ -61,7 +60,12 @@ def make_test_class(family: type, model_class: type) -> type:
     return type(
         f"Test{model_class.__name__}",
         bases,
-        {"family": family, "all_model_classes": (model_class,), "__module__": __name__},
+        {
+            "family": family,
+            "all_model_classes": (model_class,),
+            "is_encoder_decoder": family.is_encoder_decoder,
+            "__module__": __name__,
+        },
     )
 
 

@@ -1,4 +1,4 @@
-"""Judges a conformance run: what BART passes, each of our models passes."""
+"""Judges a conformance run: what the class of Transformers passes, each of our models that extends it passes."""
 
 from dataclasses import dataclass, field
 
@@ -27,29 +27,29 @@ class Verdict:
 
 
 def judge(model: str, outcomes: Outcomes, baseline: Outcomes, not_applicable: dict[str, str]) -> Verdict:
-    """Compare one model class with the BART class that it is held against.
+    """Compare one model class with the class of Transformers that it is held against.
 
     Args:
         model: Name of the model class.
         outcomes: How each test ended for it.
-        baseline: How each test ended for the BART class.
+        baseline: How each test ended for the class of Transformers.
         not_applicable: Test name -> reason, for tests that cannot apply to the model.
 
     Returns:
-        Counts and problems. It is a problem if the model does not pass what BART passes, if it fails where BART is
-        skipped, if a listed test passes or does not exist, and if BART passed nothing at all.
+        Counts and problems. It is a problem if the model does not pass what the other class passes, if it fails where that
+        one is skipped, if a listed test passes or does not exist, and if the other passed nothing at all.
     """
     counts = {kind: sum(outcome == kind for outcome in outcomes.values()) for kind in (PASSED, SKIPPED, FAILED)}
     verdict = Verdict(model, counts, not_applicable)
     if PASSED not in baseline.values():
-        verdict.problems.append("the BART class passed no test at all: the suite did not run")
+        verdict.problems.append("the baseline passed no test at all: the suite did not run")
     for test in sorted(baseline.keys() | outcomes.keys() | not_applicable.keys()):
-        ours, barts = outcomes.get(test, "missing"), baseline.get(test, "missing")
+        ours, theirs = outcomes.get(test, "missing"), baseline.get(test, "missing")
         if test in not_applicable:
             if ours in (PASSED, "missing"):
                 verdict.problems.append(f"{test}: {ours}, yet listed as not applicable: take it off the list")
-        elif barts == PASSED != ours:
-            verdict.problems.append(f"{test}: {ours}, and BART passes it")
-        elif ours == FAILED != barts:
-            verdict.problems.append(f"{test}: failed, and BART is {barts}")
+        elif theirs == PASSED != ours:
+            verdict.problems.append(f"{test}: {ours}, and the baseline passes it")
+        elif ours == FAILED != theirs:
+            verdict.problems.append(f"{test}: failed, and the baseline is {theirs}")
     return verdict
