@@ -17,8 +17,8 @@ class HatEncoderProcessor(ProcessorMixin):
     those that the tokenizer gives for the same text; white space between two sentences goes to the second.
 
     Args:
-        tokenizer: A tokenizer of Transformers with a fast backend that has a BOS and an EOS token, such as RoBERTa's.
-            It becomes a `HatEncoderTokenizer`, with which pipelines see the sentences too.
+        tokenizer: A tokenizer of Transformers with a fast backend and RoBERTa's special tokens. It becomes a
+            `HatEncoderTokenizer`, with which pipelines see the sentences too.
         language: Language of the texts, for splitting into sentences: one that punkt knows, such as english or german.
             By default the tokenizer's own, if it has one, or english.
 

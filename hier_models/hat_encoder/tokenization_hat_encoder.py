@@ -143,8 +143,8 @@ class HatEncoderTokenizer(RobertaTokenizer):
         """Make a tokenizer that puts markers in of one that does not.
 
         Args:
-            tokenizer: A tokenizer of Transformers with a fast backend, a BOS and an EOS token, and not the same for
-                both.
+            tokenizer: A tokenizer of Transformers with a fast backend and RoBERTa's special tokens: BOS, EOS, not the
+                same for both, padding, unknown and mask.
             language: Language of the texts; by default the tokenizer's own, if it has one, or english.
 
         Returns:
@@ -163,11 +163,11 @@ class HatEncoderTokenizer(RobertaTokenizer):
                 f"`tokenizer` ({name}) has no fast backend, which knows where in the text a token stands. Load it "
                 "with AutoTokenizer."
             )
-        for token in ("bos_token", "eos_token"):
+        for token in ("bos_token", "eos_token", "pad_token", "unk_token", "mask_token"):
             if getattr(tokenizer, f"{token}_id") is None:
                 raise ValueError(
-                    f"`tokenizer` ({name}) has no {token}; BOS tokens mark the sentences, an EOS token ends a text. "
-                    f'Add one with tokenizer.add_special_tokens({{"{token}": …}}) and resize the model\'s embeddings.'
+                    f"`tokenizer` ({name}) has no {token}; RoBERTa's has BOS (the marker of sentences), EOS, padding, "
+                    f'unknown and mask tokens. Add one with tokenizer.add_special_tokens({{"{token}": …}}) and resize the model\'s embeddings.'
                 )
         if tokenizer.bos_token_id == tokenizer.eos_token_id:
             raise ValueError(
@@ -533,8 +533,6 @@ class HatEncoderTokenizer(RobertaTokenizer):
             raise ValueError(f"`padding_side` must be 'right' or 'left', got {side!r}")
         if padding in NO_PADDING:
             return
-        if self.pad_token_id is None:
-            raise ValueError("`padding` needs a padding token; set tokenizer.pad_token")
         length = max(map(len, rows))
         if padding == "max_length":
             limit = self.model_max_length if max_length is None else max_length
