@@ -19,7 +19,7 @@ from hier_models.registration import FAMILIES
 PACKAGE = Path(hier_models.__file__).parent
 
 # Libraries that an architecture needs at inference, by its folder.
-LIBRARIES: dict[str, set[str]] = {"hat_bart": {"punkt"}}
+LIBRARIES: dict[str, set[str]] = {"hat_bart": {"punkt"}, "hat_encoder": {"punkt"}}
 
 ARCHITECTURE_FILES = sorted(
     file for model_type in FAMILIES for file in (PACKAGE / model_type).glob("*.py") if file.name != "__init__.py"
