@@ -11,6 +11,9 @@ import pytest
 import torch
 import yaml
 from accelerate.commands.config.config_args import load_config_from_file
+from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+from accelerate.utils import DeepSpeedPlugin, FullyShardedDataParallelPlugin
+from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
 from safetensors.torch import load_file
 from transformers import BartConfig, BartForConditionalGeneration
 
@@ -275,11 +278,51 @@ def test_a_checkpoint_of_another_number_of_processes_is_used_with_a_warning(tmp_
 # The configurations
 
 
+def environment(name: str) -> dict[str, str]:
+    """What `accelerate launch` with a configuration would hand on to its processes; starts none."""
+    parser = launch_command_parser()
+    args = parser.parse_args(["--config_file", str(CONFIGS / name), "-m", "hier_models.cli", "train", "recipe.yaml"])
+    args, defaults, _ = _validate_launch_command(args)
+    if args.use_deepspeed:
+        args.deepspeed_fields_from_accelerate_config = ",".join(defaults.deepspeed_config)
+        return prepare_deepspeed_cmd_env(args)[1]
+    return prepare_multi_gpu_env(args)
+
+
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
-def test_configuration_loads_in_accelerate(path):
-    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+def test_a_configuration_loads_and_says_how_it_is_used(path):
+    text = path.read_text(encoding="utf-8")
     config = load_config_from_file(str(path))  # refuses unknown names
-    assert config.num_processes == content["num_processes"]
-    command = [line for line in path.read_text().splitlines() if "accelerate launch" in line]
-    assert len(command) == 1
-    assert f"--config_file examples/accelerate/{path.name}" in command[0]
+    assert config.num_processes == yaml.safe_load(text)["num_processes"] == 2
+    commands = [line for line in text.splitlines() if "accelerate launch" in line]
+    assert len(commands) == 1
+    assert f"--config_file examples/accelerate/{path.name} -m hier_models.cli train RECIPE" in commands[0]
+    assert ("NOT RUN" in text) == (path.name != "cpu.yaml")
+
+
+def test_fsdp_wraps_the_layers_of_the_model(tiny_model, monkeypatch):
+    for name, value in environment("fsdp2.yaml").items():
+        monkeypatch.setenv(name, value)
+    assert os.environ["ACCELERATE_USE_FSDP"] == "true"
+    plugin = FullyShardedDataParallelPlugin()
+    assert plugin.fsdp_version == 2
+    assert plugin.reshard_after_forward is True
+    assert not plugin.cpu_ram_efficient_loading
+    plugin.set_auto_wrap_policy(tiny_model)
+    wrapped = plugin.auto_wrap_policy.keywords["transformer_layer_cls"]
+    layers = {type(tiny_model.model.encoder.layers[0]), type(tiny_model.model.decoder.layers[0])}
+    assert set(wrapped) == layers
+
+
+@pytest.mark.parametrize("stage", [2, 3])
+def test_deepspeed_leaves_to_the_recipe_what_is_the_recipes(stage, monkeypatch):
+    for name, value in environment(f"deepspeed_zero{stage}.yaml").items():
+        monkeypatch.setenv(name, value)
+    plugin = DeepSpeedPlugin()
+    config = plugin.deepspeed_config
+    assert config["zero_optimization"]["stage"] == stage
+    assert config["zero_optimization"]["offload_optimizer"]["device"] == "none"
+    automatic = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+    assert [config[name] for name in automatic] == ["auto"] * 3
+    assert plugin.gradient_clipping == "auto"
+    assert config["zero_optimization"]["stage3_gather_16bit_weights_on_model_save"] is (stage == 3)
