@@ -85,15 +85,8 @@ def evaluate(
     if "summary" not in documents.column_names:
         raise MistakeError(f"DATA: {data} has no reference summaries; --summary-column names their column if it has")
     pipe = load_pipeline(model, device, dtype)
-    from ..pipelines.summarization_hier import DEFAULT_MAX_NEW_TOKENS
     from ..training import run_evaluation
 
-    own = pipe.model.generation_config
-    lengths = [own.max_length, own.max_new_tokens, generation.get("max_length"), generation.get("max_new_tokens")]
-    if lengths == [None] * 4:
-        # As the pipeline does it; `generate` alone would stop after 20 tokens.
-        positions = getattr(pipe.model.config, "max_position_embeddings", None) or DEFAULT_MAX_NEW_TOKENS + 1
-        generation["max_new_tokens"] = min(DEFAULT_MAX_NEW_TOKENS, positions - 1)
     results = run_evaluation(
         pipe.model,
         pipe.processor or pipe.tokenizer,

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from .errors import MistakeError, guarded, mistakes, state
+from .errors import MistakeError, guarded, mistakes, say, state
 from .options import (
     app,
     help_text,
@@ -23,6 +23,7 @@ from .reporting import rouge_table
     \b
     Examples:
       hier-models train recipe.yaml
+      hier-models train recipe.yaml --smoke
       hier-models train recipe.yaml --learning_rate 1e-4 --output_dir ./my-model
       hier-models train recipe.yaml --from_bart facebook/bart-base
       hier-models train --tokenizer ./tok --train a.jsonl --output_dir ./my-model
@@ -41,6 +42,12 @@ def train(
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="RECIPE", help="A YAML file, and any number of --NAME VALUE.")
     ] = None,
+    smoke: Annotated[
+        bool,
+        typer.Option(
+            "--smoke", help="Try the recipe in seconds: a few made-up rows, a tiny random model, nothing downloaded."
+        ),
+    ] = False,
     flags: Annotated[bool, typer.Option("--flags", help="List all flags and exit.")] = False,
 ) -> None:
     """Train a model by a recipe."""
@@ -53,22 +60,32 @@ def train(
         raise MistakeError("train: give a recipe file, or flags; `hier-models train --help` shows how")
     if recipe_file is not None and not Path(recipe_file).is_file():
         raise MistakeError(f"RECIPE: there is no file {recipe_file!r}")
-    from ..training import load_recipe, run_training
+    from ..training import load_recipe, run_smoke, run_training, task_class
 
-    recipe = load_recipe(recipe_file, given)
     if not state.debug:
         warnings.filterwarnings("ignore")
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    output_dir = recipe.training.output_dir
-    state.when_interrupted = f"The same command goes on from the last checkpoint in {output_dir}, if there is one."
-    with mistakes("model", OSError):
-        results = run_training(recipe)
-    if recipe.training.process_index > 0:  # of several processes, one speaks
-        return
+    if smoke:
+        with mistakes("model", OSError):
+            results = run_smoke(recipe_file, given)
+        say("Small for --smoke, all else as in the recipe:")
+        for name, (before, after) in results["smoke"].items():
+            say(f"  {name}: {before} -> {after}")
+    else:
+        recipe = load_recipe(recipe_file, given)
+        output_dir = recipe.training.output_dir
+        state.when_interrupted = f"The same command goes on from the last checkpoint in {output_dir}, if there is one."
+        with mistakes("model", OSError):
+            results = run_training(recipe)
     evaluation = results.get("evaluation")
     if evaluation:
-        print(rouge_table(evaluation))
-    print(f"Model, processor and results.json are in {output_dir}")
+        task = results["recipe"]["run"]["task"]
+        print(rouge_table(evaluation) if task == "summarization" else task_class(task).table(evaluation))
+    folder = results["recipe"]["training"]["output_dir"]
+    if smoke and not Path(folder).exists():
+        print("The recipe runs. What it made is deleted.")
+    else:
+        print(f"Model, processor and results.json are in {folder}")
 
 
 def _list_flags() -> None:

@@ -13,8 +13,10 @@ from .distributed import last_complete_checkpoint
 from .metrics import compute_summarization_metrics
 from .models import load_model_and_processor
 from .running import run_training
+from .smoke import run_smoke
 from .summarization import run_evaluation
 from .tasks import TASKS, Task, task_class
+from .translation import compute_translation_metrics, run_translation_evaluation
 
 
 __all__ = [
@@ -27,10 +29,13 @@ __all__ = [
     "RunArguments",
     "Task",
     "compute_summarization_metrics",
+    "compute_translation_metrics",
     "last_complete_checkpoint",
     "load_model_and_processor",
     "load_recipe",
     "run_evaluation",
+    "run_smoke",
     "run_training",
+    "run_translation_evaluation",
     "task_class",
 ]

@@ -19,6 +19,10 @@ class RecipeError(ValueError):
     """A recipe, or an option on the command line, that cannot be used."""
 
 
+class PrecisionError(RecipeError):
+    """A precision that this machine cannot compute in."""
+
+
 def _help(text: str) -> dict[str, str]:
     return {"help": text}
 
@@ -31,10 +35,13 @@ class ModelArguments:
         model_name_or_path: A checkpoint to go on from, of any encoder-decoder model (plain BART for a baseline).
         from_bart: A BART checkpoint to warm-start HAT-BART from.
         from_roberta: A RoBERTa checkpoint to warm-start the encoder-only HAT from.
-        model_type: The family to train from scratch, where none of the three above is given.
+        model_type: The family to train from scratch, where none of the three above is given; also what `--smoke` makes
+            in the place of a checkpoint that is not here.
+        plain: The same model without the hierarchy and without segment embeddings: the plain Transformer that the
+            papers compare with, on the same input.
         tokenizer: Folder or hub id of the tokenizer; by default that of the checkpoint.
-        max_position_embeddings: Longest input in tokens, for `from_bart` and from scratch.
-        extra_positions: How `from_bart` fills positions beyond BART's: copies of BART's, or random values.
+        max_position_embeddings: Longest input in tokens; `from_bart`, and a checkpoint of HAT-BART, grow to it.
+        extra_positions: What added positions begin with: copies of those that there are, or random values.
         attn_implementation: eager, sdpa, flash_attention_2, … as in Transformers.
         config_overrides: JSON object (in YAML a mapping) of configuration values, such as dropout.
     """
@@ -45,12 +52,11 @@ class ModelArguments:
         default=None, metadata=_help("A RoBERTa checkpoint to warm-start the encoder-only HAT from.")
     )
     model_type: str = field(default="hat_bart", metadata=_help("The family to train from scratch."))
+    plain: bool = field(default=False, metadata=_help("Without the hierarchy: the papers' plain Transformer."))
     tokenizer: str | None = field(default=None, metadata=_help("Folder or hub id of the tokenizer."))
-    max_position_embeddings: int | None = field(
-        default=None, metadata=_help("Longest input in tokens, with from_bart and from scratch.")
-    )
+    max_position_embeddings: int | None = field(default=None, metadata=_help("Longest input in tokens."))
     extra_positions: Literal["tile", "random"] = field(
-        default="tile", metadata=_help("How from_bart fills positions beyond BART's.")
+        default="tile", metadata=_help("What added positions begin with.")
     )
     attn_implementation: str | None = field(default=None, metadata=_help("eager, sdpa, flash_attention_2, …"))
     config_overrides: str | None = field(
@@ -64,11 +70,6 @@ class ModelArguments:
             raise RecipeError(f"{' and '.join(given)} are both given; the model comes from one of them")
         if self.from_roberta and self.max_position_embeddings:
             raise RecipeError("max_position_embeddings does not go with from_roberta; RoBERTa's positions are kept")
-        if self.model_name_or_path and self.max_position_embeddings:
-            raise RecipeError(
-                "max_position_embeddings goes with from_bart or from scratch; a checkpoint (model_name_or_path) has "
-                "its own"
-            )
         self.overrides()
 
     def overrides(self) -> dict[str, Any]:
@@ -99,8 +100,12 @@ class DataArguments:
         validation: Source of the validation documents; that of `train` if only `validation_split` is given.
         validation_split: Its split.
         config_name: Configuration of a dataset on the Hub.
+        revision: Branch, tag or commit of a dataset on the Hub.
         text_column: Column with the source; recognised by its name if not given.
         summary_column: Column with the summary; recognised by its name if not given.
+        source_kind: What the source is read as: text, sentences, turns (a dialogue; a string is then read as `role:
+            words` lines) or documents; told by the column's name and value if not given.
+        fillers: Take the filler words of a speech transcript out of the source: "english", or a file with one a line.
         max_source_length: Tokens of a source, markers included.
         max_target_length: Tokens of a summary.
         max_train_documents: Take only so many.
@@ -116,8 +121,15 @@ class DataArguments:
     validation: str | None = field(default=None, metadata=_help("Hub id, file or folder to validate on."))
     validation_split: str | None = field(default=None, metadata=_help("The split of validation (or of train)."))
     config_name: str | None = field(default=None, metadata=_help("Configuration of a dataset on the Hub."))
+    revision: str | None = field(default=None, metadata=_help("Branch, tag or commit of a dataset on the Hub."))
     text_column: str | None = field(default=None, metadata=_help("Column with the source."))
     summary_column: str | None = field(default=None, metadata=_help("Column with the summary."))
+    source_kind: Literal["text", "sentences", "turns", "documents"] | None = field(
+        default=None, metadata=_help("What the source is read as: text, sentences, turns or documents.")
+    )
+    fillers: str | None = field(
+        default=None, metadata=_help("Filler words to take out of transcripts: english, or a file.")
+    )
     max_source_length: int = field(default=1024, metadata=_help("Tokens of a source, markers included."))
     max_target_length: int = field(default=256, metadata=_help("Tokens of a summary."))
     max_train_documents: int | None = field(default=None, metadata=_help("Take only so many."))
@@ -263,7 +275,7 @@ def load_recipe(
     if isinstance(overrides, Mapping):
         for name, value in overrides.items():
             _check_name(str(name), "overrides", sections)
-            arguments += _argument(str(name), value)
+            arguments += as_options(str(name), value)
     else:
         arguments += [_renamed_option(option) for option in overrides]
     parser = _RecipeParser(cast(Any, list(sections.values())), allow_abbrev=False, add_help=False)
@@ -274,6 +286,12 @@ def load_recipe(
     except RecipeError:
         raise
     except (ValueError, TypeError) as error:  # from the arguments' own checks
+        if "bf16" in str(error):
+            raise PrecisionError(
+                "training: bf16: true needs a device with bfloat16, and there is none here. Say --bf16 false, with "
+                "--fp16 true on a GPU of before 2020; or --use_cpu true to compute in bfloat16 on the CPU, slowly "
+                f"({error})"
+            ) from error
         raise RecipeError(str(error)) from error
     for option in rest:
         if option.startswith("--"):
@@ -318,7 +336,7 @@ def _arguments_of_content(content: Mapping[str, Any], path: str, sections: Mappi
             raise RecipeError(f"{path}: section {section!r} must be a mapping of names to values, got {values!r}")
         for name, value in (values or {}).items():
             _check_name(str(name), f"{path}, section {section!r}", sections, section)
-            arguments += _argument(str(name), value)
+            arguments += as_options(str(name), value)
     return arguments
 
 
@@ -341,7 +359,16 @@ def _nearest(name: str, names: Sequence[str]) -> str:
     return f"; did you mean {' or '.join(close)}?" if close else f"; allowed are {', '.join(sorted(names))}"
 
 
-def _argument(name: str, value: Any) -> list[str]:
+def as_options(name: str, value: Any) -> list[str]:
+    """Write a value as it is given on the command line.
+
+    Args:
+        name: The option, without dashes.
+        value: Its value.
+
+    Returns:
+        The option; nothing for None.
+    """
     option = f"--{_renamed().get(name, name)}"
     if value is None:
         return []

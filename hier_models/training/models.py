@@ -2,7 +2,9 @@
 
 import inspect
 import logging
-from collections.abc import Callable
+import os
+import re
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import torch
@@ -27,14 +29,29 @@ logger = logging.getLogger(__name__)
 Processor = ProcessorMixin | PreTrainedTokenizerBase
 
 
+# What takes the hierarchy out of a family.
+PLAIN: dict[str, dict[str, Any]] = {
+    "hat_bart": {"hierarchical_layers": 0, "num_segments": 0},
+    "hat_encoder": {"hierarchical_attention": False},
+}
+# What the families have beyond BART and RoBERTa.
+HIERARCHICAL = ("hierarchical_layers", "num_segments", "hierarchical_attention", "hierarchical_queries")
+SEGMENTS = "embed_segments.weight"
+
+
 def load_model_and_processor(
-    arguments: ModelArguments, auto_class: Any = AutoModelForSeq2SeqLM
+    arguments: ModelArguments, auto_class: Any = AutoModelForSeq2SeqLM, loading: dict[str, list[str]] | None = None
 ) -> tuple[PreTrainedModel, Processor]:
     """Load or make the model of a recipe, and its processor (the tokenizer, for a model without a processor).
+
+    A checkpoint of ours may have another number of segment embeddings than `config_overrides` asks for, or none: they
+    are then new, and everything else is loaded.
 
     Args:
         arguments: The section `model` of a recipe.
         auto_class: Auto class of the kind of model, such as `AutoModelForMaskedLM`.
+        loading: Is given what of a checkpoint was loaded: `new_weights` (not in it), `resized_weights` (of another
+            size in it, so new too) and `unused_weights` (only in it), numbers of layers written as *.
 
     Returns:
         The model, in training precision (float32), and its processor.
@@ -47,10 +64,10 @@ def load_model_and_processor(
     if arguments.attn_implementation is not None:
         options["attn_implementation"] = arguments.attn_implementation
     if arguments.model_name_or_path is not None:
-        # float32, whatever the checkpoint was saved in: mixed precision keeps its master weights in it.
-        model = auto_class.from_pretrained(arguments.model_name_or_path, dtype=torch.float32, **options, **overrides)
+        model, report = _load_checkpoint(arguments, auto_class, overrides, options)
         processor = _saved_processor(arguments, model.config)
         _check_vocabulary(model.config, processor)
+        _report_loading(report, loading)
         return model, processor
     tokenizer_name = arguments.tokenizer or arguments.from_bart or arguments.from_roberta
     if tokenizer_name is None:
@@ -60,18 +77,33 @@ def load_model_and_processor(
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_name)
     if arguments.max_position_embeddings is not None:
         overrides["max_position_embeddings"] = arguments.max_position_embeddings
+    report = {}
     if arguments.from_bart is not None:
         from ..hat_bart.modeling_hat_bart import HatBartForConditionalGeneration
 
-        model = HatBartForConditionalGeneration.from_bart(
-            arguments.from_bart, extra_positions=arguments.extra_positions, **options, **overrides
-        ).float()
+        overrides |= PLAIN["hat_bart"] if arguments.plain else {}
+        model, report = _with_report(
+            HatBartForConditionalGeneration.from_bart(
+                arguments.from_bart,
+                extra_positions=arguments.extra_positions,
+                output_loading_info=True,
+                **options,
+                **overrides,
+            )
+        )
+        model = model.float()
     elif arguments.from_roberta is not None:
         from ..hat_encoder.configuration_hat_encoder import HatEncoderConfig
 
+        overrides |= PLAIN["hat_encoder"] if arguments.plain else {}
         config = HatEncoderConfig.from_pretrained(arguments.from_roberta, **overrides)
-        model = auto_class.from_pretrained(arguments.from_roberta, config=config, dtype=torch.float32, **options)
+        model, report = _with_report(
+            auto_class.from_pretrained(
+                arguments.from_roberta, config=config, dtype=torch.float32, output_loading_info=True, **options
+            )
+        )
     else:
+        overrides |= PLAIN.get(arguments.model_type, {}) if arguments.plain else {}
         ids = _special_ids(tokenizer)
         if auto_class is not AutoModelForSeq2SeqLM:
             ids = {
@@ -80,8 +112,23 @@ def load_model_and_processor(
         config = AutoConfig.for_model(arguments.model_type, **{"vocab_size": len(tokenizer), **ids, **overrides})
         model = auto_class.from_config(config, **options)
     _check_vocabulary(model.config, tokenizer)
+    _report_loading(report, loading)
     tokenizer.model_max_length = getattr(model.config, "max_position_embeddings", tokenizer.model_max_length)
     return model, _processor_for(model.config, tokenizer)
+
+
+def save_processor(
+    config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase, folder: str | os.PathLike[str]
+) -> None:
+    """Save what prepares a model's inputs beside the model.
+
+    Args:
+        config: The model's configuration.
+        tokenizer: Its tokenizer.
+        folder: Where to save.
+    """
+    tokenizer.model_max_length = getattr(config, "max_position_embeddings", tokenizer.model_max_length)
+    _processor_for(config, tokenizer).save_pretrained(folder)
 
 
 def set_generation(model: PreTrainedModel, recipe: Recipe) -> None:
@@ -99,9 +146,11 @@ def set_generation(model: PreTrainedModel, recipe: Recipe) -> None:
         setattr(model.generation_config, name, value)
     if "max_length" in settings:
         model.generation_config.max_new_tokens = None  # it would win over max_length
-    if settings.get("early_stopping") is None and model.generation_config.num_beams == 1:
-        # A beam setting without beams is refused when the model is saved, hours after it was made.
-        model.generation_config.early_stopping = None
+    if model.generation_config.num_beams == 1:
+        # A beam setting without beams is refused when the model is saved, hours after it was made. The checkpoint's
+        # own are of no use then; the recipe's are for its writer to take out.
+        for name in {"early_stopping", "length_penalty"} - set(settings):
+            setattr(model.generation_config, name, None)
     try:
         model.generation_config.validate(strict=True)
     except ValueError as error:
@@ -130,9 +179,35 @@ def check_lengths(config: PretrainedConfig, recipe: Recipe) -> None:
         if length > positions:
             raise RecipeError(
                 f"{name} is {length}, but the model has only {positions} positions; lower it, or give the model more "
-                f"with model: max_position_embeddings: {length} (from_bart grows BART's positions; from scratch takes "
-                "any)"
+                f"with model: max_position_embeddings: {length} (from_bart and checkpoints of HAT-BART grow their "
+                "positions; from scratch takes any)"
             )
+
+
+def default_max_new_tokens(model: PreTrainedModel, **generate_kwargs: Any) -> int | None:
+    """Tell how much to generate where nobody says: as much as the pipelines, where `generate` stops after 20 tokens.
+
+    Args:
+        model: A model that generates.
+        **generate_kwargs: What is passed to `generate`.
+
+    Returns:
+        Tokens, at most as many as the model has positions for; None where a length is given, in the model's
+        `generation_config` or in the arguments.
+    """
+    from ..pipelines.summarization_hier import DEFAULT_MAX_NEW_TOKENS
+
+    own = model.generation_config
+    given = [
+        own.max_length,
+        own.max_new_tokens,
+        generate_kwargs.get("max_length"),
+        generate_kwargs.get("max_new_tokens"),
+    ]
+    if any(length is not None for length in given):
+        return None
+    positions = getattr(model.config, "max_position_embeddings", None) or DEFAULT_MAX_NEW_TOKENS + 1
+    return int(min(DEFAULT_MAX_NEW_TOKENS, positions - 1))
 
 
 def longest_source(config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> int | None:
@@ -147,6 +222,82 @@ def longest_source(config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase)
     """
     positions = getattr(config, "max_position_embeddings", None) or tokenizer.model_max_length
     return int(positions) if positions < 10**9 else None  # tokenizers without a limit say 10**30
+
+
+def _load_checkpoint(
+    arguments: ModelArguments, auto_class: Any, overrides: dict[str, Any], options: dict[str, Any]
+) -> tuple[PreTrainedModel, dict[str, Any]]:
+    """Load `model_name_or_path`, with more positions or other segments if asked for; the second is what was loaded."""
+    name = cast(str, arguments.model_name_or_path)
+    config = AutoConfig.from_pretrained(name)
+    family = config.model_type
+    if arguments.plain:
+        if family not in PLAIN:  # BART itself
+            overrides = {key: value for key, value in overrides.items() if key not in HIERARCHICAL}
+        elif any(getattr(config, key, 0) for key in ("hierarchical_layers", "hierarchical_attention")):
+            raise RecipeError(
+                f"model: plain is given, but {name} was trained with the hierarchy; start from a plain checkpoint"
+            )
+        else:
+            overrides = {**overrides, **PLAIN[family]}
+    # float32, whatever the checkpoint was saved in: mixed precision keeps its master weights in it.
+    options = {**options, "dtype": torch.float32, "output_loading_info": True}
+    segments = overrides.get("num_segments", 0)
+    resize = family == "hat_bart" and 0 < segments != config.num_segments > 0
+    if resize:
+        options["ignore_mismatched_sizes"] = True
+    positions = arguments.max_position_embeddings
+    if positions is not None:
+        if family != "hat_bart":
+            raise RecipeError(
+                f"model: max_position_embeddings={positions} does not go with {name}: only from_bart and checkpoints "
+                f"of hat_bart can grow their positions, and this is one of {family}"
+            )
+        from ..hat_bart.modeling_hat_bart import HatBartForConditionalGeneration
+
+        try:
+            loaded = HatBartForConditionalGeneration.from_bart(
+                name,
+                max_position_embeddings=positions,
+                extra_positions=arguments.extra_positions,
+                **options,
+                **overrides,
+            )
+        except ValueError as error:
+            raise RecipeError(f"model: {error}") from error
+    else:
+        loaded = auto_class.from_pretrained(name, **options, **overrides)
+    model, report = _with_report(loaded)
+    wrong = [key for key, *_ in report["mismatched_keys"] if not key.endswith(SEGMENTS)]
+    if wrong:
+        raise RecipeError(
+            f"model: {name} has other sizes than config_overrides asks for, in {', '.join(_patterns(wrong))}"
+        )
+    return model, report
+
+
+def _with_report(loaded: Any) -> tuple[PreTrainedModel, dict[str, Any]]:
+    model, report = loaded
+    return model, report
+
+
+def _report_loading(report: dict[str, Any], loading: dict[str, list[str]] | None) -> None:
+    """Say which weights are not the checkpoint's, by name with * for the numbers of layers."""
+    names = {
+        "new_weights": report.get("missing_keys", ()),
+        "resized_weights": [key for key, *_ in report.get("mismatched_keys", ())],
+        "unused_weights": report.get("unexpected_keys", ()),
+    }
+    found = {name: _patterns(keys) for name, keys in names.items()}
+    for name, patterns in found.items():
+        if patterns:
+            logger.info("%s: %s", name.replace("_", " "), ", ".join(patterns))
+    if loading is not None:
+        loading.update(found)
+
+
+def _patterns(keys: Iterable[str]) -> list[str]:
+    return sorted({re.sub(r"\.\d+\.", ".*.", key) for key in keys})
 
 
 def _saved_processor(arguments: ModelArguments, config: PretrainedConfig) -> Processor:

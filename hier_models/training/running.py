@@ -43,7 +43,8 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
     Returns:
         `train` (the Trainer's numbers), `evaluation` (the task's scores, if there are validation data; for generated
         texts only with `predict_with_generate`), the task's reports (such as `truncation` and `set_aside` for each
-        data set), `resumed_from`, `parameters`, the `recipe` and the `versions` of the libraries.
+        data set), `loading` (which weights a checkpoint did not give), `resumed_from`, `parameters`, the `recipe` and
+        the `versions` of the libraries.
 
     Raises:
         RecipeError: If parts of the recipe do not fit together or `output_dir` holds a finished run.
@@ -103,6 +104,7 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
         results["evaluation"] = evaluation
     results |= task.reports()
     results |= {
+        "loading": task.loading,
         "resumed_from": checkpoint,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "recipe": recipe.as_dict(),

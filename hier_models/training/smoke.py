@@ -1,12 +1,241 @@
-"""`--smoke`: a recipe on a few rows made on the spot, with a tiny model, to see that it runs at all."""
+"""`--smoke`: a recipe on a few rows made on the spot, with a tiny model, to see that it runs at all.
 
+Data, sizes, lengths and steps are small. All that makes a recipe what it is stays: optimizer, schedule, label
+smoothing, dropout, hierarchy, segments, columns, fillers, how it generates.
+"""
+
+import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import datasets
+import torch
+import transformers
 from tokenizers import ByteLevelBPETokenizer
-from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import AutoConfig, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from .arguments import DataArguments, PrecisionError, Recipe, RecipeError, as_options, load_recipe
+
+
+if TYPE_CHECKING:
+    from .tasks import Task
+
+
+# Sizes of a tiny model, under all the names that configurations have for them.
+SIZES = {
+    **dict.fromkeys(("d_model", "hidden_size"), 32),
+    **dict.fromkeys(("encoder_layers", "decoder_layers", "num_hidden_layers"), 2),
+    **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads", "num_attention_heads"), 4),
+    **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim", "intermediate_size"), 48),
+}
+# Positions of a tiny checkpoint, and of one that the recipe makes longer, in tokens.
+POSITIONS, GROWN_POSITIONS = 96, 160
+# Roberta's positions begin after the padding token's.
+ENCODER_OFFSET = 2
+TARGET_LENGTH, MAX_LENGTH, MIN_LENGTH = 24, 16, 4
+
+
+def run_smoke(
+    path: str | os.PathLike[str] | None = None, overrides: Sequence[str] | Mapping[str, Any] = ()
+) -> dict[str, Any]:
+    """Run a recipe from beginning to end in seconds: few rows, a tiny random model of the recipe's architecture.
+
+    Nothing is downloaded, and neither the recipe's data nor its checkpoint need be there. What is made is deleted,
+    unless the overrides name an `output_dir`.
+
+    Args:
+        path: A YAML file, as for `load_recipe`.
+        overrides: What to change in it, as for `load_recipe`.
+
+    Returns:
+        What `run_training` returns, and under `smoke` what was changed: name -> (the recipe's value, the value here).
+
+    Raises:
+        RecipeError: If the recipe cannot run, or there are several processes.
+    """
+    from .running import run_training
+
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise RecipeError("smoke: runs in one process; start it without torchrun or accelerate launch")
+    with tempfile.TemporaryDirectory(prefix="smoke-") as folder, _datasets_cache(Path(folder) / "cache"):
+        recipe, changes = shrink(path, overrides, Path(folder))
+        return {**run_training(recipe), "smoke": changes}
+
+
+def shrink(
+    path: str | os.PathLike[str] | None, overrides: Sequence[str] | Mapping[str, Any], folder: Path
+) -> tuple[Recipe, dict[str, tuple[Any, Any]]]:
+    """Make the small recipe of a recipe, with the data and the checkpoint that it needs.
+
+    Args:
+        path: A YAML file, as for `load_recipe`.
+        overrides: What to change in it, as for `load_recipe`.
+        folder: Where to write data, tokenizer and checkpoint, and for the run if the overrides name no `output_dir`.
+
+    Returns:
+        The small recipe, and what was changed: name -> (the recipe's value, the value here).
+    """
+    from .tasks import task_class
+
+    given = [] if isinstance(overrides, Mapping) else list(overrides)
+    names = dict(overrides) if isinstance(overrides, Mapping) else {}
+    recipe, changes = _on_this_machine(path, given, names)
+    task = task_class(recipe.run.task)(recipe, folder)
+    changes |= task.smoke_data(folder)
+    changes |= _model(recipe, task, folder)
+    changes |= _lengths(recipe)
+    changes |= _training(recipe)
+    if not (
+        "output_dir" in names or any(option.split("=")[0] in ("--output_dir", "--output-dir") for option in given)
+    ):
+        changes["output_dir"] = str(folder / "run")
+    changes |= task.smoke_changes()
+    small = _load(path, given, {**names, **changes})
+    before, after = _values(recipe), _values(small)
+    before["use_cpu"] = before["use_cpu"] and "use_cpu" not in changes
+    return small, {name: (before[name], after[name]) for name in changes if before[name] != after[name]}
+
+
+def _load(path: str | os.PathLike[str] | None, given: list[str], names: dict[str, Any]) -> Recipe:
+    options = [option for name, value in names.items() for option in as_options(name, value)]
+    return load_recipe(path, [*given, *options])
+
+
+def _on_this_machine(
+    path: str | os.PathLike[str] | None, given: list[str], names: dict[str, Any]
+) -> tuple[Recipe, dict[str, Any]]:
+    """The recipe, in a precision that there is here."""
+    changes: dict[str, Any] = {} if torch.accelerator.is_available() else {"use_cpu": True}
+    try:
+        recipe = _load(path, given, {**names, **changes})
+    except PrecisionError:
+        changes["bf16"] = False
+        recipe = _load(path, given, {**names, **changes})
+    if recipe.training.fp16 and recipe.training.device.type == "cpu":
+        changes["fp16"] = False
+    return recipe, changes
+
+
+def _model(recipe: Recipe, task: "Task", folder: Path) -> dict[str, Any]:
+    """A tiny checkpoint in the place of the recipe's, or tiny sizes; and a tokenizer in the place of the recipe's."""
+    from .models import save_processor
+
+    model = recipe.model
+    kept = {name: SIZES.get(name, value) for name, value in model.overrides().items() if name != "vocab_size"}
+    sources = {
+        "from_bart": ("bart", "AutoModelForSeq2SeqLM"),
+        "from_roberta": ("roberta", "AutoModelForMaskedLM"),
+        "model_name_or_path": (_family(recipe, task), task.checkpoint_class or task.auto_class),
+    }
+    changes: dict[str, Any] = {}
+    tokenizer = task.smoke_tokenizer()
+    if model.tokenizer is not None:
+        tokenizer.save_pretrained(folder / "tokenizer")
+        changes["tokenizer"] = str(folder / "tokenizer")
+    source = next((name for name in sources if getattr(model, name) is not None), None)
+    if source is None:
+        names = {item.name for item in dataclasses.fields(type(AutoConfig.for_model(model.model_type)))}
+        kept |= {name: size for name, size in SIZES.items() if name in names}
+        changes["max_position_embeddings"] = POSITIONS + (0 if _writes(task) else ENCODER_OFFSET)
+    else:
+        family, auto_class = sources[source]
+        ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "pad_token_id", "eos_token_id")}
+        config = AutoConfig.for_model(
+            family,
+            **{**SIZES, **ids, "vocab_size": len(tokenizer)},
+            max_position_embeddings=POSITIONS + (0 if _writes(task) else ENCODER_OFFSET),
+        )
+        torch.manual_seed(0)
+        checkpoint = folder / family
+        getattr(transformers, auto_class).from_config(config).save_pretrained(checkpoint)
+        save_processor(config, tokenizer, checkpoint)
+        changes[source] = str(checkpoint)
+        if model.max_position_embeddings is not None:
+            changes["max_position_embeddings"] = GROWN_POSITIONS
+    if model.config_overrides is not None or kept:
+        changes["config_overrides"] = kept
+    return changes
+
+
+def _family(recipe: Recipe, task: "Task") -> str:
+    """The family of the checkpoint that a recipe goes on from: its own if it is here, else what the recipe says."""
+    name = recipe.model.model_name_or_path
+    if name is not None and (Path(name) / "config.json").is_file():
+        return str(AutoConfig.from_pretrained(name).model_type)
+    if not _writes(task) and recipe.model.model_type == "hat_bart":  # the default, which no encoder is
+        return "hat_encoder"
+    return recipe.model.model_type
+
+
+def _writes(task: "Task") -> bool:
+    return task.auto_class == "AutoModelForSeq2SeqLM"
+
+
+def _lengths(recipe: Recipe) -> dict[str, Any]:
+    data, generation = recipe.data, recipe.generation
+    grown = recipe.model.max_position_embeddings is not None and any(
+        getattr(recipe.model, name) is not None for name in ("from_bart", "model_name_or_path")
+    )
+    changes: dict[str, Any] = {
+        "max_source_length": min(data.max_source_length, GROWN_POSITIONS if grown else POSITIONS),
+        "max_target_length": min(data.max_target_length, TARGET_LENGTH),
+    }
+    for name, length in (("min_length", MIN_LENGTH), ("max_length", MAX_LENGTH)):
+        value = getattr(generation, name)
+        if value is not None:
+            changes[name] = min(value, length)
+    if data.num_proc is not None:
+        changes["num_proc"] = 1
+    return changes
+
+
+def _training(recipe: Recipe) -> dict[str, Any]:
+    training = recipe.training
+    changes: dict[str, Any] = {"report_to": "none", "push_to_hub": False}
+    if training.max_steps > 0:
+        changes["max_steps"] = min(training.max_steps, 3)
+    else:
+        changes["num_train_epochs"] = min(training.num_train_epochs, 2)
+    if training.warmup_steps >= 1:  # below, it is a share of the steps
+        changes["warmup_steps"] = 1
+    for name, most in (
+        ("per_device_train_batch_size", 2),
+        ("per_device_eval_batch_size", 4),
+        ("gradient_accumulation_steps", 2),
+        ("dataloader_num_workers", 1),
+    ):
+        changes[name] = min(getattr(training, name), most)
+    for name, steps in (("eval_steps", 2), ("save_steps", 2), ("logging_steps", 1)):
+        value = getattr(training, name)
+        if value is not None and value >= 1:
+            changes[name] = steps
+    total = recipe.run.total_train_batch_size
+    if total is not None:
+        at_once = changes["per_device_train_batch_size"] * max(1, training.n_gpu) * training.world_size
+        changes["total_train_batch_size"] = at_once * (
+            2 if total > training.train_batch_size * training.world_size else 1
+        )
+    return changes
+
+
+def _values(recipe: Recipe) -> dict[str, Any]:
+    return {name: value for section in recipe.as_dict().values() for name, value in section.items()}
+
+
+@contextmanager
+def _datasets_cache(folder: Path) -> Iterator[None]:
+    """Keep what is made on the spot out of the user's cache."""
+    before = datasets.config.HF_DATASETS_CACHE
+    datasets.config.HF_DATASETS_CACHE = folder
+    try:
+        yield
+    finally:
+        datasets.config.HF_DATASETS_CACHE = before
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], split: str | None) -> Path:
@@ -68,18 +297,42 @@ _TEXTS = (
 _SUMMARIES = ("A crack closed the bridge.", "Bees navigate by sun.", "When the library is open.", "The river rose.")
 
 
-def documents(text_column: str | None, summary_column: str | None) -> list[dict[str, Any]]:
-    """Make documents with summaries.
+# "um" and {vocalsound} are fillers, and Cem's second turn holds nothing else.
+_TURNS = (
+    ("Ann", "Did you, um, book the room for Monday?"),
+    ("Bob", "Not yet. I will do it today. {vocalsound} How many are we?"),
+    ("Ann", "Eight, you know, and perhaps Dee."),
+    ("Cem", "Nine, with me. I need a chair by the door."),
+    ("Cem", "Um."),
+    ("Bob", "Then I take the large one. It is free until noon."),
+)
+_TURN_SUMMARIES = ("Bob will book a room for nine.", "Ann and Cem want a room.", "The room is free until noon.")
+
+
+def documents(data: DataArguments) -> list[dict[str, Any]]:
+    """Make documents with summaries, of the kind and in the columns that a recipe names.
 
     Args:
-        text_column: The column of the text; None for `text`.
-        summary_column: The column of the summary; None for `summary`.
+        data: The section `data` of the recipe.
 
     Returns:
         Eight rows.
     """
-    text_column, summary_column = text_column or "text", summary_column or "summary"
+    if data.source_kind == "turns":
+        column = data.text_column or "turns"
+        dialogues = [_TURNS[i % 3 : 6 - i // 4] for i in range(8)]
+        # Turns in a column named so are lists, in another one lines of text.
+        sources: list[Any] = [[[role, content] for role, content in dialogue] for dialogue in dialogues]
+        if column != "turns":
+            sources = ["\r\n".join(f"{role}: {content}" for role, content in dialogue) for dialogue in dialogues]
+        summaries: tuple[str, ...] = _TURN_SUMMARIES
+    else:
+        column = data.text_column or data.source_kind or "text"
+        sources = [[_TEXTS[i % 4], _TEXTS[(i + i // 4 + 1) % 4]] for i in range(8)]
+        if data.source_kind not in ("sentences", "documents"):
+            sources = [" ".join(texts) for texts in sources]
+        summaries = _SUMMARIES
     return [
-        {text_column: f"{_TEXTS[i % 4]} {_TEXTS[(i + i // 4 + 1) % 4]}", summary_column: summary}
-        for i, summary in enumerate(_SUMMARIES * 2)
+        {column: source, data.summary_column or "summary": summaries[i % len(summaries)]}
+        for i, source in enumerate(sources)
     ]

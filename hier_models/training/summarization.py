@@ -27,7 +27,7 @@ from ..metrics import Rouge
 from . import smoke
 from .arguments import DataArguments, Recipe, RecipeError
 from .metrics import compute_summarization_metrics, decode, mean_length
-from .models import Processor, check_lengths, longest_source, set_generation
+from .models import Processor, check_lengths, default_max_new_tokens, longest_source, set_generation
 from .results import write_json
 from .tasks import Task
 
@@ -53,6 +53,9 @@ class SummarizationTask(Task):
         model, processor = super().load_model_and_processor()
         set_generation(model, self.recipe)
         check_lengths(model.config, self.recipe)
+        most = default_max_new_tokens(model)
+        if most is not None and self.recipe.training.generation_max_length is None:
+            self.recipe.training.generation_max_length = most + 1  # with the decoder's start token
         return model, processor
 
     def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset:  # noqa: D102
@@ -105,7 +108,7 @@ class SummarizationTask(Task):
         }
 
     def smoke_rows(self) -> list[dict[str, Any]]:  # noqa: D102
-        return smoke.documents(self.recipe.data.text_column, self.recipe.data.summary_column)
+        return smoke.documents(self.recipe.data)
 
     def _load(self, part: str) -> Any:
         return _load(self.recipe.data, part, self.output_dir, self._set_aside[part])
@@ -139,8 +142,9 @@ def run_evaluation(
 ) -> dict[str, Any]:
     """Summarize documents and score the summaries against their whole references.
 
-    Generation follows the model's `generation_config` and `generate_kwargs`. References are never cut, unlike the
-    labels that Trainer's own evaluation during training compares with.
+    Generation follows the model's `generation_config` and `generate_kwargs`; where neither says how long a summary may
+    be, it is 256 tokens, as in the pipeline. References are never cut, unlike the labels that Trainer's own evaluation
+    during training compares with.
 
     Args:
         model: Any encoder-decoder model with a `generate`.
@@ -169,6 +173,11 @@ def run_evaluation(
             f"dataset must have a column 'summary' to score against, got {', '.join(documents.column_names)}; "
             "load_documents(…, summary_column=…) names it"
         )
+    most = default_max_new_tokens(model, **generate_kwargs)
+    if training_args is not None and training_args.generation_max_length is not None:
+        generate_kwargs = {"max_length": training_args.generation_max_length, **generate_kwargs}
+    elif most is not None:
+        generate_kwargs = {**generate_kwargs, "max_new_tokens": most}
     tokenizer = plain_tokenizer(processor)
     report = TruncationReport()
     inputs = cast(
@@ -272,7 +281,10 @@ def _load(data: DataArguments, part: str, output_dir: Path, report: LoadReport) 
         split=split,
         text_column=data.text_column,
         summary_column=data.summary_column,
+        source_kind=data.source_kind,
+        fillers=data.fillers,
         config_name=None if path.exists() else data.config_name,
+        revision=None if path.exists() else data.revision,
         streaming=data.streaming and part == "train",
         bad_lines=data.bad_lines,
         set_aside_file=output_dir / f"set_aside_{part}.jsonl" if data.bad_lines == "set_aside" else None,

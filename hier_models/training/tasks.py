@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # Name in a recipe's `run: task:` -> module in this package and class.
 TASKS = {
     "summarization": ("summarization", "SummarizationTask"),
+    "translation": ("translation", "TranslationTask"),
     "masked_lm": ("encoder_tasks_masked_lm", "MaskedLMTask"),
     "question_answering": ("encoder_tasks_question_answering", "QuestionAnsweringTask"),
     "classification": ("encoder_tasks_classification", "ClassificationTask"),
@@ -50,6 +51,8 @@ class Task(ABC):
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         self.recipe = recipe
         self.output_dir = output_dir
+        # What of a checkpoint was loaded: see `load_model_and_processor`.
+        self.loading: dict[str, list[str]] = {}
 
     @property
     def options(self) -> Any:
@@ -73,7 +76,7 @@ class Task(ABC):
 
         from .models import load_model_and_processor
 
-        return load_model_and_processor(self.recipe.model, getattr(transformers, self.auto_class))
+        return load_model_and_processor(self.recipe.model, getattr(transformers, self.auto_class), self.loading)
 
     @abstractmethod
     def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset:
