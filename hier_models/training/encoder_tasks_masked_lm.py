@@ -204,4 +204,4 @@ def perplexity(eval_prediction: EvalPrediction | Any) -> dict[str, float]:
     loss, tokens, right = np.asarray(eval_prediction.predictions, dtype=np.float64).sum(axis=0).tolist()
     if tokens == 0:
         raise ValueError("no token of the validation data is masked; give more data, or raise mlm_probability")
-    return {"perplexity": math.exp(loss / tokens), "accuracy": 100 * right / tokens, "masked_tokens": tokens}
+    return {"perplexity": math.exp(loss / tokens), "accuracy": 100 * right / tokens, "masked_tokens": int(tokens)}
