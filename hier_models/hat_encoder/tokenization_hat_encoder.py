@@ -167,7 +167,8 @@ class HatEncoderTokenizer(RobertaTokenizer):
             if getattr(tokenizer, f"{token}_id") is None:
                 raise ValueError(
                     f"`tokenizer` ({name}) has no {token}; RoBERTa's has BOS (the marker of sentences), EOS, padding, "
-                    f'unknown and mask tokens. Add one with tokenizer.add_special_tokens({{"{token}": …}}) and resize the model\'s embeddings.'
+                    f'unknown and mask tokens. Add one with tokenizer.add_special_tokens({{"{token}": …}}) and resize '
+                    "the model's embeddings."
                 )
         if tokenizer.bos_token_id == tokenizer.eos_token_id:
             raise ValueError(
