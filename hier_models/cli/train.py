@@ -77,9 +77,11 @@ def train(
         state.when_interrupted = f"The same command goes on from the last checkpoint in {output_dir}, if there is one."
         with mistakes("model", OSError):
             results = run_training(recipe)
-    evaluation = results.get("evaluation")
-    if evaluation:
+    tables = {title: results[title] for title in ("evaluation", "test") if results.get(title)}
+    for title, evaluation in tables.items():
         task = results["recipe"]["run"]["task"]
+        if len(tables) > 1:
+            print({"evaluation": "Validation", "test": "Test"}[title])
         print(rouge_table(evaluation) if task == "summarization" else task_class(task).table(evaluation))
     folder = results["recipe"]["training"]["output_dir"]
     if smoke and not Path(folder).exists():

@@ -124,6 +124,8 @@ class _Tokenization:
     def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
         if isinstance(self.processor, PreTrainedTokenizerBase):
             return self._with_tokenizer(self.processor, batch)
+        if self.kind == "turns":
+            _check_roles(batch, getattr(self.processor, "num_segments", 0))
         inputs = self.processor(
             **{self.kind: batch[self.kind]},
             text_target=batch.get("summary"),
@@ -142,6 +144,19 @@ class _Tokenization:
             labels, counts[CUT_TARGET_TOKENS] = _cut(tokenizer, self.max_target_length, text_target=batch["summary"])
             inputs["labels"] = labels["input_ids"]
         return {**inputs, **counts}
+
+
+def _check_roles(batch: dict[str, list[Any]], segments: int) -> None:
+    """Refuse a dialogue with more roles than segments, and say which one; the processor sees only its batch."""
+    for number, turns in enumerate(batch["turns"]):
+        roles = list(dict.fromkeys(turn["role"].strip() for turn in turns))
+        if segments and len(roles) > segments:
+            name = f"with id {batch['id'][number]!r}" if "id" in batch else f"that begins {turns[0]['content'][:60]!r}"
+            raise ValueError(
+                f"the dialogue {name} has {len(roles)} roles ({', '.join(roles[:5])}, …), but there are only "
+                f"num_segments={segments} segment embeddings: give the model more (config_overrides: num_segments: "
+                f"{len(roles)}), or merge roles"
+            )
 
 
 def _cut(

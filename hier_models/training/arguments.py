@@ -99,6 +99,9 @@ class DataArguments:
         train_split: Its split.
         validation: Source of the validation documents; that of `train` if only `validation_split` is given.
         validation_split: Its split.
+        test: Source of documents to score the trained model on, as the papers' tables do; that of `train` if only
+            `test_split` is given. For summarization.
+        test_split: Its split.
         config_name: Configuration of a dataset on the Hub.
         revision: Branch, tag or commit of a dataset on the Hub.
         text_column: Column with the source; recognised by its name if not given.
@@ -110,6 +113,7 @@ class DataArguments:
         max_target_length: Tokens of a summary.
         max_train_documents: Take only so many.
         max_validation_documents: Take only so many.
+        max_test_documents: Take only so many.
         streaming: Read the training documents while training, in bounded memory.
         shuffle_buffer: Documents held in memory to shuffle a streamed dataset.
         bad_lines: Stop at a line that cannot be used, or set it aside in a file of the output folder.
@@ -120,6 +124,8 @@ class DataArguments:
     train_split: str | None = field(default=None, metadata=_help("The split of train."))
     validation: str | None = field(default=None, metadata=_help("Hub id, file or folder to validate on."))
     validation_split: str | None = field(default=None, metadata=_help("The split of validation (or of train)."))
+    test: str | None = field(default=None, metadata=_help("Hub id, file or folder to score the trained model on."))
+    test_split: str | None = field(default=None, metadata=_help("The split of test (or of train)."))
     config_name: str | None = field(default=None, metadata=_help("Configuration of a dataset on the Hub."))
     revision: str | None = field(default=None, metadata=_help("Branch, tag or commit of a dataset on the Hub."))
     text_column: str | None = field(default=None, metadata=_help("Column with the source."))
@@ -134,6 +140,7 @@ class DataArguments:
     max_target_length: int = field(default=256, metadata=_help("Tokens of a summary."))
     max_train_documents: int | None = field(default=None, metadata=_help("Take only so many."))
     max_validation_documents: int | None = field(default=None, metadata=_help("Take only so many."))
+    max_test_documents: int | None = field(default=None, metadata=_help("Take only so many."))
     streaming: bool = field(default=False, metadata=_help("Read the training documents while training."))
     shuffle_buffer: int = field(default=1000, metadata=_help("Documents in memory to shuffle a streamed dataset."))
     bad_lines: Literal["stop", "set_aside"] = field(

@@ -42,9 +42,9 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
 
     Returns:
         `train` (the Trainer's numbers), `evaluation` (the task's scores, if there are validation data; for generated
-        texts only with `predict_with_generate`), the task's reports (such as `truncation` and `set_aside` for each
-        data set), `loading` (which weights a checkpoint did not give), `resumed_from`, `parameters`, the `recipe` and
-        the `versions` of the libraries.
+        texts only with `predict_with_generate`), `test` (the same of the test data, if there are any), the task's
+        reports (such as `truncation` and `set_aside` for each data set), `loading` (which weights a checkpoint did not
+        give), `resumed_from`, `parameters`, the `recipe` and the `versions` of the libraries.
 
     Raises:
         RecipeError: If parts of the recipe do not fit together or `output_dir` holds a finished run.
@@ -102,6 +102,9 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
     evaluation = task.evaluate(trainer, model, processor)
     if evaluation is not None:
         results["evaluation"] = evaluation
+    test = task.test(trainer, model, processor)
+    if test is not None:
+        results["test"] = test
     results |= task.reports()
     results |= {
         "loading": task.loading,

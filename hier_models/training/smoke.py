@@ -123,7 +123,7 @@ def _on_this_machine(
 
 def _model(recipe: Recipe, task: "Task", folder: Path) -> dict[str, Any]:
     """A tiny checkpoint in the place of the recipe's, or tiny sizes; and a tokenizer in the place of the recipe's."""
-    from .models import save_processor
+    from .models import PLAIN, save_processor
 
     model = recipe.model
     kept = {name: SIZES.get(name, value) for name, value in model.overrides().items() if name != "vocab_size"}
@@ -144,10 +144,11 @@ def _model(recipe: Recipe, task: "Task", folder: Path) -> dict[str, Any]:
         changes["max_position_embeddings"] = POSITIONS + (0 if _writes(task) else ENCODER_OFFSET)
     else:
         family, auto_class = sources[source]
+        plain = PLAIN.get(family, {}) if model.plain else {}
         ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "pad_token_id", "eos_token_id")}
         config = AutoConfig.for_model(
             family,
-            **{**SIZES, **ids, "vocab_size": len(tokenizer)},
+            **{**SIZES, **ids, **plain, "vocab_size": len(tokenizer)},
             max_position_embeddings=POSITIONS + (0 if _writes(task) else ENCODER_OFFSET),
         )
         torch.manual_seed(0)

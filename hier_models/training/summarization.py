@@ -45,9 +45,13 @@ class SummarizationTask(Task):
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
-        self._cuts = {"train": TruncationReport(), "validation": TruncationReport()}
-        self._set_aside = {"train": LoadReport(), "validation": LoadReport()}
+        data = recipe.data
+        tested = data.test is not None or data.test_split is not None
+        parts = ["train", "validation", *(["test"] if tested else [])]
+        self._cuts = {part: TruncationReport() for part in parts}
+        self._set_aside = {part: LoadReport() for part in parts}
         self._validation_documents: Dataset | None = None
+        self._test_documents: Dataset | None = None
 
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:  # noqa: D102  # as in Task
         model, processor = super().load_model_and_processor()
@@ -68,6 +72,10 @@ class SummarizationTask(Task):
     def validation_dataset(  # noqa: D102
         self, model: PreTrainedModel, processor: Processor
     ) -> Dataset | IterableDataset | None:
+        if "test" in self._cuts:
+            # Now and not after training, so that what is wrong with them shows at once.
+            self._test_documents = self._load("test")
+            self._tokenized("test", self._test_documents, processor)
         self._validation_documents = self._load("validation")
         if self._validation_documents is None:
             return None
@@ -87,15 +95,12 @@ class SummarizationTask(Task):
     ) -> dict[str, Any] | None:
         if self._validation_documents is None or not self.recipe.training.predict_with_generate:
             return None
-        return run_evaluation(
-            model,
-            processor,
-            self._validation_documents,
-            max_source_length=self.recipe.data.max_source_length,
-            training_args=self.recipe.training,
-            predictions_file=self.output_dir / "predictions.jsonl",
-            num_proc=self.recipe.data.num_proc,
-        )
+        return self._scores(self._validation_documents, model, processor, "predictions.jsonl")
+
+    def test(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:  # noqa: D102
+        if self._test_documents is None:
+            return None
+        return self._scores(self._test_documents, model, processor, "predictions_test.jsonl")
 
     def reports(self) -> dict[str, Any]:  # noqa: D102
         for name, report in self._cuts.items():
@@ -109,6 +114,17 @@ class SummarizationTask(Task):
 
     def smoke_rows(self) -> list[dict[str, Any]]:  # noqa: D102
         return smoke.documents(self.recipe.data)
+
+    def _scores(self, documents: Dataset, model: PreTrainedModel, processor: Processor, file: str) -> dict[str, Any]:
+        return run_evaluation(
+            model,
+            processor,
+            documents,
+            max_source_length=self.recipe.data.max_source_length,
+            training_args=self.recipe.training,
+            predictions_file=self.output_dir / file,
+            num_proc=self.recipe.data.num_proc,
+        )
 
     def _load(self, part: str) -> Any:
         return _load(self.recipe.data, part, self.output_dir, self._set_aside[part])
@@ -271,7 +287,7 @@ def generation_settings(config: GenerationConfig) -> dict[str, Any]:
 def _load(data: DataArguments, part: str, output_dir: Path, report: LoadReport) -> Any:
     source = getattr(data, part)
     split = getattr(data, f"{part}_split")
-    if part == "validation" and source is None and split is not None:
+    if part != "train" and source is None and split is not None:
         source = data.train
     if source is None:
         return None

@@ -164,6 +164,19 @@ class Task(ABC):
         """
         return None
 
+    def test(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
+        """Score the trained model on the test data.
+
+        Args:
+            trainer: The Trainer after training.
+            model: The trained model.
+            processor: The model's processor.
+
+        Returns:
+            What becomes `test` in results.json, or None if there is nothing to score on.
+        """
+        return None
+
     def reports(self) -> dict[str, Any]:
         """Report what was cut or set aside, known only after training where data are streamed.
 
@@ -216,6 +229,8 @@ class Task(ABC):
         if data.validation is not None or data.validation_split is not None:
             file = write_rows(folder / "smoke_b.jsonl", rows[:4], data.validation_split)
             changes["validation"] = str(file)
+        if data.test is not None or data.test_split is not None:
+            changes["test"] = str(write_rows(folder / "smoke_c.jsonl", rows[:2], data.test_split))
         return changes
 
     def smoke_tokenizer(self) -> PreTrainedTokenizerBase:
