@@ -83,7 +83,7 @@ class MaskingCollator(DataCollatorForLanguageModeling):
                 )
         if self.seed is not None and self.generator is None and not self.static:
             self.create_rng()  # which Transformers leaves out where the seed is 0
-        rows = [{name: example[name] for name in known if name in example} for example in examples]
+        rows: list[Any] = [{name: example[name] for name in known if name in example} for example in examples]
         batch: dict[str, Any] = super().torch_call(rows)
         return batch
 
