@@ -104,7 +104,8 @@ class PairFormat:
             raise BadRecord(f"column {name!r} is missing; {where} has {listing(list(holder or ()))}")
         value = holder[name]
         if isinstance(value, str):
-            value = value.split("\n")
+            # As in a text file, the last line may or may not end with a line break.
+            value = value.removesuffix("\n").split("\n")
         if not isinstance(value, list) or not all(isinstance(sentence, str) for sentence in value):
             raise BadRecord(
                 f"column {name!r} must hold a list of sentences, or a string with a sentence on each line, got "
@@ -355,7 +356,8 @@ def chunk_parallel(
     chunks = dataset.map(chunking, num_proc=num_proc, desc="Cutting into chunks", remove_columns=columns, **options)
     sources = dataset.select_columns("source").iter(batch_size=DOCUMENTS_IN_MEMORY)
     sentences = sum(len(source) for batch in sources for source in batch["source"])
-    report.add(len(dataset), sentences, list(chunks[SENTENCES]), list(chunks[DOCUMENT]))
+    in_chunks, owners = (list(chunks[name]) if len(chunks) else [] for name in (SENTENCES, DOCUMENT))
+    report.add(len(dataset), sentences, in_chunks, owners)
     logger.log(logging.WARNING if report.as_dict()["left_out_sentences"] else logging.INFO, "%s", report)
     if len(chunks) == 0:
         raise ValueError(f"dataset: no chunk is left ({report}); raise max_source_length and max_target_length")

@@ -1,7 +1,8 @@
 """Metrics that load with no network."""
 
+from .bleu import Bleu
 from .rouge import Rouge
 from .squad import Squad
 
 
-__all__ = ["Rouge", "Squad"]
+__all__ = ["Bleu", "Rouge", "Squad"]
