@@ -17,6 +17,19 @@ from typing import Any
 
 from huggingface_hub import EvalResult, HfApi, ModelCard, ModelCardData
 
+from .hub_texts import (
+    ARCHITECTURES,
+    HEADS,
+    NOT_GIVEN,
+    TEMPLATE,
+    USAGE_HEAD,
+    USAGE_HEAD_PIPELINE,
+    USAGE_OF_TASK,
+    USAGE_OTHER,
+    USAGE_PIPELINE,
+    Head,
+)
+
 
 LIBRARY = "hier_models"
 
@@ -29,45 +42,6 @@ _AUTO_MAPPINGS = {
     "AutoModelForMultipleChoice": "MODEL_FOR_MULTIPLE_CHOICE_MAPPING",
     "AutoModelForQuestionAnswering": "MODEL_FOR_QUESTION_ANSWERING_MAPPING",
     "AutoModelForTokenClassification": "MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING",
-}
-
-_NOT_GIVEN = "Not given."
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """What the model card says about a family, whatever the checkpoint.
-
-    Args:
-        title: name of the architecture.
-        summary: what it is, in a few sentences.
-        paper: the paper, as it is cited.
-        made_for: what the architecture is for.
-    """
-
-    title: str
-    summary: str
-    paper: str
-    made_for: str
-
-
-# By `model_type`.
-ARCHITECTURES = {
-    "hat_bart": Architecture(
-        title="HAT-BART",
-        summary=(
-            "BART with hierarchical attention. A BOS token stands before every sentence of the source. After the "
-            "token-level encoder, hierarchical encoder layers attend over the states at the BOS tokens only, and each "
-            "decoder layer attends to the tokens and then to these sentence states."
-        ),
-        paper=(
-            "Tobias Rohde, Xiaoxia Wu and Yinhan Liu: Hierarchical Learning for Generation with Long Source "
-            "Sequences. 2021. https://arxiv.org/abs/2104.07545"
-        ),
-        made_for=(
-            "abstractive summarization of long documents, dialogues and meetings, and translation of whole documents"
-        ),
-    ),
 }
 
 
@@ -157,6 +131,7 @@ def export(
     # The configs are completed as files: registering the classes for the Auto classes (`register_for_auto_class`)
     # would change every later `save_pretrained` of theirs.
     references = {auto: f"{Path(inspect.getfile(cls)).stem}.{cls.__name__}" for auto, cls in auto_map.items()}
+    tokenizer_reference = references.pop("AutoTokenizer", None)  # stands in the tokenizer's own config
     additions: dict[str, Any] = {"auto_map": references}
     if "AutoModelForSeq2SeqLM" in auto_map:
         task = _task(model.config)
@@ -172,6 +147,8 @@ def export(
         }
     _complete(target / "config.json", additions)
     _complete(target / "processor_config.json", {"auto_map": {"AutoProcessor": references["AutoProcessor"]}})
+    if tokenizer_reference is not None:
+        _complete(target / "tokenizer_config.json", {"auto_map": {"AutoTokenizer": [None, tokenizer_reference]}})
 
     folder_name = target.resolve().name
     details = dataclasses.replace(details, name=details.name or folder_name)
@@ -234,7 +211,10 @@ def model_card(model: Any, details: CardDetails, *, source: str, code: Iterable[
     """
     config = model.config
     architecture = ARCHITECTURES.get(config.model_type)
-    task = _task(config) if config.is_encoder_decoder and model.can_generate() else None
+    is_generator = config.is_encoder_decoder and model.can_generate()
+    auto_class = _auto_class(model)
+    head = None if is_generator else HEADS.get(auto_class)
+    task = _task(config) if is_generator else head.task if head else None
     datasets = [details.datasets] if isinstance(details.datasets, str) else details.datasets
     results = _eval_results(details, task)
     data = ModelCardData(
@@ -250,128 +230,43 @@ def model_card(model: Any, details: CardDetails, *, source: str, code: Iterable[
         model_name=details.name if results else None,
         eval_results=results or None,
     )
-    text = _TEMPLATE.format(
+    text = TEMPLATE.format(
         name=details.name or source,
         architecture=architecture.title if architecture else config.model_type,
-        summary=architecture.summary if architecture else _NOT_GIVEN,
+        summary=architecture.summary if architecture else NOT_GIVEN,
         sizes=_table({"parameters": f"{model.num_parameters():,}", **_sizes(config)}),
-        paper=architecture.paper if architecture else _NOT_GIVEN,
+        paper=architecture.paper if architecture else NOT_GIVEN,
         data=_paragraphs(details.data, "Datasets: " + ", ".join(datasets) + "." if datasets else None),
         base_model=_started_from(details.base_model),
-        hyperparameters=_table(details.hyperparameters) or _NOT_GIVEN,
-        metrics=_table(details.metrics, heading="metric") or _NOT_GIVEN,
-        evaluated_on=details.evaluated_on or _NOT_GIVEN,
-        generation=_table(_generation(model)) or _NOT_GIVEN,
+        hyperparameters=_table(details.hyperparameters) or NOT_GIVEN,
+        metrics=_table(details.metrics, heading="metric") or NOT_GIVEN,
+        evaluated_on=details.evaluated_on or NOT_GIVEN,
+        generation=_table(_generation(model)) or (NOT_GIVEN if is_generator else "None: it does not generate."),
         intended_use=_paragraphs(
             details.intended_use, f"The architecture is made for {architecture.made_for}." if architecture else None
         ),
         limits=_paragraphs(details.limits, _length_limit(config, task)),
-        license=f"{details.license}." if details.license else _NOT_GIVEN,
-        usage=(_USAGE_PIPELINE if task else _USAGE_OTHER).format(
-            source=source, libraries=" ".join(_libraries(code)), task=task, **_USAGE_OF_TASK.get(task or "", {})
-        ),
+        license=f"{details.license}." if details.license else NOT_GIVEN,
+        usage=_usage(source, code, auto_class, task, head),
     )
     return ModelCard(f"---\n{data.to_yaml()}\n---\n{text}")
 
 
-_TEMPLATE = """
-# {name}
-
-A {architecture} checkpoint, exported with hier_models.
-
-{usage}
-## Architecture
-
-{summary}
-
-{sizes}
-
-## Paper
-
-{paper}
-
-## Training data
-
-{data}
-
-## Training
-
-Started from: {base_model}
-
-Hyperparameters:
-
-{hyperparameters}
-
-## Metrics
-
-Measured on: {evaluated_on}
-
-{metrics}
-
-## Generation settings
-
-{generation}
-
-## Intended use
-
-{intended_use}
-
-## Limits
-
-{limits}
-
-## License
-
-Weights: {license} The code files in this repository are part of hier_models, under Apache-2.0.
-"""
-
-_USAGE_OF_TASK = {
-    "summarization": {"verb": "summarize", "option": "return_truncation"},
-    "translation": {"verb": "translate", "option": "return_chunks"},
-}
-
-_USAGE_PIPELINE = """## Use
-
-```bash
-pip install {libraries}
-```
-
-```python
-from transformers import pipeline
-
-{verb} = pipeline("{task}", model="{source}", trust_remote_code=True)
-print({verb}("A long document. …", {option}=True))
-```
-
-Or in parts:
-
-```python
-from transformers import AutoModelForSeq2SeqLM, AutoProcessor
-
-model = AutoModelForSeq2SeqLM.from_pretrained("{source}", trust_remote_code=True)
-processor = AutoProcessor.from_pretrained("{source}", trust_remote_code=True)
-inputs = processor(text="A long document. …", return_tensors="pt")
-print(processor.batch_decode(model.generate(**inputs), skip_special_tokens=True))
-```
-
-After `import hier_models`, leave out `trust_remote_code=True`.
-"""
-
-_USAGE_OTHER = """## Use
-
-```bash
-pip install {libraries}
-```
-
-```python
-from transformers import AutoModel, AutoProcessor
-
-model = AutoModel.from_pretrained("{source}", trust_remote_code=True)
-processor = AutoProcessor.from_pretrained("{source}", trust_remote_code=True)
-```
-
-After `import hier_models`, leave out `trust_remote_code=True`.
-"""
+def _usage(source: str, code: Iterable[Path], auto_class: str, task: str | None, head: Head | None) -> str:
+    libraries = " ".join(_libraries(code))
+    if head is not None:
+        pipeline = USAGE_HEAD_PIPELINE.format(source=source, task=head.task, example=head.example)
+        return USAGE_HEAD.format(
+            source=source,
+            libraries=libraries,
+            pipeline=pipeline if head.has_pipeline else "",
+            auto_class=auto_class,
+            inputs=head.inputs,
+            result=head.result,
+        )
+    return (USAGE_PIPELINE if task else USAGE_OTHER).format(
+        source=source, libraries=libraries, task=task, **USAGE_OF_TASK.get(task or "", {})
+    )
 
 
 # The checkpoint
@@ -395,6 +290,9 @@ def _auto_map(model: Any, processor: Any) -> dict[str, Any]:
     if not isinstance(processor, transformers.ProcessorMixin):
         raise ValueError(f"`processor` must be the model's processor, got {type(processor).__name__}.")
     found = {"AutoConfig": config_class, "AutoProcessor": type(processor)}
+    tokenizer_class = type(getattr(processor, "tokenizer", None))
+    if not tokenizer_class.__module__.startswith(("transformers.", "builtins")):
+        found["AutoTokenizer"] = tokenizer_class
     for auto_class, mapping_name in _AUTO_MAPPINGS.items():
         mapping = getattr(transformers, mapping_name)
         if config_class in mapping:
@@ -419,6 +317,17 @@ def _pipeline_class(task: str) -> Any:
 
     module, name = PIPELINES[task]
     return getattr(importlib.import_module(module), name)
+
+
+def _auto_class(model: Any) -> str:
+    """Name of the Auto class that gives this model."""
+    import transformers
+
+    for auto_class, mapping_name in _AUTO_MAPPINGS.items():
+        mapping = getattr(transformers, mapping_name)
+        if type(model.config) in mapping and mapping[type(model.config)] is type(model):
+            return auto_class
+    return "AutoModel"
 
 
 def _source_files(classes: Iterable[Any]) -> list[Path]:
@@ -508,7 +417,8 @@ def _sizes(config: Any) -> dict[str, Any]:
     sizes = {name: getattr(config, name) for name in common.split() if hasattr(config, name)}
     for name in vars(type(config)).get("__annotations__", {}):  # the family's own
         value = getattr(config, name, None)
-        if isinstance(value, int | list) and not isinstance(value, bool) and not name.endswith("token_id"):
+        is_size = isinstance(value, int | list) and not isinstance(value, bool) and not name.endswith("token_id")
+        if is_size or name.startswith("hierarchical_"):
             sizes[name] = value
     return sizes
 
@@ -528,6 +438,11 @@ def _length_limit(config: Any, task: str | None) -> str | None:
     positions = getattr(config, "max_position_embeddings", None)
     if positions is None:
         return None
+    if not config.is_encoder_decoder:
+        return (
+            f"It takes {positions - config.pad_token_id - 1} tokens at most, markers of sentences included. The "
+            "tokenizer cuts what is longer with `truncation=True`, and says how much with `return_truncation=True`."
+        )
     if task == "translation":
         return (
             f"It takes {positions} source tokens at once, at most. The pipeline cuts longer documents into chunks "
@@ -540,7 +455,7 @@ def _length_limit(config: Any, task: str | None) -> str | None:
 
 
 def _paragraphs(given: str | None, fact: str | None) -> str:
-    return "\n\n".join([given or _NOT_GIVEN, *([fact] if fact else [])])
+    return "\n\n".join([given or NOT_GIVEN, *([fact] if fact else [])])
 
 
 def _table(rows: Mapping[str, Any], heading: str = "setting") -> str:
@@ -561,7 +476,7 @@ def _is_hub_id(name: str) -> bool:
 
 def _started_from(base_model: str | None) -> str:
     if base_model is None:
-        return _NOT_GIVEN
+        return NOT_GIVEN
     return Path(base_model).name if Path(base_model).exists() else base_model
 
 

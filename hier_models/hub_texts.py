@@ -1,0 +1,246 @@
+"""What a model card says whatever the checkpoint: of the family, of the head, and how to use it."""
+
+from dataclasses import dataclass
+
+
+NOT_GIVEN = "Not given."
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What the model card says about a family, whatever the checkpoint.
+
+    Args:
+        title: name of the architecture.
+        summary: what it is, in a few sentences.
+        paper: the paper, as it is cited.
+        made_for: what the architecture is for.
+    """
+
+    title: str
+    summary: str
+    paper: str
+    made_for: str
+
+
+# By `model_type`.
+ARCHITECTURES = {
+    "hat_bart": Architecture(
+        title="HAT-BART",
+        summary=(
+            "BART with hierarchical attention. A BOS token stands before every sentence of the source. After the "
+            "token-level encoder, hierarchical encoder layers attend over the states at the BOS tokens only, and each "
+            "decoder layer attends to the tokens and then to these sentence states."
+        ),
+        paper=(
+            "Tobias Rohde, Xiaoxia Wu and Yinhan Liu: Hierarchical Learning for Generation with Long Source "
+            "Sequences. 2021. https://arxiv.org/abs/2104.07545"
+        ),
+        made_for=(
+            "abstractive summarization of long documents, dialogues and meetings, and translation of whole documents"
+        ),
+    ),
+    "hat_encoder": Architecture(
+        title="HAT (encoder)",
+        summary=(
+            "RoBERTa with hierarchical attention. A BOS token stands before every sentence. In every layer, after the "
+            "self-attention, there is an attention over the states at these BOS tokens."
+        ),
+        paper=(
+            "Tobias Rohde, Xiaoxia Wu and Yinhan Liu: Hierarchical Learning for Generation with Long Source "
+            "Sequences. 2021. https://arxiv.org/abs/2104.07545"
+        ),
+        made_for="pretraining by masked language modeling, and classification, multiple choice and question answering",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Head:
+    """What the model card says about the head of a model that does not generate.
+
+    Args:
+        task: its task, by the Hub's name.
+        has_pipeline: whether Transformers has a pipeline for it.
+        example: a call of the pipeline.
+        inputs: arguments of the processor.
+        result: what to print of `outputs`.
+    """
+
+    task: str
+    has_pipeline: bool
+    example: str
+    inputs: str
+    result: str
+
+
+_TEXT = '"The bridge was closed on Monday. Repairs will take six weeks."'
+
+# By Auto class.
+HEADS = {
+    "AutoModelForMaskedLM": Head(
+        task="fill-mask",
+        has_pipeline=True,
+        example='run(f"The bridge was closed. Repairs will take six {run.tokenizer.mask_token}.")',
+        inputs='text="The bridge was closed. Repairs take six <mask>.", split_special_tokens=False',
+        result="outputs.logits.argmax(-1)",
+    ),
+    "AutoModelForSequenceClassification": Head(
+        task="text-classification",
+        has_pipeline=True,
+        example=f"run({_TEXT})",
+        inputs=f"text={_TEXT}",
+        result="outputs.logits.softmax(-1)",
+    ),
+    "AutoModelForTokenClassification": Head(
+        task="token-classification",
+        has_pipeline=True,
+        example=f"run({_TEXT})",
+        inputs=f"text={_TEXT}",
+        result="outputs.logits.argmax(-1)",
+    ),
+    "AutoModelForQuestionAnswering": Head(
+        task="question-answering",
+        has_pipeline=False,
+        example="",
+        inputs=f'text="When was the bridge closed?", text_pair={_TEXT}',
+        result="outputs.start_logits.argmax(-1), outputs.end_logits.argmax(-1)",
+    ),
+    "AutoModelForMultipleChoice": Head(
+        task="multiple-choice",
+        has_pipeline=False,
+        example="",
+        inputs=f'text={_TEXT}, text_pair="When was it closed?", choices=["On Monday.", "Never."]',
+        result="outputs.logits.softmax(-1)",
+    ),
+}
+
+
+TEMPLATE = """
+# {name}
+
+A {architecture} checkpoint, exported with hier_models.
+
+{usage}
+## Architecture
+
+{summary}
+
+{sizes}
+
+## Paper
+
+{paper}
+
+## Training data
+
+{data}
+
+## Training
+
+Started from: {base_model}
+
+Hyperparameters:
+
+{hyperparameters}
+
+## Metrics
+
+Measured on: {evaluated_on}
+
+{metrics}
+
+## Generation settings
+
+{generation}
+
+## Intended use
+
+{intended_use}
+
+## Limits
+
+{limits}
+
+## License
+
+Weights: {license} The code files in this repository are part of hier_models, under Apache-2.0.
+"""
+
+USAGE_OF_TASK = {
+    "summarization": {"verb": "summarize", "option": "return_truncation"},
+    "translation": {"verb": "translate", "option": "return_chunks"},
+}
+
+USAGE_PIPELINE = """## Use
+
+```bash
+pip install {libraries}
+```
+
+```python
+from transformers import pipeline
+
+{verb} = pipeline("{task}", model="{source}", trust_remote_code=True)
+print({verb}("A long document. …", {option}=True))
+```
+
+Or in parts:
+
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoProcessor
+
+model = AutoModelForSeq2SeqLM.from_pretrained("{source}", trust_remote_code=True)
+processor = AutoProcessor.from_pretrained("{source}", trust_remote_code=True)
+inputs = processor(text="A long document. …", return_tensors="pt")
+print(processor.batch_decode(model.generate(**inputs), skip_special_tokens=True))
+```
+
+After `import hier_models`, leave out `trust_remote_code=True`.
+"""
+
+USAGE_HEAD_PIPELINE = """
+```python
+from transformers import pipeline
+
+run = pipeline("{task}", model="{source}", trust_remote_code=True)
+print({example})
+```
+
+Or in parts:
+"""
+
+USAGE_HEAD = """## Use
+
+```bash
+pip install {libraries}
+```
+{pipeline}
+```python
+from transformers import AutoProcessor, {auto_class}
+
+model = {auto_class}.from_pretrained("{source}", trust_remote_code=True)
+processor = AutoProcessor.from_pretrained("{source}", trust_remote_code=True)
+inputs = processor({inputs}, return_tensors="pt")
+outputs = model(**inputs)
+print({result})
+```
+
+After `import hier_models`, leave out `trust_remote_code=True`.
+"""
+
+USAGE_OTHER = """## Use
+
+```bash
+pip install {libraries}
+```
+
+```python
+from transformers import AutoModel, AutoProcessor
+
+model = AutoModel.from_pretrained("{source}", trust_remote_code=True)
+processor = AutoProcessor.from_pretrained("{source}", trust_remote_code=True)
+```
+
+After `import hier_models`, leave out `trust_remote_code=True`.
+"""
