@@ -266,9 +266,11 @@ class HatEncoderTokenizer(RobertaTokenizer):
             ValueError: If an option is not one that there is, the lists do not match, or nothing would fit.
             TypeError: If an input is not text, or there is no such option.
         """
-        options = {**options, **(options.pop("tokenizer_kwargs", None) or {})}
-        if text is None or not options.pop("add_special_tokens", True):
-            return super().__call__(text, text_pair, add_special_tokens=text is None, **options)
+        options |= options.pop("tokenizer_kwargs", None) or {}  # as some pipelines give them
+        marked = options.pop("add_special_tokens", True)
+        if text is None or not marked:
+            plain: BatchEncoding = super().__call__(text, text_pair, add_special_tokens=marked, **options)
+            return plain
         target = {name: options.pop(name) for name in ("text_target", "text_pair_target") if name in options}
         encoded = self._marked(text, text_pair, **options)
         if target.get("text_target") is not None:
