@@ -82,6 +82,8 @@ class EncoderTask(Task):
         output_dir: Folder of the run.
     """
 
+    # What the recipes' `model_name_or_path` is: a pretrained model, whose head is new in every other task.
+    checkpoint_class = "AutoModelForMaskedLM"
     # Whether the training data may be a stream.
     can_stream = False
 
