@@ -300,11 +300,20 @@ def _common_subsequence(positions: Mapping[str, int], length: int, words: Sequen
 
 
 def _marks(sentence: str, words: list[str]) -> tuple[tuple[int, int], ...]:
-    """Find the pieces of at least two words that a sentence has in common with a list of words, in order."""
+    """Find the pieces of at least two words that a sentence has in common with a list of words, in order.
+
+    A piece that reaches to the end of the sentence takes its full stop along, one at the beginning its quotation mark.
+    """
     found = list(WORD.finditer(sentence))
     there = [_folded(match[0]) for match in found]
-    blocks = SequenceMatcher(None, there, words, autojunk=False).get_matching_blocks()
-    return tuple((found[block.a].start(), found[block.a + block.size - 1].end()) for block in blocks if block.size > 1)
+    marks = []
+    for block in SequenceMatcher(None, there, words, autojunk=False).get_matching_blocks():
+        if block.size > 1:
+            last = block.a + block.size - 1
+            start = 0 if block.a == 0 else found[block.a].start()
+            end = len(sentence) if last == len(found) - 1 else found[last].end()
+            marks.append((start, end))
+    return tuple(marks)
 
 
 def _folded(word: str) -> str:

@@ -216,5 +216,3 @@ def own_file(path: Path, arguments: TrainingArguments) -> Path:
     """
     number = arguments.process_index
     return path if number == 0 else path.with_name(f"{path.stem}_process{number}{path.suffix}")
-
-

@@ -1,0 +1,224 @@
+"""The report on copied sentences: its numbers by hand, its chart and its page."""
+
+import json
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from hier_models.inspection import CopyingReport
+
+
+# Four paragraphs of two sentences, each of five words: 40 words.
+SENTENCES = [f"{name} wrote this short sentence." for name in ("Ann", "Bob", "Cem", "Dan", "Eve", "Fay", "Gus", "Hal")]
+DOCUMENT = {"text": "\n\n".join(" ".join(SENTENCES[place : place + 2]) for place in range(0, 8, 2))}
+OWN = "Nothing of this stands there."
+
+
+def report(**options) -> CopyingReport:
+    """Two documents, and two models: "spread" copies all over, "plain" the beginning, and once nothing."""
+    from hier_models.inspection import CopyRule
+
+    made = CopyingReport(CopyRule(threshold=1.0), **options)
+    spread = " ".join([SENTENCES[0], SENTENCES[4], OWN, SENTENCES[7]])
+    made.add(DOCUMENT, {"spread": spread, "plain": " ".join(SENTENCES[:2])}, "first")
+    made.add(DOCUMENT, {"spread": SENTENCES[3] + " Too short.", "plain": ""})
+    return made
+
+
+def test_numbers_by_hand():
+    numbers = report().as_dict()
+    assert numbers["documents"] == 2
+    assert numbers["rule"]["threshold"] == 1.0
+    spread, plain = numbers["models"]["spread"], numbers["models"]["plain"]
+    assert (spread["sentences"], spread["judged"], spread["copied"], spread["copied_share"]) == (6, 5, 4, 0.8)
+    # Sentences 1, 5, 8 and 4, with 0, 20, 35 and 15 of 40 words before them.
+    assert spread["position"]["mean"] == pytest.approx((0 + 20 + 35 + 15) / 4 / 40)
+    assert spread["position"]["median"] == pytest.approx(17.5 / 40)
+    assert spread["position"]["quartiles"] == pytest.approx([11.25 / 40, 17.5 / 40, 23.75 / 40])
+    assert spread["sentence"] == {"mean": 4.5, "median": 4.5}
+    assert spread["block"] == {
+        "name": "paragraph",
+        "documents": 2,
+        "mean": 2.5,  # paragraphs 1, 3, 4 and 2
+        "median": 2.5,
+        "first_share": 0.25,
+        "per_summary": 2.0,  # three, and one
+    }
+    assert spread["histogram"]["edges"] == pytest.approx(np.arange(21) / 20)
+    places = [bin for bin, count in enumerate(spread["histogram"]["counts"]) for _ in range(count)]
+    assert places == [0, 7, 10, 17]
+    assert (spread["documents_with_copies"], spread["entire_share"], spread["empty_summaries"]) == (2, 1.0, 0)
+    low, high = spread["position"]["mean_interval"]
+    assert low == pytest.approx(15 / 40)  # the second document alone, drawn twice
+    assert high == pytest.approx(55 / 3 / 40)  # the first alone
+    assert (plain["sentences"], plain["copied"], plain["empty_summaries"], plain["documents_with_copies"]) == (
+        2,
+        2,
+        1,
+        1,
+    )
+    assert plain["position"]["mean"] == pytest.approx(2.5 / 40)
+    assert plain["position"]["mean_interval"] is None  # one document says nothing of others
+    assert plain["block"]["first_share"] == 1.0
+
+
+def test_a_part_of_a_sentence_is_no_entire_one():
+    made = CopyingReport()
+    found = made.add(
+        {"text": SENTENCES[0][:-1] + " and then she went on and wrote a longer one."}, {"a": SENTENCES[0]}
+    )
+    assert found["a"][0].coverage == 1
+    assert made.as_dict()["models"]["a"]["entire_share"] == 0
+
+
+def test_nothing_copied_and_nothing_to_copy():
+    made = CopyingReport()
+    made.add({"text": ""}, {"a": OWN})
+    made.add({"sentences": ["Something else was written here."]}, {"a": ""})
+    numbers = made.as_dict()["models"]["a"]
+    assert (numbers["copied"], numbers["copied_share"]) == (0, 0.0)
+    assert numbers["position"] == {"mean": None, "mean_interval": None, "median": None, "quartiles": None}
+    assert numbers["block"]["mean"] is None
+    assert sum(numbers["histogram"]["counts"]) == 0
+    assert "–" in made.table()
+    json.dumps(made.as_dict(), allow_nan=False)
+
+
+def test_table():
+    lines = report().table().splitlines()
+    assert lines[0].split() == ["spread", "plain"]
+    table = {line[:35].strip(): line[35:].split() for line in lines[1:]}
+    assert table["copied (of those judged)"] == ["80.0%", "100.0%"]
+    assert table["in the first paragraph"] == ["25.0%", "100.0%"]
+    assert table["paragraphs a summary copies from"] == ["2", "1"]
+
+
+def test_json_and_lines(tmp_path):
+    made = report()
+    assert json.loads(made.save_json(tmp_path / "a.json").read_text()) == made.as_dict()
+    rows = [json.loads(line) for line in made.save_copies(tmp_path / "a.jsonl").read_text().splitlines()]
+    assert [(row["model"], row["id"], row["summary_sentence"], row["sentence"], row["block"]) for row in rows] == [
+        ("spread", "first", 1, 1, 1),
+        ("spread", "first", 2, 5, 3),
+        ("spread", "first", 4, 8, 4),
+        ("spread", "2", 1, 4, 2),
+        ("plain", "first", 1, 1, 1),
+        ("plain", "first", 2, 2, 1),
+    ]
+    assert rows[1]["position"] == 0.5
+
+
+def test_png_has_a_bar_where_copies_are(tmp_path):
+    few, many = CopyingReport(), CopyingReport()
+    few.add(DOCUMENT, {"first": SENTENCES[0]})
+    many.add(DOCUMENT, {"first": SENTENCES[7]})
+    blue = np.array([0x1F, 0x66, 0xAD]) / 255
+    centers = []
+    for made in (few, many):
+        image = imread(made.save_png(tmp_path / "a.png"))[:, :, :3]
+        height, width = image.shape[:2]
+        histogram = image[int(height * 0.3) :, : int(width * 0.62)]  # below the model's name, left of the sums
+        _, columns = np.nonzero((np.abs(histogram - blue) < 0.02).all(axis=2))
+        assert len(columns) > 1000
+        centers.append(columns.mean() / width)
+    assert centers[0] < 0.1 < 0.45 < centers[1]
+
+
+def test_png_of_nothing_and_of_odd_names(tmp_path):
+    made = CopyingReport(title="A $title$ \x07 桥")
+    made.add(DOCUMENT, {"$a_b$": "", "<b>": OWN, **{f"m{number}": SENTENCES[number] for number in range(6)}})
+    assert imread(made.save_png(tmp_path / "a.png")).shape[2] == 4
+
+
+class Page(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.data = ""
+        self._in_data = False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += attributes
+        self._in_data = tag == "script" and ("id", "data") in attributes
+
+    def handle_endtag(self, tag):
+        self._in_data = False
+
+    def handle_data(self, data):
+        if self._in_data:
+            self.data += data
+
+
+def page(made: CopyingReport, folder: Path) -> tuple[Page, dict]:
+    parsed = Page(made.save_html(folder / "a.html").read_text(encoding="utf-8"))
+    return parsed, json.loads(parsed.data)
+
+
+def test_page(tmp_path):
+    parsed, data = page(report(shown=1), tmp_path)
+    assert data["names"] == ["spread", "plain"]
+    assert (data["total"], len(data["documents"])) == (2, 1)
+    document = data["documents"][0]
+    assert document["id"] == "first"
+    assert document["sentences"] == SENTENCES
+    assert document["blocks"] == [0, 0, 1, 1, 2, 2, 3, 3]
+    spread = document["summaries"][0]
+    assert [entry["copy"] and entry["copy"]["sentence"] for entry in spread] == [0, 4, None, 7]
+    assert spread[2] == {"text": OWN, "judged": True, "copy": None}
+    copied = spread[1]["copy"]
+    assert [SENTENCES[4][a:b] for a, b in copied["marks"]] == [SENTENCES[4]]
+    assert copied["position"] == 0.5
+    # It needs nothing else, and may fetch nothing.
+    assert not {"link", "img", "iframe"} & set(parsed.tags)
+    assert not [value for name, value in parsed.attributes if name in ("src", "href")]
+    assert [value for _, value in parsed.attributes if value and value.startswith("default-src 'none'")]
+
+
+def test_texts_of_the_page_are_no_markup(tmp_path):
+    evil = "</script><script>alert(1)</script> wrote this short sentence {{data}} \ud800 \U0001f600 and five words."
+    made = CopyingReport(title="<img src=x> {{data}}")
+    made.add({"sentences": [evil]}, {"<b>a</b>": evil}, "<i>{{title}}")
+    parsed, data = page(made, tmp_path)
+    assert parsed.tags.count("script") == 2
+    assert "img" not in parsed.tags
+    assert data["names"] == ["<b>a</b>"]
+    document = data["documents"][0]
+    assert document["sentences"] == [evil.replace("\ud800", "?")]
+    # The browser counts the emoji as two characters.
+    sentence, [first, second] = document["sentences"][0], document["summaries"][0][0]["copy"]["marks"][0]
+    units = sentence.encode("utf-16-le")
+    assert units[2 * first : 2 * second].decode("utf-16-le") == sentence
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: CopyingReport(shown=-1), "shown: got -1"),
+        (lambda: CopyingReport(bins=0), "bins: got 0"),
+        (lambda: CopyingReport().add(DOCUMENT, {}), "summaries: got none"),
+        (
+            lambda: report().add(DOCUMENT, {"plain": ""}),
+            "got those of plain, but the documents before had spread, plain",
+        ),
+        (lambda: CopyingReport().save_png("a.png"), "no document was added"),
+        (lambda: CopyingReport().save_html("a.html"), "no document was added"),
+        (lambda: CopyingReport().add({"title": "x"}, {"a": ""}), "document: it must have exactly one of"),
+    ],
+)
+def test_bad_input(make, says):
+    with pytest.raises(ValueError, match=re.escape(says)):
+        make()
+
+
+def test_png_without_matplotlib(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match="pip install"):
+        report().save_png(tmp_path / "a.png")
