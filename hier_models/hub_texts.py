@@ -110,7 +110,7 @@ HEADS = {
         task="multiple-choice",
         has_pipeline=False,
         example="",
-        inputs=f'text={_TEXT}, text_pair="When was it closed?", choices=["On Monday.", "Never."]',
+        inputs=f'text={_TEXT}, text_pair="When was it closed?", choices=["On Monday.", "Never."], padding=True',
         result="outputs.logits.softmax(-1)",
     ),
 }
