@@ -161,6 +161,7 @@ def load_parallel(
     source_column: str | None = None,
     target_column: str | None = None,
     config_name: str | None = None,
+    revision: str | None = None,
     streaming: bool = False,
     bad_lines: BadLines = "stop",
     set_aside_file: str | os.PathLike[str] | None = None,
@@ -178,6 +179,7 @@ def load_parallel(
         source_column: Column with the source; None to recognize it by its name.
         target_column: Column with the translation; None to recognize it by its name.
         config_name: The configuration of a dataset on the Hub.
+        revision: Branch, tag or commit of a dataset on the Hub.
         streaming: Return an `IterableDataset` that reads while it is iterated over.
         bad_lines: What to do with a record that cannot be used (a whole side empty, sides of different lengths, …),
             and with a pair of sentences of which one is empty: "stop" raises `BadLineError`; "set_aside" writes the
@@ -194,6 +196,7 @@ def load_parallel(
         partial(resolve_pairs, source_column=source_column, target_column=target_column),
         split=split,
         config_name=config_name,
+        revision=revision,
         streaming=streaming,
         bad_lines=bad_lines,
         set_aside_file=set_aside_file,

@@ -35,6 +35,7 @@ from .arguments import Recipe, RecipeError
 from .metrics import decode, mean_length
 from .models import Processor, check_lengths, set_generation
 from .results import write_json
+from .smoke import POSITIONS
 from .summarization import for_generation, generation_settings
 from .tasks import Task
 
@@ -78,8 +79,10 @@ class TranslationTask(Task):
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
+        data = recipe.data
+        tested = data.test is not None or data.test_split is not None
         self._chunked = {"train": ChunkReport(), "validation": ChunkReport()}
-        self._set_aside = {"train": LoadReport(), "validation": LoadReport()}
+        self._set_aside = {part: LoadReport() for part in ("train", "validation", *(["test"] if tested else []))}
         self._documents: dict[str, Any] = {}
         self._owners: list[int] = []
 
@@ -125,6 +128,8 @@ class TranslationTask(Task):
         return chunks.remove_columns([DOCUMENT, SENTENCES])
 
     def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | None:  # noqa: D102
+        if "test" in self._set_aside:
+            self._load("test")  # now and not after training, so that what is wrong with them shows at once
         documents = self._load("validation")
         if documents is None:
             return None
@@ -152,15 +157,11 @@ class TranslationTask(Task):
         documents = self._documents.get("validation")
         if documents is None or not self.recipe.training.predict_with_generate:
             return None
-        return run_translation_evaluation(
-            model,
-            processor,
-            documents,
-            max_source_length=self.recipe.data.max_source_length,
-            training_args=self.recipe.training,
-            predictions_file=self.output_dir / "predictions.jsonl",
-            bleu_tokenizer=self.options.bleu_tokenizer,
-        )
+        return self._scores(documents, model, processor, "predictions.jsonl")
+
+    def test(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:  # noqa: D102
+        documents = self._documents.get("test")
+        return None if documents is None else self._scores(documents, model, processor, "predictions_test.jsonl")
 
     def reports(self) -> dict[str, Any]:  # noqa: D102
         return {
@@ -181,7 +182,20 @@ class TranslationTask(Task):
         ]
 
     def smoke_changes(self) -> dict[str, Any]:  # noqa: D102
-        return {} if self.options.bpe_codes is None else {"bpe_codes": 200}
+        # A translation is as long as its source, unlike a summary.
+        changes: dict[str, Any] = {"max_target_length": min(self.recipe.data.max_target_length, POSITIONS)}
+        return changes if self.options.bpe_codes is None else {**changes, "bpe_codes": 200}
+
+    def _scores(self, documents: Dataset, model: PreTrainedModel, processor: Processor, file: str) -> dict[str, Any]:
+        return run_translation_evaluation(
+            model,
+            processor,
+            documents,
+            max_source_length=self.recipe.data.max_source_length,
+            training_args=self.recipe.training,
+            predictions_file=self.output_dir / file,
+            bleu_tokenizer=self.options.bleu_tokenizer,
+        )
 
     def _trained_tokenizer(self) -> Path:
         """Train the joint tokenizer into the output folder; an interrupted run finds the one that it began with."""
@@ -227,7 +241,7 @@ class TranslationTask(Task):
     def _loaded(self, part: str) -> Any:
         data = self.recipe.data
         source, split = getattr(data, part), getattr(data, f"{part}_split")
-        if part == "validation" and source is None and split is not None:
+        if part != "train" and source is None and split is not None:
             source = data.train
         if source is None:
             return None
@@ -238,6 +252,7 @@ class TranslationTask(Task):
             source_column=self.options.source_column,
             target_column=self.options.target_column,
             config_name=None if path.exists() else data.config_name,
+            revision=None if path.exists() else data.revision,
             streaming=data.streaming and part == "train",
             bad_lines=data.bad_lines,
             set_aside_file=self.output_dir / f"set_aside_{part}.jsonl" if data.bad_lines == "set_aside" else None,
@@ -245,7 +260,7 @@ class TranslationTask(Task):
         )
         if isinstance(documents, IterableDataset) and next(iter(documents), None) is None:
             raise RecipeError(f"data: {part} has no usable documents ({source}, split {split})")
-        most = getattr(data, f"max_{part}_documents")
+        most = getattr(data, f"max_{part}_documents", None)
         if most is None:
             return documents
         return documents.take(most if isinstance(documents, IterableDataset) else min(most, len(documents)))
@@ -373,7 +388,8 @@ def run_translation_evaluation(
     translations = _joined(decode(predictions, tokenizer), owners)
     references = [" ".join(sentences) for sentences in documents["target"]]
     scores = Bleu().compute(predictions=translations, references=references, tokenize=bleu_tokenizer)
-    longest = generate_kwargs.get("max_length", generation_config.max_length)
+    longest = generate_kwargs.get("max_length") or (training_args and training_args.generation_max_length)
+    longest = longest or generation_config.max_length
     results = {
         **{name: scores[name] for name in ("bleu", "precisions", "bp", "sys_len", "ref_len", "signature")},
         "gen_len": mean_length(predictions, tokenizer),

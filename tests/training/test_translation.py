@@ -1,0 +1,295 @@
+import json
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoProcessor,
+    AutoTokenizer,
+    BartConfig,
+    BartForConditionalGeneration,
+    GenerationConfig,
+    pipeline,
+)
+
+from hier_models import HatBartForConditionalGeneration, HatBartProcessor, export
+from hier_models.metrics import Bleu
+from hier_models.training import (
+    RecipeError,
+    compute_translation_metrics,
+    load_recipe,
+    run_smoke,
+    run_training,
+    run_translation_evaluation,
+)
+
+
+RECIPE = Path(__file__).parents[2] / "examples/recipes/hat_bart/wmt19_en_de.yaml"
+SIZES = {
+    "d_model": 32,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 48,
+}
+# Sentences of a subject, a verb and a place, which a small model can learn to translate.
+SUBJECTS = [("The dog", "Der Hund"), ("The cat", "Die Katze"), ("A child", "Ein Kind"), ("Nobody", "Niemand")]
+VERBS = [("sleeps", "schläft"), ("waits", "wartet"), ("sings", "singt")]
+PLACES = [("here", "hier"), ("at home", "zu Hause"), ("in town", "in der Stadt"), ("outside", "draußen")]
+PAIRS = [(f"{s} {v} {p}.", f"{t} {w} {q}.") for s, t in SUBJECTS for v, w in VERBS for p, q in PLACES]
+
+
+def document(seed, sentences=6):
+    chosen = np.random.default_rng(seed).choice(len(PAIRS), sentences, replace=False)
+    pairs = [PAIRS[number] for number in chosen]
+    return {"id": f"d{seed}", "source": [en for en, _ in pairs], "target": [de for _, de in pairs]}
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture(autouse=True)
+def datasets_cache(tmp_path_factory, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
+
+
+@pytest.fixture
+def values(tmp_path):
+    """A recipe that trains a tiny HAT-BART from scratch on eight documents in seconds."""
+    return {
+        "task": "translation",
+        "bpe_codes": 60,
+        "max_position_embeddings": 72,
+        "config_overrides": SIZES,
+        "train": write(tmp_path / "train.jsonl", [document(seed) for seed in range(8)]),
+        "validation": write(tmp_path / "dev.jsonl", [document(seed) for seed in range(8, 11)]),
+        "max_source_length": 50,
+        "max_target_length": 60,
+        "max_length": 60,
+        "num_beams": 2,
+        "predict_with_generate": True,
+        "max_steps": 2,
+        "per_device_train_batch_size": 2,
+        "learning_rate": 1e-3,
+        "output_dir": str(tmp_path / "run"),
+        "report_to": "none",
+        "save_strategy": "no",
+        "use_cpu": True,
+    }
+
+
+def test_a_whole_run(values, tmp_path):
+    values |= {"eval_strategy": "steps", "eval_steps": 2, "label_smoothing_factor": 0.1, "source_language": "german"}
+    results = run_training(load_recipe(None, values))
+    run = tmp_path / "run"
+    evaluation = json.loads((run / "results.json").read_text())["evaluation"]
+    assert evaluation["bleu"] == results["evaluation"]["bleu"]
+    assert evaluation["signature"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+    assert results["chunks"]["train"]["documents"] == 8
+    assert results["chunks"]["train"]["sentences"] == 48
+    assert results["chunks"]["train"]["left_out_sentences"] == 0
+    assert 8 < results["chunks"]["train"]["chunks"] < 48
+    assert results["set_aside"]["validation"] == {**results["set_aside"]["validation"], "set_aside": 0}
+    history = json.loads((run / "trainer_state.json").read_text())["log_history"]
+    (scored,) = [entry for entry in history if "eval_loss" in entry]
+    assert {"eval_bleu", "eval_gen_len"} <= scored.keys()
+
+    # What was trained is what loads.
+    model, processor = AutoModelForSeq2SeqLM.from_pretrained(run), AutoProcessor.from_pretrained(run)
+    assert isinstance(model, HatBartForConditionalGeneration)
+    assert isinstance(processor, HatBartProcessor)
+    assert processor.language == "german"
+    assert model.config.task_specific_params == {"translation": {"max_source_length": 50}}
+    assert len(processor.tokenizer) == model.config.vocab_size == 256 + 4 + 60
+    assert GenerationConfig.from_pretrained(run).max_length == 60
+    joint = AutoTokenizer.from_pretrained(run / "tokenizer")
+    assert joint.get_vocab() == processor.tokenizer.get_vocab()
+
+    # The evaluation is what the pipeline does.
+    rows = [json.loads(line) for line in (run / "predictions.jsonl").read_text(encoding="utf-8").splitlines()]
+    documents = [document(seed) for seed in range(8, 11)]
+    assert [row["id"] for row in rows] == [row["id"] for row in documents]
+    assert [row["reference"] for row in rows] == [" ".join(row["target"]) for row in documents]
+    translate = pipeline("translation", model=str(run), device="cpu")
+    records = translate(sentences=[row["source"] for row in documents], return_chunks=True, batch_size=4)
+    assert [row["translation"] for row in rows] == [record["translation_text"] for record in records]
+    assert evaluation["chunks"] == sum(record["num_chunks"] for record in records) > 3
+    assert evaluation["counts"] == {
+        name: sum(record[name] for record in records)
+        for name in records[0]
+        if name.startswith("num_") and name != "num_chunks"
+    }
+    scores = Bleu().compute(
+        predictions=[row["translation"] for row in rows], references=[row["reference"] for row in rows]
+    )
+    assert evaluation["bleu"] == pytest.approx(scores["bleu"])
+    assert evaluation["signature"] == scores["signature"]
+
+    exported = export(model, processor, tmp_path / "exported")
+    assert list(json.loads((exported / "config.json").read_text())["custom_pipelines"]) == ["translation"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plain", [False, True])
+def test_it_learns_to_translate(values, tmp_path, plain):
+    """Documents of new combinations of sentences, in chunks, after a minute of training."""
+    values |= {
+        "plain": plain,
+        "train": write(tmp_path / "many.jsonl", [document(seed) for seed in range(100, 300)]),
+        "max_steps": 500,
+        "per_device_train_batch_size": 16,
+        "learning_rate": 3e-3,
+        "warmup_steps": 50,
+        "adam_beta2": 0.98,
+        "config_overrides": {**SIZES, "d_model": 64, "encoder_ffn_dim": 128, "decoder_ffn_dim": 128, "dropout": 0.0},
+    }
+    results = run_training(load_recipe(None, values))
+    assert results["evaluation"]["bleu"] > 60
+    assert results["evaluation"]["chunks"] > results["evaluation"]["documents"]
+    model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "run")
+    assert model.config.hierarchical_layers == (0 if plain else 1)
+
+
+def test_an_interrupted_run_goes_on_with_its_tokenizer(values, tmp_path):
+    values |= {"save_strategy": "steps", "save_steps": 2}
+    run_training(load_recipe(None, values))
+    (tmp_path / "run" / "results.json").unlink()
+    file = tmp_path / "run" / "tokenizer" / "tokenizer.json"
+    before = file.stat().st_mtime_ns
+    # Other documents would give another tokenizer, which the checkpoint does not belong to.
+    write(tmp_path / "train.jsonl", [document(seed) for seed in range(50, 54)])
+    results = run_training(load_recipe(None, {**values, "max_steps": 4}))
+    assert results["resumed_from"].endswith("checkpoint-2")
+    assert file.stat().st_mtime_ns == before
+    # A tokenizer that was written in part only does not count, and starting anew trains a new one.
+    (tmp_path / "run" / "tokenizer.unfinished").mkdir()
+    run_training(load_recipe(None, {**values, "overwrite": True}))
+    assert file.stat().st_mtime_ns > before
+    assert not (tmp_path / "run" / "tokenizer.unfinished").exists()
+
+
+def test_bad_pairs_and_sentences_that_are_too_long_are_reported(values, tmp_path):
+    rows = [document(seed) for seed in range(4)]
+    rows[1]["target"][2] = " "
+    rows[2]["source"][0] = "word " * 60
+    rows[3] = {"source": ["a", "b"], "target": ["a"]}
+    values |= {"train": write(tmp_path / "bad.jsonl", rows)}
+    with pytest.raises(ValueError, match=r"bad.jsonl:2: sentence 3: column 'target' is empty and the other is not"):
+        run_training(load_recipe(None, values))
+    for streaming in (False, True):
+        changes = {"bad_lines": "set_aside", "streaming": streaming, "output_dir": str(tmp_path / str(streaming))}
+        results = run_training(load_recipe(None, {**values, **changes, "max_steps": 9 if streaming else 2}))
+        assert results["set_aside"]["train"]["set_aside"] == 2
+        aside = (tmp_path / str(streaming) / "set_aside_train.jsonl").read_text(encoding="utf-8").splitlines()
+        assert [json.loads(line)["line"] for line in aside] == [2, 4]
+        counts = results["chunks"]["train"]
+        assert 0 < counts["left_out_sentences"] * 17 == counts["sentences"]
+
+
+def test_a_plain_model_is_finetuned_with_its_own_tokenizer(values, tokenizer, tmp_path):
+    torch.manual_seed(0)
+    config = BartConfig(vocab_size=len(tokenizer), max_position_embeddings=128, **SIZES)
+    BartForConditionalGeneration(config).save_pretrained(tmp_path / "bart")
+    tokenizer.save_pretrained(tmp_path / "bart")
+    for name in ("bpe_codes", "max_position_embeddings", "config_overrides"):
+        values.pop(name)
+    values |= {"model_name_or_path": str(tmp_path / "bart"), "test": values["validation"], "max_test_documents": 2}
+    results = run_training(load_recipe(None, {**values, "max_source_length": 90, "max_target_length": 120}))
+    assert results["test"]["documents"] == 2
+    assert results["evaluation"]["documents"] == 3
+    assert len((tmp_path / "run" / "predictions_test.jsonl").read_text().splitlines()) == 2
+    loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "run")
+    assert type(loaded) is BartForConditionalGeneration
+    translate = pipeline("translation", model=str(tmp_path / "run"), device="cpu")
+    assert max(len(item["examples"]) for item in translate.preprocess(" ".join(document(0, 40)["source"]))) <= 60
+
+
+def test_without_a_length_generate_does_not_stop_after_20_tokens(values):
+    del values["max_length"]
+    results = run_training(load_recipe(None, values))
+    assert results["evaluation"]["generation"]["max_length"] == 60
+
+
+def test_a_long_sentence_is_translated_in_pieces(tiny_model, processor):
+    rows = [{"source": ["The narrow road " * 30, "Bees."], "target": ["Die enge Straße.", "Bienen."]}, document(1)]
+    results = run_translation_evaluation(
+        tiny_model, processor, Dataset.from_list(rows), max_source_length=30, max_length=7
+    )
+    assert results["counts"]["num_split_sentences"] == 1
+    assert results["counts"]["num_unfinished_chunks"] == results["chunks"]
+    assert results["documents"] == 2
+
+
+def test_metrics_join_the_chunks_of_a_document(tokenizer):
+    texts = ["the bridge was closed on", "monday and tuesday", "bees find their way home"]
+    labels = tokenizer(texts)["input_ids"]
+    length = max(map(len, labels)) + 3
+    ids = np.array([row + [-100] * (length - len(row)) for row in labels])
+    joined = compute_translation_metrics((ids, ids), tokenizer, owners=[0, 0, 1])
+    assert joined == {"bleu": pytest.approx(100), "gen_len": np.mean([len(row) for row in labels])}
+    other = np.array([[*row[1:2], *row[3:]] + [-100] * (length - len(row) + 2) for row in labels])
+    together = compute_translation_metrics((other, ids), tokenizer, owners=[4, 4, 7])["bleu"]
+    predictions = [tokenizer.decode([i for i in row if i >= 0], skip_special_tokens=True) for row in other]
+    expected = Bleu().compute(
+        predictions=[" ".join(predictions[:2]), predictions[2]], references=[" ".join(texts[:2]), texts[2]]
+    )
+    assert together == expected["bleu"] != compute_translation_metrics((other, ids), tokenizer)["bleu"]
+    with pytest.raises(ValueError, match="3 predictions, 3 labels and 2 owners do not belong together"):
+        compute_translation_metrics((ids, ids), tokenizer, owners=[0, 1])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"bpe_codes": None}, "give model_name_or_path, or .*bpe_codes to have one trained"),
+        ({"bpe_codes": 0}, "bpe_codes must be at least 1, got 0"),
+        (
+            {"train_sampling_strategy": "group_by_length", "eval_strategy": "steps"},
+            "group_by_length also changes the order of the validation chunks",
+        ),
+        ({"max_source_length": 100}, "max_source_length is 100, but the model has only 72 positions"),
+        ({"source_column": "en"}, "source_column='en' is not a column"),
+    ],
+)
+def test_mistakes(values, changes, message):
+    with pytest.raises((RecipeError, ValueError), match=message):
+        run_training(load_recipe(None, {**values, **changes}))
+
+
+def test_options_belong_to_the_task(values):
+    with pytest.raises(RecipeError, match="bpe_codes"):
+        load_recipe(None, {**values, "task": "summarization"})
+
+
+def test_the_recipe_is_the_papers():
+    recipe = load_recipe(RECIPE, {"use_cpu": True, "fp16": False, "report_to": "none"})
+    model = recipe.model.overrides()
+    assert (model["encoder_layers"], model["decoder_layers"], model["d_model"]) == (6, 6, 1024)
+    assert (model["encoder_attention_heads"], model["encoder_ffn_dim"], model["hierarchical_layers"]) == (16, 4096, 1)
+    training = recipe.training
+    assert (training.adam_beta1, training.adam_beta2, training.adam_epsilon) == (0.9, 0.98, 1e-6)
+    assert (training.max_steps, training.warmup_steps, training.learning_rate) == (50_000, 1250, 1e-4)
+    assert (training.label_smoothing_factor, str(training.lr_scheduler_type.value)) == (0.1, "linear")
+    assert (recipe.generation.num_beams, recipe.generation.length_penalty) == (4, 0.0)
+    assert (recipe.options.bpe_codes, recipe.data.max_source_length) == (40_000, 512)
+    # 32 accumulation steps on 4 GPUs.
+    assert recipe.run.total_train_batch_size == 32 * 4 * training.per_device_train_batch_size
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_the_recipe_runs(tmp_path, plain):
+    results = run_smoke(RECIPE, {"output_dir": str(tmp_path / "run"), "plain": plain})
+    assert results["evaluation"]["chunks"] > results["evaluation"]["documents"] == 4
+    assert results["test"]["signature"].startswith("nrefs:1|")
+    assert results["chunks"]["train"]["left_out_sentences"] == 0
+    model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "run")
+    assert model.config.hierarchical_layers == (0 if plain else 1)
+    assert len(AutoTokenizer.from_pretrained(tmp_path / "run" / "tokenizer")) == 256 + 4 + 200
