@@ -289,7 +289,7 @@ def _auto_map(model: Any, processor: Any) -> dict[str, Any]:
         )
     if not isinstance(processor, transformers.ProcessorMixin):
         raise ValueError(f"`processor` must be the model's processor, got {type(processor).__name__}.")
-    found = {"AutoConfig": config_class, "AutoProcessor": type(processor)}
+    found: dict[str, Any] = {"AutoConfig": config_class, "AutoProcessor": type(processor)}
     tokenizer_class = type(getattr(processor, "tokenizer", None))
     if not tokenizer_class.__module__.startswith(("transformers.", "builtins")):
         found["AutoTokenizer"] = tokenizer_class

@@ -1,4 +1,4 @@
-"""Export of a family without a decoder and with a tokenizer of its own: it loads where hier_models is not installed."""
+"""Export of a family without a decoder, with a tokenizer of its own: it loads where hier_models is not installed."""
 
 import json
 from pathlib import Path

@@ -32,11 +32,12 @@ class HatEncoderLayer(RobertaLayer):
         position_ids: torch.Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> torch.Tensor:
+        """Attend to tokens, then to sentences if there are any, then feed forward: `(batch, tokens, hidden_size)`."""
         # Flash attention reads packed texts off `position_ids`, as in RoBERTa; sentences have none.
         hidden_states, _ = self.attention(hidden_states, attention_mask, position_ids=position_ids, **kwargs)
         if sentences is not None and self.has_hierarchy:
             hidden_states = self._attend_to_sentences(hidden_states, sentences, **kwargs)
-        return apply_chunking_to_forward(  # (batch, tokens, hidden_size)
+        return apply_chunking_to_forward(
             self.feed_forward_chunk, self.chunk_size_feed_forward, self.seq_len_dim, hidden_states
         )
 
@@ -68,6 +69,7 @@ class HatEncoderLayers(nn.Module):
         sentences: SentenceLevel | None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> torch.Tensor:
+        """Run all layers: `(batch, tokens, hidden_size)`."""
         for layer in self.layer:
             hidden_states = layer(hidden_states, attention_mask, sentences=sentences, **kwargs)
         return hidden_states

@@ -16,7 +16,7 @@ class SentenceLevel(NamedTuple):
     """The BOS markers of a batch, made once for all layers.
 
     Args:
-        index: positions of the markers, 0 for padding, `(batch, sentences)`.
+        positions: of the markers, 0 for padding, `(batch, sentences)`.
         attention_mask: mask of the hierarchical attention, in the form that the attention implementation takes.
         sentence_of_token: for each token that is a marker the number of its sentence, -1 for other tokens,
             `(batch, tokens)`; `None` where all tokens query.
@@ -25,7 +25,7 @@ class SentenceLevel(NamedTuple):
         lengths: these lengths, as keyword arguments of the attention.
     """
 
-    index: torch.Tensor
+    positions: torch.Tensor
     attention_mask: Any
     sentence_of_token: torch.Tensor | None
     packed: torch.Tensor | None
@@ -33,7 +33,7 @@ class SentenceLevel(NamedTuple):
 
     def states(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Gather the states at the markers, `(batch, sentences, hidden_size)`."""
-        index = self.index.to(hidden_states.device).unsqueeze(-1)  # the layers may be spread over several devices
+        index = self.positions.to(hidden_states.device).unsqueeze(-1)  # the layers may be spread over several devices
         return hidden_states.gather(1, index.expand(-1, -1, hidden_states.shape[-1]))
 
     def keys(self, states: torch.Tensor) -> torch.Tensor:

@@ -19,7 +19,7 @@ CACHE = HERE.parent.parent / ".cache" / "conformance"
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-k", default="", help="run only the tests whose names match, and judge only those")
-    parser.add_argument("-v", action="store_true", help="show the tracebacks of failed tests, those of BART and RoBERTa too")
+    parser.add_argument("-v", action="store_true", help="show the tracebacks of failed tests, the baselines' too")
     args = parser.parse_args()
 
     # Before transformers is imported. The models are tiny and made on the spot: nothing is to be downloaded.

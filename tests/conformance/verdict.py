@@ -36,8 +36,8 @@ def judge(model: str, outcomes: Outcomes, baseline: Outcomes, not_applicable: di
         not_applicable: Test name -> reason, for tests that cannot apply to the model.
 
     Returns:
-        Counts and problems. It is a problem if the model does not pass what the other class passes, if it fails where that
-        one is skipped, if a listed test passes or does not exist, and if the other passed nothing at all.
+        Counts and problems. It is a problem if the model does not pass what the baseline passes, if it fails where the
+        baseline is skipped, if a listed test passes or does not exist, and if the baseline passed nothing at all.
     """
     counts = {kind: sum(outcome == kind for outcome in outcomes.values()) for kind in (PASSED, SKIPPED, FAILED)}
     verdict = Verdict(model, counts, not_applicable)

@@ -1,5 +1,7 @@
 """The encoder-only HAT: against the paper, against RoBERTa, and at its own edges."""
 
+import itertools
+
 import pytest
 import torch
 import transformers
@@ -50,7 +52,8 @@ def fields(**kwargs):
 
 def randomize(model, std=0.3):
     for name, parameter in model.named_parameters():  # norms and biases too: at 1 and 0 they hide a wrong use of them
-        nn.init.normal_(parameter, mean=float(name.lower().endswith(("layernorm.weight", "layer_norm.weight"))), std=std)
+        is_gain = name.lower().endswith(("layernorm.weight", "layer_norm.weight"))
+        nn.init.normal_(parameter, mean=float(is_gain), std=std)
     return model.eval()
 
 
@@ -321,13 +324,13 @@ def varlen_attention(module, query, key, value, attention_mask, scaling=None, dr
             output[row][:, kept[row]] = nn.functional.scaled_dot_product_attention(q, k, v, scale=scaling)
     elif kwargs.get("cu_seq_lens_k") is not None:
         queries, keys = kwargs["cu_seq_lens_q"].tolist(), kwargs["cu_seq_lens_k"].tolist()
-        assert kwargs["max_length_q"] >= max(b - a for a, b in zip(queries, queries[1:], strict=False))
-        assert kwargs["max_length_k"] >= max(b - a for a, b in zip(keys, keys[1:], strict=False))
+        assert kwargs["max_length_q"] >= max(b - a for a, b in itertools.pairwise(queries))
+        assert kwargs["max_length_k"] >= max(b - a for a, b in itertools.pairwise(keys))
         q, k, v = (tensor.transpose(1, 2).reshape(-1, heads, size).transpose(0, 1) for tensor in (query, key, value))
         assert (queries[-1], keys[-1]) == (q.shape[1], k.shape[1])
         parts = [
             nn.functional.scaled_dot_product_attention(q[:, a:b], k[:, c:d], v[:, c:d], scale=scaling)
-            for a, b, c, d in zip(queries, queries[1:], keys, keys[1:], strict=False)
+            for a, b, c, d in zip(queries[:-1], queries[1:], keys[:-1], keys[1:], strict=True)
         ]
         output = torch.cat(parts, dim=1).view(heads, batch, length, size).transpose(0, 1)
     else:
