@@ -23,7 +23,7 @@ from hier_models import HatBartForConditionalGeneration, HatBartProcessor, cli
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
 
-COMMANDS = ["summarize", "train", "evaluate", "inspect", "export"]
+COMMANDS = ["summarize", "train", "evaluate", "inspect", "analyze", "export"]
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,245 @@
+"""`hier-models analyze`, as a user runs it."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTokenizerFast
+
+from hier_models.inspection import CopyingReport
+from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
+from tests.test_cli import checkpoint, command, jsonl, library_settings, mistake, run, workplace
+
+
+__all__ = ["checkpoint", "library_settings", "workplace"]  # fixtures
+
+LEADS = [
+    "The bridge was closed on Monday. Engineers had found a crack in the second pillar.",
+    "Bees find their way home",
+]
+LEADS += ["The library opens at nine.", "A single sentence without much in it"]
+
+
+@pytest.fixture
+def data(workplace: Path) -> str:
+    rows = [{"id": f"d{i}", "text": text, "summary": SUMMARIES[i]} for i, text in enumerate(DOCUMENTS)]
+    return written("data.jsonl", rows)
+
+
+@pytest.fixture
+def bart(workplace: Path, tokenizer: PreTrainedTokenizerFast) -> str:
+    sizes = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1}
+    heads = {"encoder_attention_heads": 4, "decoder_attention_heads": 4}
+    config = BartConfig(vocab_size=len(tokenizer), max_position_embeddings=128, **sizes, **heads)
+    BartForConditionalGeneration(config).save_pretrained("bart")
+    tokenizer.save_pretrained("bart")
+    return "bart"
+
+
+def written(name: str, rows: list[dict[str, Any]]) -> str:
+    Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return name
+
+
+def predictions(name: str = "a.jsonl", **changes: str) -> str:
+    texts = {f"d{number}": text for number, text in enumerate(LEADS)} | changes
+    return written(name, [{"id": identifier, "summary": text} for identifier, text in texts.items()])
+
+
+def report(folder: str = "report") -> dict[str, Any]:
+    return json.loads((Path(folder) / "copying.json").read_text(encoding="utf-8"))
+
+
+def test_two_models(checkpoint, bart, data):
+    before = Path(data).read_bytes()
+    result = run("analyze", data, "-m", f"hat={checkpoint}", "-m", "bart", "-o", "report", "--heatmaps", 2)
+    assert result.stdout.splitlines()[0].split() == ["hat", "bart"]
+    assert "bart has no hierarchical attention to draw" in result.stderr
+    names = {path.name for path in Path("report").iterdir()}
+    assert names == {
+        *("copying.html", "copying.json", "copying.jsonl", "copying.png"),
+        *("summaries-hat.jsonl", "summaries-bart.jsonl"),
+        *(f"attention-hat-{number}.{kind}" for number in (1, 2) for kind in ("html", "png")),
+    }
+    assert report()["documents"] == 4
+    # The summaries are those of `summarize`.
+    run("summarize", checkpoint, data, "-o", "other.jsonl")
+    assert Path("report/summaries-hat.jsonl").read_text() == Path("other.jsonl").read_text()
+    assert "Ġ" not in Path("report/attention-hat-1.html").read_text()
+    assert Path(data).read_bytes() == before
+
+
+def test_predictions_of_both_commands(checkpoint, data):
+    """What `evaluate` and `summarize` write is taken as it is, and nothing is generated."""
+    run("evaluate", checkpoint, data, "--predictions", "e.jsonl")
+    run("summarize", checkpoint, data, "-o", "s.jsonl")
+    result = run("analyze", data, "-p", "e.jsonl", "-p", "s.jsonl", "-o", "report", "--reference")
+    assert "Summarizing" not in result.stderr
+    models = report()["models"]
+    assert list(models) == ["e", "s", "reference"]
+    expected = CopyingReport()
+    for number, text in enumerate(DOCUMENTS):
+        expected.add({"text": text}, {"reference": SUMMARIES[number]})
+    assert models["reference"] == expected.as_dict()["models"]["reference"]
+
+
+def test_numbers_of_leads(data):
+    spread = predictions(
+        "spread.jsonl", d0="The town will pay for them for a while.", d1="Its length gives the distance."
+    )
+    run("analyze", data, "-p", f"lead={predictions('lead.jsonl')}", "-p", spread, "-o", "report", "--shown", 2)
+    lead, spread = report()["models"].values()
+    # Of the first: words 1 to 6 and 7 to 15; of the second, third and fourth the beginning.
+    assert (lead["judged"], lead["copied"]) == (5, 5)
+    total = len(DOCUMENTS[0].split())
+    assert lead["position"]["mean"] == pytest.approx(6 / total / 5)
+    assert (spread["judged"], spread["copied"]) == (4, 3)  # 6 of 9 words are too few
+    assert spread["position"]["mean"] > 0.2
+    lines = jsonl(Path("report/copying.jsonl").read_text())
+    assert [line["id"] for line in lines if line["model"] == "lead"] == ["d0", "d0", "d1", "d2", "d3"]
+    page = Path("report/copying.html").read_text()
+    assert DOCUMENTS[1].split(".")[0] in page
+    assert DOCUMENTS[2].split(".")[0] not in page
+
+
+def test_summaries_in_another_order_and_without_identifiers(data):
+    rows = jsonl(Path(predictions()).read_text())
+    written("b.jsonl", rows[::-1])
+    unnamed = [{"summary": row["summary"]} for row in rows]
+    written("c.jsonl", unnamed)
+    run("analyze", data, "-p", "a.jsonl", "-p", "b.jsonl", "-p", "c.jsonl", "-o", "report")
+    a, b, c = report()["models"].values()
+    assert a == b == c
+    assert a["copied"] == 5
+
+
+def test_documents_without_identifiers_are_matched_by_number(checkpoint, workplace):
+    written("plain.jsonl", [{"turns": TURNS}, {"turns": TURNS[::-1]}, {"turns": TURNS[:1]}])
+    run("summarize", checkpoint, Path("plain.jsonl").absolute(), "-o", "s.jsonl")
+    rows = jsonl(Path("s.jsonl").read_text())
+    rows[0]["summary"], rows[1]["summary"] = "Did you book the room?", "Did you book the room?"
+    written("s.jsonl", rows[::-1])
+    run("analyze", "plain.jsonl", "-p", "s.jsonl", "-o", "report", "--heatmaps", 0)
+    found = [(line["id"], line["block"]) for line in jsonl(Path("report/copying.jsonl").read_text())]
+    assert found == [("plain.jsonl:1", 1), ("plain.jsonl:2", 4)]
+    assert report()["models"]["s"]["block"]["name"] == "turn"
+
+
+def test_a_model_that_only_draws(checkpoint, data):
+    predictions("made.jsonl")
+    run("analyze", data, "-m", f"hat={checkpoint}", "-p", "hat=made.jsonl", "-o", "report", "--heatmaps", 1)
+    assert list(report()["models"]) == ["hat"]
+    assert not Path("report/summaries-hat.jsonl").exists()
+    assert "bridge" in Path("report/attention-hat-1.html").read_text()
+
+
+def test_a_job_goes_on_where_it_stopped(checkpoint, data):
+    arguments = ["analyze", data, "-m", checkpoint, "--heatmaps", 0]
+    run(*arguments, "-o", "whole")
+    Path("part").mkdir()
+    lines = Path("whole/summaries-model.jsonl").read_text().splitlines(keepends=True)
+    changed = json.loads(lines[0]) | {"summary": "The bridge was closed on Monday."}  # is not made again
+    Path("part/summaries-model.jsonl").write_text(json.dumps(changed) + "\n" + lines[1] + lines[2][:20])
+    result = run(*arguments, "-o", "part")
+    assert "holds 2 of 4 summaries" in result.stderr
+    assert Path("part/summaries-model.jsonl").read_text().splitlines(keepends=True)[1:] == lines[1:]
+    assert report("part")["models"]["model"]["copied"] == report("whole")["models"]["model"]["copied"] + 1
+    # All there: no model is loaded.
+    shutil.rmtree(checkpoint)
+    Path(checkpoint).mkdir()
+    Path(checkpoint, "config.json").write_text("{}")
+    run(*arguments, "-o", "part")
+    mistake(*arguments, "-o", "part", "--max-length", 3, says="was made with")
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle(checkpoint, data):
+    rows = [{"id": f"n{number}", "text": DOCUMENTS[number % 4]} for number in range(400)]
+    written("many.jsonl", rows)
+    arguments = ["analyze", "many.jsonl", "-m", checkpoint, "-o", "report", "--heatmaps", "0"]
+    name = Path(sys.executable).parent / "hier-models"
+    process = subprocess.Popen([str(name), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    made = Path("report/summaries-model.jsonl")
+    until = time.monotonic() + 60
+    while not (made.exists() and made.stat().st_size) and time.monotonic() < until:
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    done = len(made.read_text().splitlines())
+    assert 0 < done < 400
+    result = command(*arguments)
+    assert result.returncode == 0, result.stderr
+    assert "going on with the others" in result.stderr
+    assert [row["id"] for row in jsonl(made.read_text())] == [row["id"] for row in rows]
+
+
+def test_the_first_documents(checkpoint, data):
+    run("analyze", data, "-m", checkpoint, "-p", predictions(), "-o", "report", "--documents", 2, "--heatmaps", 0)
+    assert report()["documents"] == 2
+    assert len(jsonl(Path("report/summaries-model.jsonl").read_text())) == 2
+    run("analyze", data, "-m", checkpoint, "-o", "report", "--documents", 9, "--heatmaps", 0)  # goes on with the rest
+    assert report()["documents"] == 4
+
+
+def test_bad_options(checkpoint, data, workplace):
+    made = predictions()
+    Path("file").write_text("")
+    both = ["-p", made, "-o", "report"]
+    mistake("analyze", data, "-o", "report", says="give at least one model or one file of summaries")
+    mistake("analyze", data, "-m", "nowhere/at/all", "-o", "report", says="MODEL: there is no folder 'nowhere/at/all'")
+    mistake("analyze", data, "-p", "nowhere.jsonl", "-o", "report", says="--predictions: there is no file 'nowhere")
+    mistake("analyze", data, "-p", made, "-p", made, "-o", "report", says="two are called 'a'; give them names: NAME=")
+    mistake("analyze", data, "-p", f"a b={made}", "-o", "report", says="'a b' cannot be part of a file's name")
+    mistake("analyze", data, "-p", "a=", "-o", "report", says="got 'a='; write NAME=VALUE")
+    mistake("analyze", data, "-p", made, "-o", "file", says="--output: file is a file; give a folder")
+    mistake("analyze", data, "-p", made, "-o", "no/report", says="--output: there is no folder")
+    mistake("analyze", data, *both, "--max-length", 5, says="there is nothing to generate")
+    mistake("analyze", data, *both, "--threshold", 0.2, says="--threshold: threshold: got 0.2; it must be above 0.5")
+    mistake("analyze", data, *both, "--language", "klingon", says="klingon")
+    mistake("analyze", "nowhere.jsonl", *both, says="no such file")
+    Path("texts").mkdir()
+    Path("texts/a.txt").write_text(DOCUMENTS[0])
+    mistake("analyze", "texts", "-p", made, "-o", "texts/report", says="lies in the folder of the data")
+    mistake("analyze", "texts", *both, "--reference", says="texts has no reference summaries; --summary-column")
+    mistake("analyze", data, "-p", f"reference={made}", "--reference", "-o", "report", says="'reference' is taken")
+    Path("report").mkdir(exist_ok=True)
+    shutil.copy(made, "report/copying.jsonl")
+    mistake("analyze", data, "-p", "x=report/copying.jsonl", "-o", "report", says="would be overwritten by the report")
+
+
+def test_documents_and_predictions_that_do_not_match(data):
+    def refused(rows: list[dict[str, Any]], says: str) -> None:
+        written("bad.jsonl", rows)
+        mistake("analyze", data, "-p", "bad.jsonl", "-o", "report", says=says)
+
+    rows = jsonl(Path(predictions()).read_text())
+    refused([], "bad.jsonl is empty; it must have a summary of each document")
+    refused([{"id": "d0", "text": "x"}], "bad.jsonl:1 has no summary; each line must be an object with a string")
+    refused([{"id": "d0", "summary": ["x"]}], "bad.jsonl:1 has no summary")
+    refused(rows[:3], "has no summary of 1 of 4 documents, such as 'd3'")
+    refused([*rows, {"id": "d4", "summary": "x"}], "summary 5 is of 'd4', which is not among the documents")
+    refused([*rows, rows[0]], "has several summaries of 'd0'")
+    refused([{"summary": "x"}] * 3, "has 3 summaries, and data.jsonl has 4 documents")
+    others = [{"summary": row["summary"], "reference": SUMMARIES[number - 1]} for number, row in enumerate(rows)]
+    refused(others, "summary 1 was made for another document than 'd0': their references differ")
+    Path("bad.jsonl").write_text('{"id": "d0"\n')
+    mistake("analyze", data, "-p", "bad.jsonl", "-o", "report", says="bad.jsonl:1 is no JSON")
+    Path("bad.jsonl").write_bytes(b"\xff\xfe\x00")
+    mistake("analyze", data, "-p", "bad.jsonl", "-o", "report", says="bad.jsonl is no text")
+    Path("empty.jsonl").write_text("")
+    mistake("analyze", "empty.jsonl", "-p", "a.jsonl", "-o", "report", says="no records in empty.jsonl")
+    assert not Path("report").exists()
+
+
+def test_empty_summaries_are_no_error(checkpoint, data):
+    made = predictions(**{f"d{number}": "" for number in range(4)})
+    result = run("analyze", data, "-m", f"a={checkpoint}", "-p", f"a={made}", "-o", "report", "--heatmaps", 1)
+    assert "the summary of d0 is empty; no heatmap of it" in result.stderr
+    assert report()["models"]["a"]["empty_summaries"] == 4
