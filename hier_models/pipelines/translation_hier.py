@@ -335,7 +335,9 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
             done |= torch.isin(last, ends)
         return {"num_unfinished_chunks": (~done).long()}
 
-    def _forward(self, model_inputs: dict[str, Any], **generate_kwargs: Any) -> dict[str, torch.Tensor]:
+    def _forward(  # type: ignore[override]
+        self, model_inputs: dict[str, Any], **generate_kwargs: Any
+    ) -> dict[str, torch.Tensor]:
         outputs = super()._forward(model_inputs, **generate_kwargs)
         unfinished = int(outputs["num_unfinished_chunks"].any(-1)[outputs["is_blank"] == 0].sum())
         if unfinished:

@@ -56,10 +56,10 @@ def test_line_breaks_do_not_count():
 
 def test_several_references():
     references = [
-        ["Das Haus ist alt und klein.", "Ein altes kleines Haus steht da."],
+        ["Das Haus ist alt und klein.", "Das alte kleine Haus steht da."],
         ["Es regnet.", "Es regnet heute sehr."],
     ]
-    predictions = ["Ein altes kleines Haus steht da.", "Es regnet heute sehr."]
+    predictions = ["Das alte kleine Haus steht da.", "Es regnet heute sehr."]
     result = Bleu().compute(predictions=predictions, references=references)
     assert result["bleu"] == pytest.approx(100)
     assert result["signature"].startswith("nrefs:2|")
