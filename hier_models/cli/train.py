@@ -77,8 +77,8 @@ def train(
         state.when_interrupted = f"The same command goes on from the last checkpoint in {output_dir}, if there is one."
         with mistakes("model", OSError):
             results = run_training(recipe)
-    if recipe.training.process_index > 0:  # of several processes, one speaks
-        return
+        if recipe.training.process_index > 0:  # of several processes, one speaks
+            return
     tables = {title: results[title] for title in ("evaluation", "test") if results.get(title)}
     for title, evaluation in tables.items():
         task = results["recipe"]["run"]["task"]
