@@ -204,15 +204,19 @@ def prepare_streams(arguments: TrainingArguments) -> None:
         arguments.accelerator_config.dispatch_batches = False
 
 
-def own_file(path: Path, arguments: TrainingArguments) -> Path:
-    """Name a file that every process writes for itself.
+def own_file(path: Path, arguments: TrainingArguments, *, streaming: bool) -> Path:
+    """Name a file for lines set aside, which every process writes for itself.
 
     Args:
         path: What the first process calls it.
         arguments: The Trainer's arguments.
+        streaming: Whether the data are a stream. Its files may be shared out, so every process keeps what it set
+            aside; otherwise all read the same, and the first process keeps it for all.
 
     Returns:
-        The same for the first process, with the number of the process in its name for the others.
+        The same for the first process. For another one the name with the number of the process, or nowhere.
     """
     number = arguments.process_index
-    return path if number == 0 else path.with_name(f"{path.stem}_process{number}{path.suffix}")
+    if number == 0:
+        return path
+    return path.with_name(f"{path.stem}_process{number}{path.suffix}") if streaming else Path(os.devnull)

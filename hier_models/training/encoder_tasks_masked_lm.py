@@ -145,7 +145,6 @@ class MaskedLMTask(EncoderTask):
         name, _, config_name = source.partition(":")
         report = LoadReport()
         self._set_aside[f"also_train_{number}"] = report
-        aside = self.output_dir / f"set_aside_also_train_{number}.jsonl"
         return load_documents(
             path if path.exists() else name,
             split=None if path.exists() else "train",
@@ -154,7 +153,7 @@ class MaskedLMTask(EncoderTask):
             config_name=None if path.exists() else config_name or None,
             streaming=data.streaming,
             bad_lines=data.bad_lines,
-            set_aside_file=aside if data.bad_lines == "set_aside" else None,
+            set_aside_file=self.set_aside_file(f"also_train_{number}"),
             report=report,
         )
 

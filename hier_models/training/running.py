@@ -109,7 +109,8 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
     results |= {
         "loading": task.loading,
         "resumed_from": checkpoint,
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        # DeepSpeed leaves nothing of a weight in its place but this number.
+        "parameters": sum(getattr(parameter, "ds_numel", parameter.numel()) for parameter in model.parameters()),
         "recipe": recipe.as_dict(),
         "versions": _versions(),
     }

@@ -127,7 +127,7 @@ class SummarizationTask(Task):
         )
 
     def _load(self, part: str) -> Any:
-        return _load(self.recipe.data, part, self.output_dir, self._set_aside[part])
+        return _load(self.recipe.data, part, self.set_aside_file(part), self._set_aside[part])
 
     def _tokenized(self, part: str, documents: Any, processor: Processor) -> Dataset | IterableDataset:
         data = self.recipe.data
@@ -284,7 +284,7 @@ def generation_settings(config: GenerationConfig) -> dict[str, Any]:
     }
 
 
-def _load(data: DataArguments, part: str, output_dir: Path, report: LoadReport) -> Any:
+def _load(data: DataArguments, part: str, set_aside_file: Path | None, report: LoadReport) -> Any:
     source = getattr(data, part)
     split = getattr(data, f"{part}_split")
     if part != "train" and source is None and split is not None:
@@ -303,7 +303,7 @@ def _load(data: DataArguments, part: str, output_dir: Path, report: LoadReport) 
         revision=None if path.exists() else data.revision,
         streaming=data.streaming and part == "train",
         bad_lines=data.bad_lines,
-        set_aside_file=output_dir / f"set_aside_{part}.jsonl" if data.bad_lines == "set_aside" else None,
+        set_aside_file=set_aside_file,
         report=report,
     )
     if "summary" not in (documents.column_names or ["summary"]):

@@ -66,6 +66,23 @@ class Task(ABC):
             RecipeError: If parts of the recipe do not fit together.
         """
 
+    def set_aside_file(self, part: str) -> Path | None:
+        """Name the file for lines that cannot be used.
+
+        Args:
+            part: Of the data, such as `train`.
+
+        Returns:
+            A file in the output folder, of this process alone; None where bad lines stop the run.
+        """
+        from .distributed import own_file
+
+        data = self.recipe.data
+        if data.bad_lines != "set_aside":
+            return None
+        streaming = data.streaming and "train" in part
+        return own_file(self.output_dir / f"set_aside_{part}.jsonl", self.recipe.training, streaming=streaming)
+
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
         """Load or make the model, ready to train, and what prepares its inputs.
 

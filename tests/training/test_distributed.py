@@ -275,6 +275,24 @@ def test_a_checkpoint_of_another_number_of_processes_is_used_with_a_warning(tmp_
     assert "was made by 2 process(es) and 1 go on" in caplog.text
 
 
+@pytest.mark.slow
+def test_bad_lines_are_set_aside_once(tmp_path, values):
+    with open(values["train"], "a", encoding="utf-8") as stream:
+        stream.write('{"id": "bad"\n{"id": "empty", "text": "", "summary": "x"}\n')
+    out = tmp_path / "out"
+    values |= {"bad_lines": "set_aside", "output_dir": str(out), "max_steps": 1, "predict_with_generate": False}
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = launch(str(tmp_path / "script.py"), json.dumps([values, "", 0]))
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in (out / "set_aside_train.jsonl").read_text().splitlines()]
+    assert [line["line"] for line in lines] == [10, 11]
+    assert sorted(path.name for path in out.glob("set_aside*")) == [
+        "set_aside_train.jsonl",
+        "set_aside_validation.jsonl",
+    ]
+    assert json.loads((out / "results.json").read_text())["set_aside"]["train"]["set_aside"] == 2
+
+
 # The configurations
 
 
