@@ -6,6 +6,7 @@ from typing import Any
 from transformers import BatchEncoding, PreTrainedTokenizerBase, ProcessorMixin
 
 from .sentence_splitting_hat_encoder import check_language
+from .text_inputs_hat_encoder import read_choices
 from .tokenization_hat_encoder import HatEncoderTokenizer
 
 
@@ -151,50 +152,12 @@ class HatEncoderProcessor(ProcessorMixin):
         }.items():
             if value:
                 raise ValueError(f"`{name}` does not go with `choices`; leave it out")
-        firsts, seconds, size, batched = _expand(text, text_pair, choices)
+        firsts, seconds, size, batched = read_choices(text, text_pair, choices)
         flat = self.tokenizer(firsts, seconds, **options)
         data = {key: [row[i : i + size] for i in range(0, len(row), size)] for key, row in flat.items()}
         if not batched and return_tensors is None:
             data = {key: rows[0] for key, rows in data.items()}
         return BatchEncoding(data, tensor_type=return_tensors)
-
-
-def _expand(text: object, text_pair: object, choices: object) -> tuple[list[str], list[str], int, bool]:
-    """Make a pair of texts for every choice; say how many choices a text has and whether it was a batch."""
-    batched = not isinstance(text, str)
-    texts = _strings("text", text) if batched else [text]
-    if text_pair is None:
-        questions = [""] * len(texts)
-    else:
-        if isinstance(text_pair, str) == batched:
-            raise ValueError("`text_pair` must be one question for one text, or a list for a list of texts")
-        questions = _strings("text_pair", text_pair) if batched else [str(text_pair)]
-    if isinstance(choices, str) or not isinstance(choices, Sequence):
-        raise TypeError(f"`choices` must be a list of strings for each text, got {type(choices).__name__}")
-    if batched:
-        rows = [_strings(f"choices[{i}]", row) for i, row in enumerate(choices)]
-    else:
-        rows = [_strings("choices", choices)]
-    for name, values in (("text_pair", questions), ("choices", rows)):
-        if len(values) != len(texts):
-            raise ValueError(f"`{name}` must match `text`, got {len(values)} for {len(texts)}")
-    sizes = sorted({len(row) for row in rows})
-    if len(sizes) != 1 or sizes[0] == 0:
-        raise ValueError(f"`choices` must be as many for every text, and at least one; got {sizes}")
-    firsts = [passage for passage in texts for _ in range(sizes[0])]
-    pairs = zip(questions, rows, strict=True)
-    seconds = [f"{question} {choice}" if question else choice for question, row in pairs for choice in row]
-    return firsts, seconds, sizes[0], batched  # type: ignore[return-value]
-
-
-def _strings(name: str, value: object) -> list[str]:
-    """Check that a value is a list of strings."""
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        raise TypeError(f"`{name}` must be a list of strings, got {type(value).__name__}")
-    for i, item in enumerate(value):
-        if not isinstance(item, str):
-            raise TypeError(f"`{name}[{i}]` must be a string, got {type(item).__name__}")
-    return list(value)
 
 
 __all__ = ["HatEncoderProcessor"]

@@ -1,14 +1,13 @@
 """Tokenizer of the encoder-only HAT: RoBERTa's, with a marker before every sentence.
 
 Pipelines of Transformers know tokenizers only, so that the markers are put in here and not in the processor. In the
-order the data flow: reading the texts, tokens and where sentences begin in them, what fits, rows, padding.
+order the data flow: tokens and where sentences begin among them, what fits, rows, padding.
 """
 
 import itertools
 import json
-import re
 import weakref
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ from transformers.utils import logging
 
 from .marked_encoding_hat_encoder import MarkedEncoding, TokenizedText
 from .sentence_splitting_hat_encoder import check_language, split_sentences
+from .text_inputs_hat_encoder import check_text, check_words, read_texts
 
 
 logger = logging.get_logger(__name__)
@@ -32,8 +32,6 @@ PADDINGS = (True, "longest", "max_length", *NO_PADDING)
 
 NO_LIMIT = 10**20  # `model_max_length` of tokenizers that know none is above
 
-LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-
 
 class Layout(NamedTuple):
     """How rows are to be cut: the limit, by which rule, and windows with how many tokens in common, or none."""
@@ -42,70 +40,6 @@ class Layout(NamedTuple):
     cut: bool | str
     stride: int | None
     from_left: bool
-
-
-# --------------------------------------------------------------------------------------------------- reading the texts
-
-
-def _text(name: str, value: object) -> str:
-    """Check that a value is text; surrogates, which tokenizers cannot take, become U+FFFD one for one."""
-    if not isinstance(value, str):
-        raise TypeError(f"`{name}` must be a string, got {type(value).__name__}")
-    return value if value.isascii() else LONE_SURROGATE.sub("\ufffd", value)
-
-
-def _one(name: str, value: object, words: bool) -> str | list[str]:
-    """Check one text: a string, or its words."""
-    if not words:
-        return _text(name, value)
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        raise TypeError(f"`{name}` must be a list of words with is_split_into_words=True, got {type(value).__name__}")
-    return [_text(f"{name}[{i}]", word) for i, word in enumerate(value)]
-
-
-def _is_batch(name: str, value: object, words: bool) -> bool:
-    """Whether a value is a list of texts; with words, whether it is a list of lists."""
-    if isinstance(value, str):
-        return False
-    if not isinstance(value, Sequence):
-        raise TypeError(f"`{name}` must be a string or a list of strings, got {type(value).__name__}")
-    return not words or (len(value) > 0 and not isinstance(value[0], str))
-
-
-def read_texts(text: Any, text_pair: Any, words: bool) -> tuple[list[Any], list[Any] | None, bool]:
-    """Bring one text or many, alone or in pairs, to lists.
-
-    Args:
-        text: A text, a list of texts, or a list of pairs.
-        text_pair: The second text or texts.
-        words: Whether texts are lists of words.
-
-    Returns:
-        The first texts, the second texts or None, and whether it was a batch.
-
-    Raises:
-        ValueError: If the batch is empty, or the second texts do not match the first.
-        TypeError: If something is not text.
-    """
-    if not _is_batch("text", text, words):
-        if text_pair is not None and _is_batch("text_pair", text_pair, words):
-            raise ValueError(f"`text_pair` must be one text, as `text` is, got a list of {len(text_pair)}")
-        pair = None if text_pair is None else [_one("text_pair", text_pair, words)]
-        return [_one("text", text, words)], pair, False
-    if not text:
-        raise ValueError("`text` is an empty list; give at least one text")
-    if text_pair is None and all(
-        isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str) != words for item in text
-    ):
-        text, text_pair = zip(*text, strict=True)  # a list of pairs, as pipelines give it
-    if text_pair is not None and (not _is_batch("text_pair", text_pair, words) or len(text) != len(text_pair)):
-        got = f"a list of {len(text_pair)}" if _is_batch("text_pair", text_pair, words) else "one text"
-        raise ValueError(f"`text_pair` must match `text`, a list of {len(text)}; got {got}")
-    firsts = [_one(f"text[{i}]", item, words) for i, item in enumerate(text)]
-    seconds = None
-    if text_pair is not None:
-        seconds = [_one(f"text_pair[{i}]", item, words) for i, item in enumerate(text_pair)]
-    return firsts, seconds, True
 
 
 # ------------------------------------------------------------------------------------------------------ the tokenizer
@@ -228,10 +162,10 @@ class HatEncoderTokenizer(RobertaTokenizer):
         running, cuts = [], []
         for i, text in enumerate(texts):
             if isinstance(text, str):
-                running.append(_text(f"texts[{i}]", text))
+                running.append(check_text(f"texts[{i}]", text))
                 cuts.append(self._cuts(running[-1]))
             else:
-                sentences = [sentence.strip() for sentence in _one(f"texts[{i}]", text, True)]
+                sentences = [sentence.strip() for sentence in check_words(f"texts[{i}]", text)]
                 sentences = [sentence for sentence in sentences if sentence]
                 running.append(" ".join(sentences))
                 cuts.append(list(itertools.accumulate(len(sentence) + 1 for sentence in sentences))[:-1])
@@ -453,6 +387,8 @@ class HatEncoderTokenizer(RobertaTokenizer):
             cut = True
         if cut == "only_second" and not pairs:
             raise ValueError("`truncation` is 'only_second', and there is no `text_pair`; use True or 'only_first'")
+        if not pairs:
+            cut = True
         if not overflow:
             return Layout(limit if limit < NO_LIMIT else None, cut, None, self.truncation_side == "left")
         if pairs and cut is True:
@@ -470,52 +406,48 @@ class HatEncoderTokenizer(RobertaTokenizer):
         """Make the row of one text or pair, or its windows."""
         spans = [(0, len(text.ids)) for text in texts]
         costs = [text.cost(*span) for text, span in zip(texts, spans, strict=True)]
-        separators = 1 if len(texts) == 1 else 3
-        room = None if layout.limit is None else layout.limit - separators
+        room = None if layout.limit is None else layout.limit - (1 if len(texts) == 1 else 3)
         if room is None or sum(costs) <= room:
             return [self._row(texts, spans)]
-        if layout.cut is True:
-            budgets = [room] if len(texts) == 1 else _share(costs, room)
+        index = 1 if layout.cut == "only_second" else 0  # of the text to cut, unless it is the longer one
+        others = sum(costs) - costs[index]
+        if layout.cut is True and len(texts) == 2:
+            budgets = _share(costs, room)
         else:
-            index = 1 if layout.cut == "only_second" else 0
             budgets = [*costs]
-            budgets[index] = room - (sum(costs) - costs[index])
-            if budgets[index] < 2:
-                other = f" beside the {sum(costs) - costs[index]} tokens of the other" if len(texts) > 1 else ""
+            budgets[index] = room - others
+            if budgets[index] < 2 and (others or layout.stride is not None):
                 name = ("text", "text_pair")[index]
+                beside = f" beside the {others} tokens of the other, which it does not cut" if others else ""
                 raise ValueError(
-                    f"max_length={layout.limit} leaves no room for `{name}`{other} (input {number}): raise "
-                    "`max_length`, or cut the other text (truncation=True cuts the longer one)"
+                    f"truncation={layout.cut!r} with max_length={layout.limit} is too short: it leaves no room for "
+                    f"`{name}`{beside} (input {number}). Raise `max_length`, or let truncation=True cut the longer one"
                 )
-        if layout.stride is None:
-            for i, (text, budget) in enumerate(zip(texts, budgets, strict=True)):
-                size = len(text.ids)
-                if text.cost(0, size) > budget:
-                    spans[i] = (
-                        (text.first_start(size, budget), size) if layout.from_left else (0, text.last_end(0, budget))
-                    )
-            return [self._row(texts, spans)]
-        index = 1 if layout.cut == "only_second" else 0
-        if budgets[index] < 2:
-            raise ValueError(f"`max_length` must leave room for a marker and a token, got {layout.limit}")
-        windows = texts[index].windows(budgets[index], layout.stride, layout.from_left)
-        return [self._row(texts, [*spans[:index], span, *spans[index + 1 :]]) for span in windows]
+        if layout.stride is not None:
+            windows = texts[index].windows(budgets[index], layout.stride, layout.from_left)
+            return [self._row(texts, [*spans[:index], span, *spans[index + 1 :]]) for span in windows]
+        for i, (text, budget) in enumerate(zip(texts, budgets, strict=True)):
+            end = len(text.ids)
+            if costs[i] > budget:
+                spans[i] = (text.first_start(end, budget), end) if layout.from_left else (0, text.last_end(0, budget))
+        row = self._row(texts, spans)
+        row.num_truncated_tokens = sum(costs) - sum(text.cost(*span) for text, span in zip(texts, spans, strict=True))
+        row.num_truncated_sentences = sum(text.sentences_cut(*span) for text, span in zip(texts, spans, strict=True))
+        return [row]
 
     def _row(self, texts: list[TokenizedText], spans: list[tuple[int, int]]) -> MarkedEncoding:
-        """Put markers and separators in, and count what the spans leave out."""
+        """Put markers and separators in."""
         bos, sep = (self.bos_token_id, str(self.bos_token)), (self.sep_token_id, str(self.sep_token))
         row = MarkedEncoding(n_sequences=len(texts))
         for i, (text, (start, end)) in enumerate(zip(texts, spans, strict=True)):
             if i:
                 row.add_special(*sep)
-            begins = [start, *(s for s in text.starts if start < s < end)]
-            for a, b in itertools.pairwise([*begins, end]):
+            begins = text.starts[bisect_right(text.starts, start) : bisect_left(text.starts, end)]
+            for a, b in itertools.pairwise([start, *begins, end]):
                 place = text.offsets[a][0] if a < len(text.ids) and not text.in_words else 0
                 row.add_special(*bos, place)
                 row.add_span(text, a, b, i)
             row.add_special(*sep)
-            row.num_truncated_tokens += text.cost(0, len(text.ids)) - text.cost(start, end)
-            row.num_truncated_sentences += text.sentences_cut(start, end)
         return row
 
     # --------------------------------------------------------------------------------------------- padding and reports

@@ -295,7 +295,7 @@ def test_truncation_of_pairs(processor: HatEncoderProcessor, rule: str | bool) -
         room = limit - 3
         untouched = {"only_first": [1], "only_second": [0]}.get(str(rule), [])
         if untouched and room - lengths[untouched[0]] < 2:
-            with pytest.raises(ValueError, match="leaves no room"):
+            with pytest.raises(ValueError, match="is too short: it leaves no room"):
                 processor(*texts, truncation=rule, max_length=limit)
             continue
         cut = processor(*texts, truncation=rule, max_length=limit, return_truncation=True)
@@ -583,7 +583,7 @@ def test_pickles_with_what_it_returns(processor: HatEncoderProcessor) -> None:
             ValueError,
             "truncation='only_first' or 'only_second'",
         ),
-        ({"text": "a b", "is_split_into_words": True}, TypeError, "must be a list of words"),
+        ({"text": "a b", "is_split_into_words": True}, TypeError, "`text` must be a list of strings"),
         ({"text": "a", "choices": "b"}, TypeError, "`choices` must be a list of strings"),
         ({"text": "a", "choices": []}, ValueError, "at least one"),
         ({"text": "a", "choices": ["b", 3]}, TypeError, r"`choices\[1\]` must be a string, got int"),

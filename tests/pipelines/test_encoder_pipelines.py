@@ -169,6 +169,23 @@ def test_the_markers_change_the_result(folders: dict[str, Path]) -> None:
     assert [item["score"] for item in ours] != pytest.approx([item["score"] for item in theirs], abs=1e-3)
 
 
+def test_other_pipelines_see_the_sentences_too(
+    folders: dict[str, Path], processor: "hier_models.HatEncoderProcessor"
+) -> None:
+    folder = str(folders["SequenceClassification"])
+    zero_shot = pipeline("zero-shot-classification", model=folder)
+    seen = Recorder(zero_shot)
+    with_long_labels = ["news", "weather " * 200]  # longer than what the pipeline lets it cut
+    assert set(zero_shot(DOCUMENTS[2], ["news", "weather"])["labels"]) == {"news", "weather"}
+    assert seen.rows == [
+        processor(DOCUMENTS[2], f"This example is {label}.")["input_ids"] for label in ("news", "weather")
+    ]
+    with pytest.raises(ValueError, match="longer than the 128"):
+        zero_shot(DOCUMENTS[2], with_long_labels)
+    features = pipeline("feature-extraction", model=folder)
+    assert len(features(DOCUMENTS[1])[0]) == len(processor(DOCUMENTS[1])["input_ids"])
+
+
 # ---------------------------------------------------------------------------------------------- token-classification
 
 

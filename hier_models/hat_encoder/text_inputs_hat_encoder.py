@@ -1,0 +1,135 @@
+"""Reading what the encoder's tokenizer and processor are given: texts, pairs, words, multiple choices."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def check_text(name: str, value: object) -> str:
+    """Check that a value is text.
+
+    Args:
+        name: Its name, for the message.
+        value: The value.
+
+    Returns:
+        The text; lone surrogates, which tokenizers cannot take, become U+FFFD one for one.
+
+    Raises:
+        TypeError: If it is something else.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"`{name}` must be a string, got {type(value).__name__}")
+    return value if value.isascii() else LONE_SURROGATE.sub("\ufffd", value)
+
+
+def check_words(name: str, value: object) -> list[str]:
+    """Check that a value is a list of strings: words or sentences.
+
+    Args:
+        name: Its name, for the message.
+        value: The value.
+
+    Returns:
+        The strings.
+
+    Raises:
+        TypeError: If it is something else.
+    """
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise TypeError(f"`{name}` must be a list of strings, got {type(value).__name__}")
+    return [check_text(f"{name}[{i}]", item) for i, item in enumerate(value)]
+
+
+def _one(name: str, value: object, words: bool) -> str | list[str]:
+    """Check one text: a string, or its words."""
+    return check_words(name, value) if words else check_text(name, value)
+
+
+def _is_batch(name: str, value: object, words: bool) -> bool:
+    """Whether a value is a list of texts; with words, whether it is a list of lists."""
+    if isinstance(value, str):
+        return False
+    if not isinstance(value, Sequence):
+        raise TypeError(f"`{name}` must be a string or a list of strings, got {type(value).__name__}")
+    return not words or (len(value) > 0 and not isinstance(value[0], str))
+
+
+def read_texts(text: Any, text_pair: Any, words: bool) -> tuple[list[Any], list[Any] | None, bool]:
+    """Bring one text or many, alone or in pairs, to lists.
+
+    Args:
+        text: A text, a list of texts, or a list of pairs.
+        text_pair: The second text or texts.
+        words: Whether texts are lists of words.
+
+    Returns:
+        The first texts, the second texts or None, and whether it was a batch.
+
+    Raises:
+        ValueError: If the batch is empty, or the second texts do not match the first.
+        TypeError: If something is not text.
+    """
+    if not _is_batch("text", text, words):
+        if text_pair is not None and _is_batch("text_pair", text_pair, words):
+            raise ValueError(f"`text_pair` must be one text, as `text` is, got a list of {len(text_pair)}")
+        pair = None if text_pair is None else [_one("text_pair", text_pair, words)]
+        return [_one("text", text, words)], pair, False
+    if not text:
+        raise ValueError("`text` is an empty list; give at least one text")
+    if text_pair is None and all(
+        isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str) != words for item in text
+    ):
+        text, text_pair = zip(*text, strict=True)  # a list of pairs, as pipelines give it
+    if text_pair is not None and (not _is_batch("text_pair", text_pair, words) or len(text) != len(text_pair)):
+        got = f"a list of {len(text_pair)}" if _is_batch("text_pair", text_pair, words) else "one text"
+        raise ValueError(f"`text_pair` must match `text`, a list of {len(text)}; got {got}")
+    firsts = [_one(f"text[{i}]", item, words) for i, item in enumerate(text)]
+    seconds = None
+    if text_pair is not None:
+        seconds = [_one(f"text_pair[{i}]", item, words) for i, item in enumerate(text_pair)]
+    return firsts, seconds, True
+
+
+def read_choices(text: Any, text_pair: Any, choices: Any) -> tuple[list[str], list[str], int, bool]:
+    """Make a pair of texts for every choice.
+
+    Args:
+        text: A text or a list of texts.
+        text_pair: The question of each, or None.
+        choices: The choices of each: a list of strings, or a list of such lists.
+
+    Returns:
+        The first texts, the second texts, how many choices each text has, and whether it was a batch.
+
+    Raises:
+        ValueError: If they do not match.
+        TypeError: If something is not text, or a list of it.
+    """
+    batched = not isinstance(text, str)
+    texts = check_words("text", text) if batched else [check_text("text", text)]
+    if text_pair is None:
+        questions = [""] * len(texts)
+    else:
+        if isinstance(text_pair, str) == batched:
+            raise ValueError("`text_pair` must be one question for one text, or a list for a list of texts")
+        questions = check_words("text_pair", text_pair) if batched else [check_text("text_pair", text_pair)]
+    if isinstance(choices, str) or not isinstance(choices, Sequence):
+        raise TypeError(f"`choices` must be a list of strings for each text, got {type(choices).__name__}")
+    if batched:
+        rows = [check_words(f"choices[{i}]", row) for i, row in enumerate(choices)]
+    else:
+        rows = [check_words("choices", choices)]
+    for name, values in (("text_pair", questions), ("choices", rows)):
+        if len(values) != len(texts):
+            raise ValueError(f"`{name}` must match `text`, got {len(values)} for {len(texts)}")
+    sizes = sorted({len(row) for row in rows})
+    if len(sizes) != 1 or sizes[0] == 0:
+        raise ValueError(f"`choices` must be as many for every text, and at least one; got {sizes}")
+    firsts = [passage for passage in texts for _ in range(sizes[0])]
+    pairs = zip(questions, rows, strict=True)
+    seconds = [f"{question} {choice}" if question else choice for question, row in pairs for choice in row]
+    return firsts, seconds, sizes[0], batched
