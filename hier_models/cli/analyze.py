@@ -15,6 +15,7 @@ import typer
 
 from .documents import KINDS
 from .errors import MistakeError, guarded, mistakes, say, state
+from .jobs import SUMMARIES, finished, write_texts
 from .loading import check_checkpoint, generation_settings, given_only, load_pipeline, quiet
 from .options import (
     BatchSizeOption,
@@ -30,7 +31,6 @@ from .options import (
     app,
     help_text,
 )
-from .summarize import finished, write_summaries
 
 
 REFERENCE = "reference"
@@ -336,7 +336,7 @@ def _generate(
 ) -> Any:
     """Summarize the documents that have no summary in the file yet; return the pipeline if one was loaded."""
     making = {"model": checkpoint, "settings": settings}
-    done = finished(file, documents.identifiers, making) if file.exists() else set()
+    done = finished(file, documents.identifiers, making, SUMMARIES) if file.exists() else set()
     rest = [number for number, name in enumerate(documents.identifiers[: len(documents)]) if name not in done]
     if not rest:
         return None
@@ -345,7 +345,7 @@ def _generate(
     say(f"Summarizing with {checkpoint}: {len(rest)} documents")
     pipe = load_pipeline(checkpoint, device, dtype)
     state.when_interrupted = f"What is done is in {file}; the same command goes on from there."
-    cut = write_summaries(
+    counts = write_texts(
         pipe,
         ({"id": documents.identifiers[number], **documents[number]} for number in rest),
         total=len(rest),
@@ -353,8 +353,9 @@ def _generate(
         as_json=True,
         making=making,
         batch_size=batch_size,
+        kind=SUMMARIES,
     )
-    if cut:
+    if cut := [count for count in counts if count["num_truncated_tokens"]]:
         say(f"{len(cut)} of {len(rest)} documents were longer than the model takes and were cut at the end.")
     return pipe
 
