@@ -3,19 +3,27 @@
 from .collating import HierDataCollator
 from .joint_bpe import train_joint_bpe
 from .loading import BadLineError, LoadReport, load_documents
+from .masking import MaskingCollator
 from .parallel import ChunkReport, chunk_parallel, load_parallel
+from .question_answering import Answer, Prediction, QuestionReport, find_answers, tokenize_questions
 from .tokenizing import TruncationReport, tokenize_documents
 
 
 __all__ = [
+    "Answer",
     "BadLineError",
     "ChunkReport",
     "HierDataCollator",
     "LoadReport",
+    "MaskingCollator",
+    "Prediction",
+    "QuestionReport",
     "TruncationReport",
     "chunk_parallel",
+    "find_answers",
     "load_documents",
     "load_parallel",
     "tokenize_documents",
+    "tokenize_questions",
     "train_joint_bpe",
 ]

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from hier_models import HatEncoderProcessor
+from hier_models import HatEncoderConfig, HatEncoderForQuestionAnswering, HatEncoderProcessor
+from hier_models.data import HierDataCollator
 from hier_models.data.question_answering import (
     EXAMPLE,
     SPANS,
@@ -273,6 +274,45 @@ def test_torch_logits_and_an_empty_context(processor: HatEncoderProcessor) -> No
     assert found.text == ""
     assert found.no_answer_score == np.inf
     assert [answer.text for answer in found.n_best] == [""]
+
+
+@pytest.mark.slow
+def test_a_model_learns_to_answer(processor: HatEncoderProcessor) -> None:
+    """From text to text: what the windows say is what the model learns, and what is found again."""
+    rows = [
+        row(LONG, "six weeks", question="How long will repairs take?"),
+        row(LONG, "by the sun", question="How do bees find home?"),
+        row(LONG, question="Who wrote the book?"),
+        row(ODD, "3,50 €", question="What did it cost?"),
+        row(ODD, "她走了。”是的。", question="Was she there?"),
+    ]
+    windows = tokenized(rows, processor)
+    torch.manual_seed(0)
+    config = HatEncoderConfig(
+        vocab_size=len(processor.tokenizer),
+        hidden_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=96,
+        max_position_embeddings=66,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    model = HatEncoderForQuestionAnswering(config)
+    names = ["input_ids", "attention_mask", "start_positions", "end_positions"]
+    batch = HierDataCollator(processor)(list(windows.select_columns(names)))
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    for _ in range(150):
+        optimizer.zero_grad()
+        model(**batch).loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        output = model.eval()(batch["input_ids"], batch["attention_mask"])
+    contexts = [example["context"] for example in rows]
+    found = find_answers(contexts, windows, output.start_logits, output.end_logits)
+    assert [prediction.text for prediction in found] == [
+        example["answers"]["text"][0] if example["answers"]["text"] else "" for example in rows
+    ]
 
 
 # ---------------------------------------------------------------------------------------------------------- bad input

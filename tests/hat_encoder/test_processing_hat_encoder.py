@@ -546,6 +546,15 @@ def test_save_and_load(processor: HatEncoderProcessor, tmp_path: Path) -> None:
         assert (again / file).read_text(encoding="utf-8") == (tmp_path / file).read_text(encoding="utf-8")
 
 
+def test_loads_from_a_plain_checkpoint(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    """One of RoBERTa's, as it is before any training with sentences."""
+    RobertaTokenizer(tokenizer_object=tokenizer.backend_tokenizer).save_pretrained(tmp_path)
+    loaded = HatEncoderProcessor.from_pretrained(tmp_path)
+    assert loaded(DOCUMENTS)["input_ids"] == HatEncoderProcessor(tokenizer)(DOCUMENTS)["input_ids"]
+    german = HatEncoderProcessor.from_pretrained(tmp_path, language="german")
+    assert german.language == german.tokenizer.language == "german"
+
+
 def test_pickles_with_what_it_returns(processor: HatEncoderProcessor) -> None:
     again = pickle.loads(pickle.dumps(processor))
     encoded = pickle.loads(pickle.dumps(again(MIXED)))
