@@ -23,7 +23,7 @@ from hier_models import HatBartForConditionalGeneration, HatBartProcessor, cli
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
 
-COMMANDS = ["summarize", "train", "evaluate", "inspect", "analyze", "export"]
+COMMANDS = ["summarize", "translate", "train", "evaluate", "inspect", "analyze", "export"]
 
 
 @pytest.fixture(autouse=True)
@@ -648,3 +648,56 @@ def test_train_lists_flags():
     text = run("train", "--flags").stdout
     for name in ("--from_bart", "--max_source_length", "--num_beams", "--overwrite", "--learning_rate"):
         assert name in text
+
+
+# translate
+
+
+def translated(checkpoint: str, *inputs: Any, **kwargs: Any) -> list[dict[str, Any]]:
+    translate = pipeline("translation", model=checkpoint, device="cpu")
+    return translate(list(inputs), return_chunks=True, **kwargs)
+
+
+def test_translate_a_long_file(checkpoint: str):
+    text = " ".join(DOCUMENTS)
+    Path("long.txt").write_text(text)
+    arguments = ["translate", checkpoint, "long.txt", "--chunk-length", "40", "--batch-size", "3", "--num-beams", "2"]
+    result = run(*arguments)
+    [record] = translated(checkpoint, text, max_source_length=40, num_beams=2)
+    assert record["num_chunks"] > 4
+    assert result.stdout.strip() == record["translation_text"].strip()
+    assert f"{record['num_unfinished_chunks']} of {record['num_chunks']} chunks ended at the maximum" in result.stderr
+    [written] = jsonl(run(*arguments, "--json").stdout)
+    counts = {name: record[name] for name in record if name.startswith("num_")}
+    assert written == {
+        "id": "long.txt",
+        "translation": record["translation_text"].strip(),
+        **counts,
+        "model": checkpoint,
+        "settings": {"num_beams": 2, "max_source_length": 40},
+    }
+
+
+def test_translate_records_and_go_on(checkpoint: str, records: str):
+    arguments = ["translate", checkpoint, records, "--output", "out.jsonl", "--max-length", "6"]
+    run(*arguments)
+    first = Path("out.jsonl").read_bytes()
+    texts = [record["translation_text"].strip() for record in translated(checkpoint, *DOCUMENTS, max_new_tokens=6)]
+    assert [record["translation"] for record in jsonl(first.decode())] == texts
+    Path("out.jsonl").write_bytes(first[:-20])
+    assert "holds 3 of 4 translations" in run(*arguments).stderr
+    assert Path("out.jsonl").read_bytes() == first
+    mistake(*arguments[:-2], says="was made with")
+    run("summarize", checkpoint, records, "--output", "summaries.jsonl")
+    Path("summaries.jsonl").write_text("[]\n")
+    mistake(
+        "translate", checkpoint, records, "--output", "summaries.jsonl", says="is no translation of an earlier run"
+    )
+
+
+def test_translate_says_what_it_cut_and_what_it_cannot_read(checkpoint: str, workplace: Path):
+    result = run("translate", checkpoint, "--chunk-length", "20", stdin="the narrow road " * 20)
+    assert "1 sentence was longer than a chunk and cut into pieces." in result.stderr
+    Path("dialogue.jsonl").write_text(json.dumps({"turns": TURNS}) + "\n")
+    mistake("translate", checkpoint, "dialogue.jsonl", says="exactly one of `text`, `sentences`")
+    mistake("translate", checkpoint, "--chunk-length", "2", stdin="a", says="`max_source_length` must be at least 3")

@@ -29,8 +29,8 @@ def quiet() -> None:
         logging.getLogger(f"hier_models.{name}").setLevel(logging.ERROR)
 
 
-def load_pipeline(name: str, device: str | None, dtype: Dtype) -> Any:
-    """Load a checkpoint as the summarization pipeline, which holds the model and its processor or tokenizer."""
+def load_pipeline(name: str, device: str | None, dtype: Dtype, task: str = "summarization") -> Any:
+    """Load a checkpoint as the pipeline of a task, which holds the model and its processor or tokenizer."""
     check_checkpoint(name)
     quiet()
     import torch
@@ -42,7 +42,7 @@ def load_pipeline(name: str, device: str | None, dtype: Dtype) -> Any:
             torch.empty(0, device=torch.device(device))
     with mistakes(f"MODEL: cannot load {name!r}", OSError, ValueError, KeyError, SafetensorError):
         make: Any = pipeline
-        return make("summarization", model=name, device=device, dtype=str(dtype.value))
+        return make(task, model=name, device=device, dtype=str(dtype.value))
 
 
 def check_checkpoint(name: str) -> None:

@@ -1,0 +1,207 @@
+"""Jobs from documents to texts, one or many, that can be interrupted and continued."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from .documents import open_documents
+from .errors import MistakeError, say, state
+from .loading import check_checkpoint, load_pipeline
+from .options import Dtype
+
+
+RECORD_BEGINS = b'{"id": "'
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a job makes of documents.
+
+    Args:
+        task: The pipeline's task.
+        product: What one text is called, in records and messages.
+        products: The same for many.
+        label: Stands before the progress bar.
+        counting: Option of the pipeline that makes it count what is worth knowing.
+    """
+
+    task: str
+    product: str
+    products: str
+    label: str
+    counting: str
+
+
+SUMMARIES = Kind("summarization", "summary", "summaries", "Summarizing", "return_truncation")
+TRANSLATIONS = Kind("translation", "translation", "translations", "Translating", "return_chunks")
+
+
+def run_job(
+    kind: Kind,
+    model: str,
+    inputs: list[str] | None,
+    *,
+    settings: Callable[[], dict[str, Any]],
+    output: Path | None,
+    as_json: bool,
+    batch_size: int,
+    text_column: str | None,
+    set_aside: Path | None,
+    device: str | None,
+    dtype: Dtype,
+) -> tuple[list[dict[str, int]], int]:
+    """Make texts of documents and write them.
+
+    Args:
+        kind: What is made of them.
+        model: The checkpoint.
+        inputs: Files and folders; None for standard input.
+        settings: Gives the arguments of the pipeline's call, kept in each record; asked late, as it takes libraries.
+        output: Where the texts go; None for standard output.
+        as_json: Whether to write JSON objects to standard output.
+        batch_size: How many at a time.
+        text_column: Column with the documents, if given.
+        set_aside: Where records that cannot be used go; they stop the job if None.
+        device: As in torch; None for an accelerator if there is one.
+        dtype: Number format of the weights.
+
+    Returns:
+        What the pipeline counted for each document, without those that an earlier run has done; and the number of all.
+
+    Raises:
+        MistakeError: If the inputs cannot be read or the output not be written.
+    """
+    lines = output is not None and output.suffix.lower() in (".jsonl", ".ndjson")
+    if output is not None and not lines:
+        if as_json:
+            raise MistakeError(f"--output: JSON objects, one a line, go to a file that ends in .jsonl, got {output}")
+        if output.suffix.lower() == ".json":
+            raise MistakeError(f"--output: got {output}; write JSON lines (.jsonl), which can be continued, or text")
+        if output.exists():
+            raise MistakeError(f"--output: {output} is there already; only .jsonl files are continued, so remove it")
+    if output is not None and not output.absolute().parent.is_dir():
+        raise MistakeError(f"--output: there is no folder {output.absolute().parent}")
+    check_checkpoint(model)
+    with open_documents(inputs, text_column, set_aside) as documents:
+        # A first look at everything, so that a bad record does not stop the job in its last hour.
+        identifiers = [document["id"] for document in documents]
+        # What each record says of its making; a job goes on only with the same.
+        making = {"model": model, "settings": settings()}
+        done: set[str] = set()
+        if output is not None and output.exists():
+            done = finished(output, identifiers, making, kind)
+        if done:
+            say(f"{output} holds {len(done)} of {len(identifiers)} {kind.products}; going on with the others.")
+        if len(done) == len(identifiers):
+            return [], len(identifiers)
+        pipe = load_pipeline(model, device, dtype, kind.task)
+        if lines:
+            state.when_interrupted = f"What is done is in {output}; the same command goes on from there."
+        counts = write_texts(
+            pipe,
+            (document for document in documents if document["id"] not in done),
+            total=len(identifiers) - len(done),
+            output=output,
+            as_json=as_json or lines,
+            making=making,
+            batch_size=batch_size,
+            kind=kind,
+        )
+    if documents.set_aside_count:
+        say(f"{documents.set_aside_count} records could not be used; they are in {set_aside}.")
+    return counts, len(identifiers)
+
+
+def finished(output: Path, identifiers: list[str], making: dict[str, Any], kind: Kind = SUMMARIES) -> set[str]:
+    """Read which documents a job has done, and cut off a line that it was interrupted in."""
+    content = output.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    lines, rest = whole.splitlines(), content[len(whole) :]
+    done: set[str] = set()
+    known = set(identifiers)
+    for number, line in enumerate(lines, start=1):
+        try:
+            record = json.loads(line)
+            identifier, made = record["id"], {name: record[name] for name in making}
+        except (ValueError, TypeError, KeyError) as error:
+            raise MistakeError(_no_product(output, number, kind)) from error
+        if identifier not in known:
+            raise MistakeError(
+                f"--output: {output}:{number} is the {kind.product} of {identifier!r}, which is not among the "
+                "documents; it belongs to another job, so give another file"
+            )
+        if made != making:
+            raise MistakeError(
+                f"--output: {output}:{number} was made with {json.dumps(made)}, and this job has "
+                f"{json.dumps(making)}; give another file, or the same model and settings"
+            )
+        done.add(identifier)
+    if not rest.startswith(RECORD_BEGINS) and not RECORD_BEGINS.startswith(rest):
+        raise MistakeError(_no_product(output, len(lines) + 1, kind))
+    if rest:
+        os.truncate(output, len(whole))
+    return done
+
+
+def _no_product(output: Path, line: int, kind: Kind) -> str:
+    return f"--output: {output}:{line} is no {kind.product} of an earlier run; give another file"
+
+
+def write_texts(
+    pipe: Any,
+    documents: Iterator[dict[str, Any]],
+    *,
+    total: int,
+    output: Path | None,
+    as_json: bool,
+    making: dict[str, Any],
+    batch_size: int,
+    kind: Kind = SUMMARIES,
+) -> list[dict[str, int]]:
+    """Write the text of each document when it is there, and return what the pipeline counted for each."""
+    waiting: deque[str] = deque()
+
+    def stream() -> Iterator[dict[str, Any]]:
+        for document in documents:
+            waiting.append(document.pop("id"))
+            yield document
+
+    counts: list[dict[str, int]] = []
+    with ExitStack() as stack:
+        target = sys.stdout if output is None else stack.enter_context(output.open("a", encoding="utf-8"))
+        results = pipe(stream(), batch_size=batch_size, **{kind.counting: True}, **making["settings"])
+        bar = None
+        # Not where the texts themselves go by.
+        if total > 1 and sys.stderr.isatty() and not target.isatty():
+            bar = stack.enter_context(
+                typer.progressbar(length=total, label=kind.label, file=sys.stderr, show_pos=True)
+            )
+        for result in results:
+            first = result[0]
+            text = first.pop(f"{kind.product}_text").strip()
+            counts.append(first)
+            record = {"id": waiting.popleft(), kind.product: text, **first, **making}
+            line = json.dumps(record, ensure_ascii=False) if as_json else _one_line(text) if total > 1 else text
+            target.write(_encodable(line) + "\n")
+            target.flush()
+            if bar is not None:
+                bar.update(1)
+    return counts
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,104 @@
+"""`hier-models translate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .errors import guarded, say
+from .jobs import TRANSLATIONS, run_job
+from .loading import generation_settings, given_only
+from .options import (
+    BatchSizeOption,
+    DeviceOption,
+    Dtype,
+    DtypeOption,
+    InputArgument,
+    ModelArgument,
+    NumBeamsOption,
+    SetOption,
+    TextColumnOption,
+    app,
+    help_text,
+)
+
+
+@app.command(
+    help=help_text("""Translate documents of any length: one, or a batch that can be interrupted and continued.
+
+    \b
+    Examples:
+      hier-models translate ./my-model letter.txt
+      hier-models translate ./my-model letters/ --output out.jsonl
+      hier-models translate ./nllb a.txt --src-lang eng_Latn --tgt-lang deu_Latn
+
+    A long document is cut into chunks between sentences, as long as the model can take (or --chunk-length); they are
+    translated one by one and joined. With --json each translation is a JSON object: id, translation, num_chunks,
+    num_split_sentences (sentences longer than a chunk, cut too), num_unfinished_chunks (translations that were ended
+    by the maximum length), model, settings. All else is as in summarize.
+    """)
+)
+@guarded
+def translate(
+    model: ModelArgument,
+    inputs: InputArgument = None,
+    src_lang: Annotated[
+        str | None, typer.Option(metavar="CODE", help="Language of the documents, for models of several languages.")
+    ] = None,
+    tgt_lang: Annotated[
+        str | None, typer.Option(metavar="CODE", help="Language to translate to, in the model's own codes.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here; .jsonl can be continued.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write JSON objects, one a line, to standard output.")
+    ] = False,
+    max_length: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="TOKENS", help="Longest translation of a chunk. Default: the model's setting."),
+    ] = None,
+    num_beams: NumBeamsOption = None,
+    settings: SetOption = None,
+    chunk_length: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="TOKENS", help="Tokens of a chunk. Default: the model's, or what it can take."),
+    ] = None,
+    batch_size: BatchSizeOption = 1,
+    text_column: TextColumnOption = None,
+    set_aside: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write records that cannot be used here and go on. Default: stop at one."),
+    ] = None,
+    device: DeviceOption = None,
+    dtype: DtypeOption = Dtype.auto,
+) -> None:
+    """Translate documents."""
+    counts, _ = run_job(
+        TRANSLATIONS,
+        model,
+        inputs,
+        settings=lambda: (
+            generation_settings(max_length, None, num_beams, settings)
+            | given_only(max_source_length=chunk_length, src_lang=src_lang, tgt_lang=tgt_lang)
+        ),
+        output=output,
+        as_json=as_json,
+        batch_size=batch_size,
+        text_column=text_column,
+        set_aside=set_aside,
+        device=device,
+        dtype=dtype,
+    )
+    split, unfinished, chunks = (
+        sum(count[name] for count in counts) for name in ("num_split_sentences", "num_unfinished_chunks", "num_chunks")
+    )
+    if split:
+        say(f"{split} sentence{'s were' if split > 1 else ' was'} longer than a chunk and cut into pieces.")
+    if unfinished:
+        say(
+            f"{unfinished} of {chunks} chunk{'s' if chunks > 1 else ''} ended at the maximum length, maybe too soon: "
+            "consider --max-length or --chunk-length."
+        )
