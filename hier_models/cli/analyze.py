@@ -139,9 +139,9 @@ def analyze(
     for name, checkpoint in checkpoints.items():
         pipe = None
         if name in generated:
-            file = output / f"summaries-{name}.jsonl"
-            pipe = _generate(checkpoint, documents, file, making, batch_size, device, dtype)
-            summaries[name] = _match(str(file), _read_rows(file), documents)
+            made = output / f"summaries-{name}.jsonl"
+            pipe = _generate(checkpoint, documents, made, making, batch_size, device, dtype)
+            summaries[name] = _match(str(made), _read_rows(made), documents)
         if heatmaps:
             pipe = pipe or load_pipeline(checkpoint, device, dtype)
             _draw_heatmaps(pipe, name, documents, summaries[name], heatmaps, max_source_length, output)

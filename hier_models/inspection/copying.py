@@ -253,8 +253,8 @@ class _Matcher:
         least = self.rule.threshold * len(words) - 1e-9
         shared: Counter[int] = Counter()  # an upper bound of what sentences have in common in order
         for word, count in Counter(words).items():
-            for number, there in self.index.get(word, ()):
-                shared[number] += min(count, there)
+            for number, times in self.index.get(word, ()):
+                shared[number] += min(count, times)
         positions: dict[str, int] = {}
         for place, word in enumerate(words):
             positions[word] = positions.get(word, 0) | 1 << place

@@ -200,8 +200,9 @@ def prepare_streams(arguments: TrainingArguments) -> None:
     Args:
         arguments: The Trainer's arguments, changed in place.
     """
-    if arguments.world_size > 1 and arguments.accelerator_config.dispatch_batches is None:
-        arguments.accelerator_config.dispatch_batches = False
+    config: Any = arguments.accelerator_config  # a dict or a file's name until the arguments are made
+    if arguments.world_size > 1 and config.dispatch_batches is None:
+        config.dispatch_batches = False
 
 
 def own_file(path: Path, arguments: TrainingArguments, *, streaming: bool) -> Path:
