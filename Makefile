@@ -11,6 +11,7 @@ TORCH ?= torch==2.13.0
 VENV ?= .venv
 VENV_LOWEST ?= .venv-lowest
 DEMO_ARGS ?=
+BENCH ?= hat_bart hat_encoder
 BENCH_ARGS ?=
 PYTEST_ARGS ?=
 
@@ -33,6 +34,7 @@ help: ## Show this list
 	@echo "  PYTHON         the Python to make it with, 3.11 or later (now: $(PYTHON))"
 	@echo "  TORCH          what pip installs as torch (now: $(TORCH)),"
 	@echo "                 such as TORCH='torch==2.13.0 --index-url ...' for another build"
+	@echo "  BENCH                                models to measure: $(BENCH)"
 	@echo "  DEMO_ARGS, BENCH_ARGS, PYTEST_ARGS   arguments handed on to the command"
 
 demo: install-demo ## Train a hierarchical summarizer on real papers, score it, draw where it looks (8 minutes)
@@ -72,8 +74,8 @@ conformance: install ## Transformers' own model tests over our models, beside BA
 lowest: $(VENV_LOWEST)/stamp-dev ## The fast tests on the lowest supported versions of our dependencies
 	$(VENV_LOWEST)/bin/python -m pytest $(PYTEST_ARGS)
 
-bench: install ## Speed and memory against plain BART, as a table (GPU wanted)
-	$(BIN)/python benchmarks/hat_bart.py $(BENCH_ARGS)
+bench: install ## Speed and memory against plain BART and RoBERTa, as tables (GPU wanted)
+	for model in $(BENCH); do $(BIN)/python benchmarks/$$model.py $(BENCH_ARGS) || exit 1; done
 
 build: install ## Wheel, in dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
