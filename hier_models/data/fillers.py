@@ -137,8 +137,12 @@ def _patterns(fillers: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str
     alternatives = []
     for filler in sorted(fillers, key=len, reverse=True):
         words = filler.rstrip(",").split()
-        pattern = f"{_SPACE}+".join(re.escape(word) for word in words)
+        pattern = f"{_SPACE}++".join(re.escape(word) for word in words)
         pattern = f"{before if words[0][0].isalnum() else ''}{pattern}{after if words[-1][-1].isalnum() else ''}"
-        alternatives.append(f"{pattern}{_SPACE}*," if filler.endswith(",") else pattern)
-    one = f"(?:{'|'.join(alternatives)})"
-    return re.compile(one, re.IGNORECASE), re.compile(f"{one}(?:{_SPACE}*,?{_SPACE}*{one})*", re.IGNORECASE)
+        alternatives.append(f"{pattern}{_SPACE}*+," if filler.endswith(",") else pattern)
+    # Most characters begin no filler: one look at them is enough.
+    beginnings = "".join(sorted({re.escape(filler[0]) for filler in fillers}))
+    one = f"(?=[{beginnings}])(?:{'|'.join(alternatives)})"
+    # Possessive, since a long line of spaces must not be tried at every length.
+    run = f"{one}(?:{_SPACE}*+,?{_SPACE}*+{one})*"
+    return re.compile(one, re.IGNORECASE), re.compile(run, re.IGNORECASE)

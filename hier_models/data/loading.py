@@ -243,7 +243,8 @@ def load_documents(
     if not set(COUNTS) <= set(rows.column_names or ()):
         return rows
     if isinstance(rows, IterableDataset):
-        return rows.map(_CountLeftOut(report), remove_columns=list(COUNTS))
+        features = Features({name: kind for name, kind in rows.features.items() if name not in COUNTS})
+        return rows.map(_CountLeftOut(report), remove_columns=list(COUNTS), features=features)
     words, turns = (sum(rows[name]) for name in (FILLER_WORDS, DROPPED_TURNS))
     report.add_left_out(words, turns)
     if words or turns:

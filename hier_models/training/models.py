@@ -66,6 +66,8 @@ def load_model_and_processor(
     if arguments.model_name_or_path is not None:
         model, report = _load_checkpoint(arguments, auto_class, overrides, options)
         processor = _saved_processor(arguments, model.config)
+        if arguments.max_position_embeddings is not None:
+            plain_tokenizer(processor).model_max_length = arguments.max_position_embeddings
         _check_vocabulary(model.config, processor)
         _report_loading(report, loading)
         return model, processor

@@ -84,7 +84,8 @@ def shrink(
 
     given = [] if isinstance(overrides, Mapping) else list(overrides)
     names = dict(overrides) if isinstance(overrides, Mapping) else {}
-    recipe, changes = _on_this_machine(path, given, names)
+    recipe, machine = _on_this_machine(path, given, names)
+    changes: dict[str, Any] = dict(machine)
     task = task_class(recipe.run.task)(recipe, folder)
     changes |= task.smoke_data(folder)
     changes |= _model(recipe, task, folder)
@@ -97,7 +98,7 @@ def shrink(
     changes |= task.smoke_changes()
     small = _load(path, given, {**names, **changes})
     before, after = _values(recipe), _values(small)
-    before["use_cpu"] = before["use_cpu"] and "use_cpu" not in changes
+    before |= {name: not value for name, value in machine.items()}  # `recipe` has them changed already
     return small, {name: (before[name], after[name]) for name in changes if before[name] != after[name]}
 
 
@@ -108,9 +109,9 @@ def _load(path: str | os.PathLike[str] | None, given: list[str], names: dict[str
 
 def _on_this_machine(
     path: str | os.PathLike[str] | None, given: list[str], names: dict[str, Any]
-) -> tuple[Recipe, dict[str, Any]]:
-    """The recipe, in a precision that there is here."""
-    changes: dict[str, Any] = {} if torch.accelerator.is_available() else {"use_cpu": True}
+) -> tuple[Recipe, dict[str, bool]]:
+    """The recipe, in a precision that there is here; and the switches turned for it."""
+    changes: dict[str, bool] = {} if torch.accelerator.is_available() else {"use_cpu": True}
     try:
         recipe = _load(path, given, {**names, **changes})
     except PrecisionError:

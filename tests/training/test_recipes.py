@@ -22,16 +22,25 @@ def test_every_recipe_loads_and_means_what_it_says(path):
     content = yaml.safe_load(path.read_text(encoding="utf-8"))
     for section, values in content.items():
         for name, value in values.items():
-            loaded = getattr(getattr(recipe, section), name)
+            loaded = getattr(getattr(recipe, section if hasattr(recipe, section) else "options"), name)
             if name == "config_overrides":
                 loaded = json.loads(loaded)
             assert loaded == value, name
 
 
-def test_the_pubmed_recipe_is_the_papers():
-    (path,) = [path for path in RECIPES if path.name == "pubmed.yaml"]
-    recipe = load_recipe(path, ["--use_cpu"])
+def recipe_of(name):
+    (path,) = [path for path in RECIPES if path.name == f"{name}.yaml"]
+    return load_recipe(path, ["--use_cpu"])
+
+
+@pytest.mark.parametrize(
+    ("name", "source"), [("pubmed", "ccdv/pubmed-summarization"), ("arxiv", "ccdv/arxiv-summarization")]
+)
+def test_the_recipes_of_papers_are_the_paper_s(name, source):
+    """Section 4.1, "Long sequence datasets"."""
+    recipe = recipe_of(name)
     data, training, generation = recipe.data, recipe.training, recipe.generation
+    assert data.train == source
     assert (data.max_source_length, data.max_target_length) == (3072, 512)
     assert recipe.run.total_train_batch_size == 128
     assert (training.weight_decay, training.adam_beta1, training.adam_beta2) == (0.01, 0.9, 0.999)
@@ -42,7 +51,44 @@ def test_the_pubmed_recipe_is_the_papers():
     assert (generation.num_beams, generation.length_penalty) == (2, 1.0)
     assert (generation.min_length, generation.max_length) == (72, 966)
     assert recipe.model.overrides() == {"hierarchical_layers": 1, "dropout": 0.1, "attention_dropout": 0.1}
-    assert recipe.model.extra_positions == "random"
+    assert (recipe.model.max_position_embeddings, recipe.model.extra_positions) == (3072, "random")
+
+
+@pytest.mark.parametrize(
+    ("name", "source"), [("cnn_dailymail", "abisee/cnn_dailymail"), ("xsum", "EdinburghNLP/xsum")]
+)
+def test_the_recipes_of_news_are_the_paper_s(name, source):
+    """Section 4.1, "News datasets"."""
+    recipe = recipe_of(name)
+    data, training, generation = recipe.data, recipe.training, recipe.generation
+    assert data.train == source
+    assert (data.max_source_length, data.max_target_length) == (1024, 256)
+    assert recipe.run.total_train_batch_size == 64
+    assert (training.max_steps, training.learning_rate, training.lr_scheduler_type) == (20000, 3e-5, "linear")
+    assert (generation.num_beams, generation.length_penalty) == (1, None)
+    if name == "cnn_dailymail":
+        assert (generation.min_length, generation.max_length) == (40, 120)
+
+
+@pytest.mark.parametrize("name", ["samsum", "ami", "icsi"])
+def test_the_recipes_of_conversations_are_the_paper_s(name):
+    """Section 4.1, "Conversational datasets" and "Meeting datasets"."""
+    recipe = recipe_of(name)
+    assert recipe.data.source_kind == "turns"
+    assert recipe.model.overrides()["num_segments"] >= 4
+    assert recipe.model.model_name_or_path == recipe_of("cnn_dailymail").training.output_dir
+    assert recipe.data.fillers == (None if name == "samsum" else "english")
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in RECIPES if path.parent.name == "hat_bart"], ids=lambda path: path.stem
+)
+def test_a_recipe_begins_with_its_command_and_its_row(path):
+    head = path.read_text(encoding="utf-8").split("\nmodel:")[0]
+    assert f"hier-models train examples/recipes/hat_bart/{path.name}" in head
+    assert "of the paper's Table" in head
+    # What stands in no paper is said to be ours.
+    assert "ours" in path.read_text(encoding="utf-8")
 
 
 def test_the_command_line_wins_over_the_file(tmp_path):
@@ -108,7 +154,9 @@ def test_both_names_of_gradient_checkpointing_work(tmp_path, name):
         ({"data": {"bad_lines": "skip"}}, "argument --bad_lines.*invalid choice: 'skip'"),
         ({"training": {"lr_scheduler_type": "lineal"}}, "lineal"),
         ({"model": {"from_bart": "a", "model_name_or_path": "b"}}, "model_name_or_path and from_bart are both given"),
-        ({"model": {"max_position_embeddings": 9, "model_name_or_path": "b"}}, "a checkpoint .* has its own"),
+        ({"run": {"task": "summaries"}}, "run: task must be one of summarization, .* got 'summaries'"),
+        ({"masked_lm": {}}, "section 'masked_lm' goes with run: task: masked_lm"),
+        ({"data": {"source_kind": "turn"}}, "argument --source_kind.*invalid choice: 'turn'"),
         ({"model": {"config_overrides": "{"}}, "config_overrides is no JSON"),
         ({"model": {"config_overrides": "3"}}, "config_overrides must be a JSON object"),
     ],

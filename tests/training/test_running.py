@@ -337,6 +337,138 @@ def test_segments_are_added_to_a_trained_model(tiny_config, tokenizer, tmp_path)
     assert processor.language == "german"
 
 
+@pytest.fixture
+def trained(tiny_config, tokenizer, tmp_path):
+    """A checkpoint of HAT-BART with 128 positions and 4 segments; what it holds."""
+    model = HatBartForConditionalGeneration(tiny_config)
+    model.save_pretrained(tmp_path / "trained")
+    HatBartProcessor(tokenizer, num_segments=4, language="german").save_pretrained(tmp_path / "trained")
+    return str(tmp_path / "trained"), model.state_dict()
+
+
+def test_another_number_of_segments(trained):
+    """The roles of one corpus are not those of another: their embeddings are new, everything else is loaded."""
+    folder, weights = trained
+    loading = {}
+    arguments = ModelArguments(model_name_or_path=folder, config_overrides='{"num_segments": 6}')
+    model, processor = load_model_and_processor(arguments, loading=loading)
+    assert model.config.num_segments == processor.num_segments == 6
+    assert loading == {
+        "new_weights": [],
+        "resized_weights": ["model.encoder.embed_segments.weight"],
+        "unused_weights": [],
+    }
+    state = model.state_dict()
+    assert state["model.encoder.embed_segments.weight"].shape[0] == 6
+    del state["model.encoder.embed_segments.weight"]
+    assert all(torch.equal(state[name], weights[name]) for name in state)
+
+    fewer = ModelArguments(model_name_or_path=folder, config_overrides='{"num_segments": 0}')
+    load_model_and_processor(fewer, loading=loading)
+    assert loading["unused_weights"] == ["model.encoder.embed_segments.weight"]
+    wider = ModelArguments(model_name_or_path=folder, config_overrides='{"num_segments": 6, "d_model": 64}')
+    with pytest.raises(RecipeError, match=r"other sizes than config_overrides asks for, in .*layers\.\*\."):
+        load_model_and_processor(wider)
+
+
+def test_more_positions_for_a_trained_model(trained, bart):
+    folder, weights = trained
+    arguments = ModelArguments(
+        model_name_or_path=folder,
+        max_position_embeddings=200,
+        extra_positions="tile",
+        config_overrides='{"num_segments": 6}',
+    )
+    loading = {}
+    model, processor = load_model_and_processor(arguments, loading=loading)
+    assert model.config.max_position_embeddings == 200
+    assert processor.tokenizer.model_max_length == 200
+    assert loading["resized_weights"] == ["model.encoder.embed_segments.weight"]
+    positions = model.model.encoder.embed_positions.weight
+    assert torch.equal(positions[:130], weights["model.encoder.embed_positions.weight"])
+    assert torch.equal(positions[130:202], positions[2:74])
+    with pytest.raises(RecipeError, match="must be at least the checkpoint's 128, got 100"):
+        load_model_and_processor(ModelArguments(model_name_or_path=folder, max_position_embeddings=100))
+    with pytest.raises(RecipeError, match="can grow their positions, and this is one of bart"):
+        load_model_and_processor(ModelArguments(model_name_or_path=bart[1], max_position_embeddings=100))
+
+
+def test_plain_models(trained, bart, tokenizer, tmp_path):
+    model, folder = bart
+    loading = {}
+    overrides = '{"hierarchical_layers": 1, "num_segments": 3, "dropout": 0.2}'
+    plain = {"plain": True, "config_overrides": overrides}
+    grown, processor = load_model_and_processor(
+        ModelArguments(from_bart=folder, max_position_embeddings=96, **plain), loading=loading
+    )
+    assert isinstance(grown, HatBartForConditionalGeneration)
+    assert (grown.config.hierarchical_layers, grown.config.num_segments, grown.config.dropout) == (0, 0, 0.2)
+    assert processor.num_segments == 0
+    assert loading["new_weights"] == []
+    inputs = processor(text=DOCUMENTS[2], return_tensors="pt")
+    grown.eval(), model.eval()
+    torch.testing.assert_close(
+        grown(**inputs, decoder_input_ids=inputs.input_ids).logits,
+        model(**inputs, decoder_input_ids=inputs.input_ids).logits,
+    )
+    # A plain checkpoint, of ours or of BART, is the only one to go on from.
+    grown.save_pretrained(tmp_path / "plain")
+    processor.save_pretrained(tmp_path / "plain")
+    for name, kind in (
+        (str(tmp_path / "plain"), HatBartForConditionalGeneration),
+        (folder, BartForConditionalGeneration),
+    ):
+        again, _ = load_model_and_processor(ModelArguments(model_name_or_path=name, **plain))
+        assert type(again) is kind
+        assert again.config.dropout == 0.2
+    with pytest.raises(RecipeError, match=r"plain is given, but .* was trained with the hierarchy"):
+        load_model_and_processor(ModelArguments(model_name_or_path=trained[0], plain=True))
+
+
+def test_new_and_unused_weights_are_in_the_results(values, bart):
+    del values["tokenizer"]
+    values |= {"from_bart": bart[1], "config_overrides": {"num_segments": 4}, "max_steps": 1}
+    loading = run_training(load_recipe(None, values))["loading"]
+    assert "model.encoder.embed_segments.weight" in loading["new_weights"]
+    assert "model.decoder.layers.*.hierarchical_attn.k_proj.weight" in loading["new_weights"]
+    assert loading["resized_weights"] == loading["unused_weights"] == []
+
+
+def test_test_data(values, tmp_path):
+    """Loaded and checked before training, scored after it."""
+    values |= {"test": str(tmp_path / "dev.jsonl"), "max_test_documents": 2, "max_length": 9, "max_steps": 1}
+    results = run_training(load_recipe(None, values))
+    assert results["test"]["documents"] == 2
+    assert "evaluation" not in results
+    assert results["truncation"]["test"]["documents"] == 2
+    assert len((tmp_path / "run" / "predictions_test.jsonl").read_text().splitlines()) == 2
+    (tmp_path / "dev.jsonl").write_text('{"turns": [["A", "b"]]}\n')
+    with pytest.raises(RecipeError, match="test has no summaries"):
+        run_training(load_recipe(None, {**values, "overwrite": True}))
+
+
+def test_more_roles_than_segments(values, tmp_path):
+    turns = [{"role": name, "content": "Hello."} for name in "ABCDE"]
+    with (tmp_path / "train.jsonl").open("a") as stream:
+        stream.write(json.dumps({"id": "many", "turns": turns, "summary": "a"}) + "\n")
+    message = r"the dialogue with id 'many' has 5 roles \(A, B, C, D, E, …\).*num_segments=4.*num_segments: 5"
+    with pytest.raises(ValueError, match=message):
+        run_training(load_recipe(None, values))
+
+
+def test_fillers_of_a_recipe(values, tmp_path):
+    rows = [{"turns": [["A", "Um, hello."], ["B", "Uh."], ["B", "Bye, er."]], "summary": "a"}] * 4
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "words.txt").write_text("bye\n")
+    results = run_training(load_recipe(None, {**values, "fillers": "english", "max_steps": 1}))
+    assert results["set_aside"]["train"]["filler_words"] == 12
+    assert results["set_aside"]["train"]["dropped_turns"] == 4
+    own = {**values, "fillers": str(tmp_path / "words.txt"), "max_steps": 1, "overwrite": True}
+    results = run_training(load_recipe(None, own))
+    assert results["set_aside"]["train"]["filler_words"] == 4
+    assert results["set_aside"]["train"]["dropped_turns"] == 0
+
+
 def test_limits_of_documents(values, tmp_path):
     values |= {"max_train_documents": 2, "validation": str(tmp_path / "dev.jsonl"), "max_validation_documents": 1}
     results = run_training(load_recipe(None, values))
@@ -441,6 +573,22 @@ def test_evaluation_keeps_the_order_and_counts(tiny_model, processor, tmp_path):
         tiny_model, processor, documents.to_iterable_dataset(), max_source_length=60, num_beams=2, max_length=15
     )
     assert streamed == results
+
+
+def test_evaluation_writes_whole_summaries_where_nobody_says_how_long(tiny_model, processor, bart, tokenizer):
+    """`generate` alone would stop after 20 tokens; the pipeline takes 256, or what the model has positions for."""
+    documents = Dataset.from_dict({"text": DOCUMENTS[:1], "summary": SUMMARIES[:1]})
+    tiny_model.generation_config.max_length = tiny_model.generation_config.max_new_tokens = None
+    tiny_model.generation_config.eos_token_id = None  # never ends by itself
+    tiny_model.generation_config.forced_eos_token_id = None
+    results = run_evaluation(tiny_model, processor, documents)
+    assert results["gen_len"] == 128  # all positions: the start token and 127
+    assert results["generation"]["max_new_tokens"] == 127
+    for given in ({"max_length": 9}, {"max_new_tokens": 8}):
+        results = run_evaluation(tiny_model, processor, documents, **given)
+        assert results["gen_len"] == 9
+    tiny_model.generation_config.max_length = 7
+    assert run_evaluation(tiny_model, processor, documents)["gen_len"] == 7
 
 
 def test_evaluation_serves_plain_models(bart, tokenizer):

@@ -1,0 +1,143 @@
+"""Every recipe of examples/recipes runs, from beginning to end, on a few rows made on the spot."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from transformers import AutoModelForSeq2SeqLM
+
+from hier_models import HatBartForConditionalGeneration, HatBartProcessor
+from hier_models.training import RecipeError, load_recipe, run_smoke, smoke
+from hier_models.training.smoke import shrink
+from tests.conftest import DOCUMENTS
+
+
+FOLDER = Path(__file__).parents[2] / "examples" / "recipes"
+RECIPES = sorted(FOLDER.rglob("*.yaml"))
+HAT_BART = FOLDER / "hat_bart"
+
+
+def sections(path):
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_every_recipe_runs(path, tmp_path):
+    results = run_smoke(path, {"output_dir": str(tmp_path / "run")})
+    assert (tmp_path / "run" / "model.safetensors").is_file()
+    assert json.loads((tmp_path / "run" / "results.json").read_text())["train"]["train_loss"] > 0
+    content = sections(path)
+    given = content["training"]
+    # What the recipe is about was not changed, apart from sizes.
+    used = results["recipe"]["training"]
+    for name in ("learning_rate", "label_smoothing_factor", "weight_decay", "adam_beta2", "lr_scheduler_type"):
+        if name in given:
+            assert used[name] == given[name], name
+    if given.get("predict_with_generate"):
+        assert results["evaluation"]["generation"]["num_beams"] == content["generation"]["num_beams"]
+    if content["data"].get("test_split"):
+        assert results["test"]["documents"] == 2
+    if results["recipe"]["run"]["task"] == "summarization":
+        model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "run")
+        assert isinstance(model, HatBartForConditionalGeneration)
+        for name, value in content["model"]["config_overrides"].items():
+            assert getattr(model.config, name) == value, name
+        longer = "max_position_embeddings" in content["model"]
+        assert model.config.max_position_embeddings == (smoke.GROWN_POSITIONS if longer else smoke.POSITIONS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["cnn_dailymail", "ami"])
+def test_the_plain_rows_run(name, tmp_path):
+    run_smoke(HAT_BART / f"{name}.yaml", {"output_dir": str(tmp_path / "run"), "plain": True})
+    model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "run")
+    assert (model.config.hierarchical_layers, model.config.num_segments) == (0, 0)
+    assert not any("hierarchical" in key or "segments" in key for key in model.state_dict())
+
+
+def test_meetings_with_everything_that_belongs_to_them(tmp_path):
+    """Roles, segments new in a checkpoint that has none, more positions, fillers taken out and counted."""
+    results = run_smoke(HAT_BART / "ami.yaml", ["--output_dir", str(tmp_path / "run"), "--max_steps=1"])
+    assert results["loading"]["new_weights"] == ["model.encoder.embed_segments.weight"]
+    assert results["loading"]["resized_weights"] == results["loading"]["unused_weights"] == []
+    assert results["set_aside"]["train"]["filler_words"] > 8
+    assert results["set_aside"]["train"]["dropped_turns"] > 4
+    processor = HatBartProcessor.from_pretrained(tmp_path / "run")
+    assert processor.num_segments == 4
+    changed = results["smoke"]
+    assert changed["max_source_length"] == (3072, 160)
+    assert changed["total_train_batch_size"] == (8, 4)
+    assert not {"num_beams", "config_overrides"} & set(changed)
+
+
+def test_nothing_is_left_behind_and_the_user_s_cache_is_not_touched(tmp_path, monkeypatch):
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setattr(smoke.tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.chdir(tmp_path)
+    results = run_smoke(HAT_BART / "cnn_dailymail.yaml", {"max_steps": 1})
+    assert results["recipe"]["training"]["output_dir"].startswith(str(tmp_path / "temporary"))
+    assert tmp_path / "cache" == datasets.config.HF_DATASETS_CACHE
+    assert [path.name for path in tmp_path.iterdir()] == ["temporary"]
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_a_recipe_s_mistakes_come_to_light(tmp_path):
+    path = tmp_path / "a.yaml"
+    content = sections(HAT_BART / "xsum.yaml")
+    del content["data"]["validation_split"]
+    path.write_text(yaml.safe_dump(content))
+    with pytest.raises(RecipeError, match="eval_strategy is on, but data: validation is not given"):
+        run_smoke(path)
+    with pytest.raises(RecipeError, match="unknown name 'learning_rte'"):
+        run_smoke(HAT_BART / "xsum.yaml", ["--learning_rte", "1"])
+
+
+def test_one_process_only(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(RecipeError, match="smoke: runs in one process"):
+        run_smoke(HAT_BART / "xsum.yaml")
+
+
+def test_bfloat16_where_there_is_none(tmp_path, monkeypatch):
+    """The recipes compute in bfloat16: a message that helps, and --smoke runs without."""
+    refusal = "Your setup doesn't support bf16/gpu."
+
+    def refuse(self):
+        if self.bf16:
+            raise ValueError(refusal)
+
+    monkeypatch.setattr("transformers.Seq2SeqTrainingArguments.__post_init__", refuse)
+    with pytest.raises(RecipeError, match=r"bf16: true needs a device with bfloat16.*--fp16 true.*--use_cpu true"):
+        load_recipe(HAT_BART / "xsum.yaml")
+    monkeypatch.undo()
+    post_init = load_recipe(None, ["--use_cpu"]).training.__class__.__post_init__
+
+    def refuse_then_go_on(self):
+        refuse(self)
+        post_init(self)
+
+    monkeypatch.setattr("transformers.Seq2SeqTrainingArguments.__post_init__", refuse_then_go_on)
+    recipe, changes = shrink(HAT_BART / "xsum.yaml", ["--num_beams", "1"], tmp_path)
+    assert not recipe.training.bf16
+    assert changes["bf16"] == (True, False)
+
+
+def test_half_precision_on_the_cpu(tmp_path):
+    if torch.accelerator.is_available():
+        recipe, changes = shrink(HAT_BART / "xsum.yaml", ["--use_cpu", "--bf16=false", "--fp16"], tmp_path)
+    else:
+        recipe, changes = shrink(HAT_BART / "xsum.yaml", ["--bf16=false", "--fp16"], tmp_path)
+    assert not recipe.training.fp16
+    assert changes["fp16"] == (True, False)
+
+
+def test_tokenizer_and_rows():
+    tokenizer = smoke.train_tokenizer([{"a": DOCUMENTS, "b": [{"c": "zebra"}]}, {"a": 1}])
+    assert tokenizer.decode(tokenizer("zebra").input_ids) == "zebra"
+    assert tokenizer.bos_token_id != tokenizer.eos_token_id
