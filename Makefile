@@ -34,7 +34,7 @@ help: ## Show this list
 	@echo "  PYTHON         the Python to make it with, 3.11 or later (now: $(PYTHON))"
 	@echo "  TORCH          what pip installs as torch (now: $(TORCH)),"
 	@echo "                 such as TORCH='torch==2.13.0 --index-url ...' for another build"
-	@echo "  BENCH                                models to measure: $(BENCH)"
+	@echo "  BENCH          models to measure: $(BENCH)"
 	@echo "  DEMO_ARGS, BENCH_ARGS, PYTEST_ARGS   arguments handed on to the command"
 
 demo: install-demo ## Train a hierarchical summarizer on real papers, score it, draw where it looks (8 minutes)
