@@ -134,7 +134,7 @@ def export(
     tokenizer_reference = references.pop("AutoTokenizer", None)  # stands in the tokenizer's own config
     additions: dict[str, Any] = {"auto_map": references}
     if "AutoModelForSeq2SeqLM" in auto_map:
-        task = _task(model.config)
+        task = task_of(model.config)
         pipeline_class = _pipeline_class(task)
         for source in _source_files([pipeline_class]):
             shutil.copyfile(source, target / source.name)
@@ -214,7 +214,7 @@ def model_card(model: Any, details: CardDetails, *, source: str, code: Iterable[
     is_generator = config.is_encoder_decoder and model.can_generate()
     auto_class = _auto_class(model)
     head = None if is_generator else HEADS.get(auto_class)
-    task = _task(config) if is_generator else head.task if head else None
+    task = task_of(config) if is_generator else head.task if head else None
     datasets = [details.datasets] if isinstance(details.datasets, str) else details.datasets
     results = _eval_results(details, task)
     data = ModelCardData(
@@ -306,10 +306,17 @@ def _auto_map(model: Any, processor: Any) -> dict[str, Any]:
     return found
 
 
-def _task(config: Any) -> str:
-    """Which of our pipelines an encoder-decoder model is for."""
-    named = getattr(config, "task_specific_params", None) or {}
-    return "translation" if any(name.partition("_")[0] == "translation" for name in named) else "summarization"
+def task_of(config: Any) -> str:
+    """Tell which of our pipelines an encoder-decoder model is for.
+
+    Args:
+        config: its config.
+
+    Returns:
+        "translation" if its `task_specific_params` speak of it and not of summarization, else "summarization".
+    """
+    named = {name.partition("_")[0] for name in getattr(config, "task_specific_params", None) or {}}
+    return "translation" if "translation" in named and "summarization" not in named else "summarization"
 
 
 def _pipeline_class(task: str) -> Any:

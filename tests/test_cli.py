@@ -701,3 +701,28 @@ def test_translate_says_what_it_cut_and_what_it_cannot_read(checkpoint: str, wor
     Path("dialogue.jsonl").write_text(json.dumps({"turns": TURNS}) + "\n")
     mistake("translate", checkpoint, "dialogue.jsonl", says="exactly one of `text`, `sentences`")
     mistake("translate", checkpoint, "--chunk-length", "2", stdin="a", says="`max_source_length` must be at least 3")
+
+
+def test_evaluate_a_translator(tiny_model: HatBartForConditionalGeneration, processor: HatBartProcessor):
+    tiny_model.config.task_specific_params = {"translation": {"max_source_length": 60}}
+    tiny_model.save_pretrained("translator")
+    processor.save_pretrained("translator")
+    rows = [{"id": str(n), "en": text.split(". "), "de": text.split(". ")[::-1]} for n, text in enumerate(DOCUMENTS)]
+    Path("pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    columns = ["--text-column", "en", "--summary-column", "de"]
+    options = ["--json", "scores.json", "--predictions", "out.jsonl", "--num-beams", "2", "--max-length", "12"]
+    result = run("evaluate", "translator", "pairs.jsonl", *columns, *options)
+    scores = json.loads(Path("scores.json").read_text())
+    assert f"d-BLEU             {scores['bleu']:.2f}" in result.stdout
+    assert scores["signature"] in result.stdout
+    assert scores["signature"].startswith("nrefs:1|case:mixed|")
+    records = translated("translator", *({"sentences": row["en"]} for row in rows), num_beams=2, max_new_tokens=12)
+    assert [row["translation"] for row in jsonl(Path("out.jsonl").read_text())] == [
+        record["translation_text"].strip() for record in records
+    ]
+    assert scores["chunks"] == sum(record["num_chunks"] for record in records) > 4
+    assert f"{scores['documents']} in {scores['chunks']} chunks" in result.stdout
+    mistake("evaluate", "translator", "pairs.jsonl", says="cannot tell which column holds the source")
+    # The same checkpoint as a summarizer.
+    Path("summaries.jsonl").write_text(json.dumps({"text": DOCUMENTS[0], "summary": SUMMARIES[0]}) + "\n")
+    assert "rougeLsum" in run("evaluate", "translator", "summaries.jsonl", "--task", "summarization").stdout

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .errors import MistakeError, guarded, say
+from .errors import MistakeError, guarded, mistakes, say
 from .loading import check_checkpoint, generation_settings, load_pipeline, quiet
 from .options import (
     BatchSizeOption,
@@ -27,8 +28,16 @@ from .options import (
 from .reporting import rouge_table, tokens_were
 
 
+class Task(StrEnum):
+    """What documents can be made into."""
+
+    summarization = "summarization"
+    translation = "translation"
+
+
 @app.command(
-    help=help_text("""Summarize documents that have reference summaries, and score the summaries with ROUGE.
+    help=help_text("""Summarize documents that have reference summaries, and score the summaries with ROUGE; or
+    translate documents, and score the translations with BLEU of whole documents (d-BLEU).
 
     \b
     Examples:
@@ -39,6 +48,9 @@ from .reporting import rouge_table, tokens_were
 
     The table on standard output gives F1 times 100: rougeL compares the whole texts, rougeLsum sentence by sentence.
     --json also keeps the settings of ROUGE and of the generation, and what of the documents was cut.
+
+    Which of the two, the checkpoint says, or --task. To translate, a record is a document with aligned lists of
+    sentences, source and target (or --text-column and --summary-column); the table has sacrebleu's signature.
     """)
 )
 @guarded
@@ -62,6 +74,9 @@ def evaluate(
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write scores and settings here, as JSON.")
     ] = None,
+    task: Annotated[
+        Task | None, typer.Option(help="What the model is for. Recognized by its config if not given.")
+    ] = None,
     max_length: MaxLengthOption = None,
     min_length: MinLengthOption = None,
     num_beams: NumBeamsOption = None,
@@ -71,12 +86,33 @@ def evaluate(
     device: DeviceOption = None,
     dtype: DtypeOption = Dtype.auto,
 ) -> None:
-    """Summarize documents and score the summaries."""
+    """Summarize or translate documents, and score the summaries or translations."""
     path = Path(data).expanduser()
     _check_outputs(path, {"--predictions": predictions, "--json": json_file})
     check_checkpoint(model)
     generation = generation_settings(max_length, min_length, num_beams, settings)
     quiet()
+    if (task or _task_of(model)) == Task.translation:
+        from ..data import load_parallel
+        from ..training.translation import bleu_table, run_translation_evaluation
+
+        pairs = load_parallel(
+            path if path.exists() else data, split=split, source_column=text_column, target_column=summary_column
+        )
+        pipe = load_pipeline(model, device, dtype, "translation")
+        results = run_translation_evaluation(
+            pipe.model,
+            pipe.processor or pipe.tokenizer,
+            pairs,
+            max_source_length=max_source_length,
+            batch_size=batch_size,
+            predictions_file=predictions,
+            results_file=json_file,
+            **generation,
+        )
+        print(bleu_table(results))
+        _say_written(predictions, json_file)
+        return
     from ..data import load_documents
 
     documents = load_documents(
@@ -104,7 +140,20 @@ def evaluate(
             f"{cut['truncated_documents']} of {results['documents']} documents were longer than the model takes: "
             f"{tokens_were(cut['truncated_tokens'])} cut at the end."
         )
-    for file in (predictions, json_file):
+    _say_written(predictions, json_file)
+
+
+def _task_of(model: str) -> Task:
+    from transformers import AutoConfig
+
+    from ..hub import task_of
+
+    with mistakes(f"MODEL: cannot load {model!r}", OSError, ValueError, KeyError):
+        return Task(task_of(AutoConfig.from_pretrained(model)))
+
+
+def _say_written(*files: Path | None) -> None:
+    for file in files:
         if file is not None:
             say(f"Written: {file}")
 

@@ -30,6 +30,7 @@ from ..data.parallel import DOCUMENT, SENTENCES, ChunkReport, chunk_parallel, lo
 from ..data.tokenizing import plain_tokenizer
 from ..metrics import Bleu
 from ..pipelines.chunking_hier import join_chunks
+from ..pipelines.document_pipeline_hier import total_length
 from ..pipelines.translation_hier import COUNTS, TranslationPipeline
 from .arguments import Recipe, RecipeError
 from .metrics import decode, mean_length
@@ -379,24 +380,26 @@ def run_translation_evaluation(
             processing_class=processor,
             data_collator=HierDataCollator(processor, model=model),
         )
-        generation_config = copy.deepcopy(model.generation_config)
-        settings = {**examples[0].settings, **generate_kwargs}
-        generated = trainer.predict(inputs.select(order), metric_key_prefix="test", **settings).predictions
-        model.generation_config = generation_config  # the Trainer writes every default into it
+        models_own = copy.deepcopy(model.generation_config)
+        # What the pipeline would generate with, languages and lengths that nobody set included.
+        generation, others = pipe._generation_config({**examples[0].settings, **generate_kwargs}, examples)
+        generated = trainer.predict(
+            inputs.select(order), metric_key_prefix="test", generation_config=generation, **others
+        ).predictions
+        model.generation_config = models_own  # the Trainer writes every default into it
     predictions = generated[np.argsort(order)]
     tokenizer = plain_tokenizer(processor)
     translations = _joined(decode(predictions, tokenizer), owners)
     references = [" ".join(sentences) for sentences in documents["target"]]
     scores = Bleu().compute(predictions=translations, references=references, tokenize=bleu_tokenizer)
-    longest = generate_kwargs.get("max_length") or (training_args and training_args.generation_max_length)
-    longest = longest or generation_config.max_length
+    longest = (training_args and training_args.generation_max_length) or total_length(generation, "max", 1)
     results = {
         **{name: scores[name] for name in ("bleu", "precisions", "bp", "sys_len", "ref_len", "signature")},
         "gen_len": mean_length(predictions, tokenizer),
         "documents": len(documents),
         "chunks": len(examples),
         "counts": {name: sum(example.counts.get(name, 0) for example in examples) for name in COUNTS},
-        "generation": {**generation_settings(generation_config), **settings},
+        "generation": generation_settings(generation),
     }
     results["counts"]["num_unfinished_chunks"] = _unfinished(predictions, tokenizer, longest)
     if trainer.is_world_process_zero():
