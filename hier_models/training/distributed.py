@@ -10,8 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArguments
+from torch.utils.data import DataLoader
+from transformers import (
+    PreTrainedModel,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 from transformers.trainer_callback import ExportableState
+from transformers.trainer_pt_utils import LengthGroupedSampler
 
 
 logger = logging.getLogger(__name__)
@@ -19,12 +28,16 @@ logger = logging.getLogger(__name__)
 NO_LOSS = -100
 
 
-def without_repeats(trainer_class: type[Trainer]) -> type[Trainer]:
-    """Derive a Trainer that learns from each example of an epoch once, on any number of processes.
+def process_independent(trainer_class: type[Trainer]) -> type[Trainer]:
+    """Derive a Trainer that learns from the same examples in each step on any number of processes, and after resuming.
 
     Where the last batches of an epoch do not come out even, accelerate fills them up with examples from the epoch's
     beginning, so that every process has a batch. Here those repeated examples lose their labels: the loss of the last
     step is that of one process, which has no such examples.
+
+    With `train_sampling_strategy="group_by_length"` Transformers draws the order of an epoch from the random numbers
+    that dropout uses too. From the second epoch on they differ between the processes, so that some examples are seen
+    twice and others never, and after resuming. Here the order depends on seed and epoch alone.
 
     Args:
         trainer_class: `Trainer` or a class that inherits from it.
@@ -34,8 +47,25 @@ def without_repeats(trainer_class: type[Trainer]) -> type[Trainer]:
         changed: with others, a batch without labels would have no loss at all.
     """
 
-    class WithoutRepeats(trainer_class):  # type: ignore[misc, valid-type]  # the base is an argument
+    class ProcessIndependent(trainer_class):  # type: ignore[misc, valid-type]  # the base is an argument
         """The Trainer, without labels where an example comes a second time."""
+
+        def get_train_dataloader(self) -> DataLoader[Any]:
+            """Make the batches; see `Trainer`.
+
+            Returns:
+                The loader, its order made independent of the process.
+            """
+            loader: DataLoader[Any] = super().get_train_dataloader()
+            sampler: Any = loader.batch_sampler
+            while sampler is not None and not isinstance(sampler, LengthGroupedSampler):
+                sampler = getattr(sampler, "batch_sampler", None) or getattr(sampler, "sampler", None)
+            if sampler is not None:
+                seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
+                sampler.generator = torch.Generator()
+                sampler.batch_size *= self.args.world_size  # the batches of all processes are grouped together
+                self.add_callback(_SeedEachEpoch(sampler.generator, seed))
+            return loader
 
         def get_batch_samples(
             self, epoch_iterator: Iterator[dict[str, Any]], num_batches: int, device: torch.device
@@ -69,8 +99,28 @@ def without_repeats(trainer_class: type[Trainer]) -> type[Trainer]:
                     batch["labels"][rows >= state.remainder] = NO_LOSS
                 yield batch
 
-    WithoutRepeats.__name__ = WithoutRepeats.__qualname__ = trainer_class.__name__
-    return WithoutRepeats
+    ProcessIndependent.__name__ = ProcessIndependent.__qualname__ = trainer_class.__name__
+    return ProcessIndependent
+
+
+class _SeedEachEpoch(TrainerCallback):
+    """Seeds a generator with the epoch that begins, or that is gone on with."""
+
+    def __init__(self, generator: torch.Generator, seed: int) -> None:
+        self.generator, self.seed = generator, seed
+
+    def on_epoch_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Seed it.
+
+        Args:
+            args: Of the Trainer.
+            state: Says which epoch it is.
+            control: Not used.
+            **kwargs: Not used.
+        """
+        self.generator.manual_seed(self.seed + int(state.epoch or 0))
 
 
 def loss_over_labels(

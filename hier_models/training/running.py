@@ -19,7 +19,7 @@ from .distributed import (
     last_complete_checkpoint,
     loss_over_labels,
     prepare_streams,
-    without_repeats,
+    process_independent,
 )
 from .results import write_json
 from .tasks import task_class
@@ -77,7 +77,7 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
     if validation_dataset is None and arguments.eval_strategy != "no":
         raise RecipeError("training: eval_strategy is on, but data: validation is not given")
 
-    trainer = without_repeats(task.trainer_class())(
+    trainer = process_independent(task.trainer_class())(
         model=model,
         args=arguments,
         train_dataset=train_dataset,

@@ -147,9 +147,12 @@ def recipe_file(values: dict, path: Path) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("model", "smoothing"), [("hat_bart", 0.1), ("hat_bart", 0.0), ("bart", 0.0)])
-def test_two_processes_have_the_loss_curve_of_one(tmp_path, values, model, smoothing):
-    values["label_smoothing_factor"] = smoothing
+@pytest.mark.parametrize(
+    ("model", "smoothing", "sampling"),
+    [("hat_bart", 0.1, "random"), ("hat_bart", 0.0, "group_by_length"), ("bart", 0.0, "random")],
+)
+def test_two_processes_have_the_loss_curve_of_one(tmp_path, values, model, smoothing, sampling):
+    values |= {"label_smoothing_factor": smoothing, "train_sampling_strategy": sampling}
     if model == "bart":
         values = plain_bart(values, tmp_path)
     one, two = tmp_path / "one", tmp_path / "two"

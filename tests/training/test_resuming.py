@@ -55,8 +55,8 @@ def run(values: dict, dies_at_batch: int = 0, dies_at_file: str = "") -> subproc
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("streaming", [False, True])
-def test_a_killed_run_goes_on_where_it_was(tmp_path, tokenizer, streaming):
+@pytest.mark.parametrize("order", ["random", "group_by_length", "streaming"])
+def test_a_killed_run_goes_on_where_it_was(tmp_path, tokenizer, order):
     tokenizer.save_pretrained(tmp_path / "tokenizer")
     rows = [{"turns": TURNS[i % 4 :] + TURNS[: i % 3], "summary": SUMMARIES[i % 4]} for i in range(12)]
     rows += [{"turns": [{"role": "A", "content": text}], "summary": text[:20]} for text in DOCUMENTS]
@@ -77,7 +77,8 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path, tokenizer, streaming):
         },
         "train": str(tmp_path / "train.jsonl"),
         "validation": str(tmp_path / "train.jsonl"),
-        "streaming": streaming,
+        "streaming": order == "streaming",
+        "train_sampling_strategy": "random" if order == "streaming" else order,
         "shuffle_buffer": 5,
         "max_source_length": 80,
         "max_target_length": 12,
@@ -112,10 +113,14 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path, tokenizer, streaming):
     assert (killed / "checkpoint-10" / "model.safetensors").exists()
     assert last_complete_checkpoint(killed) == str(killed / "checkpoint-5")
 
-    third = run(values)
-    assert third.returncode == 0, third.stderr
-    assert json.loads(third.stdout.splitlines()[-1]) == str(killed / "checkpoint-5")
+    third = run(values, dies_at_file="killed/training_args.bin")  # while it writes the finished model
+    assert third.returncode == -signal.SIGKILL, third.stderr
     assert "checkpoint-10 was not written to its end" in third.stderr
+    assert not (killed / "results.json").exists()
+
+    fourth = run(values)
+    assert fourth.returncode == 0, fourth.stderr
+    assert json.loads(fourth.stdout.splitlines()[-1]) == str(killed / "checkpoint-14")
 
     assert_same(left_alone, killed)
 
