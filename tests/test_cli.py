@@ -625,6 +625,15 @@ def test_train(recipe: str, checkpoint: str):
     assert run("summarize", "trained", stdin=DOCUMENTS[0]).stdout.strip()
 
 
+def test_train_smoke(recipe: str, tmp_path: Path):
+    shown = run("train", recipe, "--smoke", "--max_steps", "1", "--output_dir", str(tmp_path / "tried"))
+    assert "rougeLsum" in shown.stdout
+    assert f"results.json are in {tmp_path / 'tried'}" in shown.stdout
+    assert "train: " in shown.stderr
+    assert "max_source_length" not in shown.stderr  # small enough as it is
+    assert (tmp_path / "tried" / "model.safetensors").is_file()
+
+
 def test_train_by_flags_alone(checkpoint: str, records: str):
     training = ["--max_steps", "1", "--use_cpu", "--report_to", "none", "--disable_tqdm", "true"]
     data = ["--train", records, "--max_source_length", "64", "--max_target_length", "24"]

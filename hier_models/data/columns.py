@@ -129,7 +129,7 @@ class Columns:
         # Large strings: with ordinary ones a batch of books can outgrow Arrow's limit of 2 GiB.
         text = Value("large_string")
         kinds = {"text": text, "sentences": List(text), "documents": List(text)}
-        features = {self.kind: kinds.get(self.kind, List({"role": text, "content": text}))}
+        features: dict[str, Any] = {self.kind: kinds.get(self.kind, List({"role": text, "content": text}))}
         named = {"summary": self.summary, "id": self.id}
         features |= {name: text for name, column in named.items() if column is not None}
         return features | dict.fromkeys(self.counts, Value("int64"))

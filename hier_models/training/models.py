@@ -98,7 +98,7 @@ def load_model_and_processor(
         from ..hat_encoder.configuration_hat_encoder import HatEncoderConfig
 
         overrides |= PLAIN["hat_encoder"] if arguments.plain else {}
-        config = HatEncoderConfig.from_pretrained(arguments.from_roberta, **overrides)
+        config: PretrainedConfig = HatEncoderConfig.from_pretrained(arguments.from_roberta, **overrides)
         model, report = _with_report(
             auto_class.from_pretrained(
                 arguments.from_roberta, config=config, dtype=torch.float32, output_loading_info=True, **options

@@ -373,7 +373,7 @@ def hub(monkeypatch):
     rows = [*ROWS, {"id": "bad", "article": "", "abstract": "b"}]
 
     def load_dataset(path, name, revision=None, split=None, streaming=False):
-        calls.append((path, name, split, streaming))
+        calls.append((path, name, split, streaming) if revision is None else (path, name, revision))
         if path == "no/such":
             raise datasets.exceptions.DatasetNotFoundError("Dataset 'no/such' doesn't exist on the Hub")
         dataset = Dataset.from_list(rows)
@@ -426,3 +426,50 @@ def test_logging_of_many_bad_lines_is_brief(tmp_path, caplog):
         load_documents(path, bad_lines="set_aside", set_aside_file=tmp_path / "aside")
     assert len(caplog.records) <= 5
     assert "500 of 505 lines set aside" in caplog.text
+
+
+def test_revision(hub, tmp_path):
+    load_documents("some/papers", split="train", revision="refs/convert/parquet", summary_column="", **aside(tmp_path))
+    assert hub == [("some/papers", None, "refs/convert/parquet")]
+    (tmp_path / "a.jsonl").write_text('{"text": "a"}\n')
+    with pytest.raises(ValueError, match=r"revision='main' is for datasets on the Hub; .* is local"):
+        load_documents(tmp_path / "a.jsonl", revision="main")
+
+
+def aside(tmp_path):
+    return {"bad_lines": "set_aside", "set_aside_file": tmp_path / "aside"}
+
+
+# Kinds by name
+
+
+def test_a_dialogue_in_any_column(tmp_path):
+    """SAMSum's dialogues are lines of text."""
+    dialogue = "Ann: Hi: you?\r\nBob Lee: Yes.\r\nand more\r\n\r\nAnn:\r\nAnn: http://a.b/c"
+    row = json.dumps({"chat": dialogue, "summary": "a"})
+    (tmp_path / "a.jsonl").write_text(row + "\n")
+    report = LoadReport()
+    (turns,) = load_documents(tmp_path / "a.jsonl", text_column="chat", source_kind="turns", report=report)["turns"]
+    assert turns == [
+        {"role": "Ann", "content": "Hi: you?"},
+        {"role": "Bob Lee", "content": "Yes.\nand more"},
+        {"role": "Ann", "content": "http://a.b/c"},
+    ]
+    assert report.dropped_turns == 1
+    assert load_documents(tmp_path / "a.jsonl", text_column="chat")["text"] == [dialogue]
+    (tmp_path / "a.jsonl").write_text(row + "\n" + json.dumps({"chat": "no one speaks", "summary": "a"}) + "\n")
+    with pytest.raises(
+        BadLineError, match=r"a\.jsonl:2: column 'chat' is a dialogue, but its first line has no 'role: '"
+    ):
+        load_documents(tmp_path / "a.jsonl", text_column="chat", source_kind="turns")
+
+
+def test_kinds_by_name(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"parts": ["a", "b"]}\n')
+    assert load_documents(path, text_column="parts")["sentences"] == [["a", "b"]]
+    assert load_documents(path, text_column="parts", source_kind="documents")["documents"] == [["a", "b"]]
+    with pytest.raises(BadLineError, match="'parts' must hold a string"):
+        load_documents(path, text_column="parts", source_kind="text")
+    with pytest.raises(ValueError, match="source_kind must be one of text, sentences, turns, documents, got 'turn'"):
+        load_documents(path, source_kind="turn")
