@@ -11,7 +11,7 @@ from .registration import register
 
 
 if TYPE_CHECKING:
-    from .data import HierDataCollator
+    from .data import HierDataCollator, MaskingCollator
     from .hat_bart.configuration_hat_bart import HatBartConfig
     from .hat_bart.modeling_hat_bart import HatBartForConditionalGeneration, HatBartModel
     from .hat_bart.processing_hat_bart import HatBartProcessor
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .hat_encoder.processing_hat_encoder import HatEncoderProcessor
     from .hat_encoder.tokenization_hat_encoder import HatEncoderTokenizer
     from .hub import export, push_to_hub
-    from .training import compute_summarization_metrics
+    from .training import compute_summarization_metrics, compute_translation_metrics
 
 
 __version__ = "0.1.0"
@@ -48,7 +48,9 @@ _PUBLIC = {
     "HatEncoderProcessor": "hier_models.hat_encoder.processing_hat_encoder",
     "HatEncoderTokenizer": "hier_models.hat_encoder.tokenization_hat_encoder",
     "HierDataCollator": "hier_models.data",
+    "MaskingCollator": "hier_models.data",
     "compute_summarization_metrics": "hier_models.training",
+    "compute_translation_metrics": "hier_models.training",
     "export": "hier_models.hub",
     "push_to_hub": "hier_models.hub",
 }
@@ -68,7 +70,9 @@ __all__ = [
     "HatEncoderProcessor",
     "HatEncoderTokenizer",
     "HierDataCollator",
+    "MaskingCollator",
     "compute_summarization_metrics",
+    "compute_translation_metrics",
     "export",
     "push_to_hub",
 ]
