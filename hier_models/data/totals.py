@@ -1,5 +1,7 @@
 """Counts that stay right when the workers of a data loader do the counting."""
 
+from typing import Any
+
 import torch
 from torch.utils.data import get_worker_info
 
@@ -26,6 +28,10 @@ class SharedTotals:
         worker = get_worker_info()
         row = 0 if worker is None else 1 + worker.id % (self.ROWS - 1)
         self._counts[row] += torch.tensor(amounts, dtype=torch.int64)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "SharedTotals":
+        """A copy counts into the same numbers; datasets copies what it interleaves."""
+        return self
 
     def __getitem__(self, index: int) -> int:
         """Read one counter.

@@ -1,0 +1,517 @@
+import json
+import math
+from pathlib import Path
+from types import SimpleNamespace
+
+import datasets
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from transformers import (
+    AutoModelForMaskedLM,
+    AutoModelForMultipleChoice,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    RobertaConfig,
+    RobertaForMaskedLM,
+    RobertaTokenizer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+)
+
+from hier_models.metrics import Squad
+from hier_models.training import RecipeError, load_recipe, run_training
+from hier_models.training.dropout_schedule import DropoutSchedule
+from hier_models.training.encoder_smoke import (
+    STORIES,
+    labelled_pairs,
+    questions,
+    questions_with_options,
+    texts,
+)
+from hier_models.training.encoder_tasks import EncoderTask
+from hier_models.training.encoder_tasks_masked_lm import perplexity, sums_over_tokens
+from hier_models.training.encoder_tasks_multiple_choice import complete
+from hier_models.training.smoke import train_tokenizer
+from hier_models.training.tasks import task_class
+
+
+RECIPES = Path(__file__).parents[2] / "examples" / "recipes" / "hat_encoder"
+SIZES = {
+    "hidden_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "max_position_embeddings": 258,
+}
+NAMES = SimpleNamespace(
+    **dict.fromkeys(
+        ("question_column", "context_column", "answers_column", "second_column", "label_column", "options_column"),
+        None,
+    ),
+    answer_column=None,
+    classes=None,
+)
+ROWS = {
+    "masked_lm": texts(None),
+    "question_answering": questions(NAMES),
+    "classification": labelled_pairs(None, NAMES),
+    "multiple_choice": questions_with_options(NAMES),
+}
+
+
+@pytest.fixture(autouse=True)
+def datasets_cache(tmp_path_factory, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tmp_path_factory):
+    """Folder of a RoBERTa tokenizer that knows the words of the stories."""
+    folder = tmp_path_factory.mktemp("tokenizer")
+    rows = [row for rows in ROWS.values() for row in rows]
+    RobertaTokenizer(tokenizer_object=train_tokenizer(rows, vocab_size=700).backend_tokenizer).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def values(tmp_path, vocabulary):
+    """A recipe, but for task and data, that trains a tiny encoder in a second."""
+    return {
+        "model_type": "hat_encoder",
+        "tokenizer": vocabulary,
+        "config_overrides": SIZES,
+        "max_source_length": 256,
+        "max_steps": 2,
+        "per_device_train_batch_size": 4,
+        "learning_rate": 1e-3,
+        "output_dir": str(tmp_path / "run"),
+        "report_to": "none",
+        "save_strategy": "no",
+        "disable_tqdm": True,
+        "use_cpu": True,
+    }
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+def run_task(task, values, tmp_path, rows=None, **changes):
+    rows = ROWS[task] if rows is None else rows
+    data = {"train": write(tmp_path / "train.jsonl", rows), "validation": write(tmp_path / "dev.jsonl", rows)}
+    return run_training(load_recipe(None, {**values, "task": task, **data, **changes}))
+
+
+def predictions_of(tmp_path):
+    lines = (tmp_path / "run" / "predictions.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+# Whole runs
+
+
+@pytest.mark.parametrize("model_type", ["hat_encoder", "roberta"])
+def test_classification(values, tmp_path, model_type):
+    results = run_task("classification", values, tmp_path, model_type=model_type, eval_strategy="steps", eval_steps=2)
+    run = tmp_path / "run"
+    assert json.loads((run / "results.json").read_text())["evaluation"] == results["evaluation"]
+    assert results["unlabelled"] == {"train": 0, "validation": 0}
+    assert results["truncation"]["train"] == {"rows": 12, "truncated_rows": 0, "truncated_tokens": 0}
+    rows = predictions_of(tmp_path)
+    assert [row["label"] for row in rows] == [row["label"] for row in ROWS["classification"]]
+    right = [row["prediction"] == row["label"] for row in rows]
+    classes = ["contradiction", "entailment", "neutral"]
+    assert results["evaluation"] == {"accuracy": pytest.approx(100 * sum(right) / 12), "rows": 12, "classes": classes}
+    history = json.loads((run / "trainer_state.json").read_text())["log_history"]
+    assert results["evaluation"]["accuracy"] in [entry.get("eval_accuracy") for entry in history]
+
+    # What was trained is what loads, and says the same.
+    model = AutoModelForSequenceClassification.from_pretrained(run).eval()
+    tokenizer = AutoTokenizer.from_pretrained(run)
+    assert type(model).__name__ == {"hat_encoder": "Hat", "roberta": "Rob"}[model_type] + type(model).__name__[3:]
+    assert model.config.id2label == {0: "contradiction", 1: "entailment", 2: "neutral"}
+    assert tokenizer.model_max_length == 256
+    row = ROWS["classification"][1]
+    inputs = tokenizer(row["premise"], row["hypothesis"], return_tensors="pt")
+    with torch.no_grad():
+        probabilities = model(**inputs).logits.softmax(-1)[0]
+    assert float(probabilities.max()) == pytest.approx(rows[1]["probability"], abs=1e-5)
+    assert model.config.id2label[int(probabilities.argmax())] == rows[1]["prediction"]
+
+
+def test_classes_are_those_named_and_rows_without_a_label_are_counted(values, tmp_path):
+    rows = [{"premise": "A.", "hypothesis": "B.", "label": label} for label in (0, 2, -1, 1, -1, "0")]
+    results = run_task("classification", values, tmp_path, rows, classes=["yes", "maybe", "no"])
+    assert results["unlabelled"] == {"train": 2, "validation": 2}
+    assert results["evaluation"]["rows"] == 4
+    assert [row["label"] for row in predictions_of(tmp_path)] == ["yes", "no", "maybe", "yes"]
+    # A label may also be named.
+    named = [{**row, "label": label} for row, label in zip(rows, ["yes", "no", "-", "maybe", "-", "yes"], strict=True)]
+    again = run_task("classification", values, tmp_path, named, classes=["yes", "maybe", "no"], overwrite=True)
+    assert again["evaluation"] == results["evaluation"]
+    assert again["unlabelled"] == {"train": 2, "validation": 2}
+    # Numbers make as many classes as there must be.
+    results = run_task("classification", values, tmp_path, rows, overwrite=True)
+    assert results["evaluation"]["classes"] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("model_type", ["hat_encoder", "roberta"])
+def test_multiple_choice(values, tmp_path, model_type):
+    results = run_task("multiple_choice", values, tmp_path, model_type=model_type)
+    run = tmp_path / "run"
+    rows = predictions_of(tmp_path)
+    right = [row["prediction"] == row["label"] for row in rows]
+    assert [row["label"] for row in rows] == [0, 1, 2, 3] * 2
+    assert results["evaluation"] == {"accuracy": 100 * sum(right) / 8, "rows": 8}
+    assert results["truncation"]["train"] == {"rows": 8, "truncated_rows": 0, "truncated_tokens": 0}
+
+    model = AutoModelForMultipleChoice.from_pretrained(run).eval()
+    tokenizer = AutoTokenizer.from_pretrained(run)
+    row = ROWS["multiple_choice"][3]
+    pairs = [complete(row["question"], option) for option in row["options"]]
+    inputs = tokenizer([row["article"]] * 4, pairs, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        probabilities = model(**{name: value[None] for name, value in inputs.items()}).logits.softmax(-1)[0]
+    assert float(probabilities.max()) == pytest.approx(rows[3]["probability"], abs=1e-5)
+    assert int(probabilities.argmax()) == rows[3]["prediction"]
+
+
+def test_an_option_takes_the_place_of_the_blank():
+    assert complete("Paul brings _ .", r"a \1 b") == r"Paul brings a \1 b ."
+    assert complete("He saw ___ and _.", "x") == "He saw x and x."
+    assert complete("What?", "that") == "What? that"
+
+
+@pytest.mark.parametrize("model_type", ["hat_encoder", "roberta"])
+def test_question_answering(values, tmp_path, model_type):
+    values |= {"max_source_length": 48, "stride": 16, "max_question_length": 24}
+    results = run_task(
+        "question_answering", values, tmp_path, model_type=model_type, eval_strategy="steps", eval_steps=2
+    )
+    rows = predictions_of(tmp_path)
+    report = results["truncation"]["validation"]
+    assert (report["questions"], report["unanswerable"], report["lost_answers"]) == (12, 4, 0)
+    assert report["windows"] > 12
+    # The scores are those of the predictions that were written.
+    references = [{"id": row["id"], "answers": {"text": row["answers"]}} for row in rows]
+    scores = Squad().compute(
+        predictions=[{"id": row["id"], "prediction_text": row["prediction"]} for row in rows], references=references
+    )
+    assert [row["answers"] for row in rows] == [row["answers"]["text"] for row in ROWS["question_answering"]]
+    assert scores.items() <= results["evaluation"].items()
+    assert results["evaluation"]["best_f1"] >= results["evaluation"]["f1"]
+    assert results["evaluation"]["null_threshold"] == 0.0
+    for row, source in zip(rows, ROWS["question_answering"], strict=True):
+        assert row["best_answer"] in source["context"]
+        assert row["prediction"] == (row["best_answer"] if row["no_answer_score"] <= 0 else "")
+    history = json.loads((tmp_path / "run" / "trainer_state.json").read_text())["log_history"]
+    (during,) = [entry for entry in history if "eval_f1" in entry]
+    assert during["eval_f1"] == pytest.approx(results["evaluation"]["f1"])
+    assert AutoModelForQuestionAnswering.from_pretrained(tmp_path / "run").config.model_type == model_type
+
+
+def test_the_threshold_decides_between_an_answer_and_none(values, tmp_path):
+    always = run_task("question_answering", values, tmp_path, null_threshold=1e9)
+    assert all(row["prediction"] == row["best_answer"] != "" for row in predictions_of(tmp_path))
+    assert always["evaluation"]["NoAns_f1"] == 0
+    never = run_task("question_answering", values, tmp_path, null_threshold=-1e9, overwrite=True)
+    assert all(row["prediction"] == "" != row["best_answer"] for row in predictions_of(tmp_path))
+    assert (never["evaluation"]["NoAns_f1"], never["evaluation"]["HasAns_f1"]) == (100, 0)
+    assert never["evaluation"]["best_f1"] == always["evaluation"]["best_f1"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "score"),
+    [("classification", "accuracy"), ("multiple_choice", "accuracy"), ("question_answering", "exact")],
+)
+def test_the_rows_can_be_learned_by_heart(values, tmp_path, task, score):
+    values |= {"max_steps": 300, "learning_rate": 2e-3, "warmup_steps": 20}
+    values["config_overrides"] = {**SIZES, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    assert run_task(task, values, tmp_path)["evaluation"][score] == 100
+
+
+@pytest.mark.parametrize("model_type", ["hat_encoder", "roberta"])
+def test_masked_lm(values, tmp_path, model_type):
+    values |= {"model_type": model_type, "max_source_length": 64}
+    results = run_task("masked_lm", values, tmp_path, max_steps=3, eval_strategy="steps", eval_steps=1)
+    evaluation = results["evaluation"]
+    assert results["truncation"]["train"]["sentences"] == 64
+    assert evaluation["rows"] == results["truncation"]["validation"]["rows"] > 8
+    history = json.loads((tmp_path / "run" / "trainer_state.json").read_text())["log_history"]
+    during = [entry for entry in history if "eval_perplexity" in entry]
+    # The same tokens are masked every time.
+    assert [entry["eval_masked_tokens"] for entry in during] == [evaluation["masked_tokens"]] * 3
+    assert during[-1]["eval_perplexity"] == pytest.approx(evaluation["perplexity"])
+    assert during[0]["eval_perplexity"] > evaluation["perplexity"] > 1
+    assert AutoModelForMaskedLM.from_pretrained(tmp_path / "run").config.model_type == model_type
+    assert not (tmp_path / "run" / "predictions.jsonl").exists()
+
+
+def test_masked_lm_from_a_stream_and_from_several_sources(values, tmp_path):
+    more = write(tmp_path / "more.jsonl", ROWS["masked_lm"][:3])
+    options = {"max_source_length": 64, "also_train": [more, more]}
+    whole = run_task("masked_lm", values, tmp_path, **options)
+    assert whole["truncation"]["train"]["sentences"] == 64 + 2 * 24
+    assert set(whole["set_aside"]) == {"train", "validation", "also_train_0", "also_train_1"}
+    streamed = run_task("masked_lm", values, tmp_path, **options, streaming=True, shuffle_buffer=4, overwrite=True)
+    assert streamed["evaluation"]["masked_tokens"] == whole["evaluation"]["masked_tokens"]
+    assert streamed["truncation"]["train"]["rows"] > 0
+
+
+def test_perplexity_by_hand():
+    torch.manual_seed(0)
+    logits, labels = torch.randn(3, 5, 7), torch.full((3, 5), -100)
+    labels[0, 1], labels[0, 4], labels[2, 0] = 3, int(logits[0, 4].argmax()), 6
+    labels[2, 0] = int(logits[2, 0].argmin())
+    sums = sums_over_tokens((logits, "more"), labels)
+    losses = [-logits[i, j].log_softmax(-1)[labels[i, j]].item() for i, j in ((0, 1), (0, 4), (2, 0))]
+    guessed = float(logits[0, 1].argmax() == 3)
+    expected = [[losses[0] + losses[1], 2, 1 + guessed], [0, 0, 0], [losses[2], 1, 0]]
+    torch.testing.assert_close(sums, torch.tensor(expected))
+    scores = perplexity(SimpleNamespace(predictions=sums.numpy()))
+    assert scores["perplexity"] == pytest.approx(math.exp(sum(losses) / 3), rel=1e-6)
+    assert scores["accuracy"] == pytest.approx(100 * (1 + guessed) / 3)
+    assert scores["masked_tokens"] == 3
+    with pytest.raises(ValueError, match="no token of the validation data is masked"):
+        perplexity(SimpleNamespace(predictions=np.zeros((2, 3))))
+
+
+def test_robertas_weights_start_the_encoder(values, tmp_path, vocabulary):
+    torch.manual_seed(1)
+    tokenizer = AutoTokenizer.from_pretrained(vocabulary)
+    config = RobertaConfig(vocab_size=len(tokenizer), type_vocab_size=1, layer_norm_eps=1e-5, **SIZES)
+    roberta = RobertaForMaskedLM(config)
+    roberta.save_pretrained(tmp_path / "roberta")
+    tokenizer.save_pretrained(tmp_path / "roberta")
+    for name in ("tokenizer", "config_overrides", "model_type"):
+        del values[name]
+    values |= {"from_roberta": str(tmp_path / "roberta"), "learning_rate": 0.0}
+    run_task("multiple_choice", values, tmp_path)
+    model = AutoModelForMultipleChoice.from_pretrained(tmp_path / "run")
+    assert model.config.model_type == "hat_encoder"
+    weights = model.state_dict()
+    for name, weight in roberta.roberta.state_dict().items():
+        torch.testing.assert_close(weights[f"roberta.{name}"], weight, rtol=0, atol=0)
+
+
+@pytest.mark.slow
+def test_fine_tuning_goes_on_from_pretraining(values, tmp_path):
+    run_task("masked_lm", values, tmp_path)
+    pretrained = AutoModelForMaskedLM.from_pretrained(tmp_path / "run").state_dict()
+    (tmp_path / "run").rename(tmp_path / "pretrained")
+    for name in ("tokenizer", "config_overrides"):
+        del values[name]
+    values |= {"model_name_or_path": str(tmp_path / "pretrained"), "learning_rate": 0.0}
+    for task in ("classification", "multiple_choice", "question_answering"):
+        run_task(task, values, tmp_path, output_dir=str(tmp_path / task))
+        auto_class = getattr(__import__("transformers"), task_class(task).auto_class)
+        weights = auto_class.from_pretrained(tmp_path / task).state_dict()
+        shared = [name for name in weights if name in pretrained]
+        assert len(shared) > 20
+        for name in shared:
+            torch.testing.assert_close(weights[name], pretrained[name], rtol=0, atol=0)
+
+
+# Dropout that is off at first
+
+
+class Heads(nn.Module):
+    """Dropout of all kinds: modules, and numbers that go to functions."""
+
+    def __init__(self):
+        super().__init__()
+        self.drop = nn.Dropout(0.1)
+        self.attention_dropout = 0.2
+        self.inner = nn.Sequential(nn.Dropout(0.3), nn.Linear(2, 2), nn.Dropout(0.0))
+        self.use_dropout = True
+        self.dropouts_seen = "none"
+
+
+def probabilities(model):
+    return [model.drop.p, model.attention_dropout, model.inner[0].p, model.inner[2].p]
+
+
+@pytest.mark.parametrize(
+    ("free", "epoch", "off"),
+    [(1, None, True), (1, 0.0, True), (1, 0.999, True), (1, 1.0, False), (1, 1 - 1e-12, False), (2, 1.5, True)],
+)
+def test_dropout_by_epoch(free, epoch, off):
+    model = Heads()
+    schedule = DropoutSchedule(free)
+    state, control = TrainerState(epoch=epoch), TrainerControl()
+    schedule.on_train_begin(None, state, control, model=model)
+    schedule.on_step_begin(None, state, control)
+    assert probabilities(model) == ([0, 0, 0, 0] if off else [0.1, 0.2, 0.3, 0.0])
+    assert (model.use_dropout, model.dropouts_seen) == (True, "none")
+    schedule.on_step_begin(None, TrainerState(epoch=2.0), control)
+    assert probabilities(model) == [0.1, 0.2, 0.3, 0.0]
+    schedule.on_step_begin(None, state, control)
+    schedule.on_train_end(None, state, control)
+    assert probabilities(model) == [0.1, 0.2, 0.3, 0.0]
+    with pytest.raises(ValueError, match="free_epochs must be 0 or more, got -1"):
+        DropoutSchedule(-1)
+
+
+class Recorder(TrainerCallback):
+    """Notes the dropout of every step."""
+
+    seen: list = []
+
+    def on_substep_end(self, args, state, control, model=None, **kwargs):
+        self.note(state.global_step + 1, model)
+
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        self.note(state.global_step, model)
+
+    def note(self, step, model):
+        self.seen.extend((step, module.p) for module in model.modules() if isinstance(module, nn.Dropout))
+
+
+@pytest.mark.slow
+def test_dropout_holds_after_resuming_in_the_middle_of_either_epoch(values, tmp_path, monkeypatch):
+    """8 rows, one at a time, 2 batches a step: 4 steps an epoch, 3 epochs."""
+    callbacks = EncoderTask.callbacks
+    monkeypatch.setattr(EncoderTask, "callbacks", lambda task: [*callbacks(task), Recorder()])
+    values |= {
+        "per_device_train_batch_size": 1,
+        "gradient_accumulation_steps": 2,
+        "max_steps": -1,
+        "num_train_epochs": 3,
+        "dropout_free_epochs": 1,
+        "save_strategy": "steps",
+        "save_steps": 1,
+        "config_overrides": {**SIZES, "hidden_dropout_prob": 0.4, "attention_probs_dropout_prob": 0.4},
+    }
+
+    def run(name, **changes):
+        monkeypatch.setattr(Recorder, "seen", [])
+        run_task("multiple_choice", values, tmp_path, output_dir=str(tmp_path / name), **changes)
+        model = AutoModelForMultipleChoice.from_pretrained(tmp_path / name)
+        assert model.config.hidden_dropout_prob == 0.4
+        return model.state_dict(), set(Recorder.seen)
+
+    whole, dropouts = run("whole")
+    assert dropouts == {(step, 0.0 if step <= 4 else 0.4) for step in range(1, 13)}
+    for stop in (2, 4, 6):  # in epoch 1, at its end, in epoch 2
+        (tmp_path / f"stopped{stop}").mkdir()
+        checkpoint = tmp_path / "whole" / f"checkpoint-{stop}"
+        again, seen = run(f"stopped{stop}", resume_from_checkpoint=str(checkpoint))
+        assert seen == {(step, found) for step, found in dropouts if step > stop}
+        for name, weight in whole.items():
+            torch.testing.assert_close(again[name], weight, rtol=0, atol=0)
+    # Without the schedule the weights are others.
+    plain, _ = run("plain", dropout_free_epochs=0)
+    assert any(not torch.equal(plain[name], whole[name]) for name in whole)
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("task", "changes", "message"),
+    [
+        ("classification", {"streaming": True}, "data: streaming goes with masked_lm, not with classification"),
+        ("masked_lm", {"streaming": True, "dropout_free_epochs": 1}, "a stream has no epochs"),
+        ("classification", {"max_source_length": 257}, "max_source_length is 257, but the model takes 256 tokens"),
+        ("classification", {"classes": ["entailment", "neutral"]}, "4 rows with a label that is none of the classes"),
+        ("classification", {"label_column": ""}, "train has no labels; name their column with label_column"),
+        ("multiple_choice", {"answer_column": ""}, "train has no answers; name their column with answer_column"),
+        ("question_answering", {"answers_column": ""}, "train has no answers; name their column with answers_column"),
+        (
+            "question_answering",
+            {"train_sampling_strategy": "group_by_length", "eval_strategy": "epoch"},
+            "group_by_length would mix up the windows",
+        ),
+    ],
+)
+def test_recipes_that_cannot_work(values, tmp_path, task, changes, message):
+    with pytest.raises(RecipeError, match=message):
+        run_task(task, values, tmp_path, **changes)
+
+
+@pytest.mark.parametrize(
+    ("task", "changes", "message"),
+    [
+        ("masked_lm", {"mlm_probability": 0}, "mlm_probability must be above 0 and at most 1, got 0"),
+        ("multiple_choice", {"dropout_free_epochs": -1}, "dropout_free_epochs must be 0 or more, got -1"),
+        ("multiple_choice", {"stride": 3}, "unknown name 'stride'"),
+    ],
+)
+def test_values_that_are_not_allowed(task, changes, message):
+    with pytest.raises(RecipeError, match=message):
+        load_recipe(None, {"task": task, **changes})
+
+
+def test_too_long_rows_are_counted(values, tmp_path):
+    results = run_task("multiple_choice", values, tmp_path, max_source_length=48)
+    cut = results["truncation"]["train"]
+    assert cut["rows"] == cut["truncated_rows"] == 8
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "run")
+    expected = 0
+    for row in ROWS["multiple_choice"]:
+        for option in row["options"]:
+            expected += len(tokenizer(row["article"], complete(row["question"], option))["input_ids"]) - 48
+    assert cut["truncated_tokens"] == expected
+
+
+def test_bad_answers_are_set_aside_and_reported(values, tmp_path):
+    wrong = {**ROWS["question_answering"][0], "answers": {"text": ["at noon"], "answer_start": [3]}}
+    rows = [*ROWS["question_answering"], wrong]
+    results = run_task("question_answering", values, tmp_path, rows, bad_lines="set_aside")
+    assert results["set_aside"]["train"]["set_aside"] == 1
+    (line,) = (tmp_path / "run" / "set_aside_train.jsonl").read_text(encoding="utf-8").splitlines()
+    assert "'at noon' is not at character 3 of the context; it is nowhere in it" in json.loads(line)["reason"]
+    assert results["evaluation"]["total"] == 12
+
+
+def test_ids_that_occur_twice_do_not_mix_questions_up(values, tmp_path):
+    rows = [{**row, "id": "same"} for row in ROWS["question_answering"]]
+    results = run_task("question_answering", values, tmp_path, rows)
+    assert results["evaluation"]["total"] == 12
+    assert [row["id"] for row in predictions_of(tmp_path)] == [str(number) for number in range(12)]
+
+
+# The recipes and their smoke rows
+
+
+def test_smoke_rows_are_sound():
+    for row in ROWS["question_answering"]:
+        for text, start in zip(row["answers"]["text"], row["answers"]["answer_start"], strict=True):
+            assert row["context"][start:].startswith(text)
+    assert {bool(row["answers"]["text"]) for row in ROWS["question_answering"][:4]} == {True, False}
+    assert all(len(set(row["options"])) == 4 for row in ROWS["multiple_choice"])
+    assert {row["premise"] for row in ROWS["classification"]} == set(STORIES)
+    numbered = labelled_pairs(
+        "a", SimpleNamespace(second_column="b", label_column="c", classes=["neutral", "entailment"])
+    )
+    assert {row["c"] for row in numbered} == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "batch", "steps", "rate", "warmup", "decay"),
+    [
+        ("masked_lm", 256, 1_000_000, 1e-4, 10_000, 0.01),
+        ("squad_v2", 48, 2, 1.5e-5, 0.06, 0.01),
+        ("mnli", 32, 10, 1e-5, 0.06, 0.1),
+        ("race", 16, 4, 1e-5, 0.06, 0.1),
+    ],
+)
+def test_the_recipes_are_robertas(name, batch, steps, rate, warmup, decay):
+    recipe = load_recipe(RECIPES / f"{name}.yaml", ["--use_cpu"])
+    training = recipe.training
+    assert recipe.run.total_train_batch_size == batch
+    assert steps == (training.max_steps if training.max_steps > 0 else training.num_train_epochs)
+    assert (training.learning_rate, training.warmup_steps, training.weight_decay) == (rate, warmup, decay)
+    assert (training.adam_beta1, training.adam_beta2, training.adam_epsilon) == (0.9, 0.98, 1e-6)
+    assert (training.lr_scheduler_type, training.max_grad_norm) == ("linear", 0.0)
+    assert recipe.data.max_source_length == 512
+    assert recipe.options.dropout_free_epochs == (1 if name == "race" else 0)
+    text = (RECIPES / f"{name}.yaml").read_text(encoding="utf-8")
+    assert f"hier-models train examples/recipes/hat_encoder/{name}.yaml" in text
+    assert "Table 8" in text
