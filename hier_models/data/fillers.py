@@ -138,6 +138,7 @@ def _patterns(fillers: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str
     for filler in sorted(fillers, key=len, reverse=True):
         words = filler.rstrip(",").split()
         pattern = f"{_SPACE}++".join(re.escape(word) for word in words)
+        pattern = pattern.replace(r"\-", f"{_SPACE}*+-{_SPACE}*+")  # some transcripts write "mm - hmm"
         pattern = f"{before if words[0][0].isalnum() else ''}{pattern}{after if words[-1][-1].isalnum() else ''}"
         alternatives.append(f"{pattern}{_SPACE}*+," if filler.endswith(",") else pattern)
     # Most characters begin no filler: one look at them is enough.

@@ -23,6 +23,8 @@ def datasets_cache(tmp_path_factory, monkeypatch):
         ("UH-HUH. Right", "Right", 1),  # any case, and the longer filler rather than "uh"
         ("Okay. Um. Right.", "Okay. Right.", 1),  # a sentence of its own goes with its full stop
         ("Um... Uh? Yes", "Yes", 2),
+        ("Mm - hmm . Uh -huh. So", "So", 2),  # as tokenised transcripts write them
+        ("um - yes", "- yes", 1),
         ("it, uh.", "it.", 1),
         ("we go um .", "we go .", 1),
         ("we go, uh", "we go", 1),
