@@ -127,6 +127,8 @@ def user_folder(tmp_path, tiny_model, processor, tokenizer):
     from tests.conftest import DOCUMENTS, SUMMARIES
 
     hier_models.export(tiny_model, processor, tmp_path / "outputs/demo/model")
+    tiny_model.config.task_specific_params = {"translation": {"max_source_length": 64}}
+    hier_models.export(tiny_model, processor, tmp_path / "runs/hat_wmt19_en_de")
     sizes = {name: getattr(tiny_model.config, name) for name in ("vocab_size", "d_model", "max_position_embeddings")}
     bart = BartForConditionalGeneration(
         BartConfig(**sizes, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4, decoder_attention_heads=4)
