@@ -49,7 +49,10 @@ class Task(StrEnum):
     The table on standard output gives F1 times 100: rougeL compares the whole texts, rougeLsum sentence by sentence.
     --json also keeps the settings of ROUGE and of the generation, and what of the documents was cut.
 
-    Which of the two, the checkpoint says, or --task. To translate, a record is a document with aligned lists of
+    A checkpoint of an encoder is scored by what it was trained for: exact match and F1 of answers, accuracy of classes
+    or of choices, perplexity; DATA then has the columns of its task, with their usual names.
+
+    Which of these, the checkpoint says, or --task. To translate, a record is a document with aligned lists of
     sentences, source and target (or --text-column and --summary-column); the table has sacrebleu's signature.
     """)
 )
@@ -92,6 +95,16 @@ def evaluate(
     check_checkpoint(model)
     generation = generation_settings(max_length, min_length, num_beams, settings)
     quiet()
+    if task is None and _is_encoder(model):
+        if generation or summary_column is not None:
+            raise MistakeError(
+                f"MODEL: {model!r} is an encoder and generates nothing; leave out --summary-column and what concerns "
+                "generation"
+            )
+        _evaluate_encoder(
+            model, data, split, text_column, predictions, json_file, max_source_length, batch_size, device, dtype
+        )
+        return
     if (task or _task_of(model)) == Task.translation:
         from ..data import load_parallel
         from ..training.translation import bleu_table, run_translation_evaluation
@@ -140,6 +153,57 @@ def evaluate(
             f"{cut['truncated_documents']} of {results['documents']} documents were longer than the model takes: "
             f"{tokens_were(cut['truncated_tokens'])} cut at the end."
         )
+    _say_written(predictions, json_file)
+
+
+def _is_encoder(model: str) -> bool:
+    from transformers import AutoConfig
+
+    from ..training.encoder_evaluation import encoder_task_of
+
+    with mistakes(f"MODEL: cannot load {model!r}", OSError, ValueError, KeyError):
+        config = AutoConfig.from_pretrained(model)
+    return config.model_type == "hat_encoder" or encoder_task_of(config) is not None
+
+
+def _evaluate_encoder(
+    model: str,
+    data: str,
+    split: str | None,
+    text_column: str | None,
+    predictions: Path | None,
+    json_file: Path | None,
+    max_source_length: int | None,
+    batch_size: int,
+    device: str | None,
+    dtype: Dtype,
+) -> None:
+    import torch
+
+    from ..training.encoder_evaluation import run_encoder_evaluation
+    from ..training.tasks import task_class
+
+    if device not in (None, "cpu", "cuda"):
+        raise MistakeError(f"--device: for an encoder, cpu or what there is; got {device!r}")
+    results = run_encoder_evaluation(
+        model,
+        data,
+        split=split,
+        text_column=text_column,
+        max_source_length=max_source_length,
+        batch_size=batch_size,
+        use_cpu=device == "cpu",
+        dtype=None if dtype == Dtype.auto else getattr(torch, dtype.value),
+        predictions_file=predictions,
+        results_file=json_file,
+    )
+    print(task_class(results["task"]).table(results))
+    left_out = results.get("unlabelled", {}).get("validation", 0)
+    if left_out:
+        say(f"{left_out} rows have no label and were left out.")
+    cut = results["truncation"]["validation"].get("truncated_rows", 0)
+    if cut:
+        say(f"{cut} rows were longer than the model takes and were cut.")
     _say_written(predictions, json_file)
 
 

@@ -1,5 +1,6 @@
 import json
 import math
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,10 +22,14 @@ from transformers import (
     TrainerControl,
     TrainerState,
 )
+from typer.testing import CliRunner
 
+from hier_models import HatEncoderConfig
+from hier_models.cli import app
 from hier_models.metrics import Squad
 from hier_models.training import RecipeError, load_recipe, run_training
 from hier_models.training.dropout_schedule import DropoutSchedule
+from hier_models.training.encoder_evaluation import run_encoder_evaluation
 from hier_models.training.encoder_smoke import (
     STORIES,
     labelled_pairs,
@@ -231,7 +236,7 @@ def test_the_threshold_decides_between_an_answer_and_none(values, tmp_path):
     [("classification", "accuracy"), ("multiple_choice", "accuracy"), ("question_answering", "exact")],
 )
 def test_the_rows_can_be_learned_by_heart(values, tmp_path, task, score):
-    values |= {"max_steps": 300, "learning_rate": 2e-3, "warmup_steps": 20}
+    values |= {"max_steps": 150, "learning_rate": 3e-3, "warmup_steps": 10}
     values["config_overrides"] = {**SIZES, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     assert run_task(task, values, tmp_path)["evaluation"][score] == 100
 
@@ -475,6 +480,52 @@ def test_ids_that_occur_twice_do_not_mix_questions_up(values, tmp_path):
     results = run_task("question_answering", values, tmp_path, rows)
     assert results["evaluation"]["total"] == 12
     assert [row["id"] for row in predictions_of(tmp_path)] == [str(number) for number in range(12)]
+
+
+# Scoring a checkpoint
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", list(ROWS))
+def test_a_checkpoint_is_scored_as_after_training(values, tmp_path, task):
+    trained = run_task(task, values, tmp_path)["evaluation"]
+    options = {} if task == "masked_lm" else {"predictions_file": tmp_path / "out.jsonl"}
+    results = run_encoder_evaluation(
+        str(tmp_path / "run"), str(tmp_path / "dev.jsonl"), use_cpu=True, results_file=tmp_path / "out.json", **options
+    )
+    assert results["task"] == task
+    for name, value in trained.items():
+        # Another batch size, so another order of summation.
+        assert results[name] == (pytest.approx(value, rel=1e-4) if isinstance(value, float) else value), name
+    assert json.loads((tmp_path / "out.json").read_text())["task"] == task
+    if options:
+        lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
+        assert [json.loads(line)["id"] for line in lines] == [row["id"] for row in predictions_of(tmp_path)]
+
+
+def test_the_command_scores_encoders(values, tmp_path):
+    run_task("classification", values, tmp_path)
+    command = [str(tmp_path / "run"), str(tmp_path / "dev.jsonl"), "--device", "cpu"]
+    rows = json.loads((tmp_path / "run" / "results.json").read_text())["evaluation"]
+    done = CliRunner().invoke(app, ["evaluate", *command])
+    assert done.exit_code == 0, done.output
+    assert re.search(rf"accuracy +{rows['accuracy']:.2f}\nrows +12", done.stdout)
+    done = CliRunner().invoke(app, ["evaluate", *command, "--num-beams", "2"])
+    assert done.exit_code == 2
+    assert "is an encoder and generates nothing" in done.output
+
+
+def test_checkpoints_that_cannot_be_scored(values, tmp_path):
+    config = HatEncoderConfig(**SIZES, vocab_size=600, architectures=["HatEncoderForTokenClassification"])
+    config.save_pretrained(tmp_path / "tags")
+    with pytest.raises(
+        RecipeError, match="tags is HatEncoderForTokenClassification; there is an evaluation of"
+    ):
+        run_encoder_evaluation(str(tmp_path / "tags"), "x.jsonl")
+    config.architectures = ["HatEncoderForMaskedLM"]
+    config.save_pretrained(tmp_path / "words")
+    with pytest.raises(RecipeError, match="a masked language model makes no predictions to write"):
+        run_encoder_evaluation(str(tmp_path / "words"), "x.jsonl", predictions_file=tmp_path / "out.jsonl")
 
 
 # The recipes and their smoke rows

@@ -1,0 +1,118 @@
+"""Scoring checkpoints of encoders on data of their task, without training."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, PretrainedConfig
+
+from .arguments import RecipeError, load_recipe
+from .encoder_tasks import usable_positions
+from .results import write_json
+from .tasks import task_class
+
+
+# What a model's class ends with -> the task it was trained for.
+HEADS = {
+    "ForMaskedLM": "masked_lm",
+    "ForQuestionAnswering": "question_answering",
+    "ForSequenceClassification": "classification",
+    "ForMultipleChoice": "multiple_choice",
+}
+
+
+def encoder_task_of(config: PretrainedConfig) -> str | None:
+    """Tell which task of encoders a checkpoint was trained for.
+
+    Args:
+        config: The checkpoint's configuration, which names the class that was saved.
+
+    Returns:
+        The task, as in a recipe's `run: task:`, or None if it was for none of them.
+    """
+    names = config.architectures or []
+    return next((task for name in names for head, task in HEADS.items() if name.endswith(head)), None)
+
+
+def run_encoder_evaluation(
+    model_name_or_path: str,
+    data: str,
+    *,
+    split: str | None = None,
+    text_column: str | None = None,
+    max_source_length: int | None = None,
+    batch_size: int = 8,
+    use_cpu: bool = False,
+    dtype: torch.dtype | None = None,
+    predictions_file: str | os.PathLike[str] | None = None,
+    results_file: str | os.PathLike[str] | None = None,
+) -> dict[str, Any]:
+    """Score a checkpoint on the data of its task: perplexity, accuracy, or exact match and F1.
+
+    Args:
+        model_name_or_path: The checkpoint.
+        data: Hub id, file or folder of rows with labels or answers, as for training.
+        split: Part of the data.
+        text_column: Column with the text, of masked language modeling and classification.
+        max_source_length: Tokens of an input; by default as many as the model takes.
+        batch_size: Rows scored at a time on each device.
+        use_cpu: Whether to leave accelerators alone.
+        dtype: Precision of the weights; float32 by default.
+        predictions_file: JSON lines to write what the model says of each row to.
+        results_file: JSON file to write what is returned to.
+
+    Returns:
+        The scores, as `run_training` has them under `evaluation`, `task`, and what was cut, set aside or left out.
+
+    Raises:
+        RecipeError: If the checkpoint is of none of these tasks, or its task makes no predictions to write.
+    """
+    config = AutoConfig.from_pretrained(model_name_or_path)
+    name = encoder_task_of(config)
+    if name is None:
+        raise RecipeError(
+            f"model_name_or_path: {model_name_or_path} is {' '.join(config.architectures or ['of no known class'])}; "
+            f"there is an evaluation of models whose class ends with {', '.join(HEADS)}"
+        )
+    if predictions_file is not None and name == "masked_lm":
+        raise RecipeError("predictions_file: a masked language model makes no predictions to write; leave it out")
+    with tempfile.TemporaryDirectory() as folder:
+        options: dict[str, Any] = {
+            "task": name,
+            "model_name_or_path": model_name_or_path,
+            "validation": data,
+            "validation_split": split,
+            "text_column": text_column,
+            "max_source_length": max_source_length or usable_positions(config) or 512,
+            "per_device_eval_batch_size": batch_size,
+            "output_dir": folder,
+            "report_to": "none",
+            "use_cpu": use_cpu,
+        }
+        if name == "classification":
+            options["classes"] = [config.id2label[number] for number in range(config.num_labels)]
+        recipe = load_recipe(None, {key: value for key, value in options.items() if value is not None})
+        if recipe.training.device.type == "cpu":
+            recipe.training.dataloader_pin_memory = False
+        task = task_class(name)(recipe, Path(folder))
+        task.check()
+        model, processor = task.load_model_and_processor()
+        task.validation_dataset(model, processor)
+        trainer = task.trainer_class()(
+            model=model if dtype is None else model.to(dtype),
+            args=recipe.training,
+            processing_class=processor,
+            data_collator=task.collator(model, processor),
+            compute_metrics=task.compute_metrics(processor),
+            **task.trainer_options(),
+        )
+        results = {"task": name, **(task.evaluate(trainer, model, processor) or {}), **task.reports()}
+        if trainer.is_world_process_zero():
+            if predictions_file is not None:
+                shutil.copyfile(Path(folder) / "predictions.jsonl", predictions_file)
+            if results_file is not None:
+                write_json(Path(results_file), results)
+    return results
