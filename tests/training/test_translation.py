@@ -1,10 +1,13 @@
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import datasets
 import numpy as np
 import pytest
 import torch
+import yaml
 from datasets import Dataset
 from transformers import (
     AutoModelForSeq2SeqLM,
@@ -290,3 +293,42 @@ def test_the_recipe_runs(tmp_path, plain):
     model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "run")
     assert model.config.hierarchical_layers == (0 if plain else 1)
     assert len(AutoTokenizer.from_pretrained(tmp_path / "run" / "tokenizer")) == 256 + 4 + 200
+
+
+@pytest.mark.slow
+def test_two_processes_train_one_tokenizer_and_score_every_document(values, tmp_path):
+    sections: dict = {"run": {"task": "translation"}, "translation": {"bpe_codes": values["bpe_codes"]}}
+    homes = {
+        "model": ("max_position_embeddings", "config_overrides"),
+        "data": ("train", "validation", "max_source_length", "max_target_length"),
+        "generation": ("max_length", "num_beams"),
+    }
+    for section, names in homes.items():
+        sections[section] = {name: values[name] for name in names}
+    taken = {"task", "bpe_codes", *(name for names in homes.values() for name in names)}
+    sections["training"] = {name: value for name, value in values.items() if name not in taken}
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(sections))
+    config = RECIPE.parents[2] / "accelerate" / "cpu.yaml"
+    command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(config)]
+    done = subprocess.run(
+        [*command, "-m", "hier_models.cli", "train", str(tmp_path / "recipe.yaml")],
+        cwd=RECIPE.parents[3],
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("d-BLEU") == 1
+    run = tmp_path / "run"
+    alone = run_training(load_recipe(None, {**values, "output_dir": str(tmp_path / "alone")}))
+    vocabularies = [
+        AutoTokenizer.from_pretrained(folder / "tokenizer").get_vocab() for folder in (run, tmp_path / "alone")
+    ]
+    assert vocabularies[0] == vocabularies[1]
+    evaluation = json.loads((run / "results.json").read_text())["evaluation"]
+    assert evaluation["chunks"] == alone["evaluation"]["chunks"]
+    rows = [json.loads(line) for line in (run / "predictions.jsonl").read_text(encoding="utf-8").splitlines()]
+    documents = [document(seed) for seed in range(8, 11)]
+    translate = pipeline("translation", model=str(run), device="cpu")
+    records = translate(sentences=[row["source"] for row in documents])
+    assert [row["translation"] for row in rows] == [record["translation_text"] for record in records]
