@@ -196,7 +196,7 @@ def _start(name: str, text: Any, start: Any, context: str) -> int:
         start = context.find(text)
         if start < 0:
             raise BadRecord(f"column {name!r}: the answer {text[:60]!r} is not in the context")
-        return start
+        return int(start)
     if isinstance(start, bool) or not isinstance(start, int):
         raise BadRecord(f"column {name!r}: answer_start must be a number of characters, got {start!r}")
     if start < 0 or context[start : start + len(text)] != text:
@@ -205,7 +205,7 @@ def _start(name: str, text: Any, start: Any, context: str) -> int:
         raise BadRecord(
             f"column {name!r}: the answer {text[:60]!r} is not at character {start} of the context; {hint}"
         )
-    return start
+    return int(start)
 
 
 # Texts, or pairs of texts, with a label

@@ -83,7 +83,7 @@ class DropoutSchedule(TrainerCallback):
 
 def _dropouts(model: nn.Module) -> list[tuple[nn.Module, str, float]]:
     """Dropout modules, and the numbers that attentions hand to functions, under names with dropout in them."""
-    places = []
+    places: list[tuple[nn.Module, str, float]] = []
     for module in model.modules():
         if isinstance(module, MODULES):
             places.append((module, "p", module.p))

@@ -4,7 +4,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from transformers import AutoConfig, PretrainedConfig
@@ -102,7 +102,7 @@ def run_encoder_evaluation(
         model, processor = task.load_model_and_processor()
         task.validation_dataset(model, processor)
         trainer = task.trainer_class()(
-            model=model if dtype is None else model.to(dtype),
+            model=model if dtype is None else cast(Any, model).to(dtype),
             args=recipe.training,
             processing_class=processor,
             data_collator=task.collator(model, processor),

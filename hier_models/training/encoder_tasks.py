@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from datasets import Dataset, IterableDataset
 from transformers import PretrainedConfig, PreTrainedModel, Trainer, TrainerCallback
@@ -16,14 +16,10 @@ from ..data.columns import RowFormat
 from ..data.loading import load_rows
 from ..data.tokenizing import plain_tokenizer
 from ..data.totals import SharedTotals
-from .arguments import RecipeError
+from .arguments import Recipe, RecipeError
 from .dropout_schedule import DropoutSchedule
 from .models import Processor
 from .tasks import Task
-
-
-if TYPE_CHECKING:
-    from .arguments import Recipe
 
 
 logger = logging.getLogger(__name__)
@@ -87,7 +83,7 @@ class EncoderTask(Task):
     # Whether the training data may be a stream.
     can_stream = False
 
-    def __init__(self, recipe: "Recipe", output_dir: Path) -> None:
+    def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
         self._rows: dict[str, Any] = {}
         self._tokenized: dict[str, Dataset] = {}

@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from transformers import DataCollatorWithPadding, EvalPrediction, PreTrainedMode
 from ..data.columns import RowFormat
 from ..data.task_rows import resolve_pairs
 from ..data.tokenizing import plain_tokenizer
-from .arguments import RecipeError
+from .arguments import Recipe, RecipeError
 from .encoder_smoke import labelled_pairs
 from .encoder_tasks import EncoderArguments, EncoderTask, encode, identifiers, in_order
 from .models import Processor
@@ -56,8 +57,8 @@ class ClassificationTask(EncoderTask):
     arguments = ClassificationArguments
     auto_class = "AutoModelForSequenceClassification"
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, recipe: Recipe, output_dir: Path) -> None:
+        super().__init__(recipe, output_dir)
         self._unlabelled: dict[str, int] = {}
         self._classes: list[str] = []
 
@@ -118,7 +119,7 @@ class ClassificationTask(EncoderTask):
                 "probability": float(np.exp(row.max())),
                 "label": names[label],
             }
-            for identifier, row, label in zip(identifiers(rows), scores, output.label_ids, strict=True)
+            for identifier, row, label in zip(identifiers(rows), scores, np.asarray(output.label_ids), strict=True)
         ]
         self.write_predictions(trainer, predictions)
         return {**accuracy(output), "rows": len(rows), "classes": names}

@@ -16,7 +16,7 @@ from ..data import HierDataCollator, LoadReport, load_documents
 from ..data.columns import RowFormat, resolve_columns
 from ..data.masking import MaskingCollator
 from ..data.packing import PackingReport, pack_documents
-from .arguments import RecipeError
+from .arguments import Recipe, RecipeError
 from .encoder_smoke import texts
 from .encoder_tasks import EncoderArguments, EncoderTask, in_order
 from .models import Processor
@@ -64,8 +64,8 @@ class MaskedLMTask(EncoderTask):
     auto_class = "AutoModelForMaskedLM"
     can_stream = True
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, recipe: Recipe, output_dir: Path) -> None:
+        super().__init__(recipe, output_dir)
         self._packing = {"train": PackingReport(), "validation": PackingReport()}
         self._validation: Dataset | None = None
 

@@ -93,7 +93,7 @@ class MultipleChoiceTask(EncoderTask):
                 "probability": float(np.exp(row.max())),
                 "label": int(label),
             }
-            for identifier, row, label in zip(identifiers(rows), scores, output.label_ids, strict=True)
+            for identifier, row, label in zip(identifiers(rows), scores, np.asarray(output.label_ids), strict=True)
         ]
         self.write_predictions(trainer, predictions)
         return {**accuracy(output), "rows": len(rows)}

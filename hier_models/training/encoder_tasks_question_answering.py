@@ -4,6 +4,7 @@ import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 from datasets import Dataset
@@ -14,7 +15,7 @@ from ..data.question_answering import EXAMPLE, SPANS, Prediction, QuestionReport
 from ..data.task_rows import resolve_questions
 from ..data.tokenizing import plain_tokenizer
 from ..metrics import Squad
-from .arguments import RecipeError
+from .arguments import Recipe, RecipeError
 from .encoder_smoke import questions
 from .encoder_tasks import EncoderArguments, EncoderTask, identifiers, in_order
 from .models import Processor
@@ -59,8 +60,8 @@ class QuestionAnsweringTask(EncoderTask):
     arguments = QuestionAnsweringArguments
     auto_class = "AutoModelForQuestionAnswering"
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, recipe: Recipe, output_dir: Path) -> None:
+        super().__init__(recipe, output_dir)
         self._windows: dict[str, Any] = {}
         self._reports = {"train": QuestionReport(), "validation": QuestionReport()}
 

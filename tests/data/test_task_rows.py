@@ -169,7 +169,7 @@ def test_labels_that_cannot_be_used(label):
 
 
 def test_missing_columns_of_pairs():
-    with pytest.raises(ValueError, match="cannot tell which column holds the label.*the columns are 'premise'"):
+    with pytest.raises(ValueError, match=r"cannot tell which column holds the label.*the columns are 'premise'"):
         resolve_pairs({"premise": "A."})
     with pytest.raises(ValueError, match="cannot tell which column holds the text"):
         resolve_pairs({"hypothesis": "A.", "label": 1})

@@ -518,9 +518,7 @@ def test_the_command_scores_encoders(values, tmp_path):
 def test_checkpoints_that_cannot_be_scored(values, tmp_path):
     config = HatEncoderConfig(**SIZES, vocab_size=600, architectures=["HatEncoderForTokenClassification"])
     config.save_pretrained(tmp_path / "tags")
-    with pytest.raises(
-        RecipeError, match="tags is HatEncoderForTokenClassification; there is an evaluation of"
-    ):
+    with pytest.raises(RecipeError, match="tags is HatEncoderForTokenClassification; there is an evaluation of"):
         run_encoder_evaluation(str(tmp_path / "tags"), "x.jsonl")
     config.architectures = ["HatEncoderForMaskedLM"]
     config.save_pretrained(tmp_path / "words")
