@@ -375,6 +375,7 @@ def _draw_heatmaps(
         return
     from ..inspection import hierarchical_attention
 
+    drawn = 0
     for number, (identifier, document) in enumerate(documents, start=1):
         if number > count:
             break
@@ -392,7 +393,8 @@ def _draw_heatmaps(
         )
         attention.save_html(output / f"attention-{name}-{number}.html")
         attention.save_png(output / f"attention-{name}-{number}.png")
-    say(f"{name}: attention over {min(count, len(documents))} documents drawn")
+        drawn += 1
+    say(f"{name}: attention over {drawn} document{'' if drawn == 1 else 's'} drawn")
 
 
 def _bar(items: Iterable[Any], length: int, label: str) -> Iterator[Any]:
