@@ -20,6 +20,7 @@ from .distributed import (
     loss_over_labels,
     prepare_streams,
     process_independent,
+    read_checkpoints_on_cpu,
 )
 from .results import write_json
 from .tasks import task_class
@@ -63,6 +64,7 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
     set_seed(arguments.seed)
     if arguments.device.type == "cpu":
         arguments.dataloader_pin_memory = False  # it would only warn that there is nothing to pin memory for
+        read_checkpoints_on_cpu()
     model, processor = task.load_model_and_processor()
 
     # The first process fills datasets' cache, the others read it.
