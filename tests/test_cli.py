@@ -588,6 +588,16 @@ def test_push(checkpoint: str, monkeypatch: pytest.MonkeyPatch):
     assert result.stdout.strip() == "https://huggingface.co/me/summarizer"
 
 
+def test_evaluate_transcripts(checkpoint: str):
+    row = {"talk": "Ann: Um, hello. We are eight.\nBob: Uh.\nAnn: Bye.", "summary": "Eight."}
+    Path("talk.jsonl").write_text(json.dumps(row) + "\n")
+    options = ["--text-column", "talk", "--source-kind", "turns", "--fillers", "english", "--max-length", "8"]
+    result = run("evaluate", checkpoint, "talk.jsonl", *options)
+    assert "Left out: 2 filler words, 1 turns without words." in result.stderr
+    mistake("evaluate", checkpoint, "talk.jsonl", "--fillers", "none.txt", says="fillers='none.txt' is neither a file")
+    mistake("evaluate", checkpoint, "talk.jsonl", *options[:2], "--source-kind", "turn", says="got 'turn'")
+
+
 # train
 
 

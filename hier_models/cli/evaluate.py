@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -71,6 +71,17 @@ def evaluate(
         str | None,
         typer.Option(metavar="NAME", help="Column with the references. Recognized by its name if not given."),
     ] = None,
+    source_kind: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND",
+            help="What the documents are: text, sentences, turns (also of `Name: words` lines), documents.",
+        ),
+    ] = None,
+    fillers: Annotated[
+        str | None,
+        typer.Option(metavar="WORDS", help="Take filler words out of transcripts: `english`, or a file with a list."),
+    ] = None,
     predictions: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write each summary and its reference here, as JSON lines.")
     ] = None,
@@ -95,7 +106,10 @@ def evaluate(
     check_checkpoint(model)
     generation = generation_settings(max_length, min_length, num_beams, settings)
     quiet()
-    if task is None and _is_encoder(model):
+    encoder = task is None and _is_encoder(model)
+    if (source_kind or fillers) and (encoder or (task or _task_of(model)) == Task.translation):
+        raise MistakeError(f"--source-kind and --fillers are for summaries; {model!r} makes none")
+    if encoder:
         if generation or summary_column is not None:
             raise MistakeError(
                 f"MODEL: {model!r} is an encoder and generates nothing; leave out --summary-column and what concerns "
@@ -126,10 +140,17 @@ def evaluate(
         print(bleu_table(results))
         _say_written(predictions, json_file)
         return
-    from ..data import load_documents
+    from ..data import LoadReport, load_documents
 
+    report = LoadReport()
     documents = load_documents(
-        path if path.exists() else data, split=split, text_column=text_column, summary_column=summary_column
+        path if path.exists() else data,
+        split=split,
+        text_column=text_column,
+        summary_column=summary_column,
+        source_kind=cast(Any, source_kind),
+        fillers=fillers,
+        report=report,
     )
     if "summary" not in documents.column_names:
         raise MistakeError(f"DATA: {data} has no reference summaries; --summary-column names their column if it has")
@@ -147,6 +168,8 @@ def evaluate(
         **generation,
     )
     print(rouge_table(results))
+    if report.filler_words or report.dropped_turns:
+        say(f"Left out: {report.filler_words:,} filler words, {report.dropped_turns:,} turns without words.")
     cut = results["truncation"]
     if cut["truncated_documents"]:
         say(
