@@ -157,8 +157,8 @@ def pack_documents(
 
     Args:
         dataset: What `load_documents` gives.
-        processor: A processor or tokenizer that puts a marker before every sentence; or a plain one, of a model without
-            hierarchy, whose rows then hold the same sentences with one BOS at the beginning.
+        processor: A processor or tokenizer that puts a marker before every sentence; or a plain one, of a model
+            without hierarchy, whose rows then hold the same sentences with one BOS at the beginning.
         max_length: Tokens of a row, markers included.
         across_documents: Whether a row that is not full goes on with the next document, behind an EOS. Rows end where
             datasets' batches of documents do.
