@@ -82,6 +82,8 @@ class EncoderTask(Task):
     checkpoint_class = "AutoModelForMaskedLM"
     # Whether the training data may be a stream.
     can_stream = False
+    # What of the section data means nothing to the task.
+    unused: tuple[str, ...] = ("text_column", "summary_column", "source_kind", "fillers", "test", "test_split")
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
@@ -98,9 +100,26 @@ class EncoderTask(Task):
         """
         raise TypeError(f"{type(self).__name__} must say how its columns are recognized")
 
+    def read(self, source: str | Path, **options: Any) -> Dataset | IterableDataset:
+        """Read a source.
+
+        Args:
+            source: Hub id, file or folder.
+            **options: Further arguments of `load_rows`.
+
+        Returns:
+            Its rows.
+        """
+        return load_rows(source, self.resolver(), **options)
+
     def check(self) -> None:  # noqa: D102  # as in Task
+        name = self.recipe.run.task
+        given = [f"data: {item}" for item in self.unused if getattr(self.recipe.data, item) is not None]
+        given += [f"generation: {item}" for item in self.recipe.generation.settings()]
+        if given:
+            raise RecipeError(f"{given[0]} means nothing to {name} (run: task); leave it out")
         if self.recipe.data.streaming and not self.can_stream:
-            raise RecipeError(f"data: streaming goes with masked_lm, not with {self.recipe.run.task}")
+            raise RecipeError(f"data: streaming goes with masked_lm, not with {name}")
         if self.recipe.data.streaming and self.options.dropout_free_epochs:
             raise RecipeError("dropout_free_epochs cannot be counted with data: streaming, a stream has no epochs")
 
@@ -151,14 +170,14 @@ class EncoderTask(Task):
         if source is None:
             return None
         path = Path(source).expanduser()
-        rows = load_rows(
+        rows = self.read(
             path if path.exists() else source,
-            self.resolver(),
             split=split,
             config_name=None if path.exists() else data.config_name,
+            revision=None if path.exists() else data.revision,
             streaming=data.streaming and part == "train",
             bad_lines=data.bad_lines,
-            set_aside_file=self.set_aside_file(part),
+            set_aside_file=self.output_dir / f"set_aside_{part}.jsonl" if data.bad_lines == "set_aside" else None,
             report=self._set_aside[part],
         )
         most = getattr(data, f"max_{part}_documents")

@@ -56,6 +56,7 @@ class ClassificationTask(EncoderTask):
 
     arguments = ClassificationArguments
     auto_class = "AutoModelForSequenceClassification"
+    unused = tuple(name for name in EncoderTask.unused if name != "text_column")
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)

@@ -1,6 +1,5 @@
 """Pretraining of encoders by masked language modeling, after RoBERTa."""
 
-import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,6 @@ from datasets import Dataset, IterableDataset, concatenate_datasets, interleave_
 from transformers import EvalPrediction, PreTrainedModel, Trainer
 
 from ..data import HierDataCollator, LoadReport, load_documents
-from ..data.columns import RowFormat, resolve_columns
 from ..data.masking import MaskingCollator
 from ..data.packing import PackingReport, pack_documents
 from .arguments import Recipe, RecipeError
@@ -63,14 +61,23 @@ class MaskedLMTask(EncoderTask):
     arguments = MaskedLMArguments
     auto_class = "AutoModelForMaskedLM"
     can_stream = True
+    unused = ("summary_column", "test", "test_split")
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
         self._packing = {"train": PackingReport(), "validation": PackingReport()}
         self._validation: Dataset | None = None
 
-    def resolver(self) -> Callable[[Mapping[str, Any]], RowFormat]:  # noqa: D102  # as in EncoderTask
-        return functools.partial(resolve_columns, text_column=self.recipe.data.text_column, summary_column="")
+    def read(self, source: str | Path, **options: Any) -> Dataset | IterableDataset:  # noqa: D102  # as in EncoderTask
+        data = self.recipe.data
+        return load_documents(
+            source,
+            text_column=data.text_column,
+            summary_column="",
+            source_kind=data.source_kind,
+            fillers=data.fillers,
+            **options,
+        )
 
     def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset:  # noqa: D102
         documents = self.rows("train")
@@ -145,11 +152,9 @@ class MaskedLMTask(EncoderTask):
         name, _, config_name = source.partition(":")
         report = LoadReport()
         self._set_aside[f"also_train_{number}"] = report
-        return load_documents(
+        return self.read(
             path if path.exists() else name,
             split=None if path.exists() else "train",
-            text_column=data.text_column,
-            summary_column="",
             config_name=None if path.exists() else config_name or None,
             streaming=data.streaming,
             bad_lines=data.bad_lines,

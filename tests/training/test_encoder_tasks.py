@@ -269,6 +269,13 @@ def test_masked_lm_from_a_stream_and_from_several_sources(values, tmp_path):
     assert streamed["truncation"]["train"]["rows"] > 0
 
 
+def test_transcripts_to_pretrain_on_lose_their_fillers(values, tmp_path):
+    rows = [{"turns": [["Ann", "Um, rain fell."], ["Bob", "Uh."], ["Ann", "The river rose."]]}] * 4
+    results = run_task("masked_lm", values, tmp_path, rows, fillers="english", max_source_length=64)
+    assert results["set_aside"]["train"]["filler_words"] == 8
+    assert results["set_aside"]["train"]["dropped_turns"] == 4
+
+
 def test_perplexity_by_hand():
     torch.manual_seed(0)
     logits, labels = torch.randn(3, 5, 7), torch.full((3, 5), -100)
@@ -421,6 +428,9 @@ def test_dropout_holds_after_resuming_in_the_middle_of_either_epoch(values, tmp_
 @pytest.mark.parametrize(
     ("task", "changes", "message"),
     [
+        ("question_answering", {"text_column": "a"}, "data: text_column means nothing to question_answering"),
+        ("classification", {"test_split": "test"}, "data: test_split means nothing to classification"),
+        ("masked_lm", {"num_beams": 2}, "generation: num_beams means nothing to masked_lm"),
         ("classification", {"streaming": True}, "data: streaming goes with masked_lm, not with classification"),
         ("masked_lm", {"streaming": True, "dropout_free_epochs": 1}, "a stream has no epochs"),
         ("classification", {"max_source_length": 257}, "max_source_length is 257, but the model takes 256 tokens"),
