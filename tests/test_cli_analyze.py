@@ -243,3 +243,11 @@ def test_empty_summaries_are_no_error(checkpoint, data):
     result = run("analyze", data, "-m", f"a={checkpoint}", "-p", f"a={made}", "-o", "report", "--heatmaps", 1)
     assert "the summary of d0 is empty; no heatmap of it" in result.stderr
     assert report()["models"]["a"]["empty_summaries"] == 4
+
+
+def test_a_summary_too_long_for_a_heatmap(checkpoint, data):
+    made = predictions(d0="crack bridge pillar " * 60)
+    result = run("analyze", data, "-m", f"a={checkpoint}", "-p", f"a={made}", "-o", "report", "--heatmaps", 2)
+    assert "a: no heatmap of d0: A target of" in result.stderr
+    assert "attention over 1 document drawn" in result.stderr
+    assert report()["documents"] == 4

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from .documents import KINDS
-from .errors import MistakeError, guarded, mistakes, say, state
+from .errors import MistakeError, first_paragraph, guarded, mistakes, say, state
 from .jobs import SUMMARIES, finished, write_texts
 from .loading import check_checkpoint, generation_settings, given_only, load_pipeline, quiet
 from .options import (
@@ -383,14 +383,18 @@ def _draw_heatmaps(
         if not summary.strip():
             say(f"{name}: the summary of {identifier} is empty; no heatmap of it")
             continue
-        attention = hierarchical_attention(
-            pipe.model,
-            pipe.processor,
-            **document,
-            summary=summary,
-            max_source_length=max_source_length,
-            title=f"{name}: {identifier}",
-        )
+        try:
+            attention = hierarchical_attention(
+                pipe.model,
+                pipe.processor,
+                **document,
+                summary=summary,
+                max_source_length=max_source_length,
+                title=f"{name}: {identifier}",
+            )
+        except ValueError as error:  # a summary that takes more tokens than the decoder has positions
+            say(f"{name}: no heatmap of {identifier}: {first_paragraph(error)}")
+            continue
         attention.save_html(output / f"attention-{name}-{number}.html")
         attention.save_png(output / f"attention-{name}-{number}.png")
         drawn += 1
