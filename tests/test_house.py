@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from transformers import BartConfig, BartForConditionalGeneration
+from transformers import BartConfig, BartForConditionalGeneration, RobertaConfig, RobertaForMaskedLM
 
 import hier_models
 
@@ -137,6 +137,19 @@ def user_folder(tmp_path, tiny_model, processor, tokenizer):
     for name in ("facebook/bart-base", "facebook/bart-large"):
         bart.save_pretrained(tmp_path / name)
         tokenizer.save_pretrained(tmp_path / name)
+    roberta = RobertaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        intermediate_size=48,
+        max_position_embeddings=130,
+        bos_token_id=tokenizer.bos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    RobertaForMaskedLM(roberta).save_pretrained(tmp_path / "FacebookAI/roberta-base")
+    tokenizer.save_pretrained(tmp_path / "FacebookAI/roberta-base")
     (tmp_path / "paper.txt").write_text(DOCUMENTS[0], encoding="utf-8")
     (tmp_path / "papers").mkdir()
     lines = []
