@@ -1,6 +1,7 @@
 """Training runs: everything around the stock Trainer that all tasks share."""
 
 import copy
+import json
 import logging
 import shutil
 from importlib.metadata import version
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 import transformers
 from datasets import IterableDataset
-from transformers import set_seed
+from transformers import PreTrainedConfig, set_seed
 
 from .arguments import Recipe, RecipeError
 from .distributed import (
@@ -66,6 +67,8 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
         arguments.dataloader_pin_memory = False  # it would only warn that there is nothing to pin memory for
         read_checkpoints_on_cpu()
     model, processor = task.load_model_and_processor()
+    if checkpoint is not None:
+        _check_same_model(checkpoint, model.config)
 
     # The first process fills datasets' cache, the others read it.
     with arguments.main_process_first(desc="loading and tokenizing"):
@@ -167,3 +170,19 @@ def _versions() -> dict[str, str]:
         "torch": torch.__version__,
         **{package: version(package) for package in packages},
     }
+
+
+def _check_same_model(checkpoint: str, config: PreTrainedConfig) -> None:
+    """Refuse to resume another model's run: what fits of its weights would be loaded, with a mere warning."""
+    try:
+        saved = json.loads((Path(checkpoint) / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return  # the Trainer says what is wrong with it
+    now = json.loads(config.to_json_string(use_diff=False))
+    shape = ("model_type", "d_model", "hidden_size", "vocab_size", "hierarchical_layers", "hierarchical_attention")
+    for name in (*shape, "num_segments", "max_position_embeddings"):
+        if name in saved and name in now and saved[name] != now[name]:
+            raise RecipeError(
+                f"training: {checkpoint} is of another model ({name} is {saved[name]} there and {now[name]} here); "
+                "choose another output_dir, or set run: overwrite: true to start anew"
+            )

@@ -515,6 +515,17 @@ def test_a_finished_run_is_not_overwritten_unasked(values, tmp_path):
     assert not torch.equal(before["model.shared.weight"], after["model.shared.weight"])
 
 
+def test_the_run_of_another_model_is_not_resumed(values):
+    """As when --plain is tried in the output folder of the model with the hierarchy."""
+    values |= {"save_strategy": "steps", "save_steps": 1, "max_steps": 1}
+    run_training(load_recipe(None, values))
+    message = r"checkpoint-1 is of another model \(hierarchical_layers is 1 there and 0 here\)"
+    with pytest.raises(RecipeError, match=message):
+        run_training(load_recipe(None, {**values, "plain": True, "max_steps": 2}))
+    results = run_training(load_recipe(None, {**values, "max_steps": 2}))
+    assert results["resumed_from"].endswith("checkpoint-1")
+
+
 def test_overwrite_forgets_old_checkpoints(values, tmp_path):
     values |= {"save_strategy": "steps", "save_steps": 1}
     run_training(load_recipe(None, values))
