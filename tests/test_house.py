@@ -157,7 +157,7 @@ def user_folder(tmp_path, tiny_model, processor, tokenizer):
         (tmp_path / "papers" / f"{number}.txt").write_text(document, encoding="utf-8")
         lines.append(json.dumps({"text": document, "summary": summary}))
     (tmp_path / "papers.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    chat = "chat\n\"Ann: Um, hello.\nBob: Uh.\nAnn: Bye.\"\n"
+    chat = 'chat\n"Ann: Um, hello.\nBob: Uh.\nAnn: Bye."\n'
     (tmp_path / "chats.csv").write_text(chat, encoding="utf-8")
     shutil.copytree(ROOT / "examples" / "recipes", tmp_path / "examples" / "recipes")
     return tmp_path
