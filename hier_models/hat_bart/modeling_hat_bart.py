@@ -313,6 +313,8 @@ class HatBartDecoder(HatBartPreTrainedModel):
                 hierarchical_attention_mask,
                 encoder_hidden_states=hierarchical_hidden_states,
             )
+        for mask in (token_mask, sentence_mask):
+            self._refuse_padding(mask, inputs_embeds.shape[1])
         for layer in self.layers:
             if self._drops_layer(self.config.decoder_layerdrop):
                 continue
@@ -328,6 +330,15 @@ class HatBartDecoder(HatBartPreTrainedModel):
                 **kwargs,
             )
         return HatBartDecoderOutput(last_hidden_state=hidden_states, past_key_values=past_key_values)
+
+    @staticmethod
+    def _refuse_padding(mask: Any, target: int) -> None:
+        # A mask of this shape is flash attention's, where Transformers takes that of the keys for the queries too.
+        if isinstance(mask, torch.Tensor) and mask.dim() == 2 and target > 1:
+            raise ValueError(
+                "Flash attention cannot read a target of several tokens beside a batch with padding (or with unequal "
+                'numbers of sentences). Use batches of one document, or `model.set_attn_implementation("sdpa")`.'
+            )
 
     def _make_room(self, past_key_values: Cache | None, sentences: int) -> None:
         """Append to the cross-attention cache one layer for each third attention.

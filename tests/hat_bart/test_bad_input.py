@@ -9,7 +9,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from transformers import PreTrainedTokenizerFast
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedTokenizerFast
+from transformers.masking_utils import flash_attention_mask
 
 from hier_models import HatBartForConditionalGeneration, HatBartProcessor
 
@@ -226,3 +227,24 @@ def test_literal_tokens_without_unknown_token() -> None:
     assert processor(text="word word")["input_ids"] == [0, 2, 2, 1]
     with pytest.raises(ValueError, match=r"special token.*no unk_token"):
         processor(text="word <s> word")
+
+
+def test_flash_attention_does_not_take_padding_for_queries(tiny_model: HatBartForConditionalGeneration) -> None:
+    """Its mask of the keys would be used for the queries too; without padding, or with one query, there is no mask."""
+    model = copy.deepcopy(tiny_model)
+    sdpa = AttentionInterface._global_mapping["sdpa"]
+    AttentionInterface.register("masks_as_in_varlen", lambda *args, **kwargs: sdpa(*args[:4], None, **kwargs))
+    AttentionMaskInterface.register("masks_as_in_varlen", flash_attention_mask)
+    try:
+        model.set_attn_implementation("masks_as_in_varlen")
+        ids = torch.tensor([[BOS, 7, BOS, 8, EOS], [BOS, 7, 8, 9, EOS]])
+        with pytest.raises(ValueError, match=r"sdpa"):  # two sentences and one
+            model(ids, decoder_input_ids=ids)
+        with pytest.raises(ValueError, match=r"sdpa"):
+            mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 1, 0]])
+            model(ids[1:].expand(2, -1), attention_mask=mask, decoder_input_ids=ids)
+        model(ids[:1], decoder_input_ids=ids[:1])
+        model(ids, decoder_input_ids=ids[:, :1])
+    finally:
+        AttentionInterface._global_mapping.pop("masks_as_in_varlen")
+        AttentionMaskInterface._global_mapping.pop("masks_as_in_varlen")
