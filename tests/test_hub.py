@@ -305,7 +305,7 @@ def test_export_of_an_export(exported, tiny_model, processor, tmp_path):
 def test_a_readme_that_is_no_card_is_not_replaced(tiny_model, processor, tmp_path):
     readme = tmp_path / "README.md"
     readme.write_text("# My project\n")
-    with pytest.raises(ValueError, match="README.md that is no model card"):
+    with pytest.raises(ValueError, match="that is no model card"):
         export(tiny_model, processor, tmp_path)
     assert readme.read_text() == "# My project\n"
     assert list(tmp_path.iterdir()) == [readme]
