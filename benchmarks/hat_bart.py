@@ -127,12 +127,20 @@ def peak_of_training(name: str, dtype: torch.dtype) -> int:
         step()
         step()
         return torch.cuda.max_memory_allocated()
-    unit = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is in bytes on macOS, in KiB on Linux
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_so_far()
     step = make_training_step(name, dtype)
     step()
     step()
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * unit
+    return peak_so_far() - before
+
+
+def peak_so_far() -> int:
+    """Peak bytes of this process."""
+    if sys.platform == "darwin":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # Not ru_maxrss: on Linux a process inherits that of the one that started it.
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
 def peak_in_fresh_process(name: str, dtype: torch.dtype) -> int:

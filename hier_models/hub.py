@@ -107,14 +107,16 @@ def export(
     Args:
         model: a model of hier_models.
         processor: its processor.
-        folder: where to write; made if it is not there. Files of the same names are replaced.
+        folder: where to write; made if it is not there. Files of the same names are replaced, an older model card
+            (README.md) too.
         card: what the model card says about the checkpoint.
 
     Returns:
         The folder.
 
     Raises:
-        ValueError: If the model or the processor cannot be exported.
+        ValueError: If the model or the processor cannot be exported, or the folder has a README.md that is no model
+            card.
     """
     details = _card_details(card)
     auto_map = _auto_map(model, processor)
@@ -122,6 +124,9 @@ def export(
     target = Path(folder)
     if target.exists() and not target.is_dir():
         raise ValueError(f"`folder` must be a folder, got the file {str(target)!r}.")
+    readme = target / "README.md"
+    if readme.exists() and not readme.read_bytes().startswith(b"---"):
+        raise ValueError(f"`folder` has a README.md that is no model card and would be replaced: {readme}.")
     target.mkdir(parents=True, exist_ok=True)
 
     model.save_pretrained(target)
@@ -152,7 +157,7 @@ def export(
 
     folder_name = target.resolve().name
     details = dataclasses.replace(details, name=details.name or folder_name)
-    model_card(model, details, source=f"./{folder_name}", code=sources).save(target / "README.md")
+    model_card(model, details, source=f"./{folder_name}", code=sources).save(readme)
     return target
 
 

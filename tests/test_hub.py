@@ -25,7 +25,7 @@ from transformers import (
 )
 
 import hier_models
-from hier_models.hub import CardDetails
+from hier_models.hub import CardDetails, export
 from tests.conftest import DOCUMENTS, TURNS
 
 
@@ -301,6 +301,18 @@ def test_export_of_an_export(exported, tiny_model, processor, tmp_path):
 
 
 # The card
+
+
+def test_a_readme_that_is_no_card_is_not_replaced(tiny_model, processor, tmp_path):
+    readme = tmp_path / "README.md"
+    readme.write_text("# My project\n")
+    with pytest.raises(ValueError, match="that is no model card"):
+        export(tiny_model, processor, tmp_path)
+    assert readme.read_text() == "# My project\n"
+    assert list(tmp_path.iterdir()) == [readme]
+    readme.write_text("---\nlicense: mit\n---\n")
+    export(tiny_model, processor, tmp_path)
+    assert "license: mit" not in readme.read_text()
 
 
 def test_card_invents_nothing(exported):

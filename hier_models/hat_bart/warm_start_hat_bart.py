@@ -22,7 +22,8 @@ class WarmStartFromBart:
         """Warm start from a BART checkpoint, with room for longer documents.
 
         All of BART's weights are kept; only the hierarchical modules, and segment embeddings if asked for, are new.
-        Without growing positions, plain `from_pretrained` of the BART checkpoint does the same.
+        Without growing positions, plain `from_pretrained` of the BART checkpoint does the same. The checkpoint's
+        tokenizer keeps its own limit: load it with `model_max_length=` the new number of positions.
 
         Source: section 4.1, which starts from BART with random positions for the added length.
 
