@@ -4,6 +4,7 @@ from .collating import HierDataCollator
 from .joint_bpe import train_joint_bpe
 from .loading import BadLineError, LoadReport, load_documents
 from .masking import MaskingCollator
+from .packing import PackingReport, pack_documents
 from .parallel import ChunkReport, chunk_parallel, load_parallel
 from .question_answering import Answer, Prediction, QuestionReport, find_answers, tokenize_questions
 from .tokenizing import TruncationReport, tokenize_documents
@@ -16,6 +17,7 @@ __all__ = [
     "HierDataCollator",
     "LoadReport",
     "MaskingCollator",
+    "PackingReport",
     "Prediction",
     "QuestionReport",
     "TruncationReport",
@@ -23,6 +25,7 @@ __all__ = [
     "find_answers",
     "load_documents",
     "load_parallel",
+    "pack_documents",
     "tokenize_documents",
     "tokenize_questions",
     "train_joint_bpe",

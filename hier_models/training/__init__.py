@@ -10,6 +10,8 @@ from .arguments import (
     load_recipe,
 )
 from .distributed import last_complete_checkpoint
+from .dropout_schedule import DropoutSchedule
+from .encoder_evaluation import run_encoder_evaluation
 from .metrics import compute_summarization_metrics
 from .models import load_model_and_processor
 from .running import run_training
@@ -22,6 +24,7 @@ from .translation import compute_translation_metrics, run_translation_evaluation
 __all__ = [
     "TASKS",
     "DataArguments",
+    "DropoutSchedule",
     "GenerationArguments",
     "ModelArguments",
     "Recipe",
@@ -33,6 +36,7 @@ __all__ = [
     "last_complete_checkpoint",
     "load_model_and_processor",
     "load_recipe",
+    "run_encoder_evaluation",
     "run_evaluation",
     "run_smoke",
     "run_training",
