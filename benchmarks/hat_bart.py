@@ -2,7 +2,7 @@
 
     python benchmarks/hat_bart.py                                  # all rows, about 25 minutes on 2 cores
     python benchmarks/hat_bart.py --rows training --dtypes bfloat16
-    python benchmarks/hat_bart.py --update model_cards/hat_bart.md # also write the table into the card
+    python benchmarks/hat_bart.py --update model_cards/hat_bart.md # also write the rows into the card's table
 
 Both models have the same shape (6+6 layers, d 768, 12 heads), take the same documents and use SDPA. Times of the two
 are taken in turn, and the median of each counts, so that a slow minute of the machine hurts both. Memory is the peak
@@ -10,18 +10,24 @@ of a process of its own, less what it had before the model was made. A GPU is us
 """
 
 import argparse
-import gc
-import json
-import platform
-import resource
-import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from measuring import (
+    DEVICE,
+    Run,
+    dtype_name,
+    machine,
+    medians,
+    peak_in_fresh_process,
+    peak_of_training,
+    table,
+    training_step,
+    update,
+)
 from transformers import BartConfig, BartForConditionalGeneration, PreTrainedModel
 
 import hier_models
@@ -41,7 +47,7 @@ SHAPE = {
     "attn_implementation": "sdpa",
 }
 ROWS = ("sizes", "import", "processor", "training", "generation")
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+HEADER = ("", "dtype", "BART", "HAT-BART", "ratio", "aim: at most")
 
 
 def make_model(name: str) -> PreTrainedModel:
@@ -78,74 +84,15 @@ def make_batch() -> dict[str, torch.Tensor]:
     return {name: tensor.to(DEVICE) for name, tensor in batch.items()}
 
 
-def make_training_step(name: str, dtype: torch.dtype) -> Callable[[], None]:
-    model, batch = make_model(name).train(), make_batch()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
-
-    def step() -> None:
-        with torch.autocast(DEVICE, dtype=dtype, enabled=dtype != torch.float32):
-            loss = model(**batch).loss
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step
+def make_training_step(name: str, dtype: torch.dtype) -> Run:
+    return training_step(make_model(name), make_batch(), dtype)
 
 
-def make_generation(name: str, dtype: torch.dtype, num_beams: int, new_tokens: int) -> Callable[[], None]:
+def make_generation(name: str, dtype: torch.dtype, num_beams: int, new_tokens: int) -> Run:
     model, batch = make_model(name).eval().to(dtype), make_batch()
     batch.pop("labels")
     settings = {"num_beams": num_beams, "max_new_tokens": new_tokens, "min_new_tokens": new_tokens}
     return lambda: model.generate(**batch, **settings, do_sample=False)
-
-
-def seconds(run: Callable[[], object]) -> float:
-    if DEVICE == "cuda":
-        torch.cuda.synchronize()
-    start = time.perf_counter()
-    run()
-    if DEVICE == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
-
-
-def medians(runs: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Time the runs in turn, after one of each to warm up."""
-    for run in runs.values():
-        run()
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(repeats):
-        for name, run in runs.items():
-            times[name].append(seconds(run))
-    return {name: statistics.median(values) for name, values in times.items()}
-
-
-def peak_of_training(name: str, dtype: torch.dtype) -> int:
-    """Peak bytes of two training steps; call it in a fresh process."""
-    if DEVICE == "cuda":
-        step = make_training_step(name, dtype)
-        step()
-        step()
-        return torch.cuda.max_memory_allocated()
-    before = peak_so_far()
-    step = make_training_step(name, dtype)
-    step()
-    step()
-    return peak_so_far() - before
-
-
-def peak_so_far() -> int:
-    """Peak bytes of this process."""
-    if sys.platform == "darwin":
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    # Not ru_maxrss: on Linux a process inherits that of the one that started it.
-    status = Path("/proc/self/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
-
-
-def peak_in_fresh_process(name: str, dtype: torch.dtype) -> int:
-    command = [sys.executable, __file__, "--peak-of", name, "--dtypes", str(dtype).removeprefix("torch.")]
-    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def training_rows(dtypes: list[torch.dtype], repeats: int) -> list[list[str]]:
@@ -153,9 +100,7 @@ def training_rows(dtypes: list[torch.dtype], repeats: int) -> list[list[str]]:
     for dtype in dtypes:
         steps = {name: make_training_step(name, dtype) for name in ("BART", "HAT-BART")}
         times = medians(steps, repeats)
-        steps.clear()
-        gc.collect()
-        peaks = {name: peak_in_fresh_process(name, dtype) / 2**30 for name in times}
+        peaks = {name: peak_in_fresh_process(__file__, name, dtype) for name in times}
         rows.append(row("training step, time", dtype, times, "s", 1.10))
         rows.append(row("training step, peak memory", dtype, peaks, "GiB", 1.10))
     return rows
@@ -169,8 +114,6 @@ def generation_rows(dtypes: list[torch.dtype], repeats: int, new_tokens: int) ->
             times = medians(runs, repeats)
             what = f"generation of {new_tokens} tokens, {num_beams} beam{'s' if num_beams > 1 else ''}"
             rows.append(row(what, dtype, times, "s", 1.20))
-            runs.clear()
-            gc.collect()
     return rows
 
 
@@ -202,7 +145,7 @@ def processor_rows(repeats: int) -> list[list[str]]:
 
 
 def import_rows(repeats: int) -> list[list[str]]:
-    def run(code: str) -> Callable[[], object]:
+    def run(code: str) -> Run:
         return lambda: subprocess.run([sys.executable, "-c", code], check=True)
 
     runs = {"BART": run("import transformers"), "HAT-BART": run("import transformers, hier_models")}
@@ -213,32 +156,10 @@ def import_rows(repeats: int) -> list[list[str]]:
 
 
 def row(what: str, dtype: torch.dtype | None, values: dict[str, float], unit: str, limit: float | None) -> list[str]:
-    kind = str(dtype).removeprefix("torch.") if dtype else ""
+    kind = dtype_name(dtype) if dtype else ""
     ratio = values["HAT-BART"] / values["BART"]
     cells = [f"{values[name]:.2f} {unit}" for name in ("BART", "HAT-BART")]
     return [what, kind, *cells, f"{ratio:.2f}", f"{limit:.2f}" if limit else ""]
-
-
-def table(rows: list[list[str]]) -> str:
-    header = ["", "dtype", "BART", "HAT-BART", "ratio", "aim: at most"]
-    lines = ["| " + " | ".join(cells) + " |" for cells in [header, ["---"] * len(header), *rows]]
-    return "\n".join(lines)
-
-
-def machine() -> str:
-    if DEVICE == "cuda":
-        return torch.cuda.get_device_name()
-    return f"{torch.get_num_threads()} threads of {platform.machine()}, torch {torch.__version__}"
-
-
-def update(card: Path, text: str) -> None:
-    """Put the table between the card's benchmark marks."""
-    begin, end = "<!-- benchmark: begin -->", "<!-- benchmark: end -->"
-    content = card.read_text()
-    if begin not in content or end not in content:
-        sys.exit(f"{card} has no marks {begin} and {end}")
-    head, tail = content.split(begin)[0], content.split(end)[1]
-    card.write_text(f"{head}{begin}\n{text}\n{end}{tail}")
 
 
 def main() -> None:
@@ -252,7 +173,7 @@ def main() -> None:
     arguments = parser.parse_args()
     dtypes = [getattr(torch, name) for name in arguments.dtypes]
     if arguments.peak_of:
-        print(peak_of_training(arguments.peak_of, dtypes[0]))
+        print(peak_of_training(lambda: make_training_step(arguments.peak_of, dtypes[0])))
         return
 
     makers: dict[str, Callable[[], list[list[str]]]] = {
@@ -267,10 +188,10 @@ def main() -> None:
         if name in arguments.rows:
             print(f"measuring {name} …", file=sys.stderr)
             rows += makers[name]()
-    text = f"Batch {BATCH}, source {SOURCE}, target {TARGET} tokens; {machine()}.\n\n{table(rows)}"
-    print(text)
+    setting = f"Batch {BATCH}, source {SOURCE}, target {TARGET} tokens; {machine()}."
+    print(f"{setting}\n\n{table(HEADER, rows)}")
     if arguments.update:
-        update(arguments.update, text)
+        update(arguments.update, setting, HEADER, rows)
 
 
 if __name__ == "__main__":

@@ -9,18 +9,21 @@ process of its own, less what it had before the model was made. A GPU is used wh
 """
 
 import argparse
-import gc
-import json
-import platform
-import resource
-import statistics
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from measuring import (
+    DEVICE,
+    Run,
+    dtype_name,
+    machine,
+    medians,
+    peak_in_fresh_process,
+    peak_of_training,
+    table,
+    training_step,
+    update,
+)
 from transformers import PreTrainedModel, RobertaConfig, RobertaForMaskedLM
 
 from hier_models import HatEncoderConfig, HatEncoderForMaskedLM
@@ -30,7 +33,7 @@ BATCH, TOKENS, SENTENCE = 8, 512, 25  # texts; tokens; mean tokens of a sentence
 SHAPE = {"max_position_embeddings": TOKENS + 2, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
 QUERIES = {"HAT, all query": "all", "HAT, BOS query": "bos"}
 MODELS = ("RoBERTa", *QUERIES)
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+HEADER = ("", "dtype", *MODELS)
 
 
 def make_model(name: str) -> PreTrainedModel:
@@ -54,21 +57,11 @@ def make_batch() -> dict[str, torch.Tensor]:
     return {name: tensor.to(DEVICE) for name, tensor in batch.items()}
 
 
-def make_training_step(name: str, dtype: torch.dtype) -> Callable[[], None]:
-    model, batch = make_model(name).to(DEVICE).train(), make_batch()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
-
-    def step() -> None:
-        with torch.autocast(DEVICE, dtype=dtype, enabled=dtype != torch.float32):
-            loss = model(**batch).loss
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step
+def make_training_step(name: str, dtype: torch.dtype) -> Run:
+    return training_step(make_model(name).to(DEVICE), make_batch(), dtype)
 
 
-def make_inference(name: str, dtype: torch.dtype) -> Callable[[], None]:
+def make_inference(name: str, dtype: torch.dtype) -> Run:
     model, batch = make_model(name).base_model.to(DEVICE, dtype).eval(), make_batch()
     batch.pop("labels")
 
@@ -79,76 +72,23 @@ def make_inference(name: str, dtype: torch.dtype) -> Callable[[], None]:
     return infer
 
 
-def seconds(run: Callable[[], None]) -> float:
-    if DEVICE == "cuda":
-        torch.cuda.synchronize()
-    start = time.perf_counter()
-    run()
-    if DEVICE == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
+def row(what: str, dtype: torch.dtype | None, values: dict[str, float], unit: str) -> list[str]:
+    cells = [f"{value:.2f} {unit} ({value / values['RoBERTa']:.2f})" for value in values.values()]
+    return [what, dtype_name(dtype) if dtype else "", *cells]
 
 
-def medians(make: Callable[[str, torch.dtype], Callable[[], None]], dtype: torch.dtype, repeats: int) -> list[float]:
-    """Time the models in turn, after one run of each to warm up."""
-    runs = [make(name, dtype) for name in MODELS]
-    for run in runs:
-        run()
-    times = [[seconds(run) for run in runs] for _ in range(repeats)]
-    runs.clear()
-    gc.collect()
-    return [statistics.median(values) for values in zip(*times, strict=True)]
-
-
-def peak_of_training(name: str, dtype: torch.dtype) -> float:
-    """Peak GiB of two training steps; call it in a fresh process."""
-    unit = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is in bytes on macOS, in KiB on Linux
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    step = make_training_step(name, dtype)
-    step()
-    step()
-    if DEVICE == "cuda":
-        return torch.cuda.max_memory_allocated() / 2**30
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * unit / 2**30
-
-
-def peak_in_fresh_process(name: str, dtype: torch.dtype) -> float:
-    command = [sys.executable, __file__, "--peak-of", name, "--dtypes", str(dtype).removeprefix("torch.")]
-    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-
-
-def row(what: str, dtype: str, values: list[float], unit: str) -> str:
-    cells = [f"{value:.2f} {unit} ({value / values[0]:.2f})" for value in values]
-    return " | ".join([f"| {what}", dtype, *cells]) + " |"
-
-
-def table(dtypes: list[torch.dtype], repeats: int) -> str:
-    lines = [f"| time or size (beside RoBERTa) | dtype | {' | '.join(MODELS)} |", "|" + "---|" * (2 + len(MODELS))]
+def measure(dtypes: list[torch.dtype], repeats: int) -> list[list[str]]:
     with torch.device("meta"):
-        lines.append(row("parameters", "", [make_model(name).num_parameters() / 1e6 for name in MODELS], "M"))
+        sizes = {name: make_model(name).num_parameters() / 1e6 for name in MODELS}
+    rows = [row("parameters", None, sizes, "M")]
     for dtype in dtypes:
-        name = str(dtype).removeprefix("torch.")
-        lines.append(row("training step", name, medians(make_training_step, dtype, repeats), "s"))
-        peaks = [peak_in_fresh_process(model, dtype) for model in MODELS]
-        lines.append(row("training step, peak memory", name, peaks, "GiB"))
-        lines.append(row("encoding", name, medians(make_inference, dtype, repeats), "s"))
-    return "\n".join(lines)
-
-
-def machine() -> str:
-    if DEVICE == "cuda":
-        return torch.cuda.get_device_name()
-    return f"{torch.get_num_threads()} threads of {platform.machine()}, torch {torch.__version__}"
-
-
-def update(card: Path, text: str) -> None:
-    """Put the table between the card's benchmark marks."""
-    begin, end = "<!-- benchmark: begin -->", "<!-- benchmark: end -->"
-    content = card.read_text()
-    if begin not in content or end not in content:
-        sys.exit(f"{card} has no marks {begin} and {end}")
-    head, tail = content.split(begin)[0], content.split(end)[1]
-    card.write_text(f"{head}{begin}\n{text}\n{end}{tail}")
+        steps = {name: make_training_step(name, dtype) for name in MODELS}
+        rows.append(row("training step, time", dtype, medians(steps, repeats), "s"))
+        peaks = {name: peak_in_fresh_process(__file__, name, dtype) for name in MODELS}
+        rows.append(row("training step, peak memory", dtype, peaks, "GiB"))
+        runs = {name: make_inference(name, dtype) for name in MODELS}
+        rows.append(row("encoding, time", dtype, medians(runs, repeats), "s"))
+    return rows
 
 
 def main() -> None:
@@ -160,13 +100,13 @@ def main() -> None:
     arguments = parser.parse_args()
     dtypes = [getattr(torch, name) for name in arguments.dtypes]
     if arguments.peak_of:
-        print(peak_of_training(arguments.peak_of, dtypes[0]))
+        print(peak_of_training(lambda: make_training_step(arguments.peak_of, dtypes[0])))
         return
-    text = f"Batch {BATCH}, {TOKENS} tokens, {SENTENCE} a sentence; {machine()}.\n\n"
-    text += table(dtypes, arguments.repeats)
-    print(text)
+    setting = f"Batch {BATCH}, {TOKENS} tokens, {SENTENCE} a sentence; {machine()}; in brackets: times RoBERTa's."
+    rows = measure(dtypes, arguments.repeats)
+    print(f"{setting}\n\n{table(HEADER, rows)}")
     if arguments.update:
-        update(arguments.update, text)
+        update(arguments.update, setting, HEADER, rows)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,110 @@
+"""What the benchmarks share: time and memory taken alike for a model and its peers, and the table of it."""
+
+import gc
+import json
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import torch
+
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+Run = Callable[[], object]
+
+
+def training_step(model: torch.nn.Module, batch: Mapping[str, torch.Tensor], dtype: torch.dtype) -> Run:
+    """Make one step of training, in mixed precision unless the dtype is float32."""
+    optimizer = torch.optim.AdamW(model.train().parameters(), lr=1e-5, fused=True)
+
+    def step() -> None:
+        with torch.autocast(DEVICE, dtype=dtype, enabled=dtype != torch.float32):
+            loss = model(**batch).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def seconds(run: Run) -> float:
+    """Time one run."""
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    run()
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def medians(runs: dict[str, Run], repeats: int) -> dict[str, float]:
+    """Time the runs in turn, after one of each to warm up, so that a slow minute hurts all. Forgets the runs."""
+    for run in runs.values():
+        run()
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(repeats):
+        for name, run in runs.items():
+            times[name].append(seconds(run))
+    runs.clear()
+    gc.collect()
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def peak_of_training(make_step: Callable[[], Run]) -> int:
+    """Peak bytes of two training steps, less what there was before the model; call it in a fresh process."""
+    before = _peak_so_far()
+    step = make_step()
+    step()
+    step()
+    return torch.cuda.max_memory_allocated() if DEVICE == "cuda" else _peak_so_far() - before
+
+
+def peak_in_fresh_process(script: str, name: str, dtype: torch.dtype) -> float:
+    """GiB that `script --peak-of name` prints in bytes."""
+    command = [sys.executable, script, "--peak-of", name, "--dtypes", dtype_name(dtype)]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout) / 2**30
+
+
+def _peak_so_far() -> int:
+    if sys.platform == "darwin":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # Not ru_maxrss: on Linux a process inherits that of the one that started it.
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """As on the command line: bfloat16."""
+    return str(dtype).removeprefix("torch.")
+
+
+def machine() -> str:
+    """What it was measured on."""
+    if DEVICE == "cuda":
+        return f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
+    return f"{torch.get_num_threads()} threads of {platform.machine()}, torch {torch.__version__}"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Lay rows out in Markdown."""
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [header, ["---"] * len(header), *rows])
+
+
+def update(card: Path, setting: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Put rows into the table between a card's benchmark marks; rows that were not measured now stay."""
+    begin, end = "<!-- benchmark: begin -->", "<!-- benchmark: end -->"
+    content = card.read_text()
+    if begin not in content or end not in content:
+        sys.exit(f"{card} has no marks {begin} and {end}")
+    head, (old, tail) = content.split(begin)[0], content.split(begin)[1].split(end)
+    lines = [line for line in old.splitlines() if line.startswith("| ")][2:]
+    known = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    measured = {tuple(cells[:2]) for cells in rows}
+    kept = [cells for cells in known if tuple(cells[:2]) not in measured]
+    card.write_text(f"{head}{begin}\n{setting}\n\n{table(header, [*kept, *rows])}\n{end}{tail}")
