@@ -182,3 +182,11 @@ def test_readme_shell_runs_as_written(user_folder):
     assert commands
     for command in commands:
         run_in(user_folder, ["bash", "-c", command])
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "benchmarks").glob("hat_*.py")), ids=lambda path: path.stem)
+def test_benchmark_explains_itself_and_its_model_has_a_card_for_the_table(script):
+    result = subprocess.run([sys.executable, script, "--help"], capture_output=True, text=True, check=True)
+    assert "--update CARD" in result.stdout
+    card = (ROOT / "model_cards" / f"{script.stem}.md").read_text(encoding="utf-8")
+    assert card.index("<!-- benchmark: begin -->") < card.index("<!-- benchmark: end -->")
