@@ -240,8 +240,8 @@ def test_flash_attention_does_not_take_padding_for_queries(tiny_model: HatBartFo
         ids = torch.tensor([[BOS, 7, BOS, 8, EOS], [BOS, 7, 8, 9, EOS]])
         with pytest.raises(ValueError, match=r"sdpa"):  # two sentences and one
             model(ids, decoder_input_ids=ids)
+        mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 1, 0]])
         with pytest.raises(ValueError, match=r"sdpa"):
-            mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 1, 0]])
             model(ids[1:].expand(2, -1), attention_mask=mask, decoder_input_ids=ids)
         model(ids[:1], decoder_input_ids=ids[:1])
         model(ids, decoder_input_ids=ids[:, :1])
