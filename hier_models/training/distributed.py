@@ -138,18 +138,16 @@ def loss_over_labels(
         num_items_in_batch: Labels of the whole step on all processes; None for the mean over these labels.
 
     Returns:
-        The loss.
+        The loss, 0 without any label.
     """
     logits = outputs["logits"] if isinstance(outputs, dict) else outputs[0]
     flat = labels.reshape(-1).to(logits.device)
     total = torch.nn.functional.cross_entropy(
         logits.reshape(len(flat), -1).float(), flat, ignore_index=NO_LOSS, reduction="sum"
     )
-    if num_items_in_batch is None:
-        return total / (flat != NO_LOSS).sum()
-    if torch.is_tensor(num_items_in_batch):
-        num_items_in_batch = num_items_in_batch.to(total.device)
-    return total / num_items_in_batch
+    count = (flat != NO_LOSS).sum() if num_items_in_batch is None else num_items_in_batch
+    # A step of masked language modeling in which nothing was drawn has no label, and 0 / 0 would spoil all weights.
+    return total / torch.as_tensor(count, device=total.device).clamp(min=1)
 
 
 def has_loss_over_labels(model: PreTrainedModel, trainer: Trainer) -> bool:

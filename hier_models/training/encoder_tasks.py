@@ -177,7 +177,7 @@ class EncoderTask(Task):
             revision=None if path.exists() else data.revision,
             streaming=data.streaming and part == "train",
             bad_lines=data.bad_lines,
-            set_aside_file=self.output_dir / f"set_aside_{part}.jsonl" if data.bad_lines == "set_aside" else None,
+            set_aside_file=self.set_aside_file(part),
             report=self._set_aside[part],
         )
         most = getattr(data, f"max_{part}_documents")

@@ -245,6 +245,16 @@ def test_the_loss_over_labels():
     assert loss_over_labels({"logits": logits}, nothing, torch.tensor(25)) == 0
 
 
+@pytest.mark.parametrize("items", [None, 0, torch.tensor(0)])
+def test_a_step_without_any_label_leaves_numbers(items):
+    """Of a few short texts no token may be masked; Transformers says then that there are 0 labels in the step."""
+    logits = torch.randn(3, 4, 7, requires_grad=True)
+    loss = loss_over_labels({"logits": logits}, torch.full((3, 4), -100), items)
+    loss.backward()
+    assert loss == 0
+    assert not logits.grad.any()
+
+
 def test_accumulated_batches_of_plain_bart_are_averaged(tmp_path, values):
     """Transformers alone adds them up: twice the loss for two batches, and gradients that clipping cuts."""
     values = plain_bart(values, tmp_path) | {"max_steps": 1, "save_strategy": "no", "predict_with_generate": False}

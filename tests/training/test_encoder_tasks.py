@@ -474,6 +474,19 @@ def test_too_long_rows_are_counted(values, tmp_path):
     assert cut["truncated_tokens"] == expected
 
 
+@pytest.mark.parametrize("task", sorted(ROWS))
+def test_another_process_leaves_the_file_of_the_first_alone(values, tmp_path, monkeypatch, task):
+    source = write(tmp_path / "train.jsonl", [*ROWS[task], {"id": "bad"}])
+    recipe = load_recipe(None, {**values, "task": task, "train": source, "bad_lines": "set_aside"})
+    task_class(task)(recipe, tmp_path / "run").rows("train")
+    file = tmp_path / "run" / "set_aside_train.jsonl"
+    assert len(file.read_text(encoding="utf-8").splitlines()) == 1
+    file.write_text("", encoding="utf-8")
+    monkeypatch.setattr(type(recipe.training), "process_index", 1)
+    task_class(task)(recipe, tmp_path / "run").rows("train")
+    assert file.read_text(encoding="utf-8") == ""
+
+
 def test_bad_answers_are_set_aside_and_reported(values, tmp_path):
     wrong = {**ROWS["question_answering"][0], "answers": {"text": ["at noon"], "answer_start": [3]}}
     rows = [*ROWS["question_answering"], wrong]
