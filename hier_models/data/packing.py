@@ -14,7 +14,8 @@ from .totals import SharedTotals
 
 logger = logging.getLogger(__name__)
 
-COUNTS = ("num_sentences", "num_cut_sentences")
+COUNTS = ("num_tokens", "num_sentences", "num_cut_sentences")
+ROWS_TO_COUNT = 10_000
 
 
 class PackingReport:
@@ -28,15 +29,15 @@ class PackingReport:
     def __init__(self) -> None:
         self._totals = SharedTotals(len(self.NAMES))
 
-    def add(self, rows: Sequence[Sequence[int]], sentences: Sequence[int], cut_sentences: Sequence[int]) -> None:
+    def add(self, tokens: Sequence[int], sentences: Sequence[int], cut_sentences: Sequence[int]) -> None:
         """Count some rows.
 
         Args:
-            rows: Token ids of each.
+            tokens: How many tokens each has.
             sentences: How many sentences, or pieces of sentences, each holds.
             cut_sentences: How many pieces of sentences that are longer than a row each holds.
         """
-        self._totals.add(len(rows), sum(map(len, rows)), sum(sentences), sum(cut_sentences))
+        self._totals.add(len(tokens), sum(tokens), sum(sentences), sum(cut_sentences))
 
     def as_dict(self) -> dict[str, int]:
         """The report for a results file.
@@ -66,8 +67,8 @@ class _Packing:
         texts = [plain_text(self.kind, source) for source in batch[self.kind]]
         documents = self.tokenizer.encode_sentences(texts)
         packed: dict[str, list[Any]] = {name: [] for name in ("input_ids", *COUNTS)}
-        for row in self._rows(documents):
-            for name, value in zip(packed, row, strict=True):
+        for ids, *counts in self._rows(documents):
+            for name, value in zip(packed, (ids, len(ids), *counts), strict=True):
                 packed[name].append(value)
         return packed
 
@@ -138,7 +139,7 @@ class _Counting:
 
     def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
         rows = self.packing(batch)
-        self.report.add(rows["input_ids"], *(rows.pop(name) for name in COUNTS))
+        self.report.add(*(rows.pop(name) for name in COUNTS))
         return rows
 
 
@@ -185,6 +186,7 @@ def pack_documents(
         return dataset.map(_Counting(packing, report), features=Features(features), **options)
     counted = Features({**features, **{name: Value("int32") for name in COUNTS}})
     packed = dataset.map(packing, num_proc=num_proc, features=counted, desc="Packing sentences", **options)
-    report.add(packed["input_ids"], *(list(packed[name]) for name in COUNTS))
+    for counts in packed.select_columns(list(COUNTS)).iter(batch_size=ROWS_TO_COUNT):
+        report.add(*(counts[name] for name in COUNTS))
     logger.info("%s", report.as_dict())
     return packed.remove_columns(list(COUNTS))

@@ -402,7 +402,7 @@ def find_answers(
 
 
 def _logits(name: str, values: Any) -> "np.ndarray[Any, Any]":
-    array = np.asarray(values.float().cpu() if hasattr(values, "cpu") else values, dtype=np.float64)
+    array = np.asarray(values.detach().float().cpu() if hasattr(values, "cpu") else values, dtype=np.float64)
     if array.ndim != 2:
         raise ValueError(f"`{name}` must have the shape (windows, tokens), got {array.shape}")
     return array

@@ -270,7 +270,8 @@ def test_no_span_begins_or_ends_outside_the_context(processor: HatEncoderProcess
 def test_torch_logits_and_an_empty_context(processor: HatEncoderProcessor) -> None:
     windows = tokenized([row("")], processor)
     shape = (1, len(windows["input_ids"][0]))
-    (found,) = find_answers([""], windows, torch.zeros(shape, dtype=torch.bfloat16), torch.zeros(shape))
+    start, end = torch.zeros(shape, dtype=torch.bfloat16), torch.zeros(shape, requires_grad=True)
+    (found,) = find_answers([""], windows, start, end)
     assert found.text == ""
     assert found.no_answer_score == np.inf
     assert [answer.text for answer in found.n_best] == [""]

@@ -150,6 +150,7 @@ def test_case_marks_and_forms_of_characters_do_not_matter():
     source = SourceText(("The ﬁnal Straße — “re-read” in 2021 — was CLOSED.",))
     assert find_copies(source, ["the final STRASSE re read, in 2021: was closed"])[0].coverage == 1
     assert words_of("naïve co-operation, 3.5 km_h") == ["naïve", "co", "operation", "3", "5", "km", "h"]
+    assert words_of("nai\u0308ve cafe\u0301s, E\u0301") == ["naïve", "cafés", "é"]  # accents apart, as in some PDFs
 
 
 def test_chinese_has_a_word_for_each_character():
