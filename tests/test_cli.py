@@ -225,6 +225,26 @@ def test_structured_records(checkpoint: str):
     assert [record["summary"] for record in written] == expected(checkpoint, *rows)
 
 
+def test_turns_without_words_are_counted(checkpoint: str):
+    rows = [{"turns": [*TURNS, {"role": "Bob", "content": " "}]}, {"turns": TURNS[:2]}]
+    Path("dialogues.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = run("summarize", checkpoint, "dialogues.jsonl", "--json")
+    whole = expected(checkpoint, {"turns": TURNS}, {"turns": TURNS[:2]})
+    assert [record["summary"] for record in jsonl(result.stdout)] == whole
+    assert "1 turn without words was left out." in result.stderr
+
+
+def test_a_dialogue_with_too_many_roles_is_named_before_anything_is_made(checkpoint: str):
+    many = [{"role": str(number), "content": "Yes."} for number in range(5)]
+    rows = [{"id": "a", "turns": TURNS, "summary": "x"}, {"id": "b", "turns": many, "summary": "x"}]
+    Path("dialogues.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    says = ["'b' has 5 roles (0, 1, 2, 3, 4), but", "num_segments=4"]
+    mistake("summarize", checkpoint, "dialogues.jsonl", says=says)
+    mistake("evaluate", checkpoint, "dialogues.jsonl", says=says)
+    mistake("analyze", "dialogues.jsonl", "-m", checkpoint, "-o", "report", says=says)
+    mistake("inspect", checkpoint, "dialogues.jsonl", "--document", "2", says="has 5 roles, more than num_segments=4")
+
+
 def test_named_column_and_csv(checkpoint: str):
     Path("data.csv").write_text('nummer,inhalt\n1,"One, two. Three."\n')
     mistake("summarize", checkpoint, "data.csv", says=["'nummer', 'inhalt'", "text_column"])
@@ -720,6 +740,11 @@ def test_translate_says_what_it_cut_and_what_it_cannot_read(checkpoint: str, wor
     Path("dialogue.jsonl").write_text(json.dumps({"turns": TURNS}) + "\n")
     mistake("translate", checkpoint, "dialogue.jsonl", says="exactly one of `text`, `sentences`")
     mistake("translate", checkpoint, "--chunk-length", "2", stdin="a", says="`max_source_length` must be at least 3")
+
+
+def test_translate_says_that_languages_change_nothing(checkpoint: str, paper: str, caplog: pytest.LogCaptureFixture):
+    run("translate", checkpoint, paper, "--src-lang", "en", "--tgt-lang", "de")
+    assert "`src_lang` and `tgt_lang` change nothing" in caplog.text
 
 
 def test_evaluate_a_translator(tiny_model: HatBartForConditionalGeneration, processor: HatBartProcessor):

@@ -15,7 +15,7 @@ import typer
 
 from .documents import KINDS
 from .errors import MistakeError, first_paragraph, guarded, mistakes, say, state
-from .jobs import SUMMARIES, finished, write_texts
+from .jobs import SUMMARIES, check_all_roles, finished, write_texts
 from .loading import check_checkpoint, generation_settings, given_only, load_pipeline, quiet
 from .options import (
     BatchSizeOption,
@@ -344,6 +344,7 @@ def _generate(
         say(f"{file} holds {len(documents) - len(rest)} of {len(documents)} summaries; going on with the others.")
     say(f"Summarizing with {checkpoint}: {len(rest)} documents")
     pipe = load_pipeline(checkpoint, device, dtype)
+    check_all_roles(pipe, ({"id": name, **document} for name, document in documents))
     state.when_interrupted = f"What is done is in {file}; the same command goes on from there."
     counts = write_texts(
         pipe,

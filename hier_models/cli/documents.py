@@ -31,6 +31,7 @@ class Documents:
         set_aside: Where lines that cannot be used go; they stop the command if None.
         names: What to call files that the user knows under another name.
         set_aside_count: How many lines were set aside.
+        dropped_turns: How many turns without words were left out.
     """
 
     inputs: list[Path]
@@ -38,10 +39,12 @@ class Documents:
     set_aside: Path | None = None
     names: dict[str, str] = field(default_factory=dict)
     set_aside_count: int = 0
+    dropped_turns: int = 0
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield {"id": …, and one of KINDS}."""
         seen: Counter[str] = Counter()
+        self.dropped_turns = 0
         for path in self.inputs:
             try:
                 for number, (identifier, document) in enumerate(self._read(path), start=1):
@@ -75,6 +78,7 @@ class Documents:
         for row in rows:
             yield str(row.get("id") or ""), {kind: row[kind] for kind in KINDS if kind in row}
         self.set_aside_count = report.set_aside
+        self.dropped_turns += report.dropped_turns
 
 
 def _data_suffix(path: Path) -> str:

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,6 +105,7 @@ def run_job(
         if len(done) == len(identifiers):
             return [], len(identifiers)
         pipe = load_pipeline(model, device, dtype, kind.task)
+        check_all_roles(pipe, documents)
         if lines:
             state.when_interrupted = f"What is done is in {output}; the same command goes on from there."
         counts = write_texts(
@@ -119,7 +120,21 @@ def run_job(
         )
     if documents.set_aside_count:
         say(f"{documents.set_aside_count} records could not be used; they are in {set_aside}.")
+    if dropped := documents.dropped_turns:
+        say(f"{dropped} turn{'s' if dropped > 1 else ''} without words {'were' if dropped > 1 else 'was'} left out.")
     return counts, len(identifiers)
+
+
+def check_all_roles(pipe: Any, documents: Iterable[dict[str, Any]]) -> None:
+    """Refuse dialogues with more roles than the model has segment embeddings, before the first text is made."""
+    segments = getattr(pipe.processor, "num_segments", 0)
+    if not segments:
+        return
+    from ..data.tokenizing import check_roles
+
+    for document in documents:
+        if "turns" in document:
+            check_roles({name: [document[name]] for name in ("id", "turns")}, segments)
 
 
 def finished(output: Path, identifiers: list[str], making: dict[str, Any], kind: Kind = SUMMARIES) -> set[str]:

@@ -27,6 +27,8 @@ def quiet() -> None:
     # The commands say themselves what was cut.
     for name in ("pipelines", "hat_bart", "data.tokenizing"):
         logging.getLogger(f"hier_models.{name}").setLevel(logging.ERROR)
+    # Nobody but the pipeline says that languages are missing, or change nothing.
+    logging.getLogger("hier_models.pipelines.translation_hier").setLevel(logging.WARNING)
 
 
 def load_pipeline(name: str, device: str | None, dtype: Dtype, task: str = "summarization") -> Any:

@@ -99,9 +99,11 @@ class PairFormat:
 
     def _side(self, row: Mapping[str, Any], name: str) -> list[str]:
         holder = row if self.container is None else row.get(self.container)
-        if not isinstance(holder, Mapping) or name not in holder:
+        if not isinstance(holder, Mapping):
+            raise BadRecord(f"column {self.container!r} must hold both languages by name, got {described(holder)}")
+        if name not in holder:
             where = "this record" if self.container is None else f"column {self.container!r}"
-            raise BadRecord(f"column {name!r} is missing; {where} has {listing(list(holder or ()))}")
+            raise BadRecord(f"column {name!r} is missing; {where} has {listing(list(holder))}")
         value = holder[name]
         if isinstance(value, str):
             # As in a text file, the last line may or may not end with a line break.

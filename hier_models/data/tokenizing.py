@@ -125,7 +125,7 @@ class _Tokenization:
         if isinstance(self.processor, PreTrainedTokenizerBase):
             return self._with_tokenizer(self.processor, batch)
         if self.kind == "turns":
-            _check_roles(batch, getattr(self.processor, "num_segments", 0))
+            check_roles(batch, getattr(self.processor, "num_segments", 0))
         inputs = self.processor(
             **{self.kind: batch[self.kind]},
             text_target=batch.get("summary"),
@@ -146,14 +146,23 @@ class _Tokenization:
         return {**inputs, **counts}
 
 
-def _check_roles(batch: dict[str, list[Any]], segments: int) -> None:
-    """Refuse a dialogue with more roles than segments, and say which one; the processor sees only its batch."""
+def check_roles(batch: dict[str, list[Any]], segments: int) -> None:
+    """Refuse a dialogue with more roles than segments, and say which one; the processor sees only its batch.
+
+    Args:
+        batch: `turns`, and perhaps `id`, of some dialogues.
+        segments: The processor's `num_segments`; 0 for any number of roles.
+
+    Raises:
+        ValueError: If a dialogue has more.
+    """
     for number, turns in enumerate(batch["turns"]):
         roles = list(dict.fromkeys(turn["role"].strip() for turn in turns))
         if segments and len(roles) > segments:
             name = f"with id {batch['id'][number]!r}" if "id" in batch else f"that begins {turns[0]['content'][:60]!r}"
+            more = ", …" if len(roles) > 5 else ""
             raise ValueError(
-                f"the dialogue {name} has {len(roles)} roles ({', '.join(roles[:5])}, …), but there are only "
+                f"the dialogue {name} has {len(roles)} roles ({', '.join(roles[:5])}{more}), but there are only "
                 f"num_segments={segments} segment embeddings: give the model more (config_overrides: num_segments: "
                 f"{len(roles)}), or merge roles"
             )

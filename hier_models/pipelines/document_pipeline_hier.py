@@ -328,10 +328,10 @@ class DocumentPipeline(Pipeline):
             )
         return generation_config, other_kwargs
 
-    def _say_once(self, kind: str, message: str) -> None:
+    def _say_once(self, kind: str, message: str, log: Any = logger) -> None:
         if kind not in self._warned:
             self._warned.add(kind)
-            logger.warning(message)
+            log.warning(message)
 
 
 # Inputs

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from transformers import GenerationConfig
 from transformers.pipelines.base import ChunkPipeline
+from transformers.utils import logging
 
 from .chunking_hier import join_chunks, pack, plain_sentences, smaller_parts
 from .document_pipeline_hier import (
@@ -22,6 +23,8 @@ from .document_pipeline_hier import (
     total_length,
 )
 
+
+logger = logging.get_logger(__name__)
 
 # Names of the task that say the languages, as in Transformers 4: translation_en_to_de, translation_en_XX_to_de_DE.
 TASK_NAME = re.compile(r"translation_(.+)_to_(.+)")
@@ -309,11 +312,13 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
                 "pairs",
                 f"The model was trained for {', '.join(pairs)}; say which, as the task's name or with src_lang and "
                 "tgt_lang. Without, it gets the text as it is.",
+                logger,
             )
         elif given and not pairs:
             self._say_once(
                 "languages",
                 f"`src_lang` and `tgt_lang` change nothing: {type(self.tokenizer).__name__} knows no languages.",
+                logger,
             )
 
     # Results

@@ -118,6 +118,14 @@ def test_bad_records_stop_or_are_set_aside(tmp_path, bad, message):
             assert len(rows) == 2
 
 
+@pytest.mark.parametrize(("value", "got"), [(5, "a value of type int"), (None, "nothing"), ("ab", "type str")])
+def test_languages_that_are_no_mapping(tmp_path, value, got):
+    rows = [{"translation": {"en": EN, "de": DE}}, {"translation": value}]
+    path = write(tmp_path / "a.jsonl", rows)
+    with pytest.raises(BadLineError, match=rf"a\.jsonl:2: column 'translation' must hold both languages .*{got}"):
+        load_parallel(path, source_column="en", target_column="de")
+
+
 @pytest.mark.parametrize(
     ("row", "options", "message"),
     [
