@@ -23,13 +23,17 @@ class MaskingCollator(DataCollatorForLanguageModeling):
         mask_replace_prob: Share of those that become the mask token.
         random_replace_prob: Share of those that become another token.
         seed: Draw from a generator of the collator's own, each worker of a data loader from another. None draws from
-            torch's global one, which a Trainer seeds, and restores when it resumes.
+            torch's global one.
         static: Whether a window has the same mask whenever, in whatever batch it comes, for evaluation. `seed` then
             chooses the mask; None is 0.
+        by_batch: Whether a batch has the same masks whenever, in whatever process it is made, for training: so that a
+            run that was stopped, or that several processes share, draws what one process would. Windows come in other
+            batches in the next epoch, with other masks. `seed` then chooses the masks; None is 0.
         pad_to_multiple_of: Rounds the padded length up.
 
     Raises:
-        ValueError: If the tokenizer has no mask or padding token, or a share is not between 0 and 1.
+        ValueError: If the tokenizer has no mask or padding token, a share is not between 0 and 1, or both `static` and
+            `by_batch` are asked for.
 
     Source: section 7 (pretraining as in RoBERTa).
     """
@@ -42,8 +46,11 @@ class MaskingCollator(DataCollatorForLanguageModeling):
         random_replace_prob: float = 0.1,
         seed: int | None = None,
         static: bool = False,
+        by_batch: bool = False,
         pad_to_multiple_of: int | None = None,
     ) -> None:
+        if static and by_batch:
+            raise ValueError("static and by_batch exclude each other; leave one of them out")
         tokenizer = plain_tokenizer(processor)
         for name in ("mask_token", "pad_token"):
             if getattr(tokenizer, name) is None:
@@ -56,7 +63,7 @@ class MaskingCollator(DataCollatorForLanguageModeling):
             seed=seed,
             pad_to_multiple_of=pad_to_multiple_of,
         )
-        self.static = static
+        self.static, self.by_batch = static, by_batch
         self.special_ids = torch.tensor(sorted(set(tokenizer.all_special_ids)))
         self.ordinary_ids = torch.tensor(sorted(set(range(len(tokenizer))) - set(tokenizer.all_special_ids)))
 
@@ -103,17 +110,21 @@ class MaskingCollator(DataCollatorForLanguageModeling):
         special = torch.isin(inputs, self.special_ids)
         if special_tokens_mask is not None:
             special |= torch.as_tensor(special_tokens_mask).bool()
+        if self.by_batch:
+            self.generator = self._seeded(inputs)
         if not self.static:
             return self._mask(inputs, special)
         masked, labels = inputs.clone(), torch.full_like(inputs, -100)
         pad = self.tokenizer.pad_token_id
         for i, row in enumerate(inputs):
             kept = row != pad  # the draw must not depend on the padding
-            content = row[kept].numpy().tobytes()
-            self.generator = torch.Generator().manual_seed(zlib.crc32(content) + (self.seed or 0))
+            self.generator = self._seeded(row[kept])
             one, label = self._mask(row[kept][None].clone(), special[i][kept][None])
             masked[i, kept], labels[i, kept] = one[0], label[0]
         return masked, labels
+
+    def _seeded(self, ids: torch.Tensor) -> torch.Generator:
+        return torch.Generator().manual_seed(zlib.crc32(ids.numpy().tobytes()) + (self.seed or 0))
 
     def _mask(self, inputs: torch.Tensor, special: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         masked, labels = super().torch_mask_tokens(inputs, special_tokens_mask=special)

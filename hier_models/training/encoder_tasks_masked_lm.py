@@ -50,8 +50,8 @@ class MaskedLMArguments(EncoderArguments):
 class MaskedLMTask(EncoderTask):
     """Documents packed into inputs of whole sentences, of which some tokens are masked and have to be told.
 
-    The masks of the training data are drawn anew every time; those of the validation data are drawn once and are the
-    same in every evaluation. Scored by perplexity over the masked tokens.
+    The masks of the training data are drawn anew for every batch; those of the validation data are drawn once and are
+    the same in every evaluation. Scored by perplexity over the masked tokens.
 
     Args:
         recipe: The whole recipe.
@@ -105,7 +105,7 @@ class MaskedLMTask(EncoderTask):
         return self._validation
 
     def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:  # noqa: D102
-        return _MaskOrPad(processor, self.options.mlm_probability)
+        return _MaskOrPad(processor, self.options.mlm_probability, self.recipe.training.seed)
 
     def trainer_options(self) -> dict[str, Any]:  # noqa: D102
         return {"preprocess_logits_for_metrics": sums_over_tokens}
@@ -166,8 +166,8 @@ class MaskedLMTask(EncoderTask):
 class _MaskOrPad:
     """Masks what has no labels yet and pads what has, since a Trainer has one collator for training and evaluation."""
 
-    def __init__(self, processor: Processor, mlm_probability: float) -> None:
-        self.mask = MaskingCollator(processor, mlm_probability)
+    def __init__(self, processor: Processor, mlm_probability: float, seed: int) -> None:
+        self.mask = MaskingCollator(processor, mlm_probability, seed=seed, by_batch=True)
         self.pad = HierDataCollator(processor)
 
     def __call__(self, examples: Sequence[Mapping[str, Any]]) -> Any:

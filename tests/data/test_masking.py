@@ -104,6 +104,22 @@ def test_static_masks_belong_to_the_window(processor: HatEncoderProcessor, windo
     assert torch.equal(specials(together["input_ids"]), together["attention_mask"] == 0) is False
 
 
+def test_masks_of_a_batch_depend_on_nothing_else(
+    processor: HatEncoderProcessor, windows: list[dict[str, Any]]
+) -> None:
+    first, again = (MaskingCollator(processor, by_batch=True, seed=5) for _ in range(2))
+    expected = first(windows[:2])
+    first(windows)  # what came before does not matter, nor do torch's own random numbers
+    torch.rand(7)
+    for found in (first(windows[:2]), again(windows[:2])):
+        assert torch.equal(found["input_ids"], expected["input_ids"])
+        assert torch.equal(found["labels"], expected["labels"])
+    for other in (first(windows[1::-1]), MaskingCollator(processor, by_batch=True, seed=6)(windows[:2])):
+        assert not torch.equal(other["labels"], expected["labels"])
+    for loaded in DataLoader(windows[:2], batch_size=2, collate_fn=again, num_workers=1):  # type: ignore[arg-type]
+        assert torch.equal(loaded["labels"], expected["labels"])
+
+
 def test_left_padding_and_multiples(processor: HatEncoderProcessor, windows: list[dict[str, Any]]) -> None:
     tokenizer = processor.tokenizer
     side = tokenizer.padding_side
@@ -146,6 +162,8 @@ def test_bad_examples(processor: HatEncoderProcessor, examples: list[dict[str, A
 
 
 def test_bad_arguments(processor: HatEncoderProcessor) -> None:
+    with pytest.raises(ValueError, match="static and by_batch exclude each other"):
+        MaskingCollator(processor, static=True, by_batch=True)
     with pytest.raises(ValueError, match="between 0 and 1"):
         MaskingCollator(processor, mlm_probability=1.5)
     no_mask = PreTrainedTokenizerFast(tokenizer_object=processor.tokenizer.backend_tokenizer, pad_token="<pad>")

@@ -1,6 +1,7 @@
 import json
 import math
 import re
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,6 +9,7 @@ import datasets
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
 from transformers import (
     AutoModelForMaskedLM,
@@ -269,6 +271,19 @@ def test_masked_lm_from_a_stream_and_from_several_sources(values, tmp_path):
     assert streamed["truncation"]["train"]["rows"] > 0
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_masked_lm_goes_on_with_the_same_masks(values, tmp_path, workers):
+    values |= {"max_source_length": 64, "per_device_train_batch_size": 2, "max_steps": 4, "save_strategy": "steps"}
+    values |= {"save_steps": 2, "dataloader_num_workers": workers}
+    run_task("masked_lm", values, tmp_path)
+    whole, stopped = tmp_path / "run", tmp_path / "stopped"
+    shutil.copytree(whole / "checkpoint-2", stopped / "checkpoint-2")
+    results = run_task("masked_lm", values, tmp_path, output_dir=str(stopped))
+    assert results["resumed_from"] == str(stopped / "checkpoint-2")
+    expected, found = (load_file(folder / "model.safetensors") for folder in (whole, stopped))
+    assert all(torch.equal(found[name], value) for name, value in expected.items())
+
+
 def test_transcripts_to_pretrain_on_lose_their_fillers(values, tmp_path):
     rows = [{"turns": [["Ann", "Um, rain fell."], ["Bob", "Uh."], ["Ann", "The river rose."]]}] * 4
     results = run_task("masked_lm", values, tmp_path, rows, fillers="english", max_source_length=64)
@@ -522,6 +537,15 @@ def test_a_checkpoint_is_scored_as_after_training(values, tmp_path, task):
     if options:
         lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
         assert [json.loads(line)["id"] for line in lines] == [row["id"] for row in predictions_of(tmp_path)]
+
+
+def test_questions_are_scored_in_inputs_shorter_than_the_usual_windows(values, tmp_path):
+    short = {"max_source_length": 96, "stride": 8, "max_question_length": 24}
+    run_task("question_answering", values, tmp_path, **short)
+    results = run_encoder_evaluation(
+        str(tmp_path / "run"), str(tmp_path / "dev.jsonl"), use_cpu=True, max_source_length=96
+    )
+    assert results["total"] == len(ROWS["question_answering"])
 
 
 def test_the_command_scores_encoders(values, tmp_path):
