@@ -225,6 +225,14 @@ class HatBartEncoder(HatBartPreTrainedModel):
                 "`segment_ids` were given to a model without segment embeddings. Load it with `num_segments=` set to "
                 "the largest number of roles in a document, or make the processor with `num_segments=0`."
             )
+        # On the CPU only: elsewhere looking at values would make the device wait.
+        if segment_ids.device.type == "cpu" and segment_ids.numel() and not torch.compiler.is_compiling():
+            low, high = (int(value) for value in torch.aminmax(segment_ids))
+            if low < 0 or high >= self.config.num_segments:
+                raise ValueError(
+                    f"`segment_ids` must be in [0, num_segments={self.config.num_segments}), got values from {low} to "
+                    f"{high}."
+                )
         return self.embed_segments(segment_ids)
 
     def _encode_sentences(

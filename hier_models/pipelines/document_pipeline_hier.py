@@ -154,6 +154,11 @@ class DocumentPipeline(Pipeline):
         if isinstance(inputs, list | tuple):
             if inputs and all(_is_turn(item) for item in inputs):
                 return super().__call__({"turns": list(inputs)}, **kwargs)
+            if "turns" in self.structures and inputs and all(_is_misnamed_turn(item) for item in inputs):
+                raise ValueError(
+                    "This looks like a dialogue, and would be read as documents: a turn needs role and content, got "
+                    f"the entries {list(inputs[0])}. Rename them; for documents, leave out all but `text`."
+                )
             many = [{"turns": list(item)} if _is_dialogue(item) else item for item in inputs]
             # The base class looks at the first element, so it cannot be asked for an empty list.
             results = super().__call__(many, **kwargs) if many else []
@@ -355,6 +360,10 @@ def listed(names: Iterable[str]) -> str:
 
 def _is_turn(item: Any) -> bool:
     return isinstance(item, Mapping) and "role" in item and "content" in item
+
+
+def _is_misnamed_turn(item: Any) -> bool:
+    return isinstance(item, Mapping) and set(item) in ({"role", "text"}, {"speaker", "text"})
 
 
 def _is_dialogue(item: Any) -> bool:

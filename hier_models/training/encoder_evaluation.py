@@ -92,6 +92,9 @@ def run_encoder_evaluation(
             "report_to": "none",
             "use_cpu": use_cpu,
         }
+        if name == "question_answering":  # the usual values, or what there is room for
+            length = options["max_source_length"]
+            options |= {"stride": min(128, length // 3), "max_question_length": min(64, length // 3)}
         if name == "classification":
             options["classes"] = [config.id2label[number] for number in range(config.num_labels)]
         recipe = load_recipe(None, {key: value for key, value in options.items() if value is not None})

@@ -248,3 +248,11 @@ def test_flash_attention_does_not_take_padding_for_queries(tiny_model: HatBartFo
     finally:
         AttentionInterface._global_mapping.pop("masks_as_in_varlen")
         AttentionMaskInterface._global_mapping.pop("masks_as_in_varlen")
+
+
+@pytest.mark.parametrize(("segments", "got"), [([0, 4, 0], "from 0 to 4"), ([0, -1, 1], "from -1 to 1")])
+def test_segments_that_have_no_embedding(
+    tiny_model: HatBartForConditionalGeneration, segments: list[int], got: str
+) -> None:
+    with pytest.raises(ValueError, match=rf"`segment_ids` must be in \[0, num_segments=4\), got values {got}"):
+        tiny_model.generate(torch.tensor([[BOS, 7, EOS]]), segment_ids=torch.tensor([segments]), max_new_tokens=2)

@@ -465,6 +465,10 @@ def test_two_different_tokenizers(tiny_model, processor):
         ({"article": "a"}, r"exactly one of `text`.*\['article'\]"),
         ({"role": "Ann", "content": "a"}, "Pass the turns of a dialogue as a list"),
         ({"text": 3}, "`text` must be text, got int"),
+        (
+            [{"speaker": "Ann", "text": "a"}, {"speaker": "Bob", "text": "b"}],
+            r"needs role and content.*got .*'speaker'",
+        ),
         ({"sentences": "A b. C d."}, "`sentences` must be a list"),
         ({"sentences": ["a", 3]}, "`sentences` must be text, got int"),
         ({"turns": ["a"]}, "`turns` must be a list of"),
