@@ -144,7 +144,7 @@ def test_it_learns_to_translate(values, tmp_path, plain):
     values |= {
         "plain": plain,
         "train": write(tmp_path / "many.jsonl", [document(seed) for seed in range(100, 300)]),
-        "max_steps": 500,
+        "max_steps": 1200,
         "per_device_train_batch_size": 16,
         "learning_rate": 3e-3,
         "warmup_steps": 50,
