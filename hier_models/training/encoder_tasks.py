@@ -112,6 +112,15 @@ class EncoderTask(Task):
         """
         return load_rows(source, self.resolver(), **options)
 
+    def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:  # noqa: D102  # as in Task
+        return self._inputs("train", processor)
+
+    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:  # noqa: D102  # as in Task
+        return self._inputs("validation", processor)
+
+    def _inputs(self, part: str, processor: Processor) -> Any:
+        raise TypeError(f"{type(self).__name__} must say what becomes of its rows")
+
     def check(self) -> None:  # noqa: D102  # as in Task
         name = self.recipe.run.task
         given = [f"data: {item}" for item in self.unused if getattr(self.recipe.data, item) is not None]

@@ -91,12 +91,6 @@ class ClassificationTask(EncoderTask):
                 self._rows[part] = self._labelled(part, rows)
         return self._rows[part]
 
-    def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset:  # noqa: D102
-        return self._inputs("train", processor)
-
-    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | None:  # noqa: D102
-        return self._inputs("validation", processor)
-
     def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:  # noqa: D102
         return DataCollatorWithPadding(plain_tokenizer(processor))
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from datasets import Dataset
 from transformers import DataCollatorForMultipleChoice, PreTrainedModel, Trainer
 
 from ..data.columns import RowFormat
@@ -64,12 +63,6 @@ class MultipleChoiceTask(EncoderTask):
             options_column=self.options.options_column,
             answer_column=self.options.answer_column,
         )
-
-    def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset:  # noqa: D102
-        return self._inputs("train", processor)
-
-    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | None:  # noqa: D102
-        return self._inputs("validation", processor)
 
     def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:  # noqa: D102
         return DataCollatorForMultipleChoice(plain_tokenizer(processor))

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from datasets import Dataset
 from transformers import DataCollatorWithPadding, EvalPrediction, PreTrainedModel, Trainer
 
 from ..data.columns import RowFormat
@@ -81,12 +80,6 @@ class QuestionAnsweringTask(EncoderTask):
             context_column=self.options.context_column,
             answers_column=self.options.answers_column,
         )
-
-    def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset:  # noqa: D102
-        return self._inputs("train", processor)
-
-    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | None:  # noqa: D102
-        return self._inputs("validation", processor)
 
     def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:  # noqa: D102
         return DataCollatorWithPadding(plain_tokenizer(processor))
