@@ -14,6 +14,8 @@ DEMO_ARGS ?=
 BENCH ?= hat_bart hat_encoder
 BENCH_ARGS ?=
 PYTEST_ARGS ?=
+# One worker for each core; who has nothing left to do takes from the others. PYTEST_ARGS="-n 0" for none.
+PYTEST := -m pytest -n auto --dist worksteal
 
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -41,13 +43,13 @@ demo: install-demo ## Train a hierarchical summarizer on real papers, score it, 
 	$(BIN)/python examples/demo.py $(DEMO_ARGS)
 
 test: check ## Every check and every test
-	$(BIN)/python -m pytest -m "slow or not slow" $(PYTEST_ARGS)
+	$(BIN)/python $(PYTEST) -m "slow or not slow" $(PYTEST_ARGS)
 
 test-fast: install ## The fast tests only
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python $(PYTEST) $(PYTEST_ARGS)
 
 test-slow: install ## The slow tests only
-	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+	$(BIN)/python $(PYTEST) -m slow $(PYTEST_ARGS)
 
 check: lint types spelling docstrings ## Lint, types, spelling, docstrings
 
@@ -72,7 +74,7 @@ conformance: install ## Transformers' own model tests over our models, beside BA
 	$(BIN)/python tests/conformance/run.py
 
 lowest: $(VENV_LOWEST)/stamp-dev ## The fast tests on the lowest supported versions of our dependencies
-	$(VENV_LOWEST)/bin/python -m pytest $(PYTEST_ARGS)
+	$(VENV_LOWEST)/bin/python $(PYTEST) $(PYTEST_ARGS)
 
 bench: install ## Speed and memory against plain BART and RoBERTa, as tables (GPU wanted)
 	for model in $(BENCH); do $(BIN)/python benchmarks/$$model.py $(BENCH_ARGS) || exit 1; done

@@ -4,7 +4,6 @@ A family without a decoder gets what is not about decoding.
 """
 
 import copy
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -527,10 +526,10 @@ def test_lora_attaches_and_trains(case, model, batch, target):
         assert torch.equal(lora.generate(**batch, max_new_tokens=4), model.generate(**batch, max_new_tokens=4))
 
 
-def _train_step(rank: int, port: int, name: str, queue: Any) -> None:
+def _train_step(rank: int, meeting_place: str, name: str, queue: Any) -> None:
     torch.set_num_threads(1)
     case = CASES[name]
-    torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    torch.distributed.init_process_group("gloo", init_method=meeting_place, rank=rank, world_size=2)
     model = DistributedDataParallel(make_model(case))
     shard = collate(case, [case.make_document(12 + 5 * rank, rank)])
     model(**case.training_inputs(shard, torch.tensor([[5, 6, 7 + rank, EOS]]))).loss.backward()
@@ -542,17 +541,15 @@ def _train_step(rank: int, port: int, name: str, queue: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_two_processes_give_the_gradients_of_one(name):
+def test_two_processes_give_the_gradients_of_one(name, tmp_path):
     case = CASES[name]
     documents = [case.make_document(12 + 5 * rank, rank) for rank in range(2)]
     labels = torch.tensor([[5, 6, 7, EOS], [5, 6, 8, EOS]])
     expected = gradients(make_model(case), **case.training_inputs(collate(case, documents), labels))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    meeting_place = (tmp_path / "rendezvous").as_uri()  # not a port, which another test could take
     context = torch.multiprocessing.get_context("spawn")
     queue = context.Queue()
-    processes = [context.Process(target=_train_step, args=(rank, port, name, queue)) for rank in range(2)]
+    processes = [context.Process(target=_train_step, args=(rank, meeting_place, name, queue)) for rank in range(2)]
     for process in processes:
         process.start()
     found = queue.get(timeout=120)

@@ -138,9 +138,9 @@ def test_time_grows_with_length_only(name: str) -> None:
     def seconds(length: int) -> float:
         times = []
         for _ in range(3):
-            start = time.perf_counter()
+            start = time.process_time()
             split_sentences(text[:length])
-            times.append(time.perf_counter() - start)
+            times.append(time.process_time() - start)
         return min(times)
 
     assert seconds(100_000) < 30 * seconds(10_000) + 0.05
@@ -149,9 +149,9 @@ def test_time_grows_with_length_only(name: str) -> None:
 def test_a_million_characters() -> None:
     text = " ".join(DOCUMENTS[:3]) + " "
     repeats = 1_000_000 // len(text) + 1
-    start = time.perf_counter()
+    start = time.process_time()
     spans = split_sentences(text * repeats)
-    assert time.perf_counter() - start < 10  # takes about 0.1 s
+    assert time.process_time() - start < 10  # takes about 0.1 s
     assert len(spans) == repeats * len(split_sentences(text))
 
 
