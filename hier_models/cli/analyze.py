@@ -336,7 +336,7 @@ def _generate(
 ) -> Any:
     """Summarize the documents that have no summary in the file yet; return the pipeline if one was loaded."""
     making = {"model": checkpoint, "settings": settings}
-    done = finished(file, documents.identifiers, making, SUMMARIES) if file.exists() else set()
+    done = finished(file, documents.identifiers, making, SUMMARIES)
     rest = [number for number, name in enumerate(documents.identifiers[: len(documents)]) if name not in done]
     if not rest:
         return None

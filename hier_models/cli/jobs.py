@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -14,13 +12,11 @@ from typing import Any
 
 import typer
 
+from ..journal import Journal
 from .documents import open_documents
-from .errors import MistakeError, say, state
+from .errors import MistakeError, mistakes, say, state
 from .loading import check_checkpoint, load_pipeline
 from .options import Dtype
-
-
-RECORD_BEGINS = b'{"id": "'
 
 
 @dataclass(frozen=True)
@@ -98,7 +94,7 @@ def run_job(
         # What each record says of its making; a job goes on only with the same.
         making = {"model": model, "settings": settings()}
         done: set[str] = set()
-        if output is not None and output.exists():
+        if output is not None:
             done = finished(output, identifiers, making, kind)
         if done:
             say(f"{output} holds {len(done)} of {len(identifiers)} {kind.products}; going on with the others.")
@@ -139,37 +135,8 @@ def check_all_roles(pipe: Any, documents: Iterable[dict[str, Any]]) -> None:
 
 def finished(output: Path, identifiers: list[str], making: dict[str, Any], kind: Kind = SUMMARIES) -> set[str]:
     """Read which documents a job has done, and cut off a line that it was interrupted in."""
-    content = output.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    lines, rest = whole.splitlines(), content[len(whole) :]
-    done: set[str] = set()
-    known = set(identifiers)
-    for number, line in enumerate(lines, start=1):
-        try:
-            record = json.loads(line)
-            identifier, made = record["id"], {name: record[name] for name in making}
-        except (ValueError, TypeError, KeyError) as error:
-            raise MistakeError(_no_product(output, number, kind)) from error
-        if identifier not in known:
-            raise MistakeError(
-                f"--output: {output}:{number} is the {kind.product} of {identifier!r}, which is not among the "
-                "documents; it belongs to another job, so give another file"
-            )
-        if made != making:
-            raise MistakeError(
-                f"--output: {output}:{number} was made with {json.dumps(made)}, and this job has "
-                f"{json.dumps(making)}; give another file, or the same model and settings"
-            )
-        done.add(identifier)
-    if not rest.startswith(RECORD_BEGINS) and not RECORD_BEGINS.startswith(rest):
-        raise MistakeError(_no_product(output, len(lines) + 1, kind))
-    if rest:
-        os.truncate(output, len(whole))
-    return done
-
-
-def _no_product(output: Path, line: int, kind: Kind) -> str:
-    return f"--output: {output}:{line} is no {kind.product} of an earlier run; give another file"
+    with mistakes("--output", ValueError):
+        return set(Journal(output, kind.product, making).read(set(identifiers)))
 
 
 def write_texts(
@@ -192,6 +159,7 @@ def write_texts(
             yield document
 
     counts: list[dict[str, int]] = []
+    journal = Journal(output or Path(), kind.product, making)
     with ExitStack() as stack:
         target = sys.stdout if output is None else stack.enter_context(output.open("a", encoding="utf-8"))
         results = pipe(stream(), batch_size=batch_size, **{kind.counting: True}, **making["settings"])
@@ -205,9 +173,9 @@ def write_texts(
             first = result[0]
             text = first.pop(f"{kind.product}_text").strip()
             counts.append(first)
-            record = {"id": waiting.popleft(), kind.product: text, **first, **making}
-            line = json.dumps(record, ensure_ascii=False) if as_json else _one_line(text) if total > 1 else text
-            target.write(_encodable(line) + "\n")
+            identifier = waiting.popleft()
+            line = _one_line(text) if total > 1 else text
+            target.write((journal.line(identifier, text, **first) if as_json else _encodable(line)) + "\n")
             target.flush()
             if bar is not None:
                 bar.update(1)

@@ -1,0 +1,92 @@
+"""What a long job has done, as JSON lines, from which a stopped job goes on."""
+
+import json
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+_BEGINS = b'{"id": "'
+
+
+@dataclass(frozen=True)
+class Journal:
+    """A file of JSON lines, each one the record of something that is done.
+
+    A record begins with its `id`, so that half a line, which a job was stopped in, is known from a line of another
+    file. It says how it was made, so that a job goes on only with the same model and settings.
+
+    Args:
+        path: The file; it need not be there yet.
+        product: What one record holds, in messages: "summary".
+        making: What each record says of its making, under these names.
+    """
+
+    path: Path
+    product: str
+    making: Mapping[str, Any]
+
+    def read(self, identifiers: Collection[str] | None = None) -> dict[str, dict[str, Any]]:
+        """Read what is done, and cut off a line that a job was stopped in.
+
+        Args:
+            identifiers: All that the job is to do; None if it is not known yet.
+
+        Returns:
+            The records by their id; none if the file is not there.
+
+        Raises:
+            ValueError: If the file was not written by this job.
+        """
+        if not self.path.exists():
+            return {}
+        content = self.path.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        lines, rest = whole.splitlines(), content[len(whole) :]
+        done: dict[str, dict[str, Any]] = {}
+        for number, line in enumerate(lines, start=1):
+            try:
+                record = json.loads(line)
+                identifier, made = record["id"], {name: record[name] for name in self.making}
+                record[self.product]
+            except (ValueError, TypeError, KeyError) as error:
+                raise self._not_ours(number) from error
+            if identifiers is not None and identifier not in identifiers:
+                raise ValueError(
+                    f"{self.path}:{number} is the {self.product} of {identifier!r}, which is not among the "
+                    "documents; it belongs to another job, so give another file"
+                )
+            if made != self.making:
+                raise ValueError(
+                    f"{self.path}:{number} was made with {_as_json(made)}, and this job has {_as_json(self.making)}; "
+                    "give another file, or the same model and settings"
+                )
+            done[identifier] = record
+        if not rest.startswith(_BEGINS) and not _BEGINS.startswith(rest):
+            raise self._not_ours(len(lines) + 1)
+        if rest:
+            os.truncate(self.path, len(whole))
+        return done
+
+    def line(self, identifier: str, product: str, **others: Any) -> str:
+        """Write down what is done.
+
+        Args:
+            identifier: Its id.
+            product: What was made.
+            **others: What else there is to say of it.
+
+        Returns:
+            A line for the file, without its end.
+        """
+        return _as_json({"id": identifier, self.product: product, **others, **self.making})
+
+    def _not_ours(self, line: int) -> ValueError:
+        return ValueError(f"{self.path}:{line} is no {self.product} of an earlier run; give another file")
+
+
+def _as_json(value: Any) -> str:
+    # Lone surrogates, which a model's tokens can decode to, cannot be written to a file.
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8")
