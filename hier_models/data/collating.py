@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
 
-from .tokenizing import CUT_COLUMNS, plain_tokenizer
+from .tokenizing import COUNT_COLUMNS, plain_tokenizer
 
 
 class HierDataCollator:
@@ -43,7 +43,7 @@ class HierDataCollator:
         max_target_length: int | None = None,
     ) -> None:
         self.tokenizer: PreTrainedTokenizerBase = plain_tokenizer(processor)
-        self.extra_inputs: dict[str, int] = dict(getattr(processor, "extra_inputs", {}))
+        self.extra_inputs: dict[str, float] = dict(getattr(processor, "extra_inputs", {}))
         if self.tokenizer.pad_token_id is None:
             raise ValueError(
                 "processor: its tokenizer has no pad_token, and batches need one; set tokenizer.pad_token"
@@ -74,9 +74,9 @@ class HierDataCollator:
             ValueError: If the examples differ in their columns, if a column is neither a known input nor a number, or
                 if `max_length` is exceeded.
         """
-        names = [name for name in features[0] if name not in CUT_COLUMNS]
+        names = [name for name in features[0] if name not in COUNT_COLUMNS]
         for number, feature in enumerate(features):
-            if set(names) != {name for name in feature if name not in CUT_COLUMNS}:
+            if set(names) != {name for name in feature if name not in COUNT_COLUMNS}:
                 raise ValueError(
                     f"the examples of a batch must have the same columns: example 0 has {', '.join(names)}, "
                     f"example {number} has {', '.join(feature)}"
@@ -142,7 +142,7 @@ class HierDataCollator:
             length = -(-length // self.pad_to_multiple_of) * self.pad_to_multiple_of
         return self._stack("labels", tensors, length, self.label_pad_token_id, left=False)
 
-    def _stack(self, name: str, tensors: list[torch.Tensor], length: int, pad: int, left: bool) -> torch.Tensor:
+    def _stack(self, name: str, tensors: list[torch.Tensor], length: int, pad: float, left: bool) -> torch.Tensor:
         inner = tensors[0].shape[1:]
         if any(tensor.shape[1:] != inner for tensor in tensors):
             raise ValueError(f"{name}: only the first dimension may differ between the examples of a batch")

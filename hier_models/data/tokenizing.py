@@ -17,6 +17,9 @@ CUT_TOKENS = "num_truncated_tokens"
 CUT_SENTENCES = "num_truncated_sentences"
 CUT_TARGET_TOKENS = "num_truncated_target_tokens"
 CUT_COLUMNS = (CUT_TOKENS, CUT_SENTENCES, CUT_TARGET_TOKENS)
+# Whether no token of a document is important, where its tokens have weights.
+WITHOUT_IMPORTANCE = "without_importance"
+COUNT_COLUMNS = (*CUT_COLUMNS, WITHOUT_IMPORTANCE)
 
 DOCUMENTS_IN_MEMORY = 100
 NO_LIMIT = 2**31  # processors take a missing limit for the tokenizer's own
@@ -48,7 +51,7 @@ class TruncationReport:
 
     @property
     def truncated_sentences(self) -> int:
-        """Sentences that lost at least one token; 0 with a plain tokenizer, which knows no sentences."""
+        """Sentences that lost at least one token; 0 where no sentences are told apart, as with a plain tokenizer."""
         return self._totals[3]
 
     @property
@@ -134,7 +137,8 @@ class _Tokenization:
             max_target_length=NO_LIMIT if self.max_target_length is None else self.max_target_length,
             return_truncation=True,
         )
-        return {CUT_TARGET_TOKENS: [0] * len(inputs["input_ids"]), **inputs}
+        # A processor without markers counts no sentences.
+        return {**dict.fromkeys(CUT_COLUMNS, [0] * len(inputs["input_ids"])), **inputs}
 
     def _with_tokenizer(self, tokenizer: PreTrainedTokenizerBase, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
         texts = [plain_text(self.kind, source) for source in batch[self.kind]]

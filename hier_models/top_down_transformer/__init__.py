@@ -1,0 +1,1 @@
+"""Top-Down Transformer: BART with local attention over tokens and full attention over segments."""
