@@ -5,9 +5,9 @@ Every token attends to the `window / 2` tokens on its left, the `window / 2` on 
 Source: Pang et al., "Long Document Summarization with Top-down and Bottom-up Inference", section 2.1, appendix B.1 and
 figure 2.
 
-`local_attention` works on any device through `scaled_dot_product_attention`: a block of neighbouring queries shares its
-keys, and one mask, the same for every block, cuts the band out of it. On the CPU the blocks are views, and forward and
-backward call torch's flash kernel on them, so that nothing is copied but what overlaps.
+`local_attention` works on any device through `scaled_dot_product_attention`: a block of neighbouring queries shares
+its keys, and a mask cuts the band out of it. On the CPU the blocks are views, all blocks share a mask, and forward and
+backward call torch's flash kernel on them.
 
 Axes in shape comments:
     batch     documents
@@ -34,9 +34,9 @@ from transformers.models.bart.modeling_bart import BartAttention, eager_attentio
 class TopDownTransformerLocalAttention(BartAttention):
     """Multi-head self-attention over a sliding window, with the parameters of BART's attention.
 
-    `config._attn_implementation` chooses the way, as it does everywhere in Transformers: `"sdpa"` blocks of queries on
-    any device, `"flex_attention"` a kernel with a block mask, `"flash_attention_2"` and its relatives their own window,
-    `"eager"` a dense mask, for short inputs and for attention weights.
+    `config._attn_implementation` chooses the way, as it does everywhere in Transformers: `"sdpa"` blocks of queries,
+    on any device, `"flex_attention"` a kernel with a block mask, `"flash_attention_2"` and its relatives their own
+    window, `"eager"` a dense mask, for short inputs and for attention weights.
 
     Source: section 2.1, appendix B.1.
 
@@ -343,7 +343,7 @@ def _attend_in_blocks(
     scale: float,
 ) -> torch.Tensor:
     """Local attention by masked blocks through `scaled_dot_product_attention`, on any device."""
-    batch, heads, tokens, head_dim = query.shape
+    batch, _, tokens, _ = query.shape
     half = window // 2
     size = min(max(128, half), tokens)  # queries in a block
     count = -(-tokens // size)
@@ -365,25 +365,35 @@ def _attend_in_blocks(
     # The token itself always, for the sake of rows of padding: softmax over nothing is not a number.
     visible = (exists & (distance.abs() <= half)) | (distance == 0)  # (batch or 1, blocks, 1, size, keys)
 
-    def attend(*operands: torch.Tensor) -> torch.Tensor:
-        blocked_query, blocked_key, blocked_value, mask = operands
-        return nn.functional.scaled_dot_product_attention(
-            blocked_query.flatten(0, 1),
-            blocked_key.flatten(0, 1),
-            blocked_value.flatten(0, 1),
-            attn_mask=mask.expand(batch, *mask.shape[1:]).flatten(0, 1),
-            dropout_p=dropout,
-            scale=scale,
-        ).unflatten(0, (batch, -1))
-
     operands = (split_queries(query), split_keys(key), split_keys(value), visible)
     if dropout and query.device.type == "cpu":
-        # The CPU's only way with dropout holds all weights: a few blocks at a time, and again in the backward pass.
+        # Weights are held here: those of a few blocks at a time, computed again in the backward pass.
         parts = zip(*(operand.split(max(1, 1024 // size), dim=1) for operand in operands), strict=True)
-        attended = torch.cat([checkpoint(attend, *part, use_reentrant=False) for part in parts], dim=1)
+        attended = torch.cat(
+            [checkpoint(_attend_with_dropout, *part, dropout, scale, use_reentrant=False) for part in parts], dim=1
+        )
     else:
-        attended = attend(*operands)
+        blocked_query, blocked_key, blocked_value = (operand.flatten(0, 1) for operand in operands[:3])
+        mask = visible.expand(batch, *visible.shape[1:]).flatten(0, 1)
+        attended = nn.functional.scaled_dot_product_attention(
+            blocked_query, blocked_key, blocked_value, attn_mask=mask, dropout_p=dropout, scale=scale
+        ).unflatten(0, (batch, count))
     return attended.transpose(1, 2).flatten(2, 3)[:, :, :tokens]
+
+
+def _attend_with_dropout(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, dropout: float, scale: float
+) -> torch.Tensor:
+    """Attention with dropout on the CPU, where torch's own spends most of the time on drawing numbers.
+
+    Sixteen random bits a weight do: the probability is kept to 1 / 65,536, and what is kept is scaled by it exactly.
+    """
+    scores = (query * scale) @ key.transpose(-1, -2)  # (batch, blocks, heads, size, keys)
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    drawn = torch.empty(-(-weights.numel() // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
+    dropped = round(dropout * 2**16)
+    kept = (drawn[: weights.numel()] >= dropped - 2**15).view_as(weights)
+    return (weights * kept) @ (value * (2**16 / max(1, 2**16 - dropped)))
 
 
 def _flex_block_mask(inputs_embeds: torch.Tensor, window: int, attention_mask: torch.Tensor | None) -> BlockMask:
