@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import warnings
 from pathlib import Path
 from typing import Annotated
@@ -32,6 +33,9 @@ from .reporting import rouge_table
     flag, which overrides the recipe. The section training takes everything that Seq2SeqTrainingArguments of
     Transformers takes. --flags lists all flags.
 
+    A recipe with variants is a sweep: each variant is a run in a folder of its own, and table.md and table.csv hold
+    the scores of all. What is finished is not repeated.
+
     A run that was interrupted goes on from its last checkpoint when it is started again. The folder --output_dir holds
     the model, its processor, results.json and the summaries of the validation documents.
     """),
@@ -60,11 +64,14 @@ def train(
         raise MistakeError("train: give a recipe file, or flags; `hier-models train --help` shows how")
     if recipe_file is not None and not Path(recipe_file).is_file():
         raise MistakeError(f"RECIPE: there is no file {recipe_file!r}")
-    from ..training import load_recipe, run_smoke, run_training, task_class
+    from ..training import load_recipe, run_smoke, run_training, task_class, variant_names
 
     if not state.debug:
         warnings.filterwarnings("ignore")
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    if recipe_file is not None and variant_names(recipe_file):
+        _sweep(recipe_file, given, smoke)
+        return
     if smoke:
         with mistakes("model", OSError):
             results = run_smoke(recipe_file, given)
@@ -84,12 +91,29 @@ def train(
         task = results["recipe"]["run"]["task"]
         if len(tables) > 1:
             print({"evaluation": "Validation", "test": "Test"}[title])
-        print(rouge_table(evaluation) if task == "summarization" else task_class(task).table(evaluation))
+        print(rouge_table(evaluation) if "rougeLsum" in evaluation else task_class(task).table(evaluation))
     folder = results["recipe"]["training"]["output_dir"]
     if smoke and not Path(folder).exists():
         print("The recipe runs. What it made is deleted.")
     else:
         print(f"Model, processor and results.json are in {folder}")
+
+
+def _sweep(recipe_file: str, given: list[str], smoke: bool) -> None:
+    from ..training import run_sweep
+
+    if not smoke:
+        state.when_interrupted = "The same command goes on with the sweep; finished variants are not repeated."
+    with mistakes("model", OSError):
+        results = run_sweep(recipe_file, given, smoke=smoke)
+    if int(os.environ.get("RANK", "0")) > 0:  # of several processes, one speaks
+        return
+    print(results["table"])
+    folder = Path(next(iter(results["variants"].values()))["recipe"]["training"]["output_dir"]).parent
+    if folder.is_dir():
+        print(f"A folder for each variant, table.md and table.csv are in {folder}")
+    else:
+        print("All variants run. What they made is deleted.")
 
 
 def _list_flags() -> None:

@@ -8,6 +8,7 @@ from .arguments import (
     RecipeError,
     RunArguments,
     load_recipe,
+    variant_names,
 )
 from .distributed import last_complete_checkpoint
 from .dropout_schedule import DropoutSchedule
@@ -17,6 +18,7 @@ from .models import load_model_and_processor
 from .running import run_training
 from .smoke import run_smoke
 from .summarization import run_evaluation
+from .sweeps import run_sweep
 from .tasks import TASKS, Task, task_class
 from .translation import compute_translation_metrics, run_translation_evaluation
 
@@ -39,7 +41,9 @@ __all__ = [
     "run_encoder_evaluation",
     "run_evaluation",
     "run_smoke",
+    "run_sweep",
     "run_training",
     "run_translation_evaluation",
     "task_class",
+    "variant_names",
 ]

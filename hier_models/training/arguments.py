@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -237,6 +238,10 @@ SECTIONS: dict[str, type] = {
 }
 
 
+# What else a recipe file may say, beside its sections.
+BASE, VARIANTS = "base", "variants"
+
+
 def _renamed() -> dict[str, str]:
     """Transformers renamed gradient_checkpointing in 5.2x; recipes may use either name on every release."""
     known = {item.name for item in dataclasses.fields(Seq2SeqTrainingArguments)}
@@ -255,7 +260,9 @@ class _RecipeParser(HfArgumentParser):
 
 
 def load_recipe(
-    path: str | os.PathLike[str] | None = None, overrides: Sequence[str] | Mapping[str, Any] = ()
+    path: str | os.PathLike[str] | None = None,
+    overrides: Sequence[str] | Mapping[str, Any] = (),
+    variant: str | None = None,
 ) -> Recipe:
     """Read a recipe.
 
@@ -263,18 +270,28 @@ def load_recipe(
     `ModelArguments`, `DataArguments`, `GenerationArguments`, `RunArguments` and `Seq2SeqTrainingArguments`; and, where
     the task (`run: task:`) has options of its own, a section that is named like the task.
 
+    With `base:`, another recipe file (its path is taken from the folder of this one), a recipe is that one, but for
+    what it says itself; null takes a value of the base back. With `variants:`, a mapping of names to such changes, it
+    is a sweep: one recipe for each variant, whose `output_dir` is a folder named like it in the sweep's; see
+    `run_sweep`.
+
     Args:
         path: A YAML file; None to use the overrides alone.
         overrides: What to change, as on the command line (`["--learning_rate", "1e-4"]`) or by name
             (`{"learning_rate": 1e-4}`), without sections.
+        variant: Which variant of a sweep to read.
 
     Returns:
         The recipe.
 
     Raises:
-        RecipeError: If the file is no such YAML, or a name or a value is not allowed.
+        RecipeError: If the file is no such YAML, or a name or a value is not allowed; if it is a sweep and no variant
+            is named, or none of that name is in it.
     """
     content = {} if path is None else _content_of_file(Path(path))
+    variants = content.pop(VARIANTS, None)
+    if variants is not None or variant is not None:
+        content = _content_of_variant(content, variants, variant, path)
     task = _task(content, overrides)
     options = task_class(task).arguments
     sections = {**SECTIONS, **({} if options is None else {task: options})}
@@ -285,6 +302,11 @@ def load_recipe(
             arguments += as_options(str(name), value)
     else:
         arguments += [_renamed_option(option) for option in overrides]
+    if variant is not None:
+        parent = _last_value(arguments, "output_dir")
+        if parent is None:
+            raise RecipeError(f"{path}: training: output_dir is not given; each variant gets a folder in it")
+        arguments += as_options("output_dir", os.path.join(parent, variant))
     parser = _RecipeParser(cast(Any, list(sections.values())), allow_abbrev=False, add_help=False)
     try:
         *parsed, rest = parser.parse_args_into_dataclasses(
@@ -308,7 +330,73 @@ def load_recipe(
     return Recipe(*parsed)
 
 
-def _content_of_file(path: Path) -> dict[str, Any]:
+def variant_names(path: str | os.PathLike[str]) -> list[str]:
+    """List the variants of a sweep.
+
+    Args:
+        path: A YAML file, as for `load_recipe`.
+
+    Returns:
+        Their names, in the order of the file; empty if it is a plain recipe.
+
+    Raises:
+        RecipeError: If the file cannot be read, or its variants have no usable names.
+    """
+    return list(_content_of_file(Path(path)).get(VARIANTS, {}))
+
+
+def _content_of_file(path: Path, inheriting: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """The sections of a recipe file, over those of its `base`."""
+    content = _read(path)
+    variants = content.get(VARIANTS)
+    if VARIANTS in content:
+        if not isinstance(variants, dict) or not variants:
+            raise RecipeError(f"{path}: {VARIANTS} must be a mapping of names to sections, got {variants!r}")
+        for name in variants:
+            if not re.fullmatch(r"\w[\w.-]*", str(name)):
+                raise RecipeError(
+                    f"{path}: a variant's name becomes that of a folder: letters, digits, _ . and -; got {name!r}"
+                )
+        content[VARIANTS] = {str(name): sections or {} for name, sections in variants.items()}
+    base = content.pop(BASE, None)
+    if base is None:
+        return content
+    if not isinstance(base, str):
+        raise RecipeError(f"{path}: {BASE} must be the path of another recipe, got {base!r}")
+    inheriting = (*inheriting, path.resolve())
+    file = path.parent / base
+    if file.resolve() in inheriting:
+        raise RecipeError(f"{path}: {BASE}: {base} begins with this recipe itself")
+    below = _content_of_file(file, inheriting)
+    if VARIANTS in below:
+        raise RecipeError(f"{path}: {BASE}: {base} is a sweep; give the recipe that it begins with")
+    return _merged(below, content)
+
+
+def _content_of_variant(
+    content: dict[str, Any], variants: dict[str, Any] | None, variant: str | None, path: Any
+) -> dict[str, Any]:
+    if variants is None:
+        raise RecipeError(f"{path} has no variants, so no {variant!r}")
+    if variant not in variants:
+        problem = "is a sweep, for run_sweep" if variant is None else f"has no variant {variant!r}"
+        raise RecipeError(f"{path} {problem}; its variants are {', '.join(variants)}")
+    changes = variants[variant]
+    if not isinstance(changes, dict):
+        raise RecipeError(f"{path}: variant {variant!r} must hold sections, as a recipe does; got {changes!r}")
+    return _merged(content, changes)
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Mappings in mappings, to any depth; what is above wins."""
+    merged = dict(below)
+    for name, value in above.items():
+        old = merged.get(name)
+        merged[name] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _read(path: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -322,14 +410,17 @@ def _content_of_file(path: Path) -> dict[str, Any]:
 
 def _task(content: Mapping[str, Any], overrides: Sequence[str] | Mapping[str, Any]) -> str:
     """The task, which decides what else a recipe can say."""
-    if isinstance(overrides, Mapping):
-        given = overrides.get("task")
-    else:
-        parser = _RecipeParser(allow_abbrev=False, add_help=False)
-        parser.add_argument("--task")
-        given = parser.parse_known_args(list(overrides))[0].task
+    given = overrides.get("task") if isinstance(overrides, Mapping) else _last_value(overrides, "task")
     run = content.get("run")
     return str(given or (run.get("task") if isinstance(run, dict) else None) or RunArguments.task)
+
+
+def _last_value(options: Sequence[str], name: str) -> str | None:
+    """The value of an option, before all of them are read."""
+    parser = _RecipeParser(allow_abbrev=False, add_help=False)
+    parser.add_argument(f"--{name}", f"--{name.replace('_', '-')}", dest=name)
+    value: str | None = getattr(parser.parse_known_args(list(options))[0], name)
+    return value
 
 
 def _arguments_of_content(content: Mapping[str, Any], path: str, sections: Mapping[str, type]) -> list[str]:

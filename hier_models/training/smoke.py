@@ -5,10 +5,11 @@ smoothing, dropout, hierarchy, segments, columns, fillers, how it generates.
 """
 
 import dataclasses
+import functools
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,7 +42,9 @@ TARGET_LENGTH, MAX_LENGTH, MIN_LENGTH = 24, 16, 4
 
 
 def run_smoke(
-    path: str | os.PathLike[str] | None = None, overrides: Sequence[str] | Mapping[str, Any] = ()
+    path: str | os.PathLike[str] | None = None,
+    overrides: Sequence[str] | Mapping[str, Any] = (),
+    variant: str | None = None,
 ) -> dict[str, Any]:
     """Run a recipe from beginning to end in seconds: few rows, a tiny random model of the recipe's architecture.
 
@@ -51,6 +54,7 @@ def run_smoke(
     Args:
         path: A YAML file, as for `load_recipe`.
         overrides: What to change in it, as for `load_recipe`.
+        variant: Which variant of a sweep, as for `load_recipe`.
 
     Returns:
         What `run_training` returns, and under `smoke` what was changed: name -> (the recipe's value, the value here).
@@ -63,12 +67,15 @@ def run_smoke(
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise RecipeError("smoke: runs in one process; start it without torchrun or accelerate launch")
     with tempfile.TemporaryDirectory(prefix="smoke-") as folder, _datasets_cache(Path(folder) / "cache"):
-        recipe, changes = shrink(path, overrides, Path(folder))
+        recipe, changes = shrink(path, overrides, Path(folder), variant)
         return {**run_training(recipe), "smoke": changes}
 
 
 def shrink(
-    path: str | os.PathLike[str] | None, overrides: Sequence[str] | Mapping[str, Any], folder: Path
+    path: str | os.PathLike[str] | None,
+    overrides: Sequence[str] | Mapping[str, Any],
+    folder: Path,
+    variant: str | None = None,
 ) -> tuple[Recipe, dict[str, tuple[Any, Any]]]:
     """Make the small recipe of a recipe, with the data and the checkpoint that it needs.
 
@@ -76,6 +83,7 @@ def shrink(
         path: A YAML file, as for `load_recipe`.
         overrides: What to change in it, as for `load_recipe`.
         folder: Where to write data, tokenizer and checkpoint, and for the run if the overrides name no `output_dir`.
+        variant: Which variant of a sweep, as for `load_recipe`.
 
     Returns:
         The small recipe, and what was changed: name -> (the recipe's value, the value here).
@@ -84,7 +92,8 @@ def shrink(
 
     given = [] if isinstance(overrides, Mapping) else list(overrides)
     names = dict(overrides) if isinstance(overrides, Mapping) else {}
-    recipe, machine = _on_this_machine(path, given, names)
+    load = functools.partial(_load, path, given, variant)
+    recipe, machine = _on_this_machine(load, names)
     changes: dict[str, Any] = dict(machine)
     task = task_class(recipe.run.task)(recipe, folder)
     changes |= task.smoke_data(folder)
@@ -96,27 +105,27 @@ def shrink(
     ):
         changes["output_dir"] = str(folder / "run")
     changes |= task.smoke_changes()
-    small = _load(path, given, {**names, **changes})
+    small = load({**names, **changes})
     before, after = _values(recipe), _values(small)
     before |= {name: not value for name, value in machine.items()}  # `recipe` has them changed already
     return small, {name: (before[name], after[name]) for name in changes if before[name] != after[name]}
 
 
-def _load(path: str | os.PathLike[str] | None, given: list[str], names: dict[str, Any]) -> Recipe:
+def _load(path: str | os.PathLike[str] | None, given: list[str], variant: str | None, names: dict[str, Any]) -> Recipe:
     options = [option for name, value in names.items() for option in as_options(name, value)]
-    return load_recipe(path, [*given, *options])
+    return load_recipe(path, [*given, *options], variant)
 
 
 def _on_this_machine(
-    path: str | os.PathLike[str] | None, given: list[str], names: dict[str, Any]
+    load: Callable[[dict[str, Any]], Recipe], names: dict[str, Any]
 ) -> tuple[Recipe, dict[str, bool]]:
     """The recipe, in a precision that there is here; and the switches turned for it."""
     changes: dict[str, bool] = {} if torch.accelerator.is_available() else {"use_cpu": True}
     try:
-        recipe = _load(path, given, {**names, **changes})
+        recipe = load({**names, **changes})
     except PrecisionError:
         changes["bf16"] = False
-        recipe = _load(path, given, {**names, **changes})
+        recipe = load({**names, **changes})
     if recipe.training.fp16 and recipe.training.device.type == "cpu":
         changes["fp16"] = False
     return recipe, changes
