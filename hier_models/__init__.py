@@ -27,6 +27,14 @@ if TYPE_CHECKING:
     from .hat_encoder.processing_hat_encoder import HatEncoderProcessor
     from .hat_encoder.tokenization_hat_encoder import HatEncoderTokenizer
     from .hub import export, push_to_hub
+    from .top_down_transformer.configuration_top_down_transformer import TopDownTransformerConfig
+    from .top_down_transformer.modeling_top_down_transformer import (
+        TopDownTransformerEncoderModel,
+        TopDownTransformerForConditionalGeneration,
+        TopDownTransformerForTokenClassification,
+        TopDownTransformerModel,
+    )
+    from .top_down_transformer.processing_top_down_transformer import TopDownTransformerProcessor
     from .training import compute_summarization_metrics, compute_translation_metrics
 
 
@@ -49,6 +57,12 @@ _PUBLIC = {
     "HatEncoderTokenizer": "hier_models.hat_encoder.tokenization_hat_encoder",
     "HierDataCollator": "hier_models.data",
     "MaskingCollator": "hier_models.data",
+    "TopDownTransformerConfig": "hier_models.top_down_transformer.configuration_top_down_transformer",
+    "TopDownTransformerEncoderModel": "hier_models.top_down_transformer.modeling_top_down_transformer",
+    "TopDownTransformerForConditionalGeneration": "hier_models.top_down_transformer.modeling_top_down_transformer",
+    "TopDownTransformerForTokenClassification": "hier_models.top_down_transformer.modeling_top_down_transformer",
+    "TopDownTransformerModel": "hier_models.top_down_transformer.modeling_top_down_transformer",
+    "TopDownTransformerProcessor": "hier_models.top_down_transformer.processing_top_down_transformer",
     "compute_summarization_metrics": "hier_models.training",
     "compute_translation_metrics": "hier_models.training",
     "export": "hier_models.hub",
@@ -71,6 +85,12 @@ __all__ = [
     "HatEncoderTokenizer",
     "HierDataCollator",
     "MaskingCollator",
+    "TopDownTransformerConfig",
+    "TopDownTransformerEncoderModel",
+    "TopDownTransformerForConditionalGeneration",
+    "TopDownTransformerForTokenClassification",
+    "TopDownTransformerModel",
+    "TopDownTransformerProcessor",
     "compute_summarization_metrics",
     "compute_translation_metrics",
     "export",

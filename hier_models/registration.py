@@ -56,6 +56,17 @@ FAMILIES = {
         processor="HatEncoderProcessor",
         tokenizer="HatEncoderTokenizer",  # it sets the markers, also in pipelines that know tokenizers only
     ),
+    "top_down_transformer": Family(
+        models={
+            "AutoModel": "TopDownTransformerModel",
+            "AutoModelForSeq2SeqLM": "TopDownTransformerForConditionalGeneration",
+            "AutoModelForTextEncoding": "TopDownTransformerEncoderModel",
+            "AutoModelForTokenClassification": "TopDownTransformerForTokenClassification",
+        },
+        config="TopDownTransformerConfig",
+        processor="TopDownTransformerProcessor",
+        tokenizer="RobertaTokenizer",  # what AutoTokenizer gives for BART
+    ),
 }
 
 

@@ -1,0 +1,275 @@
+"""Configuration of the Top-Down Transformer."""
+
+from typing import Any, Literal
+
+from huggingface_hub.dataclasses import strict
+from transformers.activations import ACT2FN
+from transformers.configuration_utils import PreTrainedConfig
+
+
+@strict
+class TopDownTransformerConfig(PreTrainedConfig):
+    r"""Configuration of a Top-Down Transformer: the fields of [`BartConfig`], and those of its encoder.
+
+    The defaults give the paper's model, of the shape of `bart-large`: 464 million parameters.
+
+    Source: Pang, Nijkamp, Kryściński, Savarese, Zhou and Xiong, "Long Document Summarization with Top-down and
+    Bottom-up Inference", sections 2 and 3 and appendix B.
+
+    Args:
+        vocab_size (`int`, *optional*, defaults to 50265):
+            Number of token ids.
+        max_encoder_position_embeddings (`int`, *optional*, defaults to 16384):
+            Longest source, in tokens. `from_bart` and `resize_position_embeddings` grow it.
+        max_decoder_position_embeddings (`int`, *optional*, defaults to 1024):
+            Longest target, in tokens.
+        d_model (`int`, *optional*, defaults to 1024):
+            Width.
+        bottom_up_layers (`int`, *optional*, defaults to 8):
+            Token layers before pooling: local self-attention and a feed-forward network.
+        top_down_layers (`int`, *optional*, defaults to 4):
+            Token layers after pooling: local self-attention, the update from the segments, and a feed-forward network.
+            `encoder_layers` is the sum of both; given in their place, as in a configuration file of BART, two thirds
+            of it go to the first.
+        segment_layers (`int`, *optional*, defaults to 2):
+            Layers over the segments with full attention, for each level of segments.
+        attention_window (`int`, *optional*, defaults to 1024):
+            Tokens that a token attends to besides itself: half of them on its left, half on its right. Even.
+        pooling_kernel (`int` or `list[int]`, *optional*, defaults to 32):
+            Tokens of a segment. A list makes several levels, each of which pools the one below it.
+        pooling_stride (`int` or `list[int]`, *optional*, defaults to 24):
+            Tokens from the start of one segment to that of the next; as many as in `pooling_kernel`.
+        pooling (`str`, *optional*, defaults to `"average"`):
+            What a segment starts from: `"average"` of its tokens, or their average weighted by `token_importance`
+            (`"importance"`, the paper's AdaPool).
+        top_down_update (`str`, *optional*, defaults to `"cross_attention"`):
+            How segments update tokens (table 14): by `"cross_attention"`; by `"concat"`, a projection of the token
+            beside its segment; or `"none"`, which leaves the segments out: all token layers are then alike.
+        encoder_attention_heads (`int`, *optional*, defaults to 16):
+            Heads of each attention of the encoder, over tokens and over segments.
+        encoder_ffn_dim (`int`, *optional*, defaults to 4096):
+            Inner width of the encoder's feed-forward networks.
+        decoder_layers (`int`, *optional*, defaults to 12):
+            Decoder layers.
+        decoder_attention_heads (`int`, *optional*, defaults to 16):
+            Heads of both attentions of a decoder layer.
+        decoder_ffn_dim (`int`, *optional*, defaults to 4096):
+            Inner width of the decoder's feed-forward networks.
+        encoder_layerdrop (`float`, *optional*, defaults to 0.0):
+            Probability of leaving out a token layer of the encoder in training.
+        decoder_layerdrop (`float`, *optional*, defaults to 0.0):
+            Probability of leaving out a decoder layer in training.
+        activation_function (`str`, *optional*, defaults to `"gelu"`):
+            Activation of the feed-forward networks.
+        dropout (`float`, *optional*, defaults to 0.1):
+            Dropout after embeddings, attentions and feed-forward networks.
+        attention_dropout (`float`, *optional*, defaults to 0.0):
+            Dropout of attention weights.
+        activation_dropout (`float`, *optional*, defaults to 0.0):
+            Dropout inside the feed-forward networks.
+        classifier_dropout (`float`, *optional*, defaults to 0.0):
+            Dropout before the tagger's last layer.
+        init_std (`float`, *optional*, defaults to 0.02):
+            Standard deviation of new weights.
+        scale_embedding (`bool`, *optional*, defaults to `False`):
+            Multiply token embeddings by the square root of `d_model`.
+        use_cache (`bool`, *optional*, defaults to `True`):
+            Return keys and values for later decoding steps.
+        pad_token_id (`int`, *optional*, defaults to 1):
+            Padding token.
+        bos_token_id (`int`, *optional*, defaults to 0):
+            BOS token.
+        eos_token_id (`int`, *optional*, defaults to 2):
+            EOS token.
+        decoder_start_token_id (`int`, *optional*, defaults to 2):
+            First token of every target.
+        forced_eos_token_id (`int`, *optional*, defaults to 2):
+            Last token of a target that reaches its maximum length.
+        is_encoder_decoder (`bool`, *optional*, defaults to `True`):
+            Always true for this model, for its encoder alone too.
+        is_decoder (`bool`, *optional*, defaults to `False`):
+            Always false for this model.
+        tie_word_embeddings (`bool`, *optional*, defaults to `True`):
+            Share one embedding between encoder, decoder and head.
+
+    Raises:
+        huggingface_hub.errors.StrictDataclassClassValidationError:
+            If a value cannot work: a width that the heads do not divide, too few layers, an odd window, a stride above
+            its kernel, lists of different lengths, an unknown activation, a probability outside of 0 to 1, or a
+            padding or start token that is missing or outside of the vocabulary.
+
+    Example:
+        >>> from hier_models import TopDownTransformerConfig, TopDownTransformerModel
+        >>> model = TopDownTransformerModel(TopDownTransformerConfig(bottom_up_layers=4, top_down_layers=2))
+    """
+
+    model_type = "top_down_transformer"
+    # Beside the cache, leave the encoder's states out of what evaluation gathers: they are as large as the batch.
+    keys_to_ignore_at_inference = ["past_key_values", "encoder_last_hidden_state"]
+
+    attribute_map = {
+        "num_attention_heads": "encoder_attention_heads",
+        "hidden_size": "d_model",
+        "num_hidden_layers": "encoder_layers",
+    }
+
+    vocab_size: int = 50265
+    max_encoder_position_embeddings: int = 16384
+    max_decoder_position_embeddings: int = 1024
+    d_model: int = 1024
+    bottom_up_layers: int = 8
+    top_down_layers: int = 4
+    segment_layers: int = 2
+    attention_window: int = 1024
+    pooling_kernel: int | list[int] = 32
+    pooling_stride: int | list[int] = 24
+    pooling: Literal["average", "importance"] = "average"
+    top_down_update: Literal["cross_attention", "concat", "none"] = "cross_attention"
+    encoder_attention_heads: int = 16
+    encoder_ffn_dim: int = 4096
+    decoder_layers: int = 12
+    decoder_attention_heads: int = 16
+    decoder_ffn_dim: int = 4096
+    encoder_layerdrop: float | int = 0.0
+    decoder_layerdrop: float | int = 0.0
+    activation_function: str = "gelu"
+    dropout: float | int = 0.1
+    attention_dropout: float | int = 0.0
+    activation_dropout: float | int = 0.0
+    classifier_dropout: float | int = 0.0
+    init_std: float = 0.02
+    scale_embedding: bool = False
+    use_cache: bool = True
+    pad_token_id: int | None = 1
+    bos_token_id: int | None = 0
+    eos_token_id: int | list[int] | None = 2
+    decoder_start_token_id: int | None = 2
+    forced_eos_token_id: int | list[int] | None = 2
+    is_encoder_decoder: bool = True
+    is_decoder: bool = False
+    tie_word_embeddings: bool = True
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        """Take `encoder_layers`, if it is given, for the two fields that it is the sum of."""
+        layers = kwargs.pop("encoder_layers", kwargs.pop("num_hidden_layers", None))
+        if layers is not None and layers != self.encoder_layers:
+            fields = type(self)
+            if (self.bottom_up_layers, self.top_down_layers) != (fields.bottom_up_layers, fields.top_down_layers):
+                raise ValueError(
+                    "Give `bottom_up_layers` and `top_down_layers`, or `encoder_layers`, their sum; got "
+                    f"{self.bottom_up_layers}, {self.top_down_layers} and {layers}."
+                )
+            self.encoder_layers = layers
+        super().__post_init__(**kwargs)
+
+    @property
+    def encoder_layers(self) -> int:
+        """Token layers of the encoder: `bottom_up_layers` and `top_down_layers`.
+
+        Set it, and two thirds go to the first.
+        """
+        return self.bottom_up_layers + self.top_down_layers
+
+    @encoder_layers.setter
+    def encoder_layers(self, layers: int) -> None:
+        self.bottom_up_layers = _bottom_up_share(layers)
+        self.top_down_layers = layers - self.bottom_up_layers
+
+    @property
+    def pooling_windows(self) -> list[tuple[int, int]]:
+        """Kernel and stride of each level of segments, from the tokens up; none without top-down update."""
+        if self.top_down_update == "none":
+            return []
+        return list(zip(_as_list(self.pooling_kernel), _as_list(self.pooling_stride), strict=True))
+
+    @classmethod
+    def get_config_dict(cls, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Read a configuration file; one of BART is taken as ours, with its encoder layers divided."""
+        config_dict, kwargs = super().get_config_dict(*args, **kwargs)
+        if config_dict.get("model_type") != "bart":
+            return config_dict, kwargs
+        # BART's files name labels of a classifier, whatever the checkpoint.
+        without = ("id2label", "label2id", "num_labels", "encoder_layers", "num_hidden_layers")
+        ours = {name: value for name, value in config_dict.items() if name not in without}
+        layers = config_dict.get("encoder_layers", 12)
+        top_down = kwargs.get("top_down_layers")
+        bottom_up = _bottom_up_share(layers) if top_down is None else layers - top_down
+        ours["bottom_up_layers"] = kwargs.get("bottom_up_layers", bottom_up)
+        ours["top_down_layers"] = layers - ours["bottom_up_layers"]
+        positions = ours.pop("max_position_embeddings", 1024)
+        ours |= {f"max_{side}_position_embeddings": positions for side in ("encoder", "decoder")}
+        return {**ours, "model_type": cls.model_type}, kwargs
+
+    def validate_architecture(self) -> None:
+        """Refuse a configuration that no model could be built from."""
+        for name, least in (
+            ("d_model", 1),
+            ("bottom_up_layers", 0),
+            ("top_down_layers", 1),
+            ("segment_layers", 1),
+            ("decoder_layers", 1),
+            ("encoder_ffn_dim", 1),
+            ("decoder_ffn_dim", 1),
+            ("encoder_attention_heads", 1),
+            ("decoder_attention_heads", 1),
+            ("max_encoder_position_embeddings", 1),
+            ("max_decoder_position_embeddings", 1),
+        ):
+            value = getattr(self, name)
+            if value < least:
+                raise ValueError(f"`{name}` must be at least {least}, got {value}.")
+        for name in ("encoder_attention_heads", "decoder_attention_heads"):
+            heads = getattr(self, name)
+            if self.d_model % heads:
+                raise ValueError(f"`{name}` must divide `d_model`, got {name}={heads} and d_model={self.d_model}.")
+        if self.attention_window < 2 or self.attention_window % 2:
+            raise ValueError(
+                "`attention_window` must be even and at least 2, half of it to the left of a token and half to the "
+                f"right, got {self.attention_window}."
+            )
+        self._validate_pooling()
+        for name in (
+            "dropout",
+            "attention_dropout",
+            "activation_dropout",
+            "classifier_dropout",
+            "encoder_layerdrop",
+            "decoder_layerdrop",
+        ):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"`{name}` must be between 0 and 1, got {getattr(self, name)}.")
+        if self.activation_function not in ACT2FN:
+            raise ValueError(
+                f"`activation_function` is unknown, got {self.activation_function!r}. It must be one of "
+                f"{', '.join(ACT2FN)}."
+            )
+        for name in ("pad_token_id", "decoder_start_token_id"):
+            value = getattr(self, name)
+            if value is None or not 0 <= value < self.vocab_size:
+                raise ValueError(f"`{name}` must be in [0, vocab_size={self.vocab_size}), got {value}.")
+
+    def _validate_pooling(self) -> None:
+        kernels, strides = _as_list(self.pooling_kernel), _as_list(self.pooling_stride)
+        if len(kernels) != len(strides) or not kernels:
+            raise ValueError(
+                "`pooling_kernel` and `pooling_stride` must be two numbers, or two lists with one number for each "
+                f"level of segments, got {self.pooling_kernel} and {self.pooling_stride}."
+            )
+        for kernel, stride in zip(kernels, strides, strict=True):
+            if not 1 <= stride <= kernel:
+                raise ValueError(
+                    "`pooling_stride` must be at least 1 and at most `pooling_kernel`, or tokens between two segments "
+                    f"would be left out, got stride {stride} and kernel {kernel}."
+                )
+
+
+def _as_list(value: int | list[int]) -> list[int]:
+    return value if isinstance(value, list) else [value]
+
+
+def _bottom_up_share(layers: int) -> int:
+    """Two thirds of the layers, as the paper's 8 of 12; at least one stays for the top-down layers."""
+    return min(round(layers * 2 / 3), layers - 1)
+
+
+__all__ = ["TopDownTransformerConfig"]

@@ -1,0 +1,119 @@
+"""Refuses inputs that the Top-Down Transformer cannot read, before they end in an index error inside it."""
+
+import torch
+from transformers.configuration_utils import PreTrainedConfig
+
+
+_REMEDIES = {
+    "source": "Truncate it (`truncation=True` in the processor's call)",
+    "target": "Truncate labels (`max_target_length` in the processor's call) or `generate` fewer `max_new_tokens`",
+}
+
+
+def check_inputs(
+    config: PreTrainedConfig,
+    input_ids: torch.Tensor | None,
+    inputs_embeds: torch.Tensor | None,
+    attention_mask: torch.Tensor | None,
+    token_importance: torch.Tensor | None,
+) -> None:
+    """Refuse inputs of the encoder that are missing, given twice, of a wrong shape, out of range or too long.
+
+    Values are looked at on the CPU only: elsewhere it would make the device wait.
+
+    Args:
+        config: of the model.
+        input_ids: token ids, `(batch, source)`.
+        inputs_embeds: embeddings in their place, `(batch, source, d_model)`.
+        attention_mask: 1 for tokens, 0 for padding, `(batch, source)`.
+        token_importance: weights of the tokens, `(batch, source)`.
+
+    Raises:
+        ValueError: says the argument, what was got, and what is allowed.
+    """
+    if (input_ids is None) == (inputs_embeds is None):
+        got = "both" if input_ids is not None else "none"
+        raise ValueError(f"Give exactly one of `input_ids` and `inputs_embeds`, got {got}.")
+    if input_ids is not None:
+        if input_ids.dim() != 2 or 0 in input_ids.shape:
+            raise ValueError(f"`input_ids` must be (batch, source), got shape {tuple(input_ids.shape)}.")
+        shape = input_ids.shape
+        if _can_look_at(input_ids):
+            low, high = (int(value) for value in torch.aminmax(input_ids))
+            if low < 0 or high >= config.vocab_size:
+                raise ValueError(
+                    f"`input_ids` must be in [0, vocab_size={config.vocab_size}), got values from {low} to {high}."
+                )
+    else:
+        assert inputs_embeds is not None
+        if inputs_embeds.dim() != 3 or 0 in inputs_embeds.shape or inputs_embeds.shape[-1] != config.d_model:
+            raise ValueError(
+                f"`inputs_embeds` must be (batch, source, d_model={config.d_model}), got shape "
+                f"{tuple(inputs_embeds.shape)}."
+            )
+        shape = inputs_embeds.shape[:2]
+    if attention_mask is not None and attention_mask.shape != shape:
+        raise ValueError(
+            f"`attention_mask` must be {tuple(shape)} like the tokens, got shape {tuple(attention_mask.shape)}."
+        )
+    check_length(config, shape[1], "source")
+    if token_importance is not None:
+        _check_importance(config, token_importance, shape, attention_mask)
+
+
+def check_length(config: PreTrainedConfig, length: int, what: str) -> None:
+    """Refuse more tokens than there are positions.
+
+    Args:
+        config: of the model.
+        length: of the source or the target, in tokens.
+        what: "source" or "target".
+
+    Raises:
+        ValueError: if it is too long; it says how to have more positions.
+    """
+    side = "encoder" if what == "source" else "decoder"
+    name = f"max_{side}_position_embeddings"
+    if length > getattr(config, name):
+        side_argument = "" if side == "encoder" else ', side="decoder"'
+        raise ValueError(
+            f"A {what} of {length} tokens is longer than {name}={getattr(config, name)}. {_REMEDIES[what]}, or grow "
+            f"the positions with `model.resize_position_embeddings({length}{side_argument})` or `from_bart(…, "
+            f"{name}={length})` before fine-tuning."
+        )
+
+
+def _check_importance(
+    config: PreTrainedConfig, importance: torch.Tensor, shape: torch.Size, attention_mask: torch.Tensor | None
+) -> None:
+    if config.pooling != "importance" or config.top_down_update == "none":
+        wrong = "pooling" if config.pooling != "importance" else "top_down_update"
+        raise ValueError(
+            f"`token_importance` was given to a model with {wrong}={getattr(config, wrong)!r}, which does not read "
+            'it. Load the model with `pooling="importance"` and a `top_down_update`, or leave it out.'
+        )
+    if importance.shape != shape:
+        raise ValueError(
+            f"`token_importance` must be {tuple(shape)} like the tokens, got shape {tuple(importance.shape)}."
+        )
+    if not _can_look_at(importance):
+        return
+    weights = importance.detach().float()
+    if attention_mask is not None:
+        weights = weights.masked_fill(attention_mask == 0, 1.0)
+    low, high = (value.item() for value in torch.aminmax(weights))
+    if not (low >= 0 and high < float("inf")):  # not a number is neither
+        raise ValueError(f"`token_importance` must be finite and not negative, got values from {low} to {high}.")
+    empty = (weights == 0).all(dim=1).nonzero().flatten().tolist()
+    if empty:
+        raise ValueError(
+            f"`token_importance` is zero for every token of row {empty[0]}, so there is nothing to weigh by. Give ones "
+            "for this document, which take the average."
+        )
+
+
+def _can_look_at(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+__all__ = ["check_inputs", "check_length"]

@@ -1,0 +1,209 @@
+"""Layers of the Top-Down Transformer's encoder: bottom-up, over segments, and top-down.
+
+Source: Pang et al., "Long Document Summarization with Top-down and Bottom-up Inference", section 2 and figure 1. All
+are BART's post-norm layers, with BART's parameter names.
+
+Axes in shape comments:
+    batch       documents
+    units       tokens, or segments of a level below
+    segments    segments of the level above
+    d_model     width
+"""
+
+import torch
+from torch import nn
+from transformers.configuration_utils import PreTrainedConfig
+from transformers.masking_utils import create_bidirectional_mask
+from transformers.models.bart.modeling_bart import BartAttention, BartEncoderLayer
+from transformers.processing_utils import Unpack
+from transformers.utils import TransformersKwargs
+
+from .configuration_top_down_transformer import TopDownTransformerConfig
+from .local_attention_top_down_transformer import TopDownTransformerLocalAttention
+from .pooling_top_down_transformer import Segments, align, pool, segment_of_units
+
+
+class TopDownTransformerBottomUpLayer(BartEncoderLayer):
+    """BART's encoder layer with local attention. Source: section 2.1."""
+
+    def __init__(self, config: TopDownTransformerConfig, layer_idx: int):
+        super().__init__(config, layer_idx=layer_idx)
+        self.self_attn = TopDownTransformerLocalAttention(config, layer_idx=layer_idx)
+
+
+class TopDownTransformerSegmentAttention(BartAttention):
+    """Attention of tokens, or of the segments of a lower level, to the segments above. Source: equation 1."""
+
+    def __init__(self, config: TopDownTransformerConfig):
+        super().__init__(
+            config.d_model, config.encoder_attention_heads, dropout=config.attention_dropout, config=config
+        )
+
+
+class TopDownTransformerTopDownLayer(BartEncoderLayer):
+    """Self-attention, the update from the segments above, and a feed-forward network.
+
+    Source: section 2.2; for `top_down_update="concat"`, appendix C.
+
+    Args:
+        config: of the model.
+        layer_idx: number of the layer.
+        is_local: local attention, for tokens; full attention, for segments.
+    """
+
+    def __init__(self, config: TopDownTransformerConfig, layer_idx: int, is_local: bool = True):
+        super().__init__(config, layer_idx=layer_idx)
+        if is_local:
+            self.self_attn = TopDownTransformerLocalAttention(config, layer_idx=layer_idx)
+        self.top_down_update = config.top_down_update
+        if self.top_down_update == "cross_attention":
+            self.segment_attn = TopDownTransformerSegmentAttention(config)
+            self.segment_attn_layer_norm = nn.LayerNorm(config.d_model)
+        else:
+            self.segment_concat = nn.Linear(2 * config.d_model, config.d_model)
+            self.segment_concat_layer_norm = nn.LayerNorm(config.d_model)
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        segment_hidden_states: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        segments: torch.Tensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> torch.Tensor:
+        """Update units by each other and by their segments.
+
+        Args:
+            hidden_states: (batch, units, d_model).
+            segment_hidden_states: states above, (batch, segments, d_model).
+            attention_mask: of the self-attention.
+            segments: for cross-attention its mask; for concatenation each unit's segment, (batch, units).
+            **kwargs: handed on to the attentions.
+
+        Returns:
+            The updated states, (batch, units, d_model).
+        """
+
+        def add_and_norm(norm: nn.LayerNorm, residual: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
+            update = nn.functional.dropout(update, p=self.dropout, training=self.training)
+            return norm(residual + update)
+
+        attended, _ = self.self_attn(hidden_states, attention_mask=attention_mask, **kwargs)
+        hidden_states = add_and_norm(self.self_attn_layer_norm, hidden_states, attended)  # (batch, units, d_model)
+
+        if self.top_down_update == "cross_attention":
+            attended, _ = self.segment_attn(
+                hidden_states, key_value_states=segment_hidden_states, attention_mask=segments, **kwargs
+            )
+            hidden_states = add_and_norm(self.segment_attn_layer_norm, hidden_states, attended)
+        else:
+            index = segments.to(hidden_states.device)[:, :, None].expand(-1, -1, segment_hidden_states.shape[-1])
+            above = segment_hidden_states.gather(1, index)  # (batch, units, d_model)
+            update = self.segment_concat(torch.cat([hidden_states, above], dim=-1))
+            hidden_states = add_and_norm(self.segment_concat_layer_norm, hidden_states, update)
+
+        expanded = self.activation_fn(self.fc1(hidden_states))
+        expanded = nn.functional.dropout(expanded, p=self.activation_dropout, training=self.training)
+        return add_and_norm(self.final_layer_norm, hidden_states, self.fc2(expanded))
+
+
+class TopDownTransformerSegmentLevels(nn.ModuleList):
+    """Pools tokens into segments, level by level, and updates the segments from the top down.
+
+    The top level has full self-attention; a level below it is updated by the one above, as tokens are.
+
+    Source: sections 2.2 and 2.3. The paper has one level ("we use a single top level").
+    """
+
+    def __init__(self, config: TopDownTransformerConfig):
+        top = len(config.pooling_windows) - 1
+        super().__init__(
+            nn.ModuleList(
+                BartEncoderLayer(config, layer_idx=i)
+                if level == top
+                else TopDownTransformerTopDownLayer(config, layer_idx=i, is_local=False)
+                for i in range(config.segment_layers)
+            )
+            for level in range(top + 1)
+        )
+        self.config = config
+
+    def forward(self, tokens: Segments, **kwargs: Unpack[TransformersKwargs]) -> Segments:
+        """Return the segments that the tokens are in.
+
+        Args:
+            tokens: with states, mask and importance.
+            **kwargs: handed on to the attentions.
+
+        Returns:
+            The lowest level of segments, after the update from those above.
+        """
+        levels = []
+        units = align(tokens)
+        for kernel, stride in self.config.pooling_windows:
+            units = pool(units, kernel, stride)
+            levels.append(units)
+
+        above: Segments | None = None
+        for number in reversed(range(len(levels))):
+            units = levels[number]
+            states = units.states
+            attention_mask = create_bidirectional_mask(self.config, states, units.exists.long())
+            from_above = () if above is None else (above.states,)
+            segments = None
+            if above is not None:
+                segments = find_segments(self.config, states, units.exists, above, level=number + 1)
+            for layer in self[number]:
+                if above is None:
+                    states = layer(states, attention_mask, **kwargs)
+                else:
+                    states = layer(states, *from_above, attention_mask=attention_mask, segments=segments, **kwargs)
+            above = units._replace(states=states)
+        assert above is not None
+        return above
+
+
+def find_segments(
+    config: PreTrainedConfig, states: torch.Tensor, exists: torch.Tensor, above: Segments, level: int = 0
+) -> torch.Tensor | None:
+    """Make what a top-down layer needs to find the segments above.
+
+    Args:
+        config: of the model.
+        states: of the units, (batch, units, d_model); read for their shape, type and device.
+        exists: true for units, false for padding, (batch, units).
+        above: the segments.
+        level: number of the windows that the segments above were pooled with.
+
+    Returns:
+        For cross-attention the mask that its implementation takes; for concatenation the segment of each unit.
+
+    Raises:
+        ValueError: if flash attention would have to leave out segments.
+    """
+    if config.top_down_update == "concat":
+        return segment_of_units(exists, above, config.pooling_windows[level][1])
+    # Where a dense mask is made, one row of it stands for all units.
+    queries = states[:, :1] if config._attn_implementation in ("eager", "sdpa") else states
+    mask = create_bidirectional_mask(config, queries, above.exists.long(), encoder_hidden_states=above.states)
+    refuse_flash_mask(mask, states.shape[1])
+    return mask
+
+
+def refuse_flash_mask(mask: object, queries: int) -> None:
+    """Refuse the mask of flash attention, which Transformers takes for the queries too."""
+    if isinstance(mask, torch.Tensor) and mask.dim() == 2 and queries > 1:
+        raise ValueError(
+            "Flash attention cannot read a batch with padding beside another sequence (segments, or a target of "
+            'several tokens). Use batches of one document, or `model.set_attn_implementation("sdpa")`.'
+        )
+
+
+__all__ = [
+    "TopDownTransformerBottomUpLayer",
+    "TopDownTransformerSegmentAttention",
+    "TopDownTransformerSegmentLevels",
+    "TopDownTransformerTopDownLayer",
+    "find_segments",
+    "refuse_flash_mask",
+]

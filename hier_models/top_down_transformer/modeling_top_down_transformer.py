@@ -1,0 +1,615 @@
+"""Top-Down Transformer: BART for long documents, with local attention over tokens and full attention over segments.
+
+Source: Pang et al., "Long Document Summarization with Top-down and Bottom-up Inference", section 2 and figure 1. The
+*bottom-up layers* see a window around each token. Their states are pooled into *segments*, which see each other. The
+*top-down layers* see a window and the segments. The decoder is BART's and attends to the tokens.
+
+The encoder's layers are in layers_top_down_transformer.py, pooling is in pooling_top_down_transformer.py, and the
+window in local_attention_top_down_transformer.py.
+
+Axes in shape comments:
+    batch       documents
+    source      source tokens
+    segments    segments of a document
+    target      target tokens
+    d_model     width
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import initialization as init
+from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
+from transformers.generation import GenerationMixin
+from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
+from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
+from transformers.modeling_utils import PreTrainedModel
+from transformers.models.bart.modeling_bart import (
+    BartAttention,
+    BartDecoderLayer,
+    BartEncoderLayer,
+    BartLearnedPositionalEmbedding,
+    BartScaledWordEmbedding,
+    shift_tokens_right,
+)
+from transformers.processing_utils import Unpack
+from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple, logging
+from transformers.utils.generic import merge_with_config_defaults
+from transformers.utils.output_capturing import OutputRecorder, capture_outputs
+
+from .configuration_top_down_transformer import TopDownTransformerConfig
+from .input_checks_top_down_transformer import check_inputs, check_length
+from .layers_top_down_transformer import (
+    TopDownTransformerBottomUpLayer,
+    TopDownTransformerSegmentAttention,
+    TopDownTransformerSegmentLevels,
+    TopDownTransformerTopDownLayer,
+    find_segments,
+    refuse_flash_mask,
+)
+from .local_attention_top_down_transformer import TopDownTransformerLocalAttention, create_local_attention_mask
+from .modeling_outputs_top_down_transformer import (
+    TopDownTransformerEncoderOutput,
+    TopDownTransformerLMOutput,
+    TopDownTransformerModelOutput,
+    TopDownTransformerTokenClassifierOutput,
+)
+from .pooling_top_down_transformer import Segments
+from .warm_start_top_down_transformer import GrowsPositions
+
+
+logger = logging.get_logger(__name__)
+
+
+class TopDownTransformerPreTrainedModel(GrowsPositions, PreTrainedModel):
+    """What the models of this file share: initialization of weights, capabilities, warm start and positions."""
+
+    config: TopDownTransformerConfig
+    config_class = TopDownTransformerConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _keys_to_ignore_on_load_unexpected = [r"encoder\.version", r"decoder\.version"]
+    _no_split_modules = [
+        "BartEncoderLayer",
+        "BartDecoderLayer",
+        "TopDownTransformerBottomUpLayer",
+        "TopDownTransformerTopDownLayer",
+    ]
+    _skip_keys_device_placement = ["past_key_values"]
+    _supports_flash_attn = True
+    _supports_sdpa = True
+    _supports_flex_attn = True
+    _can_compile_fullgraph = True
+
+    def _init_weights(self, module: nn.Module) -> None:
+        super()._init_weights(module)
+        if isinstance(module, TopDownTransformerForConditionalGeneration):
+            init.zeros_(module.final_logits_bias)
+
+    def _drops_layer(self, probability: float) -> bool:
+        return self.training and probability > 0.0 and torch.rand([]).item() < probability
+
+
+def _make_token_embedding(config: TopDownTransformerConfig) -> BartScaledWordEmbedding:
+    embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
+    return BartScaledWordEmbedding(config.vocab_size, config.d_model, config.pad_token_id, embed_scale=embed_scale)
+
+
+class TopDownTransformerEncoder(TopDownTransformerPreTrainedModel):
+    """Bottom-up layers, segments, top-down layers. Source: section 2 and figure 1, left and middle."""
+
+    _can_record_outputs = {
+        "hidden_states": OutputRecorder(BartEncoderLayer, layer_name="layers"),
+        "attentions": OutputRecorder(TopDownTransformerLocalAttention, index=1, layer_name="layers"),
+        "segment_attentions": OutputRecorder(BartAttention, index=1, layer_name="segment_levels"),
+        "token_segment_attentions": OutputRecorder(TopDownTransformerSegmentAttention, index=1, layer_name="layers"),
+    }
+
+    def __init__(self, config: TopDownTransformerConfig):
+        super().__init__(config)
+        self.embed_tokens = _make_token_embedding(config)
+        self.embed_positions = BartLearnedPositionalEmbedding(config.max_encoder_position_embeddings, config.d_model)
+        self.layernorm_embedding = nn.LayerNorm(config.d_model)
+        self.has_segments = config.top_down_update != "none"
+        # One list, so that the layers have the names that they have in BART.
+        self.layers = nn.ModuleList(
+            TopDownTransformerTopDownLayer(config, layer_idx=i)
+            if self.has_segments and i >= config.bottom_up_layers
+            else TopDownTransformerBottomUpLayer(config, layer_idx=i)
+            for i in range(config.encoder_layers)
+        )
+        if self.has_segments:
+            self.segment_levels = TopDownTransformerSegmentLevels(config)
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        token_importance: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> TopDownTransformerEncoderOutput:
+        """Encode documents; the arguments are those of [`TopDownTransformerModel`]."""
+        if kwargs.get("output_attentions", self.config.output_attentions):
+            kwargs["output_segment_attentions"] = True  # type: ignore[typeddict-unknown-key]
+            kwargs["output_token_segment_attentions"] = True  # type: ignore[typeddict-unknown-key]
+        return self._encode(  # type: ignore[no-any-return]
+            input_ids,
+            attention_mask=attention_mask,
+            token_importance=token_importance,
+            inputs_embeds=inputs_embeds,
+            **kwargs,
+        )
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def _encode(
+        self,
+        input_ids: torch.Tensor | None,
+        *,
+        attention_mask: torch.Tensor | None,
+        token_importance: torch.Tensor | None,
+        inputs_embeds: torch.Tensor | None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> TopDownTransformerEncoderOutput:
+        check_inputs(self.config, input_ids, inputs_embeds, attention_mask, token_importance)
+        if inputs_embeds is None:
+            inputs_embeds = self.embed_tokens(input_ids)  # (batch, source, d_model)
+        position_ids = _token_positions(inputs_embeds, attention_mask).clamp(min=0)  # (batch, source)
+        positions = self.embed_positions(input_ids, position_ids=position_ids)[0]  # made for ids without a batch
+        hidden_states = self.layernorm_embedding(inputs_embeds + positions.to(inputs_embeds.device))
+        hidden_states = nn.functional.dropout(hidden_states, p=self.config.dropout, training=self.training)
+
+        token_mask = create_local_attention_mask(self.config, inputs_embeds, attention_mask)
+        segments, from_segments = None, None
+        for number, layer in enumerate(self.layers):
+            if self.has_segments and number == self.config.bottom_up_layers:
+                segments, from_segments = self._make_segments(
+                    hidden_states, attention_mask, token_importance, **kwargs
+                )
+            if self._drops_layer(self.config.encoder_layerdrop):
+                continue
+            if segments is None:
+                hidden_states = layer(hidden_states, token_mask, **kwargs)
+            else:  # the states positional, for gradient checkpointing
+                hidden_states = layer(hidden_states, segments.states, token_mask, from_segments, **kwargs)
+        return TopDownTransformerEncoderOutput(
+            last_hidden_state=hidden_states,
+            segment_hidden_states=None if segments is None else segments.states,
+            segment_attention_mask=None if segments is None else segments.exists.long(),
+        )
+
+    def _make_segments(
+        self,
+        hidden_states: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        token_importance: torch.Tensor | None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> tuple[Segments, torch.Tensor | None]:
+        """Pool tokens into segments and update these; and what the top-down layers need to find them."""
+        if token_importance is not None:
+            token_importance = token_importance.to(hidden_states.device)
+        elif self.config.pooling == "importance" and not torch.compiler.is_compiling():
+            logger.warning_once(
+                "The model pools by importance, but got no `token_importance`: every token weighs the same."
+            )
+        exists = hidden_states.new_ones(hidden_states.shape[:2], dtype=torch.bool)
+        if attention_mask is not None:
+            exists = attention_mask.to(hidden_states.device) != 0
+        segments = self.segment_levels(Segments(hidden_states, exists, token_importance), **kwargs)
+        return segments, find_segments(self.config, hidden_states, exists, segments)
+
+
+def _token_positions(tokens: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+    """Count from the first attended token, so that padding on the left does not move a document, (batch, source)."""
+    positions = torch.arange(tokens.shape[1], device=tokens.device).expand(len(tokens), -1)
+    if attention_mask is None:
+        return positions
+    return positions - (attention_mask != 0).int().argmax(dim=1, keepdim=True).to(tokens.device)
+
+
+class TopDownTransformerDecoder(TopDownTransformerPreTrainedModel):
+    """BART's decoder. Source: section 2 and figure 1, right."""
+
+    _can_record_outputs = {
+        "hidden_states": BartDecoderLayer,
+        "attentions": OutputRecorder(BartAttention, index=1, layer_name="self_attn"),
+        "cross_attentions": OutputRecorder(BartAttention, index=1, layer_name="encoder_attn"),
+    }
+
+    def __init__(self, config: TopDownTransformerConfig):
+        super().__init__(config)
+        self.embed_tokens = _make_token_embedding(config)
+        self.embed_positions = BartLearnedPositionalEmbedding(config.max_decoder_position_embeddings, config.d_model)
+        self.layernorm_embedding = nn.LayerNorm(config.d_model)
+        self.layers = nn.ModuleList(BartDecoderLayer(config, layer_idx=i) for i in range(config.decoder_layers))
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        encoder_hidden_states: torch.Tensor | None = None,
+        encoder_attention_mask: torch.Tensor | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        use_cache: bool | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> BaseModelOutputWithPastAndCrossAttentions:
+        """Decode; the arguments are those of BART's decoder."""
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("Give exactly one of `decoder_input_ids` and `decoder_inputs_embeds`.")
+        if inputs_embeds is None:
+            inputs_embeds = self.embed_tokens(input_ids)  # (batch, target, d_model)
+        if use_cache and past_key_values is None:
+            past_key_values = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
+
+        past_length = past_key_values.get_seq_length() if past_key_values is not None else 0
+        if isinstance(past_length, int):
+            check_length(self.config, past_length + inputs_embeds.shape[1], "target")
+        else:  # a static cache counts in a tensor, which is not to be read; its room is the longest target
+            check_length(self.config, past_key_values.get_max_length(), "target")
+        position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + past_length
+        positions = self.embed_positions(input_ids, past_length, position_ids=position_ids)
+        hidden_states = self.layernorm_embedding(inputs_embeds + positions.to(inputs_embeds.device))
+        hidden_states = nn.functional.dropout(hidden_states, p=self.config.dropout, training=self.training)
+
+        is_pair = isinstance(past_key_values, EncoderDecoderCache)
+        causal_mask = create_causal_mask(
+            config=self.config,
+            inputs_embeds=inputs_embeds,
+            attention_mask=attention_mask,
+            past_key_values=past_key_values.self_attention_cache if is_pair else past_key_values,
+        )
+        source_mask = create_bidirectional_mask(
+            self.config, inputs_embeds, encoder_attention_mask, encoder_hidden_states=encoder_hidden_states
+        )
+        refuse_flash_mask(source_mask, inputs_embeds.shape[1])
+        for layer in self.layers:
+            if self._drops_layer(self.config.decoder_layerdrop):
+                continue
+            hidden_states = layer(
+                hidden_states,
+                causal_mask,
+                encoder_hidden_states,  # positional, for gradient checkpointing
+                encoder_attention_mask=source_mask,
+                past_key_values=past_key_values,
+                use_cache=use_cache,
+                **kwargs,
+            )
+        return BaseModelOutputWithPastAndCrossAttentions(
+            last_hidden_state=hidden_states, past_key_values=past_key_values
+        )
+
+
+class TopDownTransformerModel(TopDownTransformerPreTrainedModel):
+    """Encoder and decoder of the Top-Down Transformer, without a head.
+
+    Source: section 2 and figure 1. With `top_down_update="none"` and a window of twice the source, equal to
+    [`BartModel`].
+    """
+
+    _tied_weights_keys = {
+        "decoder.embed_tokens.weight": "shared.weight",
+        "encoder.embed_tokens.weight": "shared.weight",
+    }
+
+    def __init__(self, config: TopDownTransformerConfig):
+        super().__init__(config)
+        self.shared = _make_token_embedding(config)
+        self.encoder = TopDownTransformerEncoder(config)
+        self.decoder = TopDownTransformerDecoder(config)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """Return the embedding that encoder, decoder and head share."""
+        return self.shared
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        """Replace the embedding that encoder and decoder share."""
+        self.shared = value
+        self.encoder.embed_tokens = value
+        self.decoder.embed_tokens = value
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        token_importance: torch.Tensor | None = None,
+        decoder_input_ids: torch.Tensor | None = None,
+        decoder_attention_mask: torch.Tensor | None = None,
+        encoder_outputs: TopDownTransformerEncoderOutput | tuple[torch.Tensor, ...] | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        decoder_inputs_embeds: torch.Tensor | None = None,
+        use_cache: bool | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> TopDownTransformerModelOutput:
+        """Encode a source and decode a target.
+
+        Args:
+            input_ids: source token ids, `(batch, source)`.
+            attention_mask: 1 for tokens, 0 for padding, `(batch, source)`.
+            token_importance: weight of each token in the segments that it is pooled into, 0 or more, on any scale,
+                `(batch, source)`. For models with `pooling="importance"`; without it, every token weighs the same.
+                A segment whose weights are all zero is the average of its tokens.
+            decoder_input_ids: target token ids, `(batch, target)`; `input_ids` shifted to the right when not given,
+                as in BART.
+            decoder_attention_mask: 1 for tokens, 0 for padding, `(batch, target)`.
+            encoder_outputs: what the encoder returned for the source; it is not run again.
+            past_key_values: cache of earlier decoding steps.
+            inputs_embeds: embeddings in place of `input_ids`, `(batch, source, d_model)`.
+            decoder_inputs_embeds: embeddings in place of `decoder_input_ids`, `(batch, target, d_model)`.
+            use_cache: return the cache for later decoding steps.
+            **kwargs: `output_attentions`, `output_hidden_states`, `return_dict` and arguments of the attention
+                implementation.
+
+        Returns:
+            `last_hidden_state` of the decoder, `(batch, target, d_model)`, and what else was asked for.
+
+        Raises:
+            ValueError: if inputs are missing or given twice, have a wrong shape, are out of range, or are longer than
+                the positions reach.
+        """
+        if decoder_input_ids is None and decoder_inputs_embeds is None:
+            if input_ids is None:
+                raise ValueError("Give `decoder_input_ids` or `decoder_inputs_embeds` when there are no `input_ids`.")
+            decoder_input_ids = shift_tokens_right(
+                input_ids, self.config.pad_token_id, self.config.decoder_start_token_id
+            )
+
+        if encoder_outputs is None:
+            encoder_outputs = self.encoder(
+                input_ids=input_ids,
+                attention_mask=attention_mask,
+                token_importance=token_importance,
+                inputs_embeds=inputs_embeds,
+                **kwargs,
+            )
+        elif not isinstance(encoder_outputs, ModelOutput):
+            encoder_outputs = TopDownTransformerEncoderOutput(last_hidden_state=encoder_outputs[0])
+
+        decoder_outputs = self.decoder(
+            input_ids=decoder_input_ids,
+            attention_mask=decoder_attention_mask,
+            encoder_hidden_states=encoder_outputs.last_hidden_state,
+            encoder_attention_mask=attention_mask,
+            past_key_values=past_key_values,
+            inputs_embeds=decoder_inputs_embeds,
+            use_cache=use_cache,
+            **kwargs,
+        )
+        return TopDownTransformerModelOutput(
+            last_hidden_state=decoder_outputs.last_hidden_state,
+            past_key_values=decoder_outputs.past_key_values,
+            decoder_hidden_states=decoder_outputs.hidden_states,
+            decoder_attentions=decoder_outputs.attentions,
+            cross_attentions=decoder_outputs.cross_attentions,
+            encoder_last_hidden_state=encoder_outputs.last_hidden_state,
+            encoder_hidden_states=encoder_outputs.get("hidden_states"),
+            encoder_attentions=encoder_outputs.get("attentions"),
+            segment_attentions=encoder_outputs.get("segment_attentions"),
+            token_segment_attentions=encoder_outputs.get("token_segment_attentions"),
+        )
+
+
+class TopDownTransformerForConditionalGeneration(TopDownTransformerPreTrainedModel, GenerationMixin):
+    """The Top-Down Transformer with a language modeling head, for summarization. Source: sections 2 and 3."""
+
+    _tied_weights_keys = {"lm_head.weight": "model.shared.weight"}
+    _keys_to_ignore_on_load_missing = ["final_logits_bias"]
+
+    def __init__(self, config: TopDownTransformerConfig):
+        super().__init__(config)
+        self.model = TopDownTransformerModel(config)
+        self.final_logits_bias = nn.Buffer(torch.zeros(1, config.vocab_size))
+        self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=False)
+        self.post_init()
+
+    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
+        """Resize the shared embedding, the head and its bias; see `PreTrainedModel.resize_token_embeddings`."""
+        embeddings = super().resize_token_embeddings(*args, **kwargs)
+        bias = self.final_logits_bias
+        new = bias.new_zeros(1, embeddings.num_embeddings)
+        kept = min(new.shape[1], bias.shape[1])
+        new[:, :kept] = bias[:, :kept]
+        self.final_logits_bias = nn.Buffer(new)
+        return embeddings
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        token_importance: torch.Tensor | None = None,
+        decoder_input_ids: torch.Tensor | None = None,
+        decoder_attention_mask: torch.Tensor | None = None,
+        encoder_outputs: TopDownTransformerEncoderOutput | tuple[torch.Tensor, ...] | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        decoder_inputs_embeds: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        use_cache: bool | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> TopDownTransformerLMOutput:
+        """Predict the target.
+
+        Args:
+            input_ids: for this and all without a text here, see [`TopDownTransformerModel`].
+            attention_mask: see there.
+            token_importance: see there.
+            decoder_input_ids: see there.
+            decoder_attention_mask: see there.
+            encoder_outputs: see there.
+            past_key_values: see there.
+            inputs_embeds: see there.
+            decoder_inputs_embeds: see there.
+            labels: target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
+                shifted to the right are the `decoder_input_ids` if none are given.
+            use_cache: see there.
+            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch. [`Trainer`]
+                gives it, so that accumulated batches of unequal length weigh each token the same. Without it the loss
+                is a mean over this batch.
+
+        Returns:
+            `logits`, `(batch, target, vocab_size)`, `loss` if there are `labels`, and what else was asked for.
+        """
+        if labels is not None:
+            use_cache = False
+            if decoder_input_ids is None and decoder_inputs_embeds is None:
+                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+
+        num_items_in_batch = kwargs.pop("num_items_in_batch", None)
+        outputs = self.model(
+            input_ids,
+            attention_mask=attention_mask,
+            token_importance=token_importance,
+            decoder_input_ids=decoder_input_ids,
+            decoder_attention_mask=decoder_attention_mask,
+            encoder_outputs=encoder_outputs,
+            past_key_values=past_key_values,
+            inputs_embeds=inputs_embeds,
+            decoder_inputs_embeds=decoder_inputs_embeds,
+            use_cache=use_cache,
+            **kwargs,
+        )
+        logits = self.lm_head(outputs.last_hidden_state)  # (batch, target, vocab_size)
+        logits = logits + self.final_logits_bias.to(logits.device)
+        loss = None if labels is None else _cross_entropy(logits, labels, num_items_in_batch)
+        others = {name: value for name, value in outputs.items() if name != "last_hidden_state"}
+        return TopDownTransformerLMOutput(loss=loss, logits=logits, **others)
+
+    def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
+        """Shift `labels` to the right, behind the start token; -100 becomes padding."""
+        return shift_tokens_right(labels, self.config.pad_token_id, self.config.decoder_start_token_id)
+
+
+def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor, num_items_in_batch: Any) -> torch.Tensor:
+    """Mean over labels that are not -100, of this batch or of the whole accumulated one."""
+    flat_labels = labels.to(logits.device).reshape(-1)
+    reduction = "mean" if num_items_in_batch is None else "sum"
+    loss = nn.functional.cross_entropy(logits.view(len(flat_labels), -1), flat_labels, reduction=reduction)
+    return loss if num_items_in_batch is None else loss / num_items_in_batch
+
+
+class TopDownTransformerEncoderModel(TopDownTransformerPreTrainedModel):
+    """The encoder alone. Checkpoints of the other models load into it, and BART's. Source: section 2."""
+
+    _tied_weights_keys = {"encoder.embed_tokens.weight": "shared.weight"}
+    _keys_to_ignore_on_load_unexpected = [r"decoder\.", r"lm_head", r"final_logits_bias", r"encoder\.version"]
+
+    def __init__(self, config: TopDownTransformerConfig):
+        super().__init__(config)
+        self.shared = _make_token_embedding(config)
+        self.encoder = TopDownTransformerEncoder(config)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """Return the token embedding."""
+        return self.shared
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        """Replace the token embedding."""
+        self.shared = value
+        self.encoder.embed_tokens = value
+
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        token_importance: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> TopDownTransformerEncoderOutput:
+        """Encode documents.
+
+        Args:
+            input_ids: for this and all without a text here, see [`TopDownTransformerModel`].
+            attention_mask: see there.
+            token_importance: see there.
+            inputs_embeds: see there.
+            **kwargs: see there.
+
+        Returns:
+            `last_hidden_state` of the tokens, `(batch, source, d_model)`, `segment_hidden_states`, `(batch, segments,
+            d_model)`, and what else was asked for.
+        """
+        return self.encoder(  # type: ignore[no-any-return]
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            token_importance=token_importance,
+            inputs_embeds=inputs_embeds,
+            **kwargs,
+        )
+
+
+class TopDownTransformerForTokenClassification(TopDownTransformerPreTrainedModel):
+    """Labels each token: the importance tagger. Source: section 2.3, "train a top-down transformer encoder".
+
+    With two labels, the importance of a token is the probability of label 1.
+    """
+
+    _keys_to_ignore_on_load_unexpected = TopDownTransformerEncoderModel._keys_to_ignore_on_load_unexpected
+
+    def __init__(self, config: TopDownTransformerConfig):
+        super().__init__(config)
+        self.num_labels = config.num_labels
+        self.model = TopDownTransformerEncoderModel(config)
+        self.dropout = nn.Dropout(config.classifier_dropout)
+        self.classifier = nn.Linear(config.d_model, config.num_labels)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        token_importance: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> TopDownTransformerTokenClassifierOutput:
+        """Label each token.
+
+        Args:
+            input_ids: for this and all without a text here, see [`TopDownTransformerModel`].
+            attention_mask: see there.
+            token_importance: see there.
+            inputs_embeds: see there.
+            labels: label of each token, -100 where there is no loss, `(batch, source)`.
+            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch.
+
+        Returns:
+            `logits`, `(batch, source, num_labels)`, `loss` if there are `labels`, and what else was asked for.
+        """
+        num_items_in_batch = kwargs.pop("num_items_in_batch", None)
+        outputs = self.model(
+            input_ids,
+            attention_mask=attention_mask,
+            token_importance=token_importance,
+            inputs_embeds=inputs_embeds,
+            return_dict=True,
+            **kwargs,
+        )
+        logits = self.classifier(self.dropout(outputs.last_hidden_state))  # (batch, source, num_labels)
+        loss = None if labels is None else _cross_entropy(logits, labels, num_items_in_batch)
+        names = ("hidden_states", "attentions", "segment_attentions", "token_segment_attentions")
+        recorded = {name: getattr(outputs, name) for name in names}
+        return TopDownTransformerTokenClassifierOutput(loss=loss, logits=logits, **recorded)
+
+
+__all__ = [
+    "TopDownTransformerEncoderModel",
+    "TopDownTransformerForConditionalGeneration",
+    "TopDownTransformerForTokenClassification",
+    "TopDownTransformerModel",
+    "TopDownTransformerPreTrainedModel",
+]

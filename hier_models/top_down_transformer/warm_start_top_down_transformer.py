@@ -1,0 +1,114 @@
+"""Warm start of the Top-Down Transformer from BART, and more positions."""
+
+import math
+from typing import Any, Self
+
+import torch
+from transformers.models.bart.modeling_bart import BartLearnedPositionalEmbedding
+
+
+class GrowsPositions:
+    """Gives the models of this family `from_bart` and `resize_position_embeddings`."""
+
+    @classmethod
+    def from_bart(
+        cls,
+        pretrained_model_name_or_path: str,
+        *,
+        max_encoder_position_embeddings: int = 16384,
+        max_decoder_position_embeddings: int | None = None,
+        extra_positions: str = "tile",
+        **kwargs: Any,
+    ) -> Self:
+        """Warm start from a BART checkpoint, with room for longer documents.
+
+        All of BART's weights are kept: the first encoder layers are the bottom-up layers, the others the top-down
+        layers. Only what has to do with segments is new. Without growing positions, plain `from_pretrained` of the
+        BART checkpoint does the same. The checkpoint's tokenizer keeps its own limit: load it with
+        `model_max_length=` the new number of positions.
+
+        Source: section 3 and appendix B, which start from `bart-large` (8 and 4 of its 12 encoder layers).
+
+        Args:
+            pretrained_model_name_or_path: a BART checkpoint, on the Hub or in a folder.
+            max_encoder_position_embeddings: longest source, in tokens.
+            max_decoder_position_embeddings: longest target, in tokens; as in the checkpoint when not given.
+            extra_positions: `"tile"` repeats the learned positions, `"random"` draws new ones.
+            **kwargs: fields of [`TopDownTransformerConfig`], such as `pooling` or `attention_window`, and arguments of
+                `from_pretrained`, such as `dtype` or `revision`.
+
+        Returns:
+            A model of the class this is called on; with `output_loading_info=True`, the model and the loading report.
+
+        Raises:
+            ValueError: if `extra_positions` is neither of the two, or a number of positions is no integer or less than
+                BART's.
+        """
+        _check(extra_positions, max_encoder_position_embeddings, "max_encoder_position_embeddings")
+        _check(extra_positions, max_decoder_position_embeddings, "max_decoder_position_embeddings")
+        loaded = cls.from_pretrained(pretrained_model_name_or_path, **kwargs)  # type: ignore[attr-defined]
+        model = loaded[0] if isinstance(loaded, tuple) else loaded  # a pair with `output_loading_info=True`
+        model.resize_position_embeddings(max_encoder_position_embeddings, extra_positions=extra_positions)
+        if max_decoder_position_embeddings is not None:
+            model.resize_position_embeddings(
+                max_decoder_position_embeddings, side="decoder", extra_positions=extra_positions
+            )
+        return loaded  # type: ignore[no-any-return]
+
+    def resize_position_embeddings(
+        self, new_num_position_embeddings: int, side: str = "encoder", extra_positions: str = "tile"
+    ) -> None:
+        """Grow the positions, so that the model takes longer sources or targets.
+
+        Args:
+            new_num_position_embeddings: longest source or target, in tokens.
+            side: `"encoder"` for sources, `"decoder"` for targets.
+            extra_positions: `"tile"` repeats the learned positions, `"random"` draws new ones.
+
+        Raises:
+            ValueError: if it is no integer or less than there are, or another argument is neither of its two.
+        """
+        if side not in ("encoder", "decoder"):
+            raise ValueError(f"`side` must be 'encoder' or 'decoder', got {side!r}.")
+        name = f"max_{side}_position_embeddings"
+        _check(extra_positions, new_num_position_embeddings, name)
+        config = self.config  # type: ignore[attr-defined]
+        present = getattr(config, name)
+        if new_num_position_embeddings < present:
+            raise ValueError(
+                f"`{name}` must be at least the checkpoint's {present}, got {new_num_position_embeddings}. For "
+                "shorter inputs, give the processor a `max_length`."
+            )
+        base = getattr(self, self.base_model_prefix, self)
+        part = getattr(base, side, None)
+        if part is not None and new_num_position_embeddings > present:
+            std = config.init_std if extra_positions == "random" else None
+            part.embed_positions = _grow_positions(part.embed_positions, new_num_position_embeddings, std)
+        setattr(config, name, new_num_position_embeddings)
+
+
+def _check(extra_positions: str, number: int | None, name: str) -> None:
+    if extra_positions not in ("tile", "random"):
+        raise ValueError(f"`extra_positions` must be 'tile' or 'random', got {extra_positions!r}.")
+    if number is not None and type(number) is not int:
+        raise ValueError(f"`{name}` must be an integer, got {number!r}.")
+
+
+@torch.no_grad()
+def _grow_positions(
+    embedding: BartLearnedPositionalEmbedding, length: int, std: float | None
+) -> BartLearnedPositionalEmbedding:
+    """Add rows up to `length` positions: drawn with standard deviation `std`, copies in order where it is `None`."""
+    old = embedding.weight
+    grown = BartLearnedPositionalEmbedding(length, embedding.embedding_dim).to(device=old.device, dtype=old.dtype)
+    if std is None:
+        learned = old[embedding.offset :]
+        copies = math.ceil(length / len(learned))
+        grown.weight[embedding.offset :] = learned.repeat(copies, 1)[:length]
+    else:
+        grown.weight.normal_(std=std)
+    grown.weight[: len(old)] = old
+    return grown
+
+
+__all__ = ["GrowsPositions"]
