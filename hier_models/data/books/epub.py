@@ -1,0 +1,355 @@
+"""EPUB: the chapters of its table of contents, with the text between them in reading order."""
+
+import posixpath
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from .book import Book, Chapter, is_aside, left_out
+from .headings import BEFORE, LEAST_OPENING, heading_kind, split_blocks, without_licence
+from .markup import Block, html_blocks, local_name, parse_markup, roles_of
+
+
+# Pages round a book, as EPUB calls them.
+_ASIDE_NAMES = """cover cover-page titlepage title-page halftitlepage toc landmarks loi lot copyright-page copyright
+    colophon imprint imprimatur index endnotes rearnotes footnotes notes bibliography dedication acknowledgments
+    other-credits"""
+_ASIDE_ROLES = frozenset(_ASIDE_NAMES.split())
+# What hides the letters of embedded fonts; the text is not touched.
+_FONT_ALGORITHMS = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
+_PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml")
+_OTHER_FORMATS = {b"%PDF": "a PDF", b"BOOKMOBI": "a Kindle book (MOBI)", b"\xd0\xcf\x11\xe0": "a Word document"}
+
+
+@dataclass
+class _Entry:
+    """A line of the table of contents."""
+
+    title: str
+    file: str
+    anchor: str
+    children: list["_Entry"] = field(default_factory=list)
+
+
+@dataclass
+class _Page:
+    """A file of the spine."""
+
+    name: str
+    blocks: list[Block]
+    title: str
+
+
+@dataclass
+class _Piece:
+    """Text that belongs together: a chapter, or what stands where no chapter has begun."""
+
+    title: str
+    blocks: list[Block]
+    part: str = ""
+    is_part: bool = False
+
+    @property
+    def is_aside(self) -> bool:
+        """Whether it is no part of what the book tells."""
+        marked = bool(self.blocks) and all(block.roles & _ASIDE_ROLES for block in self.blocks)
+        return marked or is_aside(self.title)
+
+
+def read_epub(path: Path) -> Book:
+    """Read the chapters of an EPUB.
+
+    A chapter begins where the table of contents (EPUB 3's, or the NCX of EPUB 2) says, and at a page that begins with
+    a heading. Entries for parts, which only hold chapters, go into the titles of these; entries for sections inside a
+    chapter do not divide it. Cover, title page, contents, licence, notes and their like are left out.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The book.
+
+    Raises:
+        ValueError: If it is no EPUB, damaged or encrypted.
+    """
+    with path.open("rb") as stream:
+        beginning = stream.read(80)
+    if not zipfile.is_zipfile(path):
+        known = next((what for mark, what in _OTHER_FORMATS.items() if mark in beginning), None)
+        size = "it is empty" if not beginning else f"it is {known}" if known else "it is no zip archive, or cut off"
+        raise ValueError(f"`book`: {path} is no EPUB: {size}.")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _Epub(archive, path).read()
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:  # the last: a password
+        raise ValueError(f"`book`: {path} is damaged or encrypted: {error}.") from error
+
+
+class _Epub:
+    def __init__(self, archive: zipfile.ZipFile, path: Path) -> None:
+        self.archive = archive
+        self.path = path
+        self.names = {name.casefold(): name for name in archive.namelist()}
+
+    def read(self) -> Book:
+        container = self._parse("META-INF/container.xml", "it is no EPUB, or a damaged one")
+        package = next((e.get("full-path") for e in container.iter() if local_name(e) == "rootfile"), None)
+        if not package:
+            raise self._broken("META-INF/container.xml names no package file")
+        package = unquote(package)
+        root = self._parse(package, "it is named in META-INF/container.xml")
+        folder = posixpath.dirname(package)
+        items = {
+            item.get("id"): (_inside(folder, item.get("href") or ""), item)
+            for item in root.iter()
+            if local_name(item) == "item"
+        }
+        title = next((_text(e) for e in root.iter() if local_name(e) == "title" and _text(e)), "")
+        spine = [reference for reference in root.iter() if local_name(reference) == "itemref"]
+        if not spine:
+            raise self._broken(f"{package} has no spine, which says what to read in which order")
+        unknown = [reference.get("idref") or "" for reference in spine if reference.get("idref") not in items]
+        missing = [
+            items[reference.get("idref")][0]
+            for reference in spine
+            if reference.get("idref") in items and items[reference.get("idref")][0].casefold() not in self.names
+        ]
+        if unknown or missing:
+            names = [*missing, *(f"the item {name!r}" for name in unknown)]
+            raise self._broken(f"{len(names)} of the {len(spine)} files to read are missing: {', '.join(names[:5])}")
+        self._check_rights([items[reference.get("idref")][0] for reference in spine])
+        guide = {
+            _inside(folder, reference.get("href") or "").partition("#")[0]: (reference.get("type") or "").lower()
+            for reference in root.iter()
+            if local_name(reference) == "reference"
+        }
+        pages, dropped = [], []
+        for reference in spine:
+            name, item = items[reference.get("idref")]
+            if item.get("media-type") not in _PAGES or "nav" in (item.get("properties") or "").split():
+                what = "the table of contents" if item.get("media-type") in _PAGES else f"{name}, which is no text"
+                dropped.append(what)
+                continue
+            blocks, page_title = html_blocks(self._content(name, "it is in the spine"), f"{self.path}: {name}")
+            for block in blocks:
+                block.roles |= {guide.get(name, "")}
+            page = _Page(name, blocks, page_title)
+            words = sum(block.words for block in blocks)
+            if (reference.get("linear") or "").lower() == "no" and words:
+                dropped.append(f"{left_out(page_title or name, words)}, outside the reading order")
+            else:
+                pages.append(page)
+        return self._divide(title, pages, self._entries(items, spine, root), dropped)
+
+    # Files of the archive
+
+    def _broken(self, problem: str) -> ValueError:
+        return ValueError(f"`book`: {self.path} is a damaged EPUB: {problem}.")
+
+    def _content(self, name: str, why: str) -> bytes:
+        actual = self.names.get(name.casefold())
+        if actual is None:
+            raise self._broken(f"{name} is missing ({why})")
+        return self.archive.read(actual)
+
+    def _parse(self, name: str, why: str) -> Any:
+        return parse_markup(self._content(name, why), f"{self.path}: {name}")
+
+    def _check_rights(self, pages: list[str]) -> None:
+        """Refuse a book whose pages are encrypted; fonts often are, and do not matter."""
+        if "meta-inf/encryption.xml" not in self.names:
+            return
+        root = self._parse("META-INF/encryption.xml", "")
+        for data in root.iter():
+            if local_name(data) != "encrypteddata":
+                continue
+            parts = {local_name(element): element for element in data.iter()}
+            method = parts["encryptionmethod"].get("Algorithm", "") if "encryptionmethod" in parts else ""
+            target = parts["cipherreference"].get("URI", "") if "cipherreference" in parts else ""
+            if method not in _FONT_ALGORITHMS and unquote(target).casefold() in {page.casefold() for page in pages}:
+                raise ValueError(
+                    f"`book`: {self.path} is protected against copying (DRM): {target} is encrypted. Only the program "
+                    "that it was bought for can read it; use an edition without DRM."
+                )
+
+    # The table of contents
+
+    def _entries(self, items: dict[str, Any], spine: list[Any], root: Any) -> list[_Entry]:
+        for name, item in items.values():
+            if "nav" in (item.get("properties") or "").split() and name.casefold() in self.names:
+                navigation = self._parse(name, "")
+                lists = [element for element in navigation.iter() if local_name(element) == "nav"]
+                contents = next((element for element in lists if "toc" in roles_of(element)), None)
+                if contents is None and lists:
+                    contents = lists[0]
+                if contents is not None and (entries := list(_navigation(contents, posixpath.dirname(name)))):
+                    return entries
+        owner = next((element.get("toc") for element in root.iter() if local_name(element) == "spine"), None)
+        for identifier, (name, item) in items.items():
+            is_ncx = identifier == owner or item.get("media-type") == "application/x-dtbncx+xml"
+            if is_ncx and name.casefold() in self.names:
+                tree = self._parse(name, "")
+                points = next((element for element in tree.iter() if local_name(element) == "navmap"), None)
+                if points is not None:
+                    return list(_points(points, posixpath.dirname(name)))
+        return []
+
+    # Chapters
+
+    def _divide(self, title: str, pages: list[_Page], entries: list[_Entry], dropped: list[str]) -> Book:
+        _, kept, licence = without_licence([block for page in pages for block in page.blocks])
+        if licence:
+            text = {id(block) for block in kept}
+            pages = [replace(page, blocks=[block for block in page.blocks if id(block) in text]) for page in pages]
+        found = "chapters from its table of contents" if entries else "a chapter from each page with a heading"
+        chapters, left = _chapters(_pieces(pages, entries), title)
+        if len(chapters) < 2:
+            # The contents list says nothing; perhaps the text does.
+            plain = [(page, block) for page in pages for block in page.blocks if not block.roles & _ASIDE_ROLES]
+            book = split_blocks([block for _, block in plain])
+            if len(book.chapters) > 1:
+                chapters, found = book.chapters, book.found
+                left = [*_chapters([piece for piece in _by_page(pages) if piece.is_aside], title)[1], *book.left_out]
+            elif not entries and len({page.name for page, _ in plain}) > 1:
+                found = "a chapter from each of its files"
+                chapters, left = _chapters(_by_page(pages), title)
+        return Book(title, chapters, found, [*dropped, *licence, *left])
+
+
+def _inside(folder: str, reference: str) -> str:
+    """The name in the archive of what a file in `folder` refers to."""
+    path, mark, anchor = reference.partition("#")
+    return posixpath.normpath(posixpath.join(folder, unquote(path))) + mark + unquote(anchor)
+
+
+def _text(element: Any) -> str:
+    return " ".join("".join(element.itertext()).split())
+
+
+def _navigation(element: Any, folder: str) -> Iterator[_Entry]:
+    """Entries of the nav element of EPUB 3: nested lists, an a (or a span) in each item."""
+    for child in element:
+        if local_name(child) != "li":
+            yield from _navigation(child, folder)
+            continue
+        label = next((e for e in child.iter() if local_name(e) in ("a", "span")), None)
+        inner = [entry for e in child if local_name(e) in ("ol", "ul") for entry in _navigation(e, folder)]
+        if label is None:
+            yield from inner
+            continue
+        target, _, anchor = _inside(folder, label.get("href") or "").partition("#")
+        yield _Entry(_text(label), target if label.get("href") else "", anchor, inner)
+
+
+def _points(element: Any, folder: str) -> Iterator[_Entry]:
+    """Entries of an NCX: nested navPoint elements."""
+    for child in element:
+        if local_name(child) != "navpoint":
+            continue
+        label = next((e for e in child if local_name(e) == "navlabel"), None)
+        content = next((e for e in child if local_name(e) == "content"), None)
+        source = "" if content is None else content.get("src") or ""
+        target, _, anchor = _inside(folder, source).partition("#")
+        title = "" if label is None else _text(label)
+        yield _Entry(title, target if source else "", anchor, [*_points(child, folder)])
+
+
+@dataclass(frozen=True)
+class _Start:
+    """Where a chapter begins, by the table of contents."""
+
+    title: str
+    anchor: str
+    part: str
+    is_part: bool
+
+
+def _starts(entries: list[_Entry], part: str = "") -> Iterator[tuple[str, _Start]]:
+    for entry in entries:
+        holds = _holds_chapters(entry)
+        if entry.file:
+            yield entry.file, _Start(entry.title, entry.anchor, part, holds)
+        if holds:
+            inner = part if heading_kind(entry.title) == "" and not entry.file else entry.title
+            yield from _starts(entry.children, f"{part}, {inner}" if part and inner != part else inner)
+
+
+def _holds_chapters(entry: _Entry) -> bool:
+    """Whether an entry stands for a part, with the chapters below it, and not for a chapter with its sections."""
+    if not entry.children or heading_kind(entry.title) == "chapter":
+        return False
+    kinds = {heading_kind(child.title) for child in entry.children}
+    return (
+        heading_kind(entry.title) == "part"
+        or bool(kinds - {""})
+        or any(child.file != entry.file for child in entry.children)
+    )
+
+
+def _pieces(pages: list[_Page], entries: list[_Entry]) -> list[_Piece]:
+    """Cut the pages where the table of contents says, and where a page with a heading of its own begins."""
+    starts: dict[str, list[_Start]] = {}
+    for file, start in _starts(entries):
+        starts.setdefault(file, []).append(start)
+    pieces = [_Piece("", [])]
+    for page in pages:
+        here = starts.get(page.name, [])
+        at_top = [start for start in here if not start.anchor]
+        anchored = {start.anchor: start for start in here if start.anchor}
+        pieces += [_Piece(start.title, [], start.part, start.is_part) for start in at_top]
+        is_aside_page = all(block.roles & _ASIDE_ROLES for block in page.blocks)
+        if page.blocks and not here and (page.blocks[0].level or is_aside_page):
+            pieces.append(_Piece(_own_title(page), [], "" if is_aside_page else pieces[-1].part))
+        for block in page.blocks:
+            for anchor in [anchor for anchor in anchored if anchor in block.anchors]:
+                start = anchored.pop(anchor)
+                pieces.append(_Piece(start.title, [], start.part, start.is_part))
+            pieces[-1].blocks.append(block)
+    return [piece for piece in pieces if piece.title or piece.blocks]
+
+
+def _by_page(pages: list[_Page]) -> list[_Piece]:
+    return [_Piece(_own_title(page), page.blocks) for page in pages if page.blocks]
+
+
+def _chapters(pieces: list[_Piece], book_title: str) -> tuple[list[Chapter], list[str]]:
+    """Make chapters of the pieces that are, and name the others."""
+    chapters: list[Chapter] = []
+    dropped: list[str] = []
+    carried: list[str] = []  # the few words on a part's page go to its first chapter
+    for piece in pieces:
+        links = [block for block in piece.blocks if block.is_link]
+        body = [block for block in piece.blocks if len(links) < 3 or not block.is_link]
+        body = _without_title(body, piece.title)
+        words = sum(block.words for block in body)
+        is_title_page = (
+            not chapters and words < LEAST_OPENING and piece.title.casefold() in ("", book_title.casefold())
+        )
+        if piece.is_aside or is_title_page:
+            if piece.blocks:
+                dropped.append(left_out(piece.title or "what stands before the first chapter", words))
+        elif piece.is_part and words < LEAST_OPENING:
+            carried += [block.text for block in body]
+        else:
+            name = f"{piece.part}, {piece.title}" if piece.part else piece.title or BEFORE
+            chapters.append(Chapter(name, [*carried, *(block.text for block in body)]))
+            carried = []
+        if len(links) > 2 and not piece.is_aside:
+            dropped.append(left_out("a list of links", sum(block.words for block in links)))
+    return chapters, dropped
+
+
+def _own_title(page: _Page) -> str:
+    headings = [block.text for block in page.blocks[:3] if block.level]
+    return ": ".join(headings) if headings else page.title
+
+
+def _without_title(blocks: list[Block], title: str) -> list[Block]:
+    """Take the headings off the beginning of a chapter: they are its title."""
+    number = 0
+    while number < len(blocks) and (blocks[number].level or blocks[number].text.casefold() == title.casefold()):
+        number += 1
+    return blocks[number:]

@@ -1,0 +1,409 @@
+"""Chapters of a text, found by its headings.
+
+A heading is a paragraph of its own that is marked as one (Markdown, HTML), begins as one ("CHAPTER IV", "Part Two: …",
+"Prologue") or is a number in a row of numbers. Headings that stand in a table of contents are told from those over
+chapters by the text that follows them.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from .book import Book, Chapter, is_aside, left_out
+from .markup import Block
+
+
+# Text before the first chapter that is shorter is a title page.
+LEAST_OPENING = 100
+BEFORE = "Before the first chapter"
+
+_UNITS = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+_UNITS += "eighteen nineteen"
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_NTH = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth last"
+_WORDS = (
+    rf"(?:(?:{'|'.join(_TENS.split())})(?:[ -](?:{'|'.join(_UNITS.split()[:9])}))?|{'|'.join(_UNITS.split()[::-1])})"
+)
+_ROMAN = r"(?=[mdclxvi])m{0,3}(?:cm|cd|d?c{0,4})(?:xc|xl|l?x{0,4})(?:ix|iv|v?i{0,4})"
+_NUMBER = rf"(?:{_ROMAN}|\d{{1,3}}|{_WORDS}|(?:the )?(?:{'|'.join(_NTH.split())}))"
+_CHAPTER_WORDS = "chapter chap canto letter stave scene lecture adventure kapitel chapitre capítulo capitolo"
+_PART_WORDS = "part book volume vol act teil buch band partie livre parte libro"
+
+
+def _worded(words: str) -> re.Pattern[str]:
+    names, nths = "|".join(words.split()), "|".join(_NTH.split())
+    return re.compile(
+        rf"(?:the )?(?:(?P<word>{names})\.? (?P<number>{_NUMBER})|(?P<nth>{nths}) (?P<word2>{names}))"
+        r"(?![\w’'-])(?P<rest>.*)",
+        re.IGNORECASE,
+    )
+
+
+_CHAPTER, _PART = _worded(_CHAPTER_WORDS), _worded(_PART_WORDS)
+_NUMBERED = re.compile(rf"(?P<number>{_ROMAN}|\d{{1,3}})(?P<rest>[.:)–—-] ?\W*\w.*)", re.IGNORECASE)
+_BARE = re.compile(rf"[-–—\[(]? ?(?P<number>{_ROMAN}|\d{{1,3}}) ?[-–—\])]?\.?", re.IGNORECASE)
+_SPECIAL = re.compile(
+    r"(?P<word>prologue|epilogue|preface|foreword|introduction|afterword|conclusion|postscript|interlude|"
+    r"appendix(?: (?:[a-z]|\d{1,2}))?)(?P<rest>[.:–—-].{0,80})?",
+    re.IGNORECASE,
+)
+_PAGE_NUMBER = re.compile(r"(?:\s*\.(?:\s*\.)+|…+|\s{3,}|\t)\s*(?:\d+|[ivxlc]+)\s*$")
+_SENTENCE_END = re.compile(r"[.!?…:;\"”’»)\]]\s*$")
+_GUTENBERG = re.compile(r"\*\*\* ?(START|END) OF (?:THE|THIS) PROJECT GUTENBERG", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A heading among the blocks of a text.
+
+    Args:
+        start: Number of its first block.
+        end: Number of the first block after it.
+        kind: "part" for one that stands over chapters, else "chapter".
+        key: What tells it from others of its kind; the same in the table of contents.
+        title: Its text.
+        number: The number it gives itself; 0 for none.
+    """
+
+    start: int
+    end: int
+    kind: str
+    key: str
+    title: str
+    number: int = 0
+
+
+def split_blocks(blocks: list[Block]) -> Book:
+    """Divide a text into chapters at its headings.
+
+    Args:
+        blocks: Its paragraphs and headings.
+
+    Returns:
+        A book; all in one chapter without a title if there is no heading.
+    """
+    title, blocks, dropped = without_licence(blocks)
+    book = _by_levels(blocks) or _by_words(blocks)
+    if book is None:
+        chapter = Chapter("", [block.text for block in blocks])
+        book = Book("", [chapter], "no chapter heading found, so it is one long text")
+    return Book(title or book.title, book.chapters, book.found, [*dropped, *book.left_out])
+
+
+def without_licence(blocks: list[Block]) -> tuple[str, list[Block], list[str]]:
+    """Take the pages of Project Gutenberg off a text.
+
+    Args:
+        blocks: The text.
+
+    Returns:
+        The title that those pages give, the text between them, and what was left out.
+    """
+    start, end, title = 0, len(blocks), ""
+    for number, block in enumerate(blocks):
+        if match := _GUTENBERG.search(block.text[:200]):
+            if match[1].upper() == "END":
+                end = number
+                break
+            start = number + 1
+        elif not start and not title and (named := re.match(r"Title: (.{1,200}?)(?: Author: .*)?$", block.text)):
+            title = named[1]
+    words = sum(block.words for block in [*blocks[:start], *blocks[end:]])
+    dropped = [left_out("Project Gutenberg's licence", words)] if words else []
+    return title if start else "", blocks[start:end], dropped
+
+
+def heading_kind(title: str) -> str:
+    """Say what a title calls itself.
+
+    Args:
+        title: Of an entry in a contents list.
+
+    Returns:
+        "part", "chapter", or "" if it is neither.
+    """
+    for kind, pattern in (("part", _PART), ("chapter", _CHAPTER), ("chapter", _NUMBERED), ("chapter", _BARE)):
+        if pattern.fullmatch(title.strip()):
+            return kind
+    return ""
+
+
+def title_of(blocks: list[Block]) -> tuple[str, list[Block]]:
+    """Part the title from a chapter that is given alone.
+
+    Args:
+        blocks: The chapter.
+
+    Returns:
+        What its first headings say, empty if it begins without one, and its text.
+    """
+    number = 0
+    while number < len(blocks) and blocks[number].level:
+        number += 1
+    if number:
+        return ": ".join(block.text for block in blocks[:number]), blocks[number:]
+    blocks = list(_opened(blocks))
+    found = _find(blocks[:3], {"chapter": _CHAPTER, "part": _PART})
+    return (found[0].title, blocks[found[0].end :]) if found and not found[0].start else ("", blocks)
+
+
+# Headings that are marked as such
+
+
+def _by_levels(blocks: list[Block]) -> Book | None:
+    levels = Counter(block.level for block in blocks if block.level)
+    if not levels:
+        return None
+    numbers = [number for number, block in enumerate(blocks) if block.level]
+    named = Counter(blocks[number].level for number in numbers if _CHAPTER.fullmatch(blocks[number].text))
+    level = named.most_common(1)[0][0] if named.total() > 1 else min((x for x in levels if levels[x] > 1), default=0)
+    while level and not named and (deeper := [x for x in levels if x > level and levels[x] > 1]):
+        # Headings with none but deeper headings under them are of parts.
+        own = [number for number in numbers if blocks[number].level == level]
+        if sum(number + 1 in numbers and blocks[number + 1].level > level for number in own) < 0.8 * len(own):
+            break
+        level = min(deeper)
+    if not level:
+        return None
+    marked = [
+        Heading(
+            number,
+            number + 1,
+            "chapter" if block.level == level or _SPECIAL.fullmatch(block.text) or is_aside(block.text) else "part",
+            block.text.casefold(),
+            block.text,
+        )
+        for number, block in enumerate(blocks)
+        if 0 < block.level <= level
+    ]
+    title = ""
+    first = marked[0]
+    if first.kind == "part" and levels[blocks[first.start].level] == 1:
+        title, marked = first.title, marked[1:]  # the book's own
+        blocks = [block for number, block in enumerate(blocks) if number != first.start]
+        marked = [replace(mark, start=mark.start - 1, end=mark.end - 1) for mark in marked]
+    book = _assembled(blocks, marked)
+    return Book(title, book.chapters, book.found, book.left_out) if len(book.chapters) > 1 else None
+
+
+# Headings that are known by their words
+
+
+def _by_words(blocks: list[Block]) -> Book | None:
+    blocks = list(_opened(blocks))
+    lists, rest = _contents_lists(blocks)
+    for find, check in (
+        (_chapter_words, _always),
+        (_part_words, _always),
+        (_numbered_titles, _is_row),
+        (_bare_numbers, _is_row),
+    ):
+        headings = _without_contents(rest, find(rest))
+        if sum(heading.kind == "chapter" for heading in headings) and check(rest, headings):
+            book = _assembled(rest, headings)
+            if lists:
+                words = sum(block.words for block in lists)
+                book.left_out.insert(0, left_out("a table of contents", words))
+            return book
+    return None
+
+
+def _opened(blocks: list[Block]) -> Iterator[Block]:
+    """Part a heading from the paragraph that follows it without a blank line."""
+    for block in blocks:
+        first = block.lines[0] if len(block.lines) > 1 else ""
+        match = _CHAPTER.fullmatch(first) or _PART.fullmatch(first)
+        if match and _is_heading(match) and not _starts(block.lines[1]):
+            rest = block.lines[1:]
+            text = " ".join(rest)
+            is_title = len(rest) < 4 and len(text) < 200 and (text.isupper() or not _SENTENCE_END.search(text))
+            if (not match["rest"].strip(" .:–—-") and not is_title) or (match["rest"] and not is_title):
+                yield Block(first.strip(), lines=(first,))
+                yield Block(" ".join(text.split()), lines=rest)
+                continue
+        yield block
+
+
+def _starts(line: str) -> bool:
+    match = _CHAPTER.fullmatch(line.strip()) or _PART.fullmatch(line.strip()) or _SPECIAL.fullmatch(line.strip())
+    return bool(match)
+
+
+def _contents_lists(blocks: list[Block]) -> tuple[list[Block], list[Block]]:
+    """Find paragraphs that are lists of headings or of page numbers."""
+    lists: list[Block] = []
+    rest: list[Block] = []
+    for block in blocks:
+        headings = sum(_starts(_PAGE_NUMBER.sub("", line)) for line in block.lines)
+        paged = sum(_PAGE_NUMBER.search(line) is not None for line in block.lines)
+        numbered = sum(_NUMBERED.fullmatch(line.strip()) is not None for line in block.lines)
+        is_list = headings > 1 or paged > 2 or (paged and headings) or (numbered > 2 and numbered == len(block.lines))
+        (lists if is_list else rest).append(block)
+    return lists, rest
+
+
+def _is_heading(match: re.Match[str]) -> bool:
+    """Tell a heading from a sentence that begins like one: "Book III of the Aeneid is …"."""
+    rest = match["rest"]
+    words = rest.strip(" .:–—-_*[]")
+    if len(match[0]) > 200:
+        return False
+    if not words or rest[0] in ".:–—-" or match[0].isupper():
+        return True
+    return words[0].isupper() and len(match[0]) < 100 and not re.search(r"[.!?,;]$", words)
+
+
+def _chapter_words(blocks: list[Block]) -> list[Heading]:
+    return _find(blocks, {"chapter": _CHAPTER, "part": _PART})
+
+
+def _part_words(blocks: list[Block]) -> list[Heading]:
+    return _find(blocks, {"chapter": _PART})
+
+
+def _numbered_titles(blocks: list[Block]) -> list[Heading]:
+    return _in_order(_find(blocks, {"chapter": _NUMBERED, "part": _PART}))
+
+
+def _bare_numbers(blocks: list[Block]) -> list[Heading]:
+    return _in_order(_find(blocks, {"chapter": _BARE, "part": _PART}))
+
+
+def _find(blocks: list[Block], patterns: dict[str, re.Pattern[str]]) -> list[Heading]:
+    found = []
+    for number, block in enumerate(blocks):
+        text = block.text.strip("_*")
+        if len(block.lines) > 5:
+            continue
+        for kind, pattern in patterns.items():
+            match = pattern.fullmatch(text)
+            if match and (pattern is _BARE or _is_heading(match)):
+                groups = match.groupdict()
+                value = _value(groups.get("number") or groups.get("nth") or "")
+                word = (groups.get("word") or groups.get("word2") or "").casefold()
+                title, end = text, number + 1
+                if not (groups.get("rest") or "").strip(" .:–—-") and (below := _title_below(blocks, end)):
+                    title, end = f"{text.rstrip('.:')}: {below}", end + 1
+                found.append(Heading(number, end, kind, f"{word} {value}", title, value))
+                break
+        else:
+            if len(block.lines) <= 1 and (_SPECIAL.fullmatch(text) or is_aside(text)) and not text.islower():
+                found.append(Heading(number, number + 1, "chapter", text.casefold().rstrip(".:"), text))
+    return found
+
+
+def _title_below(blocks: list[Block], number: int) -> str:
+    """A line under a heading's number that is its title: short, and no sentence."""
+    if number >= len(blocks) or len(blocks[number].lines) > 2:
+        return ""
+    text = blocks[number].text
+    if len(text) > 80 or _starts(text) or _BARE.fullmatch(text):
+        return ""
+    words = [word for word in re.findall(r"\w+", text) if len(word) > 3]
+    is_title = text.isupper() or (
+        bool(words) and all(w[0].isupper() for w in words) and not _SENTENCE_END.search(text)
+    )
+    return text if is_title and number + 1 < len(blocks) else ""
+
+
+def _without_contents(blocks: list[Block], headings: list[Heading]) -> list[Heading]:
+    """Leave out headings of a table of contents: two or more in a row without text, all of which come again."""
+    kept = []
+    number = 0
+    while number < len(headings):
+        end = number + 1
+        while end < len(headings) and _words(blocks, headings[end - 1].end, headings[end].start) <= 3:
+            end += 1
+        later = [heading.key for heading in headings]
+        while end > number and not all(heading.key in later[end:] for heading in headings[number:end]):
+            end -= 1
+        chapters = sum(heading.kind == "chapter" and heading.number > 0 for heading in headings[number:end])
+        if chapters > 1:
+            number = end
+        else:
+            kept.append(headings[number])
+            number += 1
+    return kept
+
+
+def _in_order(headings: list[Heading]) -> list[Heading]:
+    """Keep numbers that count on from one, and begin again only in a new part."""
+    kept, expected = [], 1
+    for heading in headings:
+        if heading.kind == "part":
+            expected = 1
+        elif heading.number:
+            if heading.number != expected:
+                continue
+            expected += 1
+        kept.append(heading)
+    return kept
+
+
+def _always(blocks: list[Block], headings: list[Heading]) -> bool:
+    return True
+
+
+def _is_row(blocks: list[Block], headings: list[Heading]) -> bool:
+    """Tell numbers over chapters from those of lists and pages."""
+    own = [heading for heading in headings if heading.number and heading.kind == "chapter"]
+    if len(own) < 3:
+        return False
+    ends = [heading.start for heading in headings[1:]] + [len(blocks)]
+    sizes = sorted(_words(blocks, heading.end, end) for heading, end in zip(headings, ends, strict=True))
+    before = [blocks[heading.start - 1] for heading in own if heading.start]
+    ended = sum(_SENTENCE_END.search(block.text) is not None for block in before)
+    return sizes[len(sizes) // 2] >= 100 and ended >= 0.7 * len(before)
+
+
+def _words(blocks: list[Block], start: int, end: int) -> int:
+    return sum(block.words for block in blocks[start:end])
+
+
+def _value(number: str) -> int:
+    """The value of a number in figures, Roman figures or words."""
+    text = number.casefold().removeprefix("the ")
+    if text.isdecimal():
+        return int(text)
+    for words, factor in ((_UNITS, 1), (_NTH, 1)):
+        if text in words.split():
+            return (words.split().index(text) + 1) * factor
+    tens, _, unit = text.replace("-", " ").partition(" ")
+    if tens in _TENS.split():
+        return 10 * (_TENS.split().index(tens) + 2) + (_UNITS.split().index(unit) + 1 if unit else 0)
+    values = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100, "d": 500, "m": 1000}
+    figures = [values.get(figure, 0) for figure in text]
+    return sum(-a if a < b else a for a, b in zip(figures, [*figures[1:], 0], strict=True))
+
+
+# From headings to chapters
+
+
+def _assembled(blocks: list[Block], headings: list[Heading]) -> Book:
+    chapters: list[Chapter] = []
+    dropped: list[str] = []
+    opening = blocks[: headings[0].start] if headings else blocks
+    words = sum(block.words for block in opening)
+    if words >= LEAST_OPENING:
+        chapters.append(Chapter(BEFORE, [block.text for block in opening]))
+    elif words:
+        dropped.append(left_out("what stands before the first chapter", words))
+    part = ""
+    carried: list[str] = []  # the few words under a part's heading go to its first chapter
+    ends = [heading.start for heading in headings[1:]] + [len(blocks)]
+    for heading, end in zip(headings, ends, strict=True):
+        paragraphs = [*carried, *(block.text for block in blocks[heading.end : end])]
+        carried = []
+        words = sum(len(paragraph.split()) for paragraph in paragraphs)
+        if is_aside(heading.title):
+            dropped.append(left_out(heading.title, words))
+        elif heading.kind == "part" and words < LEAST_OPENING and heading is not headings[-1]:
+            part, carried = heading.title, paragraphs
+        elif heading.kind == "part":
+            part = heading.title
+            chapters.append(Chapter(part, paragraphs))
+        else:
+            chapters.append(Chapter(f"{part}, {heading.title}" if part else heading.title, paragraphs))
+    example = next((heading.title for heading in headings if heading.kind == "chapter"), "")
+    return Book("", chapters, f"divided at headings such as {example!r}", dropped)

@@ -1,0 +1,266 @@
+"""Paragraphs and headings of plain text, Markdown and HTML."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from html.entities import html5
+from typing import Any
+
+from lxml import etree
+
+
+_FENCE = re.compile(r"\s{0,3}(```+|~~~+)")
+_ATX = re.compile(r"\s{0,3}(#{1,6})\s+(.*?)(?:\s+#+)?\s*$")
+_SETEXT = re.compile(r"\s{0,3}(=+|-{2,})\s*$")
+# Lines of a text whose paragraphs are broken into lines are hardly ever longer.
+_LONGEST_BROKEN_LINE = 120
+
+_BLOCKS = """address article aside blockquote body center dd div dl dt fieldset figcaption figure footer form h1 h2 h3
+    h4 h5 h6 header hgroup hr li main nav ol p pre section table tbody tr ul"""
+_SILENT = "audio head math nav noscript object rp rt script style svg template title video"
+_BLOCK_TAGS, _SILENT_TAGS = frozenset(_BLOCKS.split()), frozenset(_SILENT.split())
+_CELL_TAGS = frozenset({"br", "td", "th"})
+_EPUB_TYPE = "{http://www.idpf.org/2007/ops}type"
+_ENTITY = re.compile(rb"&([A-Za-z][A-Za-z0-9]*);")
+_CHARSET = re.compile(rb"(?:encoding|charset)\s*=\s*[\"']?\s*([A-Za-z0-9._:-]+)")
+
+
+@dataclass
+class Block:
+    """A paragraph or a heading.
+
+    Args:
+        text: Its text, white space made single spaces.
+        level: 1 to 6 for a heading that is marked as one.
+        lines: The lines of a paragraph of plain text.
+        anchors: Names by which links lead here.
+        roles: What EPUB calls the pages it stands in: "titlepage", "toc".
+        is_link: Whether it is nothing but a link, as an entry of a contents list is.
+    """
+
+    text: str
+    level: int = 0
+    lines: tuple[str, ...] = ()
+    anchors: frozenset[str] = field(default_factory=frozenset)
+    roles: frozenset[str] = field(default_factory=frozenset)
+    is_link: bool = False
+
+    @property
+    def words(self) -> int:
+        """How many words it has."""
+        return len(self.text.split())
+
+
+def text_blocks(text: str) -> list[Block]:
+    """Find the paragraphs of a plain text: between blank lines, or each line where lines are not broken.
+
+    Args:
+        text: The text.
+
+    Returns:
+        Its paragraphs.
+    """
+    lines = text.splitlines()
+    long = sum(len(line) > _LONGEST_BROKEN_LINE for line in lines)
+    filled = sum(bool(line.strip()) for line in lines)
+    each_line = long > 0.1 * filled or filled == len(lines)
+    return list(_paragraphs(lines, each_line))
+
+
+def markdown_blocks(text: str) -> list[Block]:
+    """Find the paragraphs and headings of a Markdown text.
+
+    Args:
+        text: The text.
+
+    Returns:
+        Its blocks; headings have a level.
+    """
+    lines = text.splitlines()
+    if lines and lines[0].strip() == "---" and "---" in (rest := [line.strip() for line in lines[1:]]):
+        lines = lines[rest.index("---") + 2 :]  # what tools keep at the top, not text
+    blocks: list[Block] = []
+    waiting: list[str] = []
+    fence = ""
+    for line in [*lines, ""]:
+        if match := _FENCE.match(line):
+            fence = "" if fence and match[1].startswith(fence) else fence or match[1]
+        heading = None if fence else _ATX.match(line)
+        underline = None if fence or not waiting or not waiting[-1].strip() else _SETEXT.match(line)
+        if heading:
+            blocks += [*_paragraphs(waiting), Block(_one_line(heading[2]), len(heading[1]))]
+            waiting = []
+        elif underline:
+            title = waiting.pop()
+            blocks += [*_paragraphs(waiting), Block(_one_line(title), 1 if underline[1][0] == "=" else 2)]
+            waiting = []
+        else:
+            waiting.append(line)
+    return [block for block in [*blocks, *_paragraphs(waiting)] if block.text]
+
+
+def html_blocks(content: bytes, name: str) -> tuple[list[Block], str]:
+    """Find the paragraphs and headings of an HTML or XHTML page.
+
+    Left out are what is not shown, page numbers, and the marks that lead to notes.
+
+    Args:
+        content: The file.
+        name: What to call it in errors.
+
+    Returns:
+        Its blocks, and the title in its head.
+
+    Raises:
+        ValueError: If its encoding is not known.
+    """
+    root = parse_markup(content, name)
+    title = next((element for element in root.iter() if local_name(element) == "title"), None)
+    walk = _Walk()
+    body = next((element for element in root.iter() if local_name(element) == "body"), root)
+    walk.visit(body, 0, frozenset())
+    walk.flush()
+    return walk.blocks, "" if title is None else _one_line("".join(title.itertext()))
+
+
+def parse_markup(content: bytes, name: str) -> Any:
+    """Parse XHTML as XML, and what is no XML as HTML.
+
+    Args:
+        content: The file.
+        name: What to call it in errors.
+
+    Returns:
+        The root element.
+
+    Raises:
+        ValueError: If its encoding is not known, or there is no element in it.
+    """
+    # Entities of HTML mean nothing to an XML parser that loads no DTD, and none is loaded.
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, remove_comments=True)
+    try:
+        return etree.fromstring(_ENTITY.sub(_numbered, content), parser)
+    except (etree.XMLSyntaxError, LookupError):
+        pass
+    encoding = "utf-8"
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        encoding = "utf-16"
+    elif match := _CHARSET.search(content[:2048]):
+        encoding = match[1].decode("ascii")
+    try:
+        text = content.decode(encoding)
+    except (UnicodeDecodeError, LookupError):
+        raise ValueError(f"`book`: {name} is not in the encoding {encoding}, which it should be in.") from None
+    text = re.sub(r"^\s*<\?xml.*?\?>", "", text.removeprefix("\ufeff"))
+    if not text.strip():
+        raise ValueError(f"`book`: {name} is empty.")
+    root = etree.fromstring(text.encode("utf-8"), etree.HTMLParser(encoding="utf-8", no_network=True))
+    if root is None:
+        raise ValueError(f"`book`: {name} is no HTML.")
+    return root
+
+
+def local_name(element: Any) -> str:
+    """Name of an element without its namespace.
+
+    Args:
+        element: Of lxml.
+
+    Returns:
+        The name in lower case; empty for a comment and the like.
+    """
+    return etree.QName(element).localname.lower() if isinstance(element.tag, str) else ""
+
+
+def roles_of(element: Any) -> frozenset[str]:
+    """Say what EPUB calls the part of a book that an element is.
+
+    Args:
+        element: Of lxml.
+
+    Returns:
+        Such as "toc"; mostly none.
+    """
+    roles = [*(element.get(_EPUB_TYPE) or element.get("epub:type") or "").split()]
+    roles += [role.removeprefix("doc-") for role in (element.get("role") or "").split() if role.startswith("doc-")]
+    return frozenset(role.lower() for role in roles)
+
+
+class _Walk:
+    """Goes through a page and gathers its blocks."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = []
+        self.pieces: list[str] = []
+        self.linked = 0  # characters that are in links
+        self.anchors: set[str] = set()
+        self.level = 0
+        self.roles: frozenset[str] = frozenset()
+
+    def visit(self, element: Any, level: int, roles: frozenset[str], in_link: bool = False) -> None:
+        name = local_name(element)
+        for anchor in (element.get("id"), element.get("name") if name == "a" else None):
+            if anchor:
+                self.anchors.add(anchor)
+        own = roles_of(element)
+        if name in _SILENT_TAGS or not name or own & {"noteref", "pagebreak"} or "pagenum" in element.get("class", ""):
+            return
+        is_block = name in _BLOCK_TAGS
+        if name in ("h1", "h2", "h3", "h4", "h5", "h6"):
+            level = int(name[1])
+        elif name == "hgroup":
+            level = next((int(local_name(child)[1]) for child in element if re.match("h[1-6]", local_name(child))), 0)
+        roles = roles | own
+        in_link = in_link or (name == "a" and bool(element.get("href")))
+        if is_block:
+            # An anchor of this element leads to what comes in it.
+            here = {anchor for anchor in (element.get("id"),) if anchor}
+            self.anchors -= here
+            self.flush()
+            self.anchors |= here
+        if name in _CELL_TAGS:
+            self.pieces.append(" ")
+        self._text(element.text, level, roles, in_link)
+        for child in element:
+            self.visit(child, level, roles, in_link)
+            self._text(child.tail, level, roles, in_link)
+        if is_block:
+            self.flush()
+
+    def _text(self, text: str | None, level: int, roles: frozenset[str], in_link: bool) -> None:
+        if not text:
+            return
+        self.pieces.append(text)
+        if text.strip():
+            self.level, self.roles = level, roles
+            self.linked += len("".join(text.split())) if in_link else 0
+
+    def flush(self) -> None:
+        text = _one_line("".join(self.pieces))
+        if text:
+            is_link = self.linked == len("".join(text.split()))
+            self.blocks.append(Block(text, self.level, (), frozenset(self.anchors), self.roles, is_link))
+            self.anchors = set()
+        self.pieces, self.linked = [], 0
+
+
+def _paragraphs(lines: list[str], each_line: bool = False) -> Iterator[Block]:
+    waiting: list[str] = []
+    for line in [*lines, ""]:
+        if line.strip():
+            waiting.append(line.strip("\r\n\f "))
+        if waiting and (each_line or not line.strip()):
+            yield Block(_one_line(" ".join(waiting)), lines=tuple(waiting))
+            waiting = []
+
+
+def _one_line(text: str) -> str:
+    # Soft hyphens and word joiners steer the breaking of lines; a model's vocabulary has them not.
+    return " ".join(re.sub("[\u00ad\u200b\u2060\ufeff]", "", text).split())
+
+
+def _numbered(match: re.Match[bytes]) -> bytes:
+    name = match[1].decode("ascii")
+    if name in ("amp", "lt", "gt", "quot", "apos") or f"{name};" not in html5:
+        return match[0]
+    return "".join(f"&#{ord(char)};" for char in html5[f"{name};"]).encode("ascii")

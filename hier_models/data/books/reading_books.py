@@ -1,0 +1,184 @@
+"""Reading a book: an EPUB, a folder of chapters, one text with headings, or a list."""
+
+import logging
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ..reading import COMPRESSION_SUFFIXES, UTF8_BOM, data_suffix, document_name, open_binary
+from .book import Book, Chapter, is_aside, left_out
+from .epub import read_epub
+from .headings import split_blocks, title_of
+from .markup import Block, html_blocks, markdown_blocks, text_blocks
+
+
+logger = logging.getLogger(__name__)
+
+MARKDOWN_SUFFIXES = (".md", ".markdown")
+HTML_SUFFIXES = (".html", ".htm", ".xhtml")
+CHAPTER_SUFFIXES = (".txt", *MARKDOWN_SUFFIXES, *HTML_SUFFIXES)
+
+BookSource: TypeAlias = "str | os.PathLike[str] | Book | Sequence[str | Mapping[str, Any] | Chapter]"
+
+
+def read_book(source: BookSource, title: str | None = None) -> Book:
+    """Read a book.
+
+    A contents list, a cover, a licence and the like are no chapters; nor are chapters without a word. What is left out
+    is named in the book's `left_out`, and how the chapters were found in `found`.
+
+    Args:
+        source: An EPUB; a folder with a file for each chapter, read in natural order (2 before 10), folders in it
+            too; one text, Markdown or HTML file (perhaps with .gz, .xz or .bz2), divided at its chapter headings, or
+            not at all if it has none; or a list of chapters, each a string, a `Chapter`, or a dictionary with "text"
+            or "paragraphs" and perhaps "title". A `Book` is checked and returned.
+        title: The title, if it should not be the one in the source, or the file's name.
+
+    Returns:
+        The book.
+
+    Raises:
+        FileNotFoundError: If there is no such file or folder.
+        ValueError: If the source holds no text, is damaged, encrypted or in an unknown encoding or format.
+    """
+    if isinstance(source, Book):
+        book = source
+    elif isinstance(source, str | os.PathLike):
+        book = _from_path(Path(source).expanduser())
+    elif isinstance(source, Sequence) and not isinstance(source, bytes):
+        book = Book("", [_chapter(item, number) for number, item in enumerate(source, 1)], "chapters as given")
+    else:
+        raise ValueError(f"`book` must be a path, a Book or a list of chapters, got {type(source).__name__}.")
+    name = f" {str(source)!r}" if isinstance(source, str | os.PathLike) else ""
+    chapters, empty = [], []
+    for number, chapter in enumerate(book.chapters, 1):
+        if any(re.search(r"\w", paragraph) for paragraph in chapter.paragraphs):
+            chapters.append(chapter)
+        else:
+            empty.append(f"chapter {number}{f' ({chapter.title})' if chapter.title else ''}")
+    if not chapters:
+        what = f"; left out: {'; '.join([*book.left_out, *empty])}" if book.left_out or empty else ""
+        raise ValueError(f"`book`{name} holds no text to summarize{what}.")
+    dropped = [*book.left_out]
+    if empty:
+        dropped.append(f"{', '.join(empty)}: no text")
+        logger.warning("%d of %d chapters have no text: %s", len(empty), len(book.chapters), ", ".join(empty))
+    return Book(book.title if title is None else title, chapters, book.found, dropped)
+
+
+def natural_key(name: str) -> list[tuple[int, int, str]]:
+    """Sort names as a reader would: chapter 2 before chapter 10.
+
+    Args:
+        name: A file's name.
+
+    Returns:
+        A sort key.
+    """
+    parts = re.split(r"(\d+)", name.casefold())
+    return [(1, int(part), "") if part.isdecimal() else (2, 0, part) for part in parts if part]
+
+
+def _from_path(path: Path) -> Book:
+    if path.is_dir():
+        return _from_folder(path)
+    if not path.exists():
+        raise FileNotFoundError(f"`book`: there is no file or folder {str(path)!r}")
+    suffix = data_suffix(path)
+    if suffix == ".epub":
+        return read_epub(path)
+    if suffix not in ("", *CHAPTER_SUFFIXES):
+        kinds = ", ".join((".epub", *CHAPTER_SUFFIXES))
+        raise ValueError(f"`book`: {path} ends in {suffix}; a book is a folder or a file that ends in {kinds}.")
+    blocks, read_as_title = _read_blocks(path)
+    book = split_blocks(blocks)
+    title = book.title or read_as_title or Path(document_name(path)).name
+    return Book(title, book.chapters, book.found, book.left_out)
+
+
+def _from_folder(folder: Path) -> Book:
+    found = [path for path in folder.rglob("*") if path.is_file()]
+    found = [path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
+    files = [path for path in found if data_suffix(path) in CHAPTER_SUFFIXES]
+    if not files:
+        endings = ", ".join(CHAPTER_SUFFIXES)
+        other = f"; it holds {found[0].name}" if found else "; it is empty"
+        raise ValueError(f"`book`: folder {folder} holds no chapters (files that end in {endings}){other}.")
+    files.sort(key=lambda path: [natural_key(part) for part in path.relative_to(folder).parts])
+    chapters, dropped = [], []
+    others = sorted(str(path.relative_to(folder)) for path in set(found) - set(files))
+    for path in files:
+        blocks, title = _read_blocks(path)
+        place = path.relative_to(folder)
+        heading, blocks = title_of(blocks)
+        title = heading or title or Path(document_name(Path(path.name))).name
+        if is_aside(title) or is_aside(document_name(Path(path.name))):
+            dropped.append(left_out(str(place), sum(block.words for block in blocks)))
+            continue
+        title = ", ".join([*place.parts[:-1], title])
+        chapters.append(Chapter(title, [block.text for block in blocks]))
+    if others:
+        dropped.append(f"{len(others)} files of other kinds ({', '.join(others[:5])}{', …' if others[5:] else ''})")
+    return Book(folder.resolve().name, chapters, "a chapter from each file", dropped)
+
+
+def _read_blocks(path: Path) -> tuple[list[Block], str]:
+    """Read the paragraphs of a file, and the title that it gives itself beside them."""
+    suffix = data_suffix(path)
+    try:
+        with open_binary(path) as stream:
+            content = stream.read()
+    except (EOFError, OSError) as error:
+        if path.suffix.lower() not in COMPRESSION_SUFFIXES:
+            raise
+        raise ValueError(f"`book`: {path} is damaged and cannot be decompressed ({error}).") from error
+    if suffix in HTML_SUFFIXES:
+        return html_blocks(content, str(path))
+    text = _decoded(content, path)
+    return (markdown_blocks(text) if suffix in MARKDOWN_SUFFIXES else text_blocks(text)), ""
+
+
+def _decoded(content: bytes, path: Path) -> str:
+    encoding = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8"
+    try:
+        text = content.removeprefix(UTF8_BOM).decode(encoding)
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"`book`: {path} is no text in UTF-8 (byte 0x{content[error.start]:02x} at {error.start}). If it is text "
+            f"in another encoding, convert it: iconv -f WINDOWS-1252 -t UTF-8 {path.name}"
+        ) from error
+    if "\0" in text:
+        raise ValueError(f"`book`: {path} is no text file (it has a zero byte at {text.index(chr(0))}).")
+    return text
+
+
+def _chapter(item: Any, number: int) -> Chapter:
+    if isinstance(item, Chapter):
+        return item
+    if isinstance(item, str):
+        return Chapter("", [block.text for block in text_blocks(item)])
+    if not isinstance(item, Mapping):
+        raise ValueError(
+            f"`book`: chapter {number} must be a string or a dictionary with text or paragraphs, got "
+            f"{type(item).__name__}."
+        )
+    given = [name for name in ("text", "paragraphs") if item.get(name) is not None]
+    if len(given) != 1:
+        raise ValueError(
+            f"`book`: chapter {number} must have one of text and paragraphs, got the entries {list(item)}."
+        )
+    value, title = item[given[0]], item.get("title") or ""
+    paragraphs = [block.text for block in text_blocks(value)] if isinstance(value, str) else value
+    if given[0] == "text" and not isinstance(value, str):
+        raise ValueError(f"`book`: the text of chapter {number} must be a string, got {type(value).__name__}.")
+    if (
+        isinstance(paragraphs, bytes | Mapping)
+        or not isinstance(paragraphs, Sequence)
+        or (isinstance(value, str) and (given[0] == "paragraphs"))
+    ):
+        raise ValueError(f"`book`: the paragraphs of chapter {number} must be a list, got {type(value).__name__}.")
+    if not all(isinstance(text, str) for text in [*paragraphs, title]):
+        raise ValueError(f"`book`: the title and paragraphs of chapter {number} must be strings.")
+    return Chapter(title.strip(), [" ".join(text.split()) for text in paragraphs if text.strip()])
