@@ -58,11 +58,11 @@ def medians(runs: dict[str, Run], repeats: int) -> dict[str, float]:
 
 def peak_of_training(make_step: Callable[[], Run]) -> int:
     """Peak bytes of two training steps, less what there was before the model; call it in a fresh process."""
-    before = _peak_so_far()
+    before = peak_so_far()
     step = make_step()
     step()
     step()
-    return torch.cuda.max_memory_allocated() if DEVICE == "cuda" else _peak_so_far() - before
+    return torch.cuda.max_memory_allocated() if DEVICE == "cuda" else peak_so_far() - before
 
 
 def peak_in_fresh_process(script: str, name: str, dtype: torch.dtype) -> float:
@@ -71,9 +71,12 @@ def peak_in_fresh_process(script: str, name: str, dtype: torch.dtype) -> float:
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout) / 2**30
 
 
-def _peak_so_far() -> int:
+def peak_so_far(reset: bool = False) -> int:
+    """Peak bytes of this process; with `reset`, what it holds now, which the peak is counted from then on."""
     if sys.platform == "darwin":
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if reset:
+        Path("/proc/self/clear_refs").write_text("5")
     # Not ru_maxrss: on Linux a process inherits that of the one that started it.
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
@@ -96,8 +99,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [header, ["---"] * len(header), *rows])
 
 
-def update(card: Path, setting: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Put rows into the table between a card's benchmark marks; rows that were not measured now stay."""
+def update(card: Path, setting: str, header: Sequence[str], rows: Sequence[Sequence[str]], keys: int = 2) -> None:
+    """Put rows into the table between a card's benchmark marks; rows that were not measured now stay.
+
+    The first `keys` cells of a row tell it from others.
+    """
     begin, end = "<!-- benchmark: begin -->", "<!-- benchmark: end -->"
     content = card.read_text()
     if begin not in content or end not in content:
@@ -105,6 +111,6 @@ def update(card: Path, setting: str, header: Sequence[str], rows: Sequence[Seque
     head, (old, tail) = content.split(begin)[0], content.split(begin)[1].split(end)
     lines = [line for line in old.splitlines() if line.startswith("| ")][2:]
     known = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    measured = {tuple(cells[:2]) for cells in rows}
-    kept = [cells for cells in known if tuple(cells[:2]) not in measured]
+    measured = {tuple(cells[:keys]) for cells in rows}
+    kept = [cells for cells in known if tuple(cells[:keys]) not in measured]
     card.write_text(f"{head}{begin}\n{setting}\n\n{table(header, [*kept, *rows])}\n{end}{tail}")

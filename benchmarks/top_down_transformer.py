@@ -1,0 +1,275 @@
+"""Speed and memory of the Top-Down Transformer's encoder beside the encoders that a user would otherwise pick.
+
+    python benchmarks/top_down_transformer.py                     # all rows, about an hour on 2 cores
+    python benchmarks/top_down_transformer.py --modes forward --dtypes bfloat16 --lengths 16384
+    python benchmarks/top_down_transformer.py --update model_cards/top_down_transformer.md
+
+All encoders have 6 layers of tokens (ours: 4 bottom-up, 2 top-down, beside 2 of segments), width 768, 12 heads, a
+window of 1024 tokens (blocks of 512 where a peer has blocks) and one document of random tokens. BART attends to
+everything, with SDPA; the others have no SDPA. Every case runs in a process of its own: one run to warm up, then the
+median of the runs that fit into ten seconds, at least one. Memory is the peak of that process, less what it had when
+model and document were made. Where the next length would take longer than `--limit` seconds, a peer is not measured.
+A GPU is used where there is one.
+"""
+
+import argparse
+import json
+import math
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from measuring import DEVICE, Run, dtype_name, machine, peak_so_far, seconds, table, update
+
+
+WIDTH, LAYERS, HEADS, INNER, WINDOW = 768, 6, 12, 3072, 1024
+OURS = "Top-Down"
+PEERS = ("BART", "LED", "LongT5 local", "LongT5 global", "BigBird-Pegasus", "PEGASUS-X")
+MODES = ("forward", "training", "checkpointed training")
+LENGTHS = tuple(2**power for power in range(10, 17))  # 1k to 64k
+HEADER = ("", "dtype", "tokens", OURS, *PEERS)
+
+
+def make_encoder(name: str, length: int) -> torch.nn.Module:
+    torch.manual_seed(0)
+    bart = {
+        "d_model": WIDTH,
+        "encoder_layers": LAYERS,
+        "encoder_attention_heads": HEADS,
+        "encoder_ffn_dim": INNER,
+        "decoder_layers": 1,
+        "decoder_attention_heads": HEADS,
+        "decoder_ffn_dim": INNER,
+        "vocab_size": 50265,
+    }
+    encoder = _MAKERS[name](bart, length)
+    return encoder.to(DEVICE)
+
+
+def _top_down(bart: dict[str, int], length: int) -> torch.nn.Module:
+    from hier_models import TopDownTransformerConfig, TopDownTransformerModel
+
+    shape = {key: value for key, value in bart.items() if key != "encoder_layers"}
+    config = TopDownTransformerConfig(
+        **shape,
+        bottom_up_layers=4,
+        top_down_layers=2,
+        attention_window=WINDOW,
+        max_encoder_position_embeddings=length,
+        attn_implementation="flex_attention" if DEVICE == "cuda" else "sdpa",
+    )
+    return TopDownTransformerModel(config).get_encoder()
+
+
+def _bart(bart: dict[str, int], length: int) -> torch.nn.Module:
+    from transformers import BartConfig, BartModel
+
+    return BartModel(BartConfig(**bart, max_position_embeddings=length, attn_implementation="sdpa")).get_encoder()
+
+
+def _led(bart: dict[str, int], length: int) -> torch.nn.Module:
+    from transformers import LEDConfig, LEDModel
+
+    return LEDModel(LEDConfig(**bart, max_encoder_position_embeddings=length, attention_window=WINDOW)).get_encoder()
+
+
+def _longt5(kind: str) -> Callable[[dict[str, int], int], torch.nn.Module]:
+    def make(bart: dict[str, int], length: int) -> torch.nn.Module:
+        from transformers import LongT5Config, LongT5EncoderModel
+
+        config = LongT5Config(
+            vocab_size=bart["vocab_size"],
+            d_model=WIDTH,
+            d_kv=WIDTH // HEADS,
+            d_ff=INNER,
+            num_layers=LAYERS,
+            num_heads=HEADS,
+            local_radius=WINDOW // 2 - 1,  # blocks of 512
+            encoder_attention_type=kind,
+        )
+        return LongT5EncoderModel(config)
+
+    return make
+
+
+def _bigbird(bart: dict[str, int], length: int) -> torch.nn.Module:
+    from transformers import BigBirdPegasusConfig, BigBirdPegasusModel
+
+    config = BigBirdPegasusConfig(
+        **bart, max_position_embeddings=length, attention_type="block_sparse", block_size=512
+    )
+    return BigBirdPegasusModel(config).get_encoder()
+
+
+def _pegasus_x(bart: dict[str, int], length: int) -> torch.nn.Module:
+    from transformers import PegasusXConfig, PegasusXModel
+
+    return PegasusXModel(PegasusXConfig(**bart, max_position_embeddings=length, block_size=512)).get_encoder()
+
+
+_MAKERS = {
+    OURS: _top_down,
+    "BART": _bart,
+    "LED": _led,
+    "LongT5 local": _longt5("local"),
+    "LongT5 global": _longt5("transient-global"),
+    "BigBird-Pegasus": _bigbird,
+    "PEGASUS-X": _pegasus_x,
+}
+
+
+def measure(name: str, mode: str, dtype: torch.dtype, length: int) -> dict[str, float]:
+    """Seconds and extra bytes of one case; call it in a fresh process."""
+    encoder = make_encoder(name, length)
+    tokens = torch.randint(5, 50000, (1, length), generator=torch.Generator().manual_seed(1)).to(DEVICE)
+    inputs = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
+    run = (
+        _forward(encoder, inputs, dtype)
+        if mode == "forward"
+        else _training(encoder, inputs, dtype, mode != "training")
+    )
+    if DEVICE == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated() if DEVICE == "cuda" else peak_so_far(reset=True)
+    first = seconds(run)
+    peak = (torch.cuda.max_memory_allocated() if DEVICE == "cuda" else peak_so_far()) - before
+    times = [seconds(run) for _ in range(max(1, min(9, int(10 / first))))]
+    return {"seconds": statistics.median(times), "bytes": peak}
+
+
+def _forward(encoder: torch.nn.Module, inputs: dict[str, torch.Tensor], dtype: torch.dtype) -> Run:
+    encoder.eval().to(dtype)
+
+    def run() -> None:
+        with torch.no_grad():
+            encoder(**inputs)
+
+    return run
+
+
+def _training(
+    encoder: torch.nn.Module, inputs: dict[str, torch.Tensor], dtype: torch.dtype, checkpointed: bool
+) -> Run:
+    encoder.train()
+    if checkpointed:
+        encoder.gradient_checkpointing_enable()
+    for parameter in encoder.parameters():  # so that gradients do not count as the run's memory
+        parameter.grad = torch.zeros_like(parameter)
+
+    def run() -> None:
+        with torch.autocast(DEVICE, dtype=dtype, enabled=dtype != torch.float32):
+            states = encoder(**inputs).last_hidden_state
+        states.float().square().mean().backward()
+
+    return run
+
+
+def matrix_rate(dtype: torch.dtype) -> float:
+    """Floating point operations a second in a plain matrix product."""
+    factors = [torch.randn(4096, 4096, device=DEVICE).to(dtype) for _ in range(2)]
+    best = min(seconds(lambda: factors[0] @ factors[1]) for _ in range(8))
+    return 2 * 4096**3 / best
+
+
+def operations(length: int) -> float:
+    """Useful floating point operations of our forward pass: matrix products, over visible pairs only."""
+    segments = math.ceil(max(length - 32, 0) / 24) + 1
+    half = min(WINDOW // 2, length - 1)
+    visible = length * (2 * half + 1) - half * (half + 1)
+    projections, network = 8 * WIDTH**2, 4 * WIDTH * INNER
+    tokens = LAYERS * (length * (projections + network) + 4 * WIDTH * visible)
+    level = 2 * (segments * (projections + network) + 4 * WIDTH * segments**2)
+    top_down = 2 * (4 * WIDTH**2 * (length + segments) + 4 * WIDTH * length * segments)
+    return tokens + level + top_down
+
+
+def measure_all(
+    names: list[str], modes: list[str], dtypes: list[torch.dtype], lengths: list[int], limit: float
+) -> tuple[list[list[str]], list[str]]:
+    """Rows of the table, and sentences about rates and growth."""
+    rows, notes = [], []
+    for mode in modes:
+        for dtype in dtypes:
+            known: dict[str, dict[int, dict[str, float]]] = {name: {} for name in names}
+            rate = matrix_rate(dtype)
+            for length in lengths:
+                for name in names:
+                    if _expected(known[name], length) > limit and name != OURS:
+                        continue
+                    print(f"{mode}, {dtype_name(dtype)}, {length} tokens: {name} …", file=sys.stderr)
+                    case = json.dumps([name, mode, dtype_name(dtype), length])
+                    result = subprocess.run(
+                        [sys.executable, __file__, "--case", case], stdout=subprocess.PIPE, text=True
+                    )
+                    if result.returncode:  # out of memory, say
+                        print(f"{name} failed", file=sys.stderr)
+                        known[name][length] = {"seconds": math.inf, "bytes": math.inf}
+                    else:
+                        known[name][length] = json.loads(result.stdout)
+                for what, key, unit, scale in (("time", "seconds", "s", 1), ("extra memory", "bytes", "GiB", 2**30)):
+                    cells = [_cell(known, name, length, key, unit, scale) for name in (OURS, *PEERS)]
+                    rows.append([f"{mode}, {what}", dtype_name(dtype), str(length), *cells])
+            if OURS in names:
+                notes.append(_note(mode, dtype, known[OURS], rate))
+    return rows, notes
+
+
+def _expected(known: dict[int, dict[str, float]], length: int) -> float:
+    if not known:
+        return 0.0
+    last = max(known)
+    return known[last]["seconds"] * (length / last) ** 1.5
+
+
+def _cell(
+    known: dict[str, dict[int, dict[str, float]]], name: str, length: int, key: str, unit: str, scale: float
+) -> str:
+    value = known.get(name, {}).get(length, {}).get(key, math.inf)
+    if value == math.inf:
+        return "–"
+    text = f"{value / scale:.2f} {unit}"
+    if name == OURS:
+        return text
+    return f"{text} ({value / known[OURS][length][key]:.1f}×)" if OURS in known else text
+
+
+def _note(mode: str, dtype: torch.dtype, known: dict[int, dict[str, float]], rate: float) -> str:
+    parts = [f"{mode}, {dtype_name(dtype)}: a plain matrix product runs at {rate / 1e9:.0f} GFLOP/s"]
+    if mode == "forward":
+        rates = {length: operations(length) / result["seconds"] for length, result in known.items()}
+        shares = (f"{ours / 1e9:.0f} ({ours / rate:.0%}) at {length}" for length, ours in rates.items())
+        parts.append("our encoder at " + ", ".join(shares))
+    far = [length for length in known if length >= 8192]
+    if len(far) > 1:
+        growth = math.log(known[far[-1]]["seconds"] / known[far[0]]["seconds"]) / math.log(far[-1] / far[0])
+        parts.append(f"its time grows with the power {growth:.2f} of the length from {far[0]} to {far[-1]}")
+    return "; ".join(parts) + "."
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", choices=(OURS, *PEERS), default=[OURS, *PEERS])
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
+    parser.add_argument("--dtypes", nargs="+", choices=("bfloat16", "float32"), default=["bfloat16", "float32"])
+    parser.add_argument("--lengths", nargs="+", type=int, default=list(LENGTHS), help="tokens")
+    parser.add_argument("--limit", type=float, default=60, help="seconds that one run of a peer may take")
+    parser.add_argument("--update", type=Path, metavar="CARD", help="write the table into this model card")
+    parser.add_argument("--case", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.case:
+        name, mode, dtype, length = json.loads(arguments.case)
+        print(json.dumps(measure(name, mode, getattr(torch, dtype), length)))
+        return
+    dtypes = [getattr(torch, name) for name in arguments.dtypes]
+    rows, notes = measure_all(arguments.models, arguments.modes, dtypes, sorted(arguments.lengths), arguments.limit)
+    setting = f"Encoders alone, batch 1; {machine()}. In brackets, times ours. " + " ".join(notes)
+    print(f"{setting}\n\n{table(HEADER, rows)}")
+    if arguments.update:
+        update(arguments.update, setting, HEADER, rows, keys=3)
+
+
+if __name__ == "__main__":
+    main()
