@@ -107,8 +107,8 @@ def _check_importance(
     empty = (weights == 0).all(dim=1).nonzero().flatten().tolist()
     if empty:
         raise ValueError(
-            f"`token_importance` is zero for every token of row {empty[0]}, so there is nothing to weigh by. Give ones "
-            "for this document, which take the average."
+            f"`token_importance` is zero for every token of row {empty[0]}, so there is nothing to weigh by. Give "
+            "ones for this document, which take the average."
         )
 
 

@@ -10,8 +10,11 @@ Axes in shape comments:
     d_model     width
 """
 
+from typing import Any
+
 import torch
 from torch import nn
+from torch.nn.attention.flex_attention import BlockMask
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.models.bart.modeling_bart import BartAttention, BartEncoderLayer
@@ -149,15 +152,12 @@ class TopDownTransformerSegmentLevels(nn.ModuleList):
             units = levels[number]
             states = units.states
             attention_mask = create_bidirectional_mask(self.config, states, units.exists.long())
-            from_above = () if above is None else (above.states,)
-            segments = None
-            if above is not None:
+            inputs: tuple[Any, ...] = (attention_mask,)
+            if above is not None:  # the states positional, for gradient checkpointing
                 segments = find_segments(self.config, states, units.exists, above, level=number + 1)
+                inputs = (above.states, attention_mask, segments)
             for layer in self[number]:
-                if above is None:
-                    states = layer(states, attention_mask, **kwargs)
-                else:
-                    states = layer(states, *from_above, attention_mask=attention_mask, segments=segments, **kwargs)
+                states = layer(states, *inputs, **kwargs)
             above = units._replace(states=states)
         assert above is not None
         return above
@@ -165,7 +165,7 @@ class TopDownTransformerSegmentLevels(nn.ModuleList):
 
 def find_segments(
     config: PreTrainedConfig, states: torch.Tensor, exists: torch.Tensor, above: Segments, level: int = 0
-) -> torch.Tensor | None:
+) -> torch.Tensor | BlockMask | None:
     """Make what a top-down layer needs to find the segments above.
 
     Args:

@@ -1,11 +1,9 @@
 """Top-Down Transformer: BART for long documents, with local attention over tokens and full attention over segments.
 
-Source: Pang et al., "Long Document Summarization with Top-down and Bottom-up Inference", section 2 and figure 1. The
-*bottom-up layers* see a window around each token. Their states are pooled into *segments*, which see each other. The
-*top-down layers* see a window and the segments. The decoder is BART's and attends to the tokens.
+Source: Pang et al., "Long Document Summarization with Top-down and Bottom-up Inference", section 2 and figure 1.
 
-The encoder's layers are in layers_top_down_transformer.py, pooling is in pooling_top_down_transformer.py, and the
-window in local_attention_top_down_transformer.py.
+In the order data flows: encoder_top_down_transformer.py, with its window (local_attention_…), its pooling (pooling_…)
+and its layers (layers_…); decoder_top_down_transformer.py; and here the models, with and without heads.
 
 Axes in shape comments:
     batch       documents
@@ -15,278 +13,27 @@ Axes in shape comments:
     d_model     width
 """
 
-import math
 from typing import Any
 
 import torch
 from torch import nn
 from transformers import initialization as init
-from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
+from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
-from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
-from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
-from transformers.modeling_utils import PreTrainedModel
-from transformers.models.bart.modeling_bart import (
-    BartAttention,
-    BartDecoderLayer,
-    BartEncoderLayer,
-    BartLearnedPositionalEmbedding,
-    BartScaledWordEmbedding,
-    shift_tokens_right,
-)
+from transformers.models.bart.modeling_bart import shift_tokens_right
 from transformers.processing_utils import Unpack
-from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple, logging
-from transformers.utils.generic import merge_with_config_defaults
-from transformers.utils.output_capturing import OutputRecorder, capture_outputs
+from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
 from .configuration_top_down_transformer import TopDownTransformerConfig
-from .input_checks_top_down_transformer import check_inputs, check_length
-from .layers_top_down_transformer import (
-    TopDownTransformerBottomUpLayer,
-    TopDownTransformerSegmentAttention,
-    TopDownTransformerSegmentLevels,
-    TopDownTransformerTopDownLayer,
-    find_segments,
-    refuse_flash_mask,
-)
-from .local_attention_top_down_transformer import TopDownTransformerLocalAttention, create_local_attention_mask
+from .decoder_top_down_transformer import TopDownTransformerDecoder
+from .encoder_top_down_transformer import TopDownTransformerEncoder
 from .modeling_outputs_top_down_transformer import (
     TopDownTransformerEncoderOutput,
     TopDownTransformerLMOutput,
     TopDownTransformerModelOutput,
     TopDownTransformerTokenClassifierOutput,
 )
-from .pooling_top_down_transformer import Segments
-from .warm_start_top_down_transformer import GrowsPositions
-
-
-logger = logging.get_logger(__name__)
-
-
-class TopDownTransformerPreTrainedModel(GrowsPositions, PreTrainedModel):
-    """What the models of this file share: initialization of weights, capabilities, warm start and positions."""
-
-    config: TopDownTransformerConfig
-    config_class = TopDownTransformerConfig
-    base_model_prefix = "model"
-    supports_gradient_checkpointing = True
-    _keys_to_ignore_on_load_unexpected = [r"encoder\.version", r"decoder\.version"]
-    _no_split_modules = [
-        "BartEncoderLayer",
-        "BartDecoderLayer",
-        "TopDownTransformerBottomUpLayer",
-        "TopDownTransformerTopDownLayer",
-    ]
-    _skip_keys_device_placement = ["past_key_values"]
-    _supports_flash_attn = True
-    _supports_sdpa = True
-    _supports_flex_attn = True
-    _can_compile_fullgraph = True
-
-    def _init_weights(self, module: nn.Module) -> None:
-        super()._init_weights(module)
-        if isinstance(module, TopDownTransformerForConditionalGeneration):
-            init.zeros_(module.final_logits_bias)
-
-    def _drops_layer(self, probability: float) -> bool:
-        return self.training and probability > 0.0 and torch.rand([]).item() < probability
-
-
-def _make_token_embedding(config: TopDownTransformerConfig) -> BartScaledWordEmbedding:
-    embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
-    return BartScaledWordEmbedding(config.vocab_size, config.d_model, config.pad_token_id, embed_scale=embed_scale)
-
-
-class TopDownTransformerEncoder(TopDownTransformerPreTrainedModel):
-    """Bottom-up layers, segments, top-down layers. Source: section 2 and figure 1, left and middle."""
-
-    _can_record_outputs = {
-        "hidden_states": OutputRecorder(BartEncoderLayer, layer_name="layers"),
-        "attentions": OutputRecorder(TopDownTransformerLocalAttention, index=1, layer_name="layers"),
-        "segment_attentions": OutputRecorder(BartAttention, index=1, layer_name="segment_levels"),
-        "token_segment_attentions": OutputRecorder(TopDownTransformerSegmentAttention, index=1, layer_name="layers"),
-    }
-
-    def __init__(self, config: TopDownTransformerConfig):
-        super().__init__(config)
-        self.embed_tokens = _make_token_embedding(config)
-        self.embed_positions = BartLearnedPositionalEmbedding(config.max_encoder_position_embeddings, config.d_model)
-        self.layernorm_embedding = nn.LayerNorm(config.d_model)
-        self.has_segments = config.top_down_update != "none"
-        # One list, so that the layers have the names that they have in BART.
-        self.layers = nn.ModuleList(
-            TopDownTransformerTopDownLayer(config, layer_idx=i)
-            if self.has_segments and i >= config.bottom_up_layers
-            else TopDownTransformerBottomUpLayer(config, layer_idx=i)
-            for i in range(config.encoder_layers)
-        )
-        if self.has_segments:
-            self.segment_levels = TopDownTransformerSegmentLevels(config)
-        self.gradient_checkpointing = False
-        self.post_init()
-
-    def forward(
-        self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        token_importance: torch.Tensor | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> TopDownTransformerEncoderOutput:
-        """Encode documents; the arguments are those of [`TopDownTransformerModel`]."""
-        if kwargs.get("output_attentions", self.config.output_attentions):
-            kwargs["output_segment_attentions"] = True  # type: ignore[typeddict-unknown-key]
-            kwargs["output_token_segment_attentions"] = True  # type: ignore[typeddict-unknown-key]
-        return self._encode(  # type: ignore[no-any-return]
-            input_ids,
-            attention_mask=attention_mask,
-            token_importance=token_importance,
-            inputs_embeds=inputs_embeds,
-            **kwargs,
-        )
-
-    @merge_with_config_defaults
-    @capture_outputs
-    def _encode(
-        self,
-        input_ids: torch.Tensor | None,
-        *,
-        attention_mask: torch.Tensor | None,
-        token_importance: torch.Tensor | None,
-        inputs_embeds: torch.Tensor | None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> TopDownTransformerEncoderOutput:
-        check_inputs(self.config, input_ids, inputs_embeds, attention_mask, token_importance)
-        if inputs_embeds is None:
-            inputs_embeds = self.embed_tokens(input_ids)  # (batch, source, d_model)
-        position_ids = _token_positions(inputs_embeds, attention_mask).clamp(min=0)  # (batch, source)
-        positions = self.embed_positions(input_ids, position_ids=position_ids)[0]  # made for ids without a batch
-        hidden_states = self.layernorm_embedding(inputs_embeds + positions.to(inputs_embeds.device))
-        hidden_states = nn.functional.dropout(hidden_states, p=self.config.dropout, training=self.training)
-
-        token_mask = create_local_attention_mask(self.config, inputs_embeds, attention_mask)
-        segments, from_segments = None, None
-        for number, layer in enumerate(self.layers):
-            if self.has_segments and number == self.config.bottom_up_layers:
-                segments, from_segments = self._make_segments(
-                    hidden_states, attention_mask, token_importance, **kwargs
-                )
-            if self._drops_layer(self.config.encoder_layerdrop):
-                continue
-            if segments is None:
-                hidden_states = layer(hidden_states, token_mask, **kwargs)
-            else:  # the states positional, for gradient checkpointing
-                hidden_states = layer(hidden_states, segments.states, token_mask, from_segments, **kwargs)
-        return TopDownTransformerEncoderOutput(
-            last_hidden_state=hidden_states,
-            segment_hidden_states=None if segments is None else segments.states,
-            segment_attention_mask=None if segments is None else segments.exists.long(),
-        )
-
-    def _make_segments(
-        self,
-        hidden_states: torch.Tensor,
-        attention_mask: torch.Tensor | None,
-        token_importance: torch.Tensor | None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> tuple[Segments, torch.Tensor | None]:
-        """Pool tokens into segments and update these; and what the top-down layers need to find them."""
-        if token_importance is not None:
-            token_importance = token_importance.to(hidden_states.device)
-        elif self.config.pooling == "importance" and not torch.compiler.is_compiling():
-            logger.warning_once(
-                "The model pools by importance, but got no `token_importance`: every token weighs the same."
-            )
-        exists = hidden_states.new_ones(hidden_states.shape[:2], dtype=torch.bool)
-        if attention_mask is not None:
-            exists = attention_mask.to(hidden_states.device) != 0
-        segments = self.segment_levels(Segments(hidden_states, exists, token_importance), **kwargs)
-        return segments, find_segments(self.config, hidden_states, exists, segments)
-
-
-def _token_positions(tokens: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
-    """Count from the first attended token, so that padding on the left does not move a document, (batch, source)."""
-    positions = torch.arange(tokens.shape[1], device=tokens.device).expand(len(tokens), -1)
-    if attention_mask is None:
-        return positions
-    return positions - (attention_mask != 0).int().argmax(dim=1, keepdim=True).to(tokens.device)
-
-
-class TopDownTransformerDecoder(TopDownTransformerPreTrainedModel):
-    """BART's decoder. Source: section 2 and figure 1, right."""
-
-    _can_record_outputs = {
-        "hidden_states": BartDecoderLayer,
-        "attentions": OutputRecorder(BartAttention, index=1, layer_name="self_attn"),
-        "cross_attentions": OutputRecorder(BartAttention, index=1, layer_name="encoder_attn"),
-    }
-
-    def __init__(self, config: TopDownTransformerConfig):
-        super().__init__(config)
-        self.embed_tokens = _make_token_embedding(config)
-        self.embed_positions = BartLearnedPositionalEmbedding(config.max_decoder_position_embeddings, config.d_model)
-        self.layernorm_embedding = nn.LayerNorm(config.d_model)
-        self.layers = nn.ModuleList(BartDecoderLayer(config, layer_idx=i) for i in range(config.decoder_layers))
-        self.gradient_checkpointing = False
-        self.post_init()
-
-    @merge_with_config_defaults
-    @capture_outputs
-    def forward(
-        self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        encoder_hidden_states: torch.Tensor | None = None,
-        encoder_attention_mask: torch.Tensor | None = None,
-        past_key_values: Cache | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        use_cache: bool | None = None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> BaseModelOutputWithPastAndCrossAttentions:
-        """Decode; the arguments are those of BART's decoder."""
-        if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("Give exactly one of `decoder_input_ids` and `decoder_inputs_embeds`.")
-        if inputs_embeds is None:
-            inputs_embeds = self.embed_tokens(input_ids)  # (batch, target, d_model)
-        if use_cache and past_key_values is None:
-            past_key_values = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
-
-        past_length = past_key_values.get_seq_length() if past_key_values is not None else 0
-        if isinstance(past_length, int):
-            check_length(self.config, past_length + inputs_embeds.shape[1], "target")
-        else:  # a static cache counts in a tensor, which is not to be read; its room is the longest target
-            check_length(self.config, past_key_values.get_max_length(), "target")
-        position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + past_length
-        positions = self.embed_positions(input_ids, past_length, position_ids=position_ids)
-        hidden_states = self.layernorm_embedding(inputs_embeds + positions.to(inputs_embeds.device))
-        hidden_states = nn.functional.dropout(hidden_states, p=self.config.dropout, training=self.training)
-
-        is_pair = isinstance(past_key_values, EncoderDecoderCache)
-        causal_mask = create_causal_mask(
-            config=self.config,
-            inputs_embeds=inputs_embeds,
-            attention_mask=attention_mask,
-            past_key_values=past_key_values.self_attention_cache if is_pair else past_key_values,
-        )
-        source_mask = create_bidirectional_mask(
-            self.config, inputs_embeds, encoder_attention_mask, encoder_hidden_states=encoder_hidden_states
-        )
-        refuse_flash_mask(source_mask, inputs_embeds.shape[1])
-        for layer in self.layers:
-            if self._drops_layer(self.config.decoder_layerdrop):
-                continue
-            hidden_states = layer(
-                hidden_states,
-                causal_mask,
-                encoder_hidden_states,  # positional, for gradient checkpointing
-                encoder_attention_mask=source_mask,
-                past_key_values=past_key_values,
-                use_cache=use_cache,
-                **kwargs,
-            )
-        return BaseModelOutputWithPastAndCrossAttentions(
-            last_hidden_state=hidden_states, past_key_values=past_key_values
-        )
+from .pretrained_top_down_transformer import TopDownTransformerPreTrainedModel, make_token_embedding
 
 
 class TopDownTransformerModel(TopDownTransformerPreTrainedModel):
@@ -303,7 +50,7 @@ class TopDownTransformerModel(TopDownTransformerPreTrainedModel):
 
     def __init__(self, config: TopDownTransformerConfig):
         super().__init__(config)
-        self.shared = _make_token_embedding(config)
+        self.shared = make_token_embedding(config)
         self.encoder = TopDownTransformerEncoder(config)
         self.decoder = TopDownTransformerDecoder(config)
         self.post_init()
@@ -414,6 +161,11 @@ class TopDownTransformerForConditionalGeneration(TopDownTransformerPreTrainedMod
         self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=False)
         self.post_init()
 
+    def _init_weights(self, module: nn.Module) -> None:
+        super()._init_weights(module)
+        if module is self:
+            init.zeros_(module.final_logits_bias)
+
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
         """Resize the shared embedding, the head and its bias; see `PreTrainedModel.resize_token_embeddings`."""
         embeddings = super().resize_token_embeddings(*args, **kwargs)
@@ -508,7 +260,7 @@ class TopDownTransformerEncoderModel(TopDownTransformerPreTrainedModel):
 
     def __init__(self, config: TopDownTransformerConfig):
         super().__init__(config)
-        self.shared = _make_token_embedding(config)
+        self.shared = make_token_embedding(config)
         self.encoder = TopDownTransformerEncoder(config)
         self.post_init()
 

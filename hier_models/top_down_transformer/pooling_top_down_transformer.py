@@ -1,6 +1,6 @@
 """From tokens to segments: windows of tokens, pooled into one state each.
 
-Source: Pang et al., "Long Document Summarization with Top-down and Bottom-up Inference", section 2.3, equations 2 and 3.
+Source: Pang et al., "Long Document Summarization with Top-down and Bottom-up Inference", section 2.3.
 
 A document is pooled in one pass over its tokens. They are cut into pieces as long as the stride; each is summed whole
 and up to where a window ends inside of it, and a window is a sum of such sums. So time and memory are linear in the

@@ -1,14 +1,34 @@
-"""Warm start of the Top-Down Transformer from BART, and more positions."""
+"""What the models of the Top-Down Transformer share: capabilities, the warm start from BART, and more positions."""
 
 import math
 from typing import Any, Self
 
 import torch
-from transformers.models.bart.modeling_bart import BartLearnedPositionalEmbedding
+from transformers.modeling_utils import PreTrainedModel
+from transformers.models.bart.modeling_bart import BartLearnedPositionalEmbedding, BartScaledWordEmbedding
+
+from .configuration_top_down_transformer import TopDownTransformerConfig
 
 
-class GrowsPositions:
-    """Gives the models of this family `from_bart` and `resize_position_embeddings`."""
+class TopDownTransformerPreTrainedModel(PreTrainedModel):
+    """What the models of this family share: capabilities, warm start and positions."""
+
+    config: TopDownTransformerConfig
+    config_class = TopDownTransformerConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _keys_to_ignore_on_load_unexpected = [r"encoder\.version", r"decoder\.version"]
+    _no_split_modules = [
+        "BartEncoderLayer",
+        "BartDecoderLayer",
+        "TopDownTransformerBottomUpLayer",
+        "TopDownTransformerTopDownLayer",
+    ]
+    _skip_keys_device_placement = ["past_key_values"]
+    _supports_flash_attn = True
+    _supports_sdpa = True
+    _supports_flex_attn = True
+    _can_compile_fullgraph = True
 
     @classmethod
     def from_bart(
@@ -46,14 +66,14 @@ class GrowsPositions:
         """
         _check(extra_positions, max_encoder_position_embeddings, "max_encoder_position_embeddings")
         _check(extra_positions, max_decoder_position_embeddings, "max_decoder_position_embeddings")
-        loaded = cls.from_pretrained(pretrained_model_name_or_path, **kwargs)  # type: ignore[attr-defined]
+        loaded = cls.from_pretrained(pretrained_model_name_or_path, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded  # a pair with `output_loading_info=True`
         model.resize_position_embeddings(max_encoder_position_embeddings, extra_positions=extra_positions)
         if max_decoder_position_embeddings is not None:
             model.resize_position_embeddings(
                 max_decoder_position_embeddings, side="decoder", extra_positions=extra_positions
             )
-        return loaded  # type: ignore[no-any-return]
+        return loaded
 
     def resize_position_embeddings(
         self, new_num_position_embeddings: int, side: str = "encoder", extra_positions: str = "tile"
@@ -72,7 +92,7 @@ class GrowsPositions:
             raise ValueError(f"`side` must be 'encoder' or 'decoder', got {side!r}.")
         name = f"max_{side}_position_embeddings"
         _check(extra_positions, new_num_position_embeddings, name)
-        config = self.config  # type: ignore[attr-defined]
+        config = self.config
         present = getattr(config, name)
         if new_num_position_embeddings < present:
             raise ValueError(
@@ -85,6 +105,15 @@ class GrowsPositions:
             std = config.init_std if extra_positions == "random" else None
             part.embed_positions = _grow_positions(part.embed_positions, new_num_position_embeddings, std)
         setattr(config, name, new_num_position_embeddings)
+
+    def _drops_layer(self, probability: float) -> bool:
+        return self.training and probability > 0.0 and torch.rand([]).item() < probability
+
+
+def make_token_embedding(config: TopDownTransformerConfig) -> BartScaledWordEmbedding:
+    """Make the embedding that encoder, decoder and head share."""
+    embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
+    return BartScaledWordEmbedding(config.vocab_size, config.d_model, config.pad_token_id, embed_scale=embed_scale)
 
 
 def _check(extra_positions: str, number: int | None, name: str) -> None:
@@ -111,4 +140,4 @@ def _grow_positions(
     return grown
 
 
-__all__ = ["GrowsPositions"]
+__all__ = ["TopDownTransformerPreTrainedModel", "make_token_embedding"]

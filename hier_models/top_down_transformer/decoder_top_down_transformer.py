@@ -1,0 +1,105 @@
+"""The decoder of the Top-Down Transformer: BART's, over the states of the source's tokens.
+
+Source: Pang et al., "Long Document Summarization with Top-down and Bottom-up Inference", section 2 and figure 1.
+
+Axes in shape comments:
+    batch       documents
+    target      target tokens
+    d_model     width
+"""
+
+import torch
+from torch import nn
+from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
+from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
+from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
+from transformers.models.bart.modeling_bart import BartAttention, BartDecoderLayer, BartLearnedPositionalEmbedding
+from transformers.processing_utils import Unpack
+from transformers.utils import TransformersKwargs
+from transformers.utils.generic import merge_with_config_defaults
+from transformers.utils.output_capturing import OutputRecorder, capture_outputs
+
+from .configuration_top_down_transformer import TopDownTransformerConfig
+from .input_checks_top_down_transformer import check_length
+from .layers_top_down_transformer import refuse_flash_mask
+from .pretrained_top_down_transformer import TopDownTransformerPreTrainedModel, make_token_embedding
+
+
+class TopDownTransformerDecoder(TopDownTransformerPreTrainedModel):
+    """BART's decoder. Source: section 2 and figure 1, right."""
+
+    _can_record_outputs = {
+        "hidden_states": BartDecoderLayer,
+        "attentions": OutputRecorder(BartAttention, index=1, layer_name="self_attn"),
+        "cross_attentions": OutputRecorder(BartAttention, index=1, layer_name="encoder_attn"),
+    }
+
+    def __init__(self, config: TopDownTransformerConfig):
+        super().__init__(config)
+        self.embed_tokens = make_token_embedding(config)
+        self.embed_positions = BartLearnedPositionalEmbedding(config.max_decoder_position_embeddings, config.d_model)
+        self.layernorm_embedding = nn.LayerNorm(config.d_model)
+        self.layers = nn.ModuleList(BartDecoderLayer(config, layer_idx=i) for i in range(config.decoder_layers))
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        encoder_hidden_states: torch.Tensor | None = None,
+        encoder_attention_mask: torch.Tensor | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        use_cache: bool | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> BaseModelOutputWithPastAndCrossAttentions:
+        """Decode; the arguments are those of BART's decoder."""
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("Give exactly one of `decoder_input_ids` and `decoder_inputs_embeds`.")
+        if inputs_embeds is None:
+            inputs_embeds = self.embed_tokens(input_ids)  # (batch, target, d_model)
+        if use_cache and past_key_values is None:
+            past_key_values = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
+
+        past_length = past_key_values.get_seq_length() if past_key_values is not None else 0
+        if isinstance(past_length, int):
+            check_length(self.config, past_length + inputs_embeds.shape[1], "target")
+        else:  # a static cache counts in a tensor, which is not to be read; its room is the longest target
+            check_length(self.config, past_key_values.get_max_length(), "target")
+        position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + past_length
+        positions = self.embed_positions(input_ids, past_length, position_ids=position_ids)
+        hidden_states = self.layernorm_embedding(inputs_embeds + positions.to(inputs_embeds.device))
+        hidden_states = nn.functional.dropout(hidden_states, p=self.config.dropout, training=self.training)
+
+        is_pair = isinstance(past_key_values, EncoderDecoderCache)
+        causal_mask = create_causal_mask(
+            config=self.config,
+            inputs_embeds=inputs_embeds,
+            attention_mask=attention_mask,
+            past_key_values=past_key_values.self_attention_cache if is_pair else past_key_values,
+        )
+        source_mask = create_bidirectional_mask(
+            self.config, inputs_embeds, encoder_attention_mask, encoder_hidden_states=encoder_hidden_states
+        )
+        refuse_flash_mask(source_mask, inputs_embeds.shape[1])
+        for layer in self.layers:
+            if self._drops_layer(self.config.decoder_layerdrop):
+                continue
+            hidden_states = layer(
+                hidden_states,
+                causal_mask,
+                encoder_hidden_states,  # positional, for gradient checkpointing
+                encoder_attention_mask=source_mask,
+                past_key_values=past_key_values,
+                use_cache=use_cache,
+                **kwargs,
+            )
+        return BaseModelOutputWithPastAndCrossAttentions(
+            last_hidden_state=hidden_states, past_key_values=past_key_values
+        )
+
+
+__all__ = ["TopDownTransformerDecoder"]

@@ -1,0 +1,156 @@
+"""The encoder of the Top-Down Transformer: bottom-up layers, segments, top-down layers.
+
+Source: Pang et al., "Long Document Summarization with Top-down and Bottom-up Inference", section 2 and figure 1. The
+*bottom-up layers* see a window around each token. Their states are pooled into *segments*, which see each other. The
+*top-down layers* see a window and the segments.
+
+Axes in shape comments:
+    batch       documents
+    source      source tokens
+    segments    segments of a document
+    d_model     width
+"""
+
+import torch
+from torch import nn
+from torch.nn.attention.flex_attention import BlockMask
+from transformers.models.bart.modeling_bart import BartAttention, BartEncoderLayer, BartLearnedPositionalEmbedding
+from transformers.processing_utils import Unpack
+from transformers.utils import TransformersKwargs, logging
+from transformers.utils.generic import merge_with_config_defaults
+from transformers.utils.output_capturing import OutputRecorder, capture_outputs
+
+from .configuration_top_down_transformer import TopDownTransformerConfig
+from .input_checks_top_down_transformer import check_inputs
+from .layers_top_down_transformer import (
+    TopDownTransformerBottomUpLayer,
+    TopDownTransformerSegmentAttention,
+    TopDownTransformerSegmentLevels,
+    TopDownTransformerTopDownLayer,
+    find_segments,
+)
+from .local_attention_top_down_transformer import TopDownTransformerLocalAttention, create_local_attention_mask
+from .modeling_outputs_top_down_transformer import TopDownTransformerEncoderOutput
+from .pooling_top_down_transformer import Segments
+from .pretrained_top_down_transformer import TopDownTransformerPreTrainedModel, make_token_embedding
+
+
+logger = logging.get_logger(__name__)
+
+
+class TopDownTransformerEncoder(TopDownTransformerPreTrainedModel):
+    """Bottom-up layers, segments, top-down layers. Source: section 2 and figure 1, left and middle."""
+
+    _can_record_outputs = {
+        "hidden_states": OutputRecorder(BartEncoderLayer, layer_name="layers"),
+        "attentions": OutputRecorder(TopDownTransformerLocalAttention, index=1, layer_name="layers"),
+        "segment_attentions": OutputRecorder(BartAttention, index=1, layer_name="segment_levels"),
+        "token_segment_attentions": OutputRecorder(TopDownTransformerSegmentAttention, index=1, layer_name="layers"),
+    }
+
+    def __init__(self, config: TopDownTransformerConfig):
+        super().__init__(config)
+        self.embed_tokens = make_token_embedding(config)
+        self.embed_positions = BartLearnedPositionalEmbedding(config.max_encoder_position_embeddings, config.d_model)
+        self.layernorm_embedding = nn.LayerNorm(config.d_model)
+        self.has_segments = config.top_down_update != "none"
+        # One list, so that the layers have the names that they have in BART.
+        self.layers = nn.ModuleList(
+            TopDownTransformerTopDownLayer(config, layer_idx=i)
+            if self.has_segments and i >= config.bottom_up_layers
+            else TopDownTransformerBottomUpLayer(config, layer_idx=i)
+            for i in range(config.encoder_layers)
+        )
+        if self.has_segments:
+            self.segment_levels = TopDownTransformerSegmentLevels(config)
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        token_importance: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> TopDownTransformerEncoderOutput:
+        """Encode documents; the arguments are those of [`TopDownTransformerModel`]."""
+        if kwargs.get("output_attentions", self.config.output_attentions):
+            kwargs["output_segment_attentions"] = True  # type: ignore[typeddict-unknown-key]
+            kwargs["output_token_segment_attentions"] = True  # type: ignore[typeddict-unknown-key]
+        return self._encode(  # type: ignore[no-any-return]
+            input_ids,
+            attention_mask=attention_mask,
+            token_importance=token_importance,
+            inputs_embeds=inputs_embeds,
+            **kwargs,
+        )
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def _encode(
+        self,
+        input_ids: torch.Tensor | None,
+        *,
+        attention_mask: torch.Tensor | None,
+        token_importance: torch.Tensor | None,
+        inputs_embeds: torch.Tensor | None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> TopDownTransformerEncoderOutput:
+        check_inputs(self.config, input_ids, inputs_embeds, attention_mask, token_importance)
+        if inputs_embeds is None:
+            inputs_embeds = self.embed_tokens(input_ids)  # (batch, source, d_model)
+        position_ids = _token_positions(inputs_embeds, attention_mask).clamp(min=0)  # (batch, source)
+        positions = self.embed_positions(input_ids, position_ids=position_ids)[0]  # made for ids without a batch
+        hidden_states = self.layernorm_embedding(inputs_embeds + positions.to(inputs_embeds.device))
+        hidden_states = nn.functional.dropout(hidden_states, p=self.config.dropout, training=self.training)
+
+        token_mask = create_local_attention_mask(self.config, inputs_embeds, attention_mask)
+        segments, from_segments = None, None
+        for number, layer in enumerate(self.layers):
+            if self.has_segments and number == self.config.bottom_up_layers:
+                segments, from_segments = self._make_segments(
+                    hidden_states, attention_mask, token_importance, **kwargs
+                )
+            if self._drops_layer(self.config.encoder_layerdrop):
+                continue
+            if segments is None:
+                hidden_states = layer(hidden_states, token_mask, **kwargs)
+            else:  # the states positional, for gradient checkpointing
+                hidden_states = layer(hidden_states, segments.states, token_mask, from_segments, **kwargs)
+        return TopDownTransformerEncoderOutput(
+            last_hidden_state=hidden_states,
+            segment_hidden_states=None if segments is None else segments.states,
+            segment_attention_mask=None if segments is None else segments.exists.long(),
+        )
+
+    def _make_segments(
+        self,
+        hidden_states: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        token_importance: torch.Tensor | None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> tuple[Segments, torch.Tensor | BlockMask | None]:
+        """Pool tokens into segments and update these; and what the top-down layers need to find them."""
+        if token_importance is not None:
+            token_importance = token_importance.to(hidden_states.device)
+        elif self.config.pooling == "importance" and not torch.compiler.is_compiling():
+            logger.warning_once(
+                "The model pools by importance, but got no `token_importance`: every token weighs the same."
+            )
+        exists = hidden_states.new_ones(hidden_states.shape[:2], dtype=torch.bool)
+        if attention_mask is not None:
+            exists = attention_mask.to(hidden_states.device) != 0
+        segments = self.segment_levels(Segments(hidden_states, exists, token_importance), **kwargs)
+        return segments, find_segments(self.config, hidden_states, exists, segments)
+
+
+def _token_positions(tokens: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+    """Count from the first attended token, so that padding on the left does not move a document, (batch, source)."""
+    positions = torch.arange(tokens.shape[1], device=tokens.device).expand(len(tokens), -1)
+    if attention_mask is None:
+        return positions
+    return positions - (attention_mask != 0).int().argmax(dim=1, keepdim=True).to(tokens.device)
+
+
+__all__ = ["TopDownTransformerEncoder"]
