@@ -1,12 +1,15 @@
 """Documents and summaries to token ids, with a count of everything that did not fit."""
 
 import logging
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from datasets import Dataset, IterableDataset
+from datasets.fingerprint import Hasher
 from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
+from ..pipelines.importance_tagger_hier import ImportanceTagger, Span
 from .columns import KINDS, Kind
+from .importance import LABELS_VERSION, check_importance_language, oracle_spans
 from .totals import SharedTotals
 
 
@@ -21,6 +24,9 @@ CUT_COLUMNS = (CUT_TOKENS, CUT_SENTENCES, CUT_TARGET_TOKENS)
 WITHOUT_IMPORTANCE = "without_importance"
 COUNT_COLUMNS = (*CUT_COLUMNS, WITHOUT_IMPORTANCE)
 
+# Where the weights of tokens come from: the reference summary ("oracle"), or a tagger.
+Importance = Literal["oracle"] | ImportanceTagger
+
 DOCUMENTS_IN_MEMORY = 100
 NO_LIMIT = 2**31  # processors take a missing limit for the tokenizer's own
 
@@ -32,7 +38,8 @@ class TruncationReport:
     """
 
     def __init__(self) -> None:
-        self._totals = SharedTotals(6)
+        self._totals = SharedTotals(7)
+        self._weighs = False
 
     @property
     def documents(self) -> int:
@@ -64,13 +71,29 @@ class TruncationReport:
         """Tokens cut off all summaries together."""
         return self._totals[5]
 
-    def add(self, tokens: list[int], sentences: list[int], target_tokens: list[int]) -> None:
+    @property
+    def without_importance(self) -> int:
+        """Documents with weights of tokens of which no token is important, so that all of them weigh the same."""
+        return self._totals[6]
+
+    def expect_importance(self) -> None:
+        """Make `without_importance` a part of the report: the documents' tokens have weights."""
+        self._weighs = True
+
+    def add(
+        self,
+        tokens: list[int],
+        sentences: list[int],
+        target_tokens: list[int],
+        without_importance: list[int] | None = None,
+    ) -> None:
         """Count some documents.
 
         Args:
             tokens: For each document the tokens cut off its source.
             sentences: For each document the sentences that lost a token.
             target_tokens: For each document the tokens cut off its summary.
+            without_importance: For each document with weights of tokens, 1 where no token is important.
         """
         self._totals.add(
             len(tokens),
@@ -79,14 +102,16 @@ class TruncationReport:
             sum(sentences),
             sum(number > 0 for number in target_tokens),
             sum(target_tokens),
+            sum(without_importance or ()),
         )
 
     def as_dict(self) -> dict[str, int]:
         """The report for a results file.
 
         Returns:
-            Every count by its name.
+            Every count by its name; `without_importance` only where tokens have weights.
         """
+        weights = {"without_importance": self.without_importance} if self._weighs else {}
         return {
             "documents": self.documents,
             "truncated_documents": self.truncated_documents,
@@ -94,19 +119,20 @@ class TruncationReport:
             "truncated_sentences": self.truncated_sentences,
             "truncated_summaries": self.truncated_summaries,
             "truncated_summary_tokens": self.truncated_summary_tokens,
+            **weights,
         }
 
     def __str__(self) -> str:
         """One line for a log."""
-        if not self.truncated_documents and not self.truncated_summaries:
-            return f"{self.documents} documents tokenized, nothing cut"
         cuts = []
         if self.truncated_documents:
             sentences = f" ({self.truncated_sentences} sentences cut or lost)" if self.truncated_sentences else ""
             cuts.append(f"{self.truncated_documents} did not fit and lost {self.truncated_tokens} tokens{sentences}")
         if self.truncated_summaries:
             cuts.append(f"{self.truncated_summaries} summaries lost {self.truncated_summary_tokens} tokens")
-        return f"{self.documents} documents tokenized: {'; '.join(cuts)}"
+        if self.without_importance:
+            cuts.append(f"{self.without_importance} have no important token, and average pooling")
+        return f"{self.documents} documents tokenized{': ' if cuts else ', nothing cut'}{'; '.join(cuts)}"
 
 
 class _Tokenization:
@@ -118,27 +144,36 @@ class _Tokenization:
         kind: Kind,
         max_source_length: int | None,
         max_target_length: int | None,
+        importance: Literal["oracle"] | None = None,
     ) -> None:
         self.processor = processor
         self.kind = kind
         self.max_source_length = max_source_length
         self.max_target_length = max_target_length
+        self.importance = None if importance is None else (importance, LABELS_VERSION)
 
     def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
         if isinstance(self.processor, PreTrainedTokenizerBase):
             return self._with_tokenizer(self.processor, batch)
         if self.kind == "turns":
             check_roles(batch, getattr(self.processor, "num_segments", 0))
+        source: dict[str, list[Any]] = {self.kind: batch[self.kind]}
+        weights = self._importance(source, batch)
         inputs = self.processor(
-            **{self.kind: batch[self.kind]},
+            **source,
             text_target=batch.get("summary"),
             truncation=True,
             max_length=NO_LIMIT if self.max_source_length is None else self.max_source_length,
             max_target_length=NO_LIMIT if self.max_target_length is None else self.max_target_length,
             return_truncation=True,
+            **({} if weights is None else {"importance": weights}),
         )
         # A processor without markers counts no sentences.
         return {**dict.fromkeys(CUT_COLUMNS, [0] * len(inputs["input_ids"])), **inputs}
+
+    def _importance(self, source: dict[str, list[Any]], batch: dict[str, list[Any]]) -> list[list[Span]] | None:
+        """Spans of important characters for each document, or None where tokens have no weights."""
+        return None if self.importance is None else oracle_spans(self.processor, source, batch["summary"])
 
     def _with_tokenizer(self, tokenizer: PreTrainedTokenizerBase, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
         texts = [plain_text(self.kind, source) for source in batch[self.kind]]
@@ -148,6 +183,17 @@ class _Tokenization:
             labels, counts[CUT_TARGET_TOKENS] = _cut(tokenizer, self.max_target_length, text_target=batch["summary"])
             inputs["labels"] = labels["input_ids"]
         return {**inputs, **counts}
+
+
+class _TaggedTokenization(_Tokenization):
+    """The same with a tagger's weights. datasets is not to hash it: a model is large."""
+
+    def __init__(self, plain: _Tokenization, tagger: ImportanceTagger) -> None:
+        super().__init__(plain.processor, plain.kind, plain.max_source_length, plain.max_target_length)
+        self.tagger = tagger
+
+    def _importance(self, source: dict[str, list[Any]], batch: dict[str, list[Any]]) -> list[list[Span]]:
+        return self.tagger.tag_sources(self.processor, self.max_source_length, source)
 
 
 def check_roles(batch: dict[str, list[Any]], segments: int) -> None:
@@ -192,7 +238,7 @@ class _Counting:
 
     def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
         inputs = self.tokenization(batch)
-        self.report.add(*(inputs[column] for column in CUT_COLUMNS))
+        self.report.add(*(inputs[column] for column in COUNT_COLUMNS if column in inputs))
         return inputs
 
 
@@ -255,6 +301,7 @@ def tokenize_documents(
     *,
     max_source_length: int | None = None,
     max_target_length: int | None = None,
+    importance: Importance | None = None,
     num_proc: int | None = None,
     report: TruncationReport | None = None,
 ) -> Dataset | IterableDataset:
@@ -272,27 +319,63 @@ def tokenize_documents(
             sentences, turns and documents are joined to one text.
         max_source_length: Tokens of a source, markers included; None for no limit.
         max_target_length: Tokens of a summary, special tokens included; None for no limit.
+        importance: Where the weights of the Top-Down Transformer's tokens come from: "oracle" (the words of a document
+            whose lemma is in its summary weigh 1, the others 0), or an importance tagger; None for no weights. A
+            document without an important token gets equal weights, and is counted.
         num_proc: Processes to use; None for one. A streamed dataset ignores it: the data loader's workers do the work.
+            A tagger needs it no more than any model.
         report: Is given the counts, if passed.
 
     Returns:
         A dataset with `input_ids`, `attention_mask`, the processor's extra inputs, `labels` if there are summaries,
-        and the three counts.
+        and the three counts (with weights, also `without_importance`).
 
     Raises:
-        ValueError: If a length is not positive or the dataset does not have exactly one kind of source.
+        ValueError: If a length is not positive, the dataset does not have exactly one kind of source, or weights are
+            asked for where the processor takes none, there is no summary, or documents to tag are streamed.
     """
     for name, length in (("max_source_length", max_source_length), ("max_target_length", max_target_length)):
         if length is not None and length < 3:
             raise ValueError(f"{name} must be at least 3 (two markers and a token) or None for no limit, got {length}")
     report = TruncationReport() if report is None else report
     columns = dataset.column_names or list(next(iter(dataset)))
-    tokenization = _Tokenization(processor, source_kind(columns), max_source_length, max_target_length)
+    if importance is not None:
+        _check_importance(importance, processor, dataset, columns)
+        report.expect_importance()
+    plain = None if isinstance(importance, ImportanceTagger) else importance
+    tokenization = _Tokenization(processor, source_kind(columns), max_source_length, max_target_length, plain)
     options: dict[str, Any] = {"batched": True, "batch_size": DOCUMENTS_IN_MEMORY, "remove_columns": columns}
     if isinstance(dataset, IterableDataset):
         return dataset.map(_Counting(tokenization, report), **options)
-    tokenized = dataset.map(tokenization, num_proc=num_proc, desc="Tokenizing", **options)
-    report.add(*(list(tokenized[column]) for column in CUT_COLUMNS))
-    cut = report.truncated_documents or report.truncated_summaries
+    if isinstance(importance, ImportanceTagger):
+        tagged = _TaggedTokenization(tokenization, importance)
+        fingerprint = Hasher.hash((dataset._fingerprint, tokenization, importance.fingerprint()))
+        tokenized = dataset.map(tagged, new_fingerprint=fingerprint, desc="Tagging", **options)
+    else:
+        tokenized = dataset.map(tokenization, num_proc=num_proc, desc="Tokenizing", **options)
+    report.add(*(list(tokenized[column]) for column in COUNT_COLUMNS if column in tokenized.column_names))
+    cut = report.truncated_documents or report.truncated_summaries or report.without_importance
     logger.log(logging.WARNING if cut else logging.INFO, "%s", report)
     return tokenized
+
+
+def _check_importance(
+    importance: Importance,
+    processor: ProcessorMixin | PreTrainedTokenizerBase,
+    dataset: Dataset | IterableDataset,
+    columns: list[str],
+) -> None:
+    if importance != "oracle" and not isinstance(importance, ImportanceTagger):
+        raise ValueError(f"importance must be 'oracle', an ImportanceTagger or None, got {importance!r}")
+    if "token_importance" not in getattr(processor, "extra_inputs", {}):
+        raise ValueError(
+            f"importance is for processors that give token_importance (TopDownTransformerProcessor), got "
+            f"{type(processor).__name__}"
+        )
+    if isinstance(importance, ImportanceTagger):
+        if isinstance(dataset, IterableDataset):
+            raise ValueError("importance: documents are tagged where they are loaded, not streamed")
+        return
+    if "summary" not in columns:
+        raise ValueError(f"importance='oracle' needs the column summary, got {', '.join(columns)}")
+    check_importance_language(getattr(processor, "language", "en"))

@@ -303,7 +303,8 @@ class TopDownTransformerProcessor(ProcessorMixin):
         if len(values) != len(texts):
             raise ValueError(f"`importance` must match `{name}`, got {len(values)} lists for {len(texts)} documents")
         labels = [f"importance[{i}]" if batched else "importance" for i in range(len(values))]
-        return [_spans(*row, len(text)) for *row, text in zip(labels, values, texts, strict=True)]
+        rows = zip(labels, values, texts, strict=True)
+        return [_spans(label, value, len(text)) for label, value, text in rows]
 
     def _limit(self, name: str, value: int | None) -> int:
         limit = int(self.tokenizer.model_max_length) if value is None else value

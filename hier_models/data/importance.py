@@ -1,0 +1,148 @@
+"""Which words of a document are important: those whose lemma occurs in the reference summary, stopwords excepted.
+
+The labels of the importance tagger, and the oracle weights of the Top-Down Transformer, as spans of characters.
+"""
+
+import re
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, cast
+
+from transformers import PreTrainedTokenizerBase, ProcessorMixin
+
+from ..pipelines.importance_tagger_hier import Span
+
+
+# Part of the key of datasets' cache: raise it when the same text gets other labels than before.
+LABELS_VERSION = 1
+
+# Languages with a list of stopwords beside this file.
+LANGUAGES = ("de", "en")
+
+# Runs of letters and digits, with an apostrophe inside or not; the parts of a compound with hyphens are words.
+WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+
+# A text's words are few and come again and again; a lemma costs 50 times what it costs to look it up here.
+LEMMAS_IN_MEMORY = 2**18
+
+
+def importance_spans(document: str, reference: str, language: str = "en") -> list[Span]:
+    """Find the important words of a document: non-stopwords whose lemma is that of a word of the reference.
+
+    Args:
+        document: The running text.
+        reference: Its summary.
+        language: Language of both, as a code: en or de.
+
+    Returns:
+        (start, end, 1.0) in characters for each important word, as a processor's `importance` takes them; empty where
+        no word is important.
+
+    Raises:
+        ValueError: If there is no list of stopwords of the language.
+        ImportError: If simplemma is not installed.
+
+    Source: section 2.3, step 1 of AdaPool.
+    """
+    stopwords = load_stopwords(language)
+    lemmas = {_lemma(word, language) for word in WORD.findall(reference) if _plain(word) not in stopwords}
+    if not lemmas:
+        return []
+    return [
+        (*match.span(), 1.0)
+        for match in WORD.finditer(document)
+        if _plain(match[0]) not in stopwords and _lemma(match[0], language) in lemmas
+    ]
+
+
+@lru_cache
+def load_stopwords(language: str) -> frozenset[str]:
+    """Read the list of a language.
+
+    Args:
+        language: Its code: en or de.
+
+    Returns:
+        The words, in small letters.
+
+    Raises:
+        ValueError: If there is no list of the language.
+    """
+    if language not in LANGUAGES:
+        raise ValueError(
+            f"language must be one that has a list of stopwords ({', '.join(LANGUAGES)}), got {language!r}; it is the "
+            "processor's: language"
+        )
+    text = files(__package__).joinpath(f"stopwords_{language}.txt").read_text(encoding="utf-8")
+    return frozenset(word for line in text.splitlines() if not line.startswith("#") for word in line.split())
+
+
+def check_importance_language(language: str) -> None:
+    """Refuse, before many documents are read, what no labels can be made with.
+
+    Args:
+        language: Language of the documents, as a code.
+
+    Raises:
+        ValueError: If there is no list of stopwords of the language.
+        ImportError: If simplemma is not installed.
+    """
+    load_stopwords(language)
+    _lemma("words", language)
+
+
+def oracle_spans(
+    processor: ProcessorMixin | PreTrainedTokenizerBase, source: dict[str, list[Any]], references: list[str]
+) -> list[list[Span]]:
+    """Find the important words of documents, whatever kind of source they are.
+
+    Args:
+        processor: A processor with `running_text` and `language`.
+        source: `text`, `sentences`, `turns` or `documents`, as the processor takes it, of some documents.
+        references: Their summaries.
+
+    Returns:
+        For each document what `importance_spans` gives.
+    """
+    documents = cast(Any, processor).running_text(**source)
+    language = cast(Any, processor).language
+    return [
+        importance_spans(document, reference, language)
+        for document, reference in zip(documents, references, strict=True)
+    ]
+
+
+def token_labels(encoded: Any) -> list[list[int]]:
+    """Make the labels of the importance tagger of what a processor made of documents.
+
+    Args:
+        encoded: What `processor(…, importance=…, return_offsets_mapping=True, return_truncation=True)` gives for a
+            list of documents.
+
+    Returns:
+        For each token 1 (important) or 0; -100, which losses ignore, for special tokens.
+    """
+    rows = zip(encoded["token_importance"], encoded["offset_mapping"], encoded["without_importance"], strict=True)
+    return [
+        [
+            -100 if start == end else int(weight > 0 and not without)
+            for weight, (start, end) in zip(weights, offsets, strict=True)
+        ]
+        for weights, offsets, without in rows
+    ]
+
+
+def _plain(word: str) -> str:
+    return word.lower().replace("’", "'")
+
+
+@lru_cache(LEMMAS_IN_MEMORY)
+def _lemma(word: str, language: str) -> str:
+    try:
+        import simplemma
+    except ImportError as error:
+        raise ImportError(
+            "importance labels need simplemma, which finds lemmas: pip install 'hier_models[importance]'"
+        ) from error
+    # As it is, since German nouns have a capital; then small, since a sentence's first word has one too.
+    return str(simplemma.lemmatize(word, lang=language)).lower()

@@ -1,0 +1,238 @@
+"""The importance tagger at work: documents in, how important each of their tokens is out.
+
+Exported checkpoints carry a copy of this file, so it needs nothing but torch and the public names of Transformers.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from transformers import AutoModelForTokenClassification, AutoProcessor
+from transformers.utils import logging
+
+
+logger = logging.get_logger(__name__)
+
+# The tagger's class of important tokens; 0 is that of all others.
+IMPORTANT = 1
+
+Span = tuple[int, int, float]
+
+
+class ImportanceTagger:
+    """Tells how important each token of a document is, for a summarizer's `importance=`.
+
+    A document longer than the tagger takes is tagged in windows, each as long as the tagger takes and beginning where
+    three quarters of the one before end. A token's weight comes from the window in which it is farther from the edge.
+    A warning says so once; `windows` counts them.
+
+    Args:
+        model: A token classification model with two classes, of which 1 is "important", or a checkpoint of one.
+        processor: Its processor; by default the checkpoint's own.
+        max_length: Most tokens of a window, special tokens included; by default as many as the model has positions.
+        batch_size: Windows at once.
+        device: Where a checkpoint is loaded to; a model stays where it is.
+        dtype: Number format a checkpoint is loaded in; by default the one it was saved in.
+
+    Raises:
+        ValueError: If the model has not two classes, the processor is missing or is none that gives
+            `offset_mapping`, or `max_length` or `batch_size` is out of range.
+
+    Source: section 2.3, step 3 of AdaPool.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        processor: Any = None,
+        *,
+        max_length: int | None = None,
+        batch_size: int = 4,
+        device: Any = None,
+        dtype: Any = "auto",
+    ) -> None:
+        if isinstance(model, str) or hasattr(model, "__fspath__"):
+            processor = AutoProcessor.from_pretrained(model) if processor is None else processor
+            loaded: Any = AutoModelForTokenClassification.from_pretrained(model, dtype=dtype)
+            model = loaded if device is None else loaded.to(device)
+        if not type(model).__name__.endswith("ForTokenClassification") or model.config.num_labels != 2:
+            raise ValueError(
+                f"`model` must be a token classification model with two classes, of which {IMPORTANT} is important, "
+                f"got {type(model).__name__} with {getattr(model.config, 'num_labels', 'no')} classes"
+            )
+        if processor is None or not hasattr(processor, "running_text"):
+            raise ValueError(
+                f"`processor` must be one that says where its tokens are (TopDownTransformerProcessor), got "
+                f"{type(processor).__name__}"
+            )
+        positions = _positions(model.config)
+        if max_length is not None and (max_length < 3 or (positions is not None and max_length > positions)):
+            raise ValueError(
+                f"`max_length` must be at least 3 (two special tokens and one more)"
+                f"{'' if positions is None else f' and at most {positions}, what the tagger takes'}, got {max_length}"
+            )
+        if batch_size < 1:
+            raise ValueError(f"`batch_size` must be at least 1, got {batch_size}")
+        self.model = model
+        self.processor = processor
+        self.max_length = max_length or positions
+        self.batch_size = batch_size
+        self.windows = 0
+        self._warned = False
+
+    def __call__(self, texts: str | Sequence[str], *, progress: bool = False) -> Any:
+        """Tag documents.
+
+        Args:
+            texts: A running text, or a list of them.
+            progress: Whether to show a bar.
+
+        Returns:
+            For each text a list of (start, end, weight): where a token's characters begin and end, and the probability
+            that it is important.
+        """
+        if isinstance(texts, str):
+            spans: list[Span] = self([texts], progress=progress)[0]
+            return spans
+        if not texts:
+            return []
+        encoded = self.processor(text=list(texts), return_offsets_mapping=True)
+        rows = [ids[1:-1] for ids in encoded["input_ids"]]  # without special tokens
+        offsets = [places[1:-1] for places in encoded["offset_mapping"]]
+        size = max((len(row) for row in rows), default=0) if self.max_length is None else self.max_length - 2
+        windows = [(number, window) for number, row in enumerate(rows) for window in _windows(len(row), size)]
+        self._say_windows(len(windows), len(texts))
+        # Longest first: batches of equal lengths need little padding, and memory runs out at once or never.
+        windows.sort(key=lambda item: item[1][0] - item[1][1])
+        weights = [[0.0] * len(row) for row in rows]
+        starts = range(0, len(windows), self.batch_size)
+        for first in logging.tqdm(starts, desc="Tagging", disable=not progress):
+            batch = windows[first : first + self.batch_size]
+            probabilities = self._probabilities([rows[number][start:end] for number, (start, end, *_) in batch])
+            for (number, (start, _, own_start, own_end)), row in zip(batch, probabilities, strict=True):
+                weights[number][own_start:own_end] = row[own_start - start : own_end - start]
+        return [
+            [(start, end, weight) for (start, end), weight in zip(places, row, strict=True) if start < end]
+            for places, row in zip(offsets, weights, strict=True)
+        ]
+
+    def tag_sources(self, processor: Any, limit: int | None, source: dict[str, list[Any]]) -> list[list[Span]]:
+        """Tag as much of documents as a summarizer reads.
+
+        Args:
+            processor: The summarizer's processor.
+            limit: Tokens that the summarizer reads, special tokens included; None for all.
+            source: `text`, `sentences`, `turns` or `documents`, as the processor takes it, of some documents.
+
+        Returns:
+            For each document what a call gives, in characters of the processor's `running_text`.
+        """
+        cut = {} if limit is None else {"truncation": True, "max_length": limit}
+        offsets = processor(**source, **cut, return_offsets_mapping=True, return_truncation=True)["offset_mapping"]
+        texts = processor.running_text(**source)
+        ends = [max(end for _, end in places) for places in offsets]
+        spans: list[list[Span]] = self([text[:end] for text, end in zip(texts, ends, strict=True)])
+        return spans
+
+    def fingerprint(self) -> str:
+        """Give what decides the weights in a few characters, as the key of a cache.
+
+        Returns:
+            A hash of the model's class and weights, the tokenizer and `max_length`.
+        """
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(f"{type(self.model).__name__} {self.max_length} {len(self.processor.tokenizer)}".encode())
+        digest.update(self.model.config.to_json_string().encode())
+        for name, tensor in self.model.state_dict().items():
+            digest.update(name.encode())
+            digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+        return digest.hexdigest()
+
+    def _probabilities(self, rows: list[list[int]]) -> list[list[float]]:
+        """Probability that a token is important, for each of the windows' tokens."""
+        tokenizer = self.processor.tokenizer
+        ids = [[tokenizer.bos_token_id, *row, tokenizer.eos_token_id] for row in rows]
+        length = max(map(len, ids))
+        pad = 0 if tokenizer.pad_token_id is None else tokenizer.pad_token_id
+        device = self.model.device
+        # On the right, where it shifts no position.
+        input_ids = torch.tensor([row + [pad] * (length - len(row)) for row in ids], device=device)  # (batch, tokens)
+        mask = torch.tensor([[1] * len(row) + [0] * (length - len(row)) for row in ids], device=device)
+        training = self.model.training
+        self.model.eval()
+        try:
+            with torch.inference_mode():
+                logits = self.model(input_ids=input_ids, attention_mask=mask).logits  # (batch, tokens, 2)
+        finally:
+            self.model.train(training)
+        weights = logits.float().softmax(-1)[..., IMPORTANT].tolist()
+        return [weight[1 : 1 + len(row)] for weight, row in zip(weights, rows, strict=True)]
+
+    def _say_windows(self, windows: int, texts: int) -> None:
+        self.windows += windows
+        if windows > texts and not self._warned:
+            self._warned = True
+            logger.warning(
+                f"Documents longer than the {self.max_length} tokens that the importance tagger takes are tagged in "
+                f"windows: {windows} for {texts} documents here."
+            )
+
+
+def load_importance_tagger(tagger: Any, processor: Any = None, **options: Any) -> ImportanceTagger:
+    """Make a tagger of what a user gives as one.
+
+    Args:
+        tagger: A checkpoint (folder or Hub id), a token classification model, or an `ImportanceTagger`.
+        processor: The summarizer's processor, for a model that comes without its own.
+        **options: Further arguments of `ImportanceTagger`.
+
+    Returns:
+        The tagger.
+
+    Raises:
+        ValueError: If it is none of these, or the processor does not fit the model.
+    """
+    if type(tagger).__name__ == ImportanceTagger.__name__:  # perhaps that of a checkpoint's own copy of this file
+        made: ImportanceTagger = tagger
+        return made
+    if isinstance(tagger, torch.nn.Module):
+        vocabulary = getattr(getattr(tagger, "config", None), "vocab_size", None)
+        if processor is not None and vocabulary is not None and len(processor.tokenizer) > vocabulary:
+            raise ValueError(
+                f"`importance_tagger` knows {vocabulary} tokens and the summarizer's tokenizer has "
+                f"{len(processor.tokenizer)}: pass ImportanceTagger(model, processor) with the tagger's own processor"
+            )
+        return ImportanceTagger(tagger, processor, **options)
+    if isinstance(tagger, str) or hasattr(tagger, "__fspath__"):
+        return ImportanceTagger(tagger, **options)
+    raise ValueError(
+        f"`importance_tagger` must be a checkpoint, a token classification model or an ImportanceTagger, got "
+        f"{type(tagger).__name__}"
+    )
+
+
+def _positions(config: Any) -> int | None:
+    for name in ("max_encoder_position_embeddings", "max_position_embeddings"):
+        value = getattr(config, name, None)
+        if value is not None:
+            return int(value)
+    return None
+
+
+def _windows(tokens: int, size: int) -> Iterator[tuple[int, int, int, int]]:
+    """Cover a document: where each window begins and ends, and which tokens take their weight from it."""
+    step = max(1, 3 * size // 4)
+    start, own = 0, 0
+    while True:
+        end = min(start + size, tokens)
+        last = end == tokens
+        # Half of what two windows share belongs to each.
+        own_end = tokens if last else (start + step + end) // 2
+        yield start, end, own, max(own_end, own)
+        if last:
+            return
+        start, own = start + step, own_end
+
+
+__all__ = ["ImportanceTagger", "load_importance_tagger"]
