@@ -17,6 +17,8 @@ from .markup import Block
 # Text before the first chapter that is shorter is a title page.
 LEAST_OPENING = 100
 BEFORE = "Before the first chapter"
+# Words of an entry in a table of contents, at most.
+LONGEST_ENTRY = 60
 
 _UNITS = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
 _UNITS += "eighteen nineteen"
@@ -48,6 +50,7 @@ _SPECIAL = re.compile(
     r"appendix(?: (?:[a-z]|\d{1,2}))?)(?P<rest>[.:–—-].{0,80})?",
     re.IGNORECASE,
 )
+_CONTENTS = re.compile(r"(?:table of )?contents|toc|illustrations|list of .*", re.IGNORECASE)
 _PAGE_NUMBER = re.compile(r"(?:\s*\.(?:\s*\.)+|…+|\s{3,}|\t)\s*(?:\d+|[ivxlc]+)\s*$")
 _SENTENCE_END = re.compile(r"[.!?…:;\"”’»)\]]\s*$")
 _GUTENBERG = re.compile(r"\*\*\* ?(START|END) OF (?:THE|THIS) PROJECT GUTENBERG", re.IGNORECASE)
@@ -200,7 +203,7 @@ def _by_words(blocks: list[Block]) -> Book | None:
         (_bare_numbers, _is_row),
     ):
         headings = _without_contents(rest, find(rest))
-        if sum(heading.kind == "chapter" for heading in headings) and check(rest, headings):
+        if any(heading.kind == "chapter" and heading.number for heading in headings) and check(rest, headings):
             book = _assembled(rest, headings)
             if lists:
                 words = sum(block.words for block in lists)
@@ -397,7 +400,15 @@ def _assembled(blocks: list[Block], headings: list[Heading]) -> Book:
         carried = []
         words = sum(len(paragraph.split()) for paragraph in paragraphs)
         if is_aside(heading.title):
-            dropped.append(left_out(heading.title, words))
+            # Whatever has no heading of its own begins at the first paragraph that is too long for an entry.
+            blocks_here = blocks[heading.end : end]
+            listed = next((n for n, block in enumerate(blocks_here) if block.words > LONGEST_ENTRY), len(blocks_here))
+            if _CONTENTS.fullmatch(heading.title.strip(" .:*[]")) and listed < len(blocks_here):
+                name = BEFORE if not chapters else f"After {chapters[-1].title}"
+                chapters.append(Chapter(name, paragraphs[listed:]))
+                words = sum(len(paragraph.split()) for paragraph in paragraphs[:listed])
+            if words:
+                dropped.append(left_out(heading.title, words))
         elif heading.kind == "part" and words < LEAST_OPENING and heading is not headings[-1]:
             part, carried = heading.title, paragraphs
         elif heading.kind == "part":
@@ -405,5 +416,5 @@ def _assembled(blocks: list[Block], headings: list[Heading]) -> Book:
             chapters.append(Chapter(part, paragraphs))
         else:
             chapters.append(Chapter(f"{part}, {heading.title}" if part else heading.title, paragraphs))
-    example = next((heading.title for heading in headings if heading.kind == "chapter"), "")
+    example = next((h.title for h in headings if h.kind == "chapter" and (h.number or not is_aside(h.title))), "")
     return Book("", chapters, f"divided at headings such as {example!r}", dropped)
