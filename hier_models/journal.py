@@ -56,12 +56,13 @@ class Journal:
             if identifiers is not None and identifier not in identifiers:
                 raise ValueError(
                     f"{self.path}:{number} is the {self.product} of {identifier!r}, which is not among the "
-                    "documents; it belongs to another job, so give another file"
+                    "documents; it belongs to another job, so give another place"
                 )
-            if made != self.making:
+            if other := [name for name in self.making if made[name] != self.making[name]]:
+                before, now = ({name: values[name] for name in other} for values in (made, self.making))
                 raise ValueError(
-                    f"{self.path}:{number} was made with {_as_json(made)}, and this job has {_as_json(self.making)}; "
-                    "give another file, or the same model and settings"
+                    f"{self.path}:{number} was made with {_as_json(before)}, and this job has {_as_json(now)}; "
+                    "give another place, or what it was made with"
                 )
             done[identifier] = record
         if not rest.startswith(_BEGINS) and not _BEGINS.startswith(rest):
@@ -84,7 +85,7 @@ class Journal:
         return _as_json({"id": identifier, self.product: product, **others, **self.making})
 
     def _not_ours(self, line: int) -> ValueError:
-        return ValueError(f"{self.path}:{line} is no {self.product} of an earlier run; give another file")
+        return ValueError(f"{self.path}:{line} is no {self.product} of an earlier run; give another place")
 
 
 def _as_json(value: Any) -> str:

@@ -180,6 +180,38 @@ class SummarizationPipeline(DocumentPipeline):
             records.append(record)
         return records
 
+    def count_tokens(self, text: str) -> int:
+        """Count the tokens that the model would see of a text.
+
+        Args:
+            text: a document.
+
+        Returns:
+            Their number, with what frames the text.
+        """
+        if hasattr(self.processor, "extra_inputs"):
+            return len(self._process("text", text, None))
+        return len(self._tokenize(self._prefix() + text, None))
+
+    def limits(self, **kwargs: Any) -> tuple[int | None, int]:
+        """Say how long documents and summaries can be.
+
+        Args:
+            **kwargs: arguments of the call.
+
+        Returns:
+            How many tokens a document may have before it is cut, None if there is no limit; and how many new tokens a
+            summary may get.
+
+        Raises:
+            ValueError: If a length is more than the model can do.
+        """
+        preprocess, generate_kwargs, _ = self._sanitize_parameters(**kwargs)
+        source = {**self._preprocess_params, **preprocess}.get("max_source_length")
+        config, _ = self._generation_config({**self._forward_params, **generate_kwargs}, [Example({"input_ids": []})])
+        longest = total_length(config, "max", 1)
+        return self._source_limit(source), (longest or DEFAULT_MAX_NEW_TOKENS + 1) - 1
+
     def _task_names(self, languages: Languages) -> list[str]:
         return ["summarization"]
 

@@ -1,0 +1,471 @@
+"""Summaries of whole books: chapters are summarized, their summaries joined and summarized again."""
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm.auto import tqdm
+
+from ..data.books import Book, BookSource, read_book
+from ..journal import Journal
+from .book_tree import BookSummary, SummaryNode
+from .chunking_hier import pack, plain_sentences, smaller_parts
+from .summarization_hier import SummarizationPipeline
+
+
+logger = logging.getLogger(__name__)
+
+# Between paragraphs, and between summaries that are summarized again.
+SEPARATOR = "\n"
+SUMMARIES_FILE = "summaries.jsonl"
+
+# Arguments of the pipeline's call that make something else than one summary of each text.
+_NOT_HERE = ("num_return_sequences", "return_tensors", "return_text", "return_truncation", "truncation")
+
+
+def summarize_book(
+    book: BookSource,
+    model: Any,
+    book_model: Any = None,
+    *,
+    output: str | os.PathLike[str] | None = None,
+    title: str | None = None,
+    batch_size: int = 1,
+    importance_tagger: Any = None,
+    progress: bool = True,
+    **settings: Any,
+) -> BookSummary:
+    """Summarize a book of any length.
+
+    Every chapter is summarized. One that is longer than the model takes is divided between paragraphs into parts of
+    about the same length, and the summaries of these are joined and summarized. The summaries of all chapters are
+    joined and summarized too; where they are together too long for one input, in groups, as often as it takes. Nothing
+    is cut.
+
+    Args:
+        book: An EPUB, a folder of chapters, a text or Markdown file, or a list of chapters; see
+            `hier_models.data.books.read_book`.
+        model: Summarizes chapters and their parts: a checkpoint, or a summarization pipeline.
+        book_model: Summarizes what is joined of chapters; `model` does by default. Both are the same way.
+        output: A folder, made if it is not there, in which each summary is kept when it is made. A run that was
+            stopped goes on from there, and comes to the same result. None keeps nothing.
+        title: The book's title, if it should not be the one in the source.
+        batch_size: Texts of one level that are summarized at once.
+        importance_tagger: For models that pool by importance, where `model` and `book_model` are checkpoints; see the
+            pipeline's argument.
+        progress: Whether to show a bar, over all summaries that are foreseen.
+        **settings: Arguments of the pipeline's call for all summaries: `max_source_length`, and those of `generate`.
+            For others above the chapters give `book_model` as a pipeline that has them as defaults.
+
+    Returns:
+        The summary, and the tree of summaries it was made from.
+
+    Raises:
+        ValueError: If the book cannot be read or has no text, the output belongs to another book, model or settings,
+            or two summaries of the greatest length do not fit into one input.
+
+    Source:
+        Section 3.4.2: a model for chapters, and one for books that reads the chapters' summaries.
+
+    Example:
+        >>> from hier_models import summarize_book
+        >>> result = summarize_book("book.epub", "./my-model", output="out")
+        >>> print(result.summary)
+        >>> result.save_html("out/book.html")
+    """
+    if not isinstance(batch_size, int) or batch_size < 1:
+        raise ValueError(f"`batch_size` must be an integer of at least 1, got {batch_size!r}.")
+    if refused := [name for name in _NOT_HERE if name in settings]:
+        raise ValueError(f"`{refused[0]}` cannot be set here: a book gets one summary, and nothing is cut.")
+    as_read = read_book(book, title)
+    lower = _pipeline("model", model, importance_tagger)
+    upper = lower if book_model is None else _pipeline("book_model", book_model, importance_tagger)
+    job = _Job(as_read, lower, upper, settings, batch_size, None if output is None else Path(output).expanduser())
+    return job.run(progress)
+
+
+def _pipeline(name: str, model: Any, importance_tagger: Any) -> SummarizationPipeline:
+    if isinstance(model, str | os.PathLike):
+        from transformers import pipeline
+
+        make: Any = pipeline
+        tagger = {} if importance_tagger is None else {"importance_tagger": importance_tagger}
+        made: SummarizationPipeline = make("summarization", model=str(model), **tagger)
+        return made
+    if not isinstance(model, SummarizationPipeline):
+        raise ValueError(
+            f"`{name}` must be a checkpoint or a summarization pipeline, got {type(model).__name__}. A loaded model "
+            'goes into one with its processor: pipeline("summarization", model=model, processor=processor).'
+        )
+    if importance_tagger is not None:
+        raise ValueError(f"`importance_tagger` belongs to the pipeline, where `{name}` is one: give it there.")
+    return model
+
+
+class _Model:
+    """A pipeline with the settings of its calls, and what is to be known of both beforehand."""
+
+    def __init__(self, name: str, pipe: SummarizationPipeline, settings: dict[str, Any]) -> None:
+        self.name = name
+        self.pipe = pipe
+        self.settings = settings
+        self.limit, self.longest = pipe.limits(**settings)
+
+    def count(self, text: str) -> int:
+        return self.pipe.count_tokens(text)
+
+    def fits(self, text: str) -> bool:
+        return self.limit is None or self.count(text) <= self.limit
+
+    def check_joins(self) -> None:
+        """Refuse, before the first summary is made, settings by which joined summaries would get no shorter."""
+        # Two of the greatest length, what frames them, and what is between them.
+        frame = self.count(SEPARATOR)
+        if self.limit is not None and 2 * self.longest + frame > self.limit:
+            raise ValueError(
+                f"`max_length`: a summary may get {self.longest} tokens long, so two of them may not fit into one "
+                f"input of `{self.name}`, which takes {self.limit} tokens, and could not be summarized together. Set "
+                f"`max_new_tokens` to at most {(self.limit - frame) // 2}."
+            )
+
+    def capacity(self, size: float) -> int:
+        """How many summaries of a size go into one input, about."""
+        return 10**9 if self.limit is None else max(2, int(self.limit / max(size, 1)))
+
+
+class _Job:
+    """A book that is being summarized."""
+
+    def __init__(
+        self,
+        book: Book,
+        lower: SummarizationPipeline,
+        upper: SummarizationPipeline,
+        settings: dict[str, Any],
+        batch_size: int,
+        folder: Path | None,
+    ) -> None:
+        self.book = book
+        self.lower = _Model("model", lower, settings)
+        self.upper = self.lower if upper is lower else _Model("book_model", upper, settings)
+        self.batch_size = batch_size
+        self.journal: Journal | None = None
+        self.done: dict[str, dict[str, Any]] = {}
+        if folder is not None:
+            if folder.exists() and not folder.is_dir():
+                raise ValueError(f"`output` must be a folder, and {folder} is a file.")
+            making = {
+                "book": f"{book.title or 'untitled'} ({_digest([[c.title, c.paragraphs] for c in book.chapters])})",
+                "model": _fingerprint(lower),
+                "book_model": _fingerprint(upper),
+                "settings": json.loads(json.dumps([settings, _defaults(lower), _defaults(upper)], default=_plain)),
+            }
+            self.journal = Journal(folder / SUMMARIES_FILE, "summary", making)
+            try:
+                self.done = self.journal.read()
+            except ValueError as error:
+                raise ValueError(f"`output`: {error}") from error
+            folder.mkdir(parents=True, exist_ok=True)
+        self.sizes: list[int] = []  # tokens of the summaries so far
+
+    def run(self, progress: bool) -> BookSummary:
+        chapters = self._chapters()
+        divided = [chapter for chapter in chapters if chapter.children]
+        if divided:
+            self.lower.check_joins()
+        if len(chapters) > 1:
+            self.upper.check_joins()
+        root = SummaryNode("book", "book", self.book.title or "The book", self.book.words, children=chapters)
+        leaves = [node for node in root.walk() if not node.children]
+        with contextlib.ExitStack() as stack:
+            self.target = None
+            if self.journal is not None:
+                self.target = stack.enter_context(self.journal.path.open("a", encoding="utf-8"))
+            self.bar = stack.enter_context(tqdm(disable=not progress, unit="text", dynamic_ncols=True))
+            self._foresee(len(leaves), divided, [root])
+            self._summarize("Texts", leaves, [node.paragraphs for node in leaves], self.lower)
+            self._condense("Chapters", divided, self.lower, [root])
+            self._condense("Book", [root], self.upper, [])
+            self._foresee(0, [], [])
+        for node in root.walk():
+            for child in node.children:
+                child.level = node.level + 1
+        names = tuple(str(model.pipe.model.config.name_or_path) for model in (self.lower, self.upper))
+        result = BookSummary(root, self.book, (names[0], names[1]))
+        if empty := [node.id for node in root.walk() if not node.summary]:
+            logger.warning("The model gave no summary for %d texts: %s", len(empty), ", ".join(empty[:5]))
+        return result
+
+    # Texts
+
+    def _chapters(self) -> list[SummaryNode]:
+        """A node for each chapter, with one for each part where it is too long."""
+        chapters = []
+        for number, chapter in enumerate(self.book.chapters, 1):
+            name = f"chapter {number}"
+            node = SummaryNode(name, "chapter", chapter.title or f"Chapter {number}", chapter.words)
+            parts = self._parts(chapter.paragraphs)
+            if len(parts) == 1:
+                node.paragraphs = parts[0]
+            else:
+                node.children = [
+                    SummaryNode(f"{name}, part {i}", "part", f"Part {i} of {len(parts)}", _words(part), part)
+                    for i, part in enumerate(parts, 1)
+                ]
+            chapters.append(node)
+        if len(chapters) > 1 or not chapters[0].children:
+            return chapters
+        # A book without chapters: the parts of its text take their place.
+        pieces = chapters[0].children
+        for number, piece in enumerate(pieces, 1):
+            piece.id, piece.kind, piece.title = f"piece {number}", "piece", f"Piece {number} of {len(pieces)}"
+        return pieces
+
+    def _parts(self, paragraphs: list[str]) -> list[list[str]]:
+        """Divide a chapter into parts that the model takes whole, between paragraphs and of about the same length."""
+        model = self.lower
+        if model.fits(SEPARATOR.join(paragraphs)):
+            return [paragraphs]
+        units = [unit for paragraph in paragraphs for unit in self._units(paragraph)]
+        sizes = [model.count(unit) for unit in units]
+        groups = _balanced(sizes, model.limit, lambda start, end: model.count(SEPARATOR.join(units[start:end])))
+        return [units[start:end] for start, end in groups]
+
+    def _units(self, paragraph: str) -> list[str]:
+        """A paragraph; where it alone is too long, pieces of it between sentences, or between words."""
+        model = self.lower
+        if model.fits(paragraph):
+            return [paragraph]
+        sentences = plain_sentences(paragraph)
+        if len(sentences) > 1:
+            parts, separator = sentences, " "
+        else:
+            parts, separator = smaller_parts(paragraph)
+            if len(parts) < 2:
+                raise ValueError(
+                    f"`max_source_length`: an input of `model` takes {model.limit} tokens, too few for a single "
+                    "character of the book."
+                )
+        parts = [piece for part in parts for piece in self._units(part)]
+        groups = _balanced(
+            [model.count(part) for part in parts],
+            model.limit,
+            lambda start, end: model.count(separator.join(parts[start:end])),
+        )
+        return [separator.join(parts[start:end]) for start, end in groups]
+
+    # Levels
+
+    def _condense(self, label: str, parents: list[SummaryNode], model: _Model, later: list[SummaryNode]) -> None:
+        """Summarize the joined summaries of each node's children, in groups first where they are too long."""
+        waiting = list(parents)
+        while waiting:
+            calls: list[SummaryNode] = []
+            for parent in waiting:
+                texts = _summaries(parent.children)
+                if len(texts) < 2 or model.fits(SEPARATOR.join(texts)):
+                    calls.append(parent)
+                else:
+                    parent.children = self._grouped(parent, model)
+                    calls += [child for child in parent.children if child.children and not child.tokens]
+            self._foresee(len(calls), [node for node in waiting if node not in calls], later)
+            # One summary, or none, is not summarized again.
+            for node in [node for node in calls if len(_summaries(node.children)) < 2]:
+                node.summary = "".join(_summaries(node.children))
+                self.bar.update()
+            joined = [node for node in calls if len(_summaries(node.children)) > 1]
+            self._summarize(label, joined, [_summaries(node.children) for node in joined], model)
+            waiting = [node for node in waiting if node not in calls]
+
+    def _grouped(self, parent: SummaryNode, model: _Model) -> list[SummaryNode]:
+        """Put neighbours together whose summaries fit into one input."""
+        children = parent.children
+        sizes = [model.count(child.summary) for child in children]
+        groups = []
+        if max(sizes) <= (model.limit or 0):
+            groups = _balanced(
+                sizes, model.limit, lambda start, end: model.count(SEPARATOR.join(_summaries(children[start:end])))
+            )
+        if not groups or len(groups) == len(children):
+            raise ValueError(
+                f"`max_new_tokens`: the summaries of {parent.title!r} are up to {max(sizes)} tokens long, and an "
+                f"input of `{model.name}` takes {model.limit}, so no two of them can be summarized together. Make them "
+                "shorter, and give another `output`."
+            )
+        return [children[start] if end - start == 1 else _group(parent, children[start:end]) for start, end in groups]
+
+    def _summarize(self, label: str, nodes: list[SummaryNode], texts: list[list[str]], model: _Model) -> None:
+        """Make the summaries of nodes, or take those that an earlier run has made."""
+        inputs = [SEPARATOR.join(parts) for parts in texts]
+        for node, text in zip(nodes, inputs, strict=True):
+            node.tokens = model.count(text)
+        order = list(range(len(nodes)))
+        if self.batch_size > 1:
+            order.sort(key=lambda number: -nodes[number].tokens)  # texts of a length together: less padding
+        batches = [order[start : start + self.batch_size] for start in range(0, len(order), self.batch_size)]
+        # A batch that was not finished is made again as a whole: what else is in a batch can change the last digits.
+        missing = [batch for batch in batches if any(nodes[number].id not in self.done for number in batch)]
+        self.bar.set_description(label)
+        for number in order:
+            if (record := self.done.get(nodes[number].id)) is not None:
+                self._check_input(record, inputs[number])
+                self._finish(nodes[number], record["summary"], model)
+        numbers = [number for batch in missing for number in batch]
+        if not numbers:
+            return
+        stream = (inputs[number] for number in numbers)
+        results = model.pipe(stream, batch_size=self.batch_size, truncation=False, **model.settings)
+        for number, result in zip(numbers, results, strict=True):
+            node, summary = nodes[number], result[0]["summary_text"].strip()
+            if node.id in self.done:
+                continue
+            if self.target is not None and self.journal is not None:
+                line = self.journal.line(node.id, summary, tokens=node.tokens, input=_digest(inputs[number]))
+                self.target.write(line + "\n")
+                self.target.flush()
+                summary = json.loads(line)["summary"]  # what another run will read
+            self._finish(node, summary, model)
+
+    def _finish(self, node: SummaryNode, summary: str, model: _Model) -> None:
+        node.summary = summary
+        self.sizes.append(model.count(summary))
+        self.bar.update()
+
+    def _check_input(self, record: dict[str, Any], text: str) -> None:
+        if record.get("input") != _digest(text):
+            path = self.journal.path if self.journal else ""
+            raise ValueError(
+                f"`output`: {path} holds a summary of {record['id']} of another text than is to be summarized now, so "
+                "it was changed, or made by another version of hier_models. Give another folder, or remove the file."
+            )
+
+    def _foresee(self, calls: int, waiting: list[SummaryNode], later: list[SummaryNode]) -> None:
+        """Set the bar's end: what is done, what is to be done now, and about what is left on higher levels."""
+        size = sum(self.sizes) / len(self.sizes) if self.sizes else self.lower.longest
+        total = calls + sum(_joins(len(node.children), self.lower.capacity(size)) for node in waiting)
+        total += sum(_joins(len(node.children), self.upper.capacity(size)) for node in later)
+        self.bar.total = self.bar.n + total
+        self.bar.refresh()
+
+
+def _group(parent: SummaryNode, children: list[SummaryNode]) -> SummaryNode:
+    """A node between a parent and some of its children."""
+
+    def number(name: str, last: bool) -> str:
+        words = name.rpartition(", ")[2].split()
+        return words[-1] if last else words[1]
+
+    kind = children[0].kind.removesuffix("s") + "s"
+    title = f"{kind} {number(children[0].id, False)} to {number(children[-1].id, True)}"
+    prefix = f"{parent.id}, " if kind == "parts" else ""
+    words = sum(child.words for child in children)
+    return SummaryNode(prefix + title, kind, title.capitalize(), words, children=children)
+
+
+def _joins(count: int, capacity: int) -> int:
+    """How many summaries it takes to make one of `count`, when each is made of up to `capacity`."""
+    made = 0
+    while count > capacity:
+        count = ceil(count / capacity)
+        made += count
+    return made + 1
+
+
+def _balanced(sizes: Sequence[int], limit: int | None, count: Callable[[int, int], int]) -> list[tuple[int, int]]:
+    """Divide a row into as few groups as a limit allows, of about the same size.
+
+    Args:
+        sizes: Of the elements, none above the limit.
+        limit: Of a group.
+        count: The exact size of the elements from `start` to before `end` together.
+
+    Returns:
+        For each group its first element and the one after its last.
+    """
+    if limit is None:
+        return [(0, len(sizes))]
+
+    def groups(cap: int) -> int:
+        number, total = 0, cap + 1
+        for size in sizes:
+            total += size
+            if total > cap:
+                number, total = number + 1, size
+        return number
+
+    low, high = max(sizes), limit
+    fewest = groups(limit)
+    while low < high:  # the smallest cap that needs no more groups
+        middle = (low + high) // 2
+        low, high = (low, middle) if groups(middle) <= fewest else (middle + 1, high)
+    packed = pack([[size] for size in sizes], [low], lambda start, end: (None, [count(start, end)]))
+    return [(start, end) for start, end, _, _ in packed]
+
+
+def _summaries(nodes: Sequence[SummaryNode]) -> list[str]:
+    return [node.summary for node in nodes if node.summary]
+
+
+def _words(paragraphs: Sequence[str]) -> int:
+    return sum(len(paragraph.split()) for paragraph in paragraphs)
+
+
+# What a run is known by
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
+
+
+def _defaults(pipe: Any) -> list[Any]:
+    """The arguments that a pipeline was made with."""
+    return [pipe._preprocess_params, pipe._forward_params, pipe._postprocess_params]
+
+
+def _plain(value: Any) -> Any:
+    return value.to_diff_dict() if hasattr(value, "to_diff_dict") else type(value).__name__
+
+
+def _fingerprint(pipe: Any) -> str:
+    """Name a model so that another, or the same after more training, has another name."""
+    models = [pipe.model]
+    tagger = getattr(pipe, "importance_tagger", None)
+    if tagger is not None:
+        models.append(tagger.model)
+    tokenizer = pipe.tokenizer
+    parts: list[Any] = [sorted(tokenizer.get_vocab().items()), _processor_settings(pipe.processor)]
+    for model in models:
+        settings = [model.config.to_diff_dict()]
+        if getattr(model, "generation_config", None) is not None:
+            settings.append(model.generation_config.to_diff_dict())
+        for values in settings:
+            parts.append({k: v for k, v in values.items() if k not in ("transformers_version", "_name_or_path")})
+        parts += [[name, list(tensor.shape), str(tensor.dtype), _total(tensor)] for name, tensor in _weights(model)]
+    digest = hashlib.sha256(json.dumps(parts, default=str, sort_keys=True).encode()).hexdigest()[:16]
+    return f"{pipe.model.config.name_or_path} ({digest})"
+
+
+def _processor_settings(processor: Any) -> dict[str, Any]:
+    """Settings of a processor that change what it makes of a text."""
+    values = vars(processor) if processor is not None else {}
+    return {name: value for name, value in values.items() if isinstance(value, int | float | str | bool)}
+
+
+def _weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    for name, tensor in model.state_dict().items():
+        if isinstance(tensor, torch.Tensor):
+            yield name, tensor
+
+
+def _total(tensor: torch.Tensor) -> int:
+    """The sum of a tensor's bits as integers: exact, in any order, and no slower than reading it."""
+    integers = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
+    flat = tensor.detach().contiguous().reshape(-1)
+    return int((flat if flat.dtype == torch.bool else flat.view(integers)).sum(dtype=torch.int64))

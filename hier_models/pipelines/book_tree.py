@@ -1,0 +1,159 @@
+"""The summary of a book: a tree of summaries, from the book down to parts of chapters."""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..data.books import Book
+
+
+@dataclass
+class SummaryNode:
+    """A text of the book, or what is made of several, and its summary.
+
+    Args:
+        id: What it is called where summaries are kept: "chapter 3, part 2".
+        kind: "book", "chapter", or "part" of a chapter that is too long; "piece" of a book without chapters; "chapters",
+            "parts" and "pieces" are several of them together.
+        title: Its title.
+        words: Words of the book's own text that it covers.
+        paragraphs: The text that was summarized; none where that was the summaries of the children.
+        children: The nodes whose summaries were summarized, in order.
+        tokens: How long the text was that the model summarized.
+        summary: Its summary; empty if the model made none.
+        level: How far it is from the book, which has 0.
+    """
+
+    id: str
+    kind: str
+    title: str
+    words: int
+    paragraphs: list[str] = field(default_factory=list)
+    children: list["SummaryNode"] = field(default_factory=list)
+    tokens: int = 0
+    summary: str = ""
+    level: int = 0
+
+    def walk(self) -> Iterator["SummaryNode"]:
+        """Go through the tree.
+
+        Yields:
+            This node, then those below it, in the order of the book.
+        """
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    def as_dict(self, with_text: bool = True) -> dict[str, Any]:
+        """Give the tree as what JSON can hold.
+
+        Args:
+            with_text: Whether the book's own text is in it.
+
+        Returns:
+            A dictionary for this node, with those of its children.
+        """
+        names = ("id", "kind", "level", "title", "words", "tokens", "summary")
+        data: dict[str, Any] = {name: getattr(self, name) for name in names}
+        if with_text and self.paragraphs:
+            data["paragraphs"] = self.paragraphs
+        return data | {"children": [child.as_dict(with_text) for child in self.children]}
+
+
+@dataclass
+class BookSummary:
+    """What `summarize_book` gives.
+
+    Args:
+        tree: The book; below it its chapters, or groups of them, and the parts of chapters.
+        book: The book as it was read; `book.report()` says how.
+        models: Names of the models: of the one for chapters and the one for what is above them.
+    """
+
+    tree: SummaryNode
+    book: Book
+    models: tuple[str, str]
+
+    @property
+    def summary(self) -> str:
+        """The summary of the whole book."""
+        return self.tree.summary
+
+    @property
+    def title(self) -> str:
+        """The book's title; may be empty."""
+        return self.book.title
+
+    def report(self) -> str:
+        """Say how the book was read and divided.
+
+        Returns:
+            Some lines of text.
+        """
+        nodes = list(self.tree.walk())
+        lines = [self.book.report()]
+        divided = [node for node in nodes if node.kind == "chapter" and node.children]
+        if divided:
+            parts = sum(node.kind == "part" for node in nodes)
+            names = ", ".join(node.title for node in divided[:5]) + (", …" if len(divided) > 5 else "")
+            lines.append(
+                f"Longer than the model takes, summarized in {parts} parts: {len(divided)} chapters ({names})."
+            )
+        if pieces := sum(node.kind == "piece" for node in nodes):
+            lines.append(f"Its text is longer than the model takes and was divided into {pieces} pieces by length.")
+        if groups := sum(node.kind in ("chapters", "pieces") for node in nodes):
+            lines.append(f"Their summaries together are longer than the model takes: {groups} groups between.")
+        if empty := [node.id for node in nodes if not node.summary]:
+            lines.append(f"The model gave no summary for {len(empty)} texts: {', '.join(empty[:5])}.")
+        return "\n".join(lines)
+
+    def as_dict(self, with_text: bool = True) -> dict[str, Any]:
+        """Give everything as what JSON can hold.
+
+        Args:
+            with_text: Whether the book's own text is in it.
+
+        Returns:
+            A dictionary.
+        """
+        return {
+            "title": self.title,
+            "summary": self.summary,
+            "models": list(self.models),
+            "found": self.book.found,
+            "left_out": self.book.left_out,
+            "tree": self.tree.as_dict(with_text),
+        }
+
+    def save_json(self, path: str | os.PathLike[str], with_text: bool = True) -> Path:
+        """Write everything as JSON.
+
+        Args:
+            path: The file.
+            with_text: Whether the book's own text is in it.
+
+        Returns:
+            The file.
+        """
+        file = Path(path)
+        text = json.dumps(self.as_dict(with_text), ensure_ascii=False, indent=1)
+        file.write_text(text.encode("utf-8", "replace").decode("utf-8"), encoding="utf-8")
+        return file
+
+    def save_html(self, path: str | os.PathLike[str]) -> Path:
+        """Write a page to read the tree: the book's summary, those of the chapters, and their text to unfold.
+
+        Args:
+            path: The file. It needs nothing beside it, and no network.
+
+        Returns:
+            The file.
+        """
+        from ..inspection.book_page import book_page
+
+        file = Path(path)
+        file.write_text(book_page(self), encoding="utf-8")
+        return file
