@@ -385,6 +385,7 @@ def test_interrupted_with_ctrl_c(checkpoint: str, workplace: Path):
         stderr=subprocess.PIPE,
         text=True,
         cwd=workplace,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores it
     )
     deadline = time.monotonic() + 120
     while not (Path("out.jsonl").exists() and Path("out.jsonl").stat().st_size) and time.monotonic() < deadline:

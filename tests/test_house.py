@@ -177,11 +177,9 @@ def test_readme_python_runs_as_written(user_folder):
 
 
 @pytest.mark.slow
-def test_readme_shell_runs_as_written(user_folder):
-    commands = [command for command in shell_commands() if "hier-models " in command]
-    assert commands
-    for command in commands:
-        run_in(user_folder, ["bash", "-c", command])
+@pytest.mark.parametrize("command", [command for command in shell_commands() if "hier-models " in command])
+def test_readme_shell_runs_as_written(user_folder, command):
+    run_in(user_folder, ["bash", "-c", command])
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "benchmarks").glob("hat_*.py")), ids=lambda path: path.stem)

@@ -34,28 +34,29 @@ class ModelArguments:
 
     Args:
         model_name_or_path: A checkpoint to go on from, of any encoder-decoder model (plain BART for a baseline).
-        from_bart: A BART checkpoint to warm-start HAT-BART from.
+        from_bart: A BART checkpoint to warm-start a model of `model_type` from (hat_bart, top_down_transformer).
         from_roberta: A RoBERTa checkpoint to warm-start the encoder-only HAT from.
-        model_type: The family to train from scratch, where none of the three above is given; also what `--smoke` makes
-            in the place of a checkpoint that is not here.
+        model_type: The family to warm-start from BART, or to train from scratch where none of the three above is
+            given; also what `--smoke` makes in the place of a checkpoint that is not here.
         plain: The same model without the hierarchy and without segment embeddings: the plain Transformer that the
-            papers compare with, on the same input.
+            papers compare with, on the same input (for the Top-Down Transformer, local attention alone).
         tokenizer: Folder or hub id of the tokenizer; by default that of the checkpoint.
-        max_position_embeddings: Longest input in tokens; `from_bart`, and a checkpoint of HAT-BART, grow to it.
+        max_position_embeddings: Longest source in tokens; `from_bart`, and checkpoints of the families that it is for,
+            grow to it.
         extra_positions: What added positions begin with: copies of those that there are, or random values.
         attn_implementation: eager, sdpa, flash_attention_2, … as in Transformers.
         config_overrides: JSON object (in YAML a mapping) of configuration values, such as dropout.
     """
 
     model_name_or_path: str | None = field(default=None, metadata=_help("A checkpoint to go on from."))
-    from_bart: str | None = field(default=None, metadata=_help("A BART checkpoint to warm-start HAT-BART from."))
+    from_bart: str | None = field(default=None, metadata=_help("A BART checkpoint to warm-start from."))
     from_roberta: str | None = field(
         default=None, metadata=_help("A RoBERTa checkpoint to warm-start the encoder-only HAT from.")
     )
-    model_type: str = field(default="hat_bart", metadata=_help("The family to train from scratch."))
+    model_type: str = field(default="hat_bart", metadata=_help("The family to make from BART or from scratch."))
     plain: bool = field(default=False, metadata=_help("Without the hierarchy: the papers' plain Transformer."))
     tokenizer: str | None = field(default=None, metadata=_help("Folder or hub id of the tokenizer."))
-    max_position_embeddings: int | None = field(default=None, metadata=_help("Longest input in tokens."))
+    max_position_embeddings: int | None = field(default=None, metadata=_help("Longest source in tokens."))
     extra_positions: Literal["tile", "random"] = field(
         default="tile", metadata=_help("What added positions begin with.")
     )

@@ -5,7 +5,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 from transformers import (
@@ -21,21 +21,28 @@ from transformers import (
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 
 from ..data.tokenizing import plain_tokenizer
+from ..registration import FAMILIES
 from .arguments import ModelArguments, Recipe, RecipeError
 
 
 logger = logging.getLogger(__name__)
 
 Processor = ProcessorMixin | PreTrainedTokenizerBase
+Side = Literal["encoder", "decoder"]
 
 
 # What takes the hierarchy out of a family.
 PLAIN: dict[str, dict[str, Any]] = {
     "hat_bart": {"hierarchical_layers": 0, "num_segments": 0},
     "hat_encoder": {"hierarchical_attention": False},
+    "top_down_transformer": {"top_down_update": "none"},
 }
 # What the families have beyond BART and RoBERTa.
-HIERARCHICAL = ("hierarchical_layers", "num_segments", "hierarchical_attention", "hierarchical_queries")
+HIERARCHICAL = (
+    *("hierarchical_layers", "num_segments", "hierarchical_attention", "hierarchical_queries"),
+    *("bottom_up_layers", "top_down_layers", "segment_layers", "attention_window"),
+    *("pooling", "pooling_kernel", "pooling_stride", "top_down_update"),
+)
 SEGMENTS = "embed_segments.weight"
 
 
@@ -78,14 +85,13 @@ def load_model_and_processor(
         )
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_name)
     if arguments.max_position_embeddings is not None:
-        overrides["max_position_embeddings"] = arguments.max_position_embeddings
+        overrides |= source_length(arguments.model_type, arguments.max_position_embeddings)
     report = {}
     if arguments.from_bart is not None:
-        from ..hat_bart.modeling_hat_bart import HatBartForConditionalGeneration
-
-        overrides |= PLAIN["hat_bart"] if arguments.plain else {}
+        model_class = _class_from_bart(arguments.model_type, auto_class)
+        overrides |= PLAIN[arguments.model_type] if arguments.plain else {}
         model, report = _with_report(
-            HatBartForConditionalGeneration.from_bart(
+            model_class.from_bart(
                 arguments.from_bart,
                 extra_positions=arguments.extra_positions,
                 output_loading_info=True,
@@ -115,7 +121,7 @@ def load_model_and_processor(
         model = auto_class.from_config(config, **options)
     _check_vocabulary(model.config, tokenizer)
     _report_loading(report, loading)
-    tokenizer.model_max_length = getattr(model.config, "max_position_embeddings", tokenizer.model_max_length)
+    tokenizer.model_max_length = positions(model.config, "encoder") or tokenizer.model_max_length
     return model, _processor_for(model.config, tokenizer)
 
 
@@ -129,7 +135,7 @@ def save_processor(
         tokenizer: Its tokenizer.
         folder: Where to save.
     """
-    tokenizer.model_max_length = getattr(config, "max_position_embeddings", tokenizer.model_max_length)
+    tokenizer.model_max_length = positions(config, "encoder") or tokenizer.model_max_length
     _processor_for(config, tokenizer).save_pretrained(folder)
 
 
@@ -169,19 +175,20 @@ def check_lengths(config: PretrainedConfig, recipe: Recipe) -> None:
     Raises:
         RecipeError: If a length of the recipe is larger than the number of positions.
     """
-    positions = getattr(config, "max_position_embeddings", None)
-    if positions is None:
-        return
-    lengths = {
-        "data: max_source_length": recipe.data.max_source_length,
-        "data: max_target_length": recipe.data.max_target_length,
-        "generation: max_length": recipe.generation.max_length or 0,
+    lengths: dict[str, tuple[int, Side]] = {
+        "data: max_source_length": (recipe.data.max_source_length, "encoder"),
+        "data: max_target_length": (recipe.data.max_target_length, "decoder"),
+        "generation: max_length": (recipe.generation.max_length or 0, "decoder"),
     }
-    for name, length in lengths.items():
-        if length > positions:
+    for name, (length, side) in lengths.items():
+        most = positions(config, side)
+        if most is not None and length > most:
+            # Sources are what `max_position_embeddings` is about, unless both sides have the same.
+            own = side == "decoder" and hasattr(config, f"max_{side}_position_embeddings")
+            more = f"config_overrides: max_{side}_position_embeddings" if own else "max_position_embeddings"
             raise RecipeError(
-                f"{name} is {length}, but the model has only {positions} positions; lower it, or give the model more "
-                f"with model: max_position_embeddings: {length} (from_bart and checkpoints of HAT-BART grow their "
+                f"{name} is {length}, but the model has only {most} positions; lower it, or give the model more with "
+                f"model: {more}: {length} (from_bart and checkpoints of HAT-BART and Top-Down Transformers grow their "
                 "positions; from scratch takes any)"
             )
 
@@ -208,8 +215,8 @@ def default_max_new_tokens(model: PreTrainedModel, **generate_kwargs: Any) -> in
     ]
     if any(length is not None for length in given):
         return None
-    positions = getattr(model.config, "max_position_embeddings", None) or DEFAULT_MAX_NEW_TOKENS + 1
-    return int(min(DEFAULT_MAX_NEW_TOKENS, positions - 1))
+    most = positions(model.config, "decoder") or DEFAULT_MAX_NEW_TOKENS + 1
+    return int(min(DEFAULT_MAX_NEW_TOKENS, most - 1))
 
 
 def longest_source(config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> int | None:
@@ -222,8 +229,50 @@ def longest_source(config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase)
     Returns:
         Tokens, or None where there is no limit.
     """
-    positions = getattr(config, "max_position_embeddings", None) or tokenizer.model_max_length
-    return int(positions) if positions < 10**9 else None  # tokenizers without a limit say 10**30
+    most = positions(config, "encoder") or tokenizer.model_max_length
+    return int(most) if most < 10**9 else None  # tokenizers without a limit say 10**30
+
+
+def positions(config: PretrainedConfig, side: Side) -> int | None:
+    """Tell how many positions a model has.
+
+    Args:
+        config: The model's configuration.
+        side: For its source (encoder) or for what it writes (decoder).
+
+    Returns:
+        Tokens, or None where the configuration does not say.
+    """
+    for name in (f"max_{side}_position_embeddings", "max_position_embeddings"):
+        if getattr(config, name, None) is not None:
+            return int(getattr(config, name))
+    return None
+
+
+def source_length(family: str, tokens: int) -> dict[str, int]:
+    """Write a recipe's `max_position_embeddings` under the name that a family's configuration has for it.
+
+    Args:
+        family: Its model_type.
+        tokens: The number of positions.
+
+    Returns:
+        Name -> number.
+    """
+    own = family == "top_down_transformer"
+    return {"max_encoder_position_embeddings" if own else "max_position_embeddings": tokens}
+
+
+def _class_from_bart(family: str, auto_class: Any) -> Any:
+    """The class of a family that begins with BART's weights."""
+    known = FAMILIES[family].models if family in FAMILIES else {}
+    found = auto_class._model_mapping[type(AutoConfig.for_model(family))] if auto_class.__name__ in known else None
+    if not hasattr(found, "from_bart"):
+        raise RecipeError(
+            f"model: from_bart with model_type: {family} makes no model for this task; hat_bart and "
+            "top_down_transformer begin with BART's weights"
+        )
+    return found
 
 
 def _load_checkpoint(
@@ -236,7 +285,7 @@ def _load_checkpoint(
     if arguments.plain:
         if family not in PLAIN:  # BART itself
             overrides = {key: value for key, value in overrides.items() if key not in HIERARCHICAL}
-        elif any(getattr(config, key, 0) for key in ("hierarchical_layers", "hierarchical_attention")):
+        elif any(getattr(config, key) != value for key, value in PLAIN[family].items() if key != "num_segments"):
             raise RecipeError(
                 f"model: plain is given, but {name} was trained with the hierarchy; start from a plain checkpoint"
             )
@@ -248,20 +297,18 @@ def _load_checkpoint(
     resize = family == "hat_bart" and 0 < segments != config.num_segments > 0
     if resize:
         options["ignore_mismatched_sizes"] = True
-    positions = arguments.max_position_embeddings
-    if positions is not None:
-        if family != "hat_bart":
+    most = arguments.max_position_embeddings
+    if most is not None:
+        if family not in ("hat_bart", "top_down_transformer"):
             raise RecipeError(
-                f"model: max_position_embeddings={positions} does not go with {name}: only from_bart and checkpoints "
-                f"of hat_bart can grow their positions, and this is one of {family}"
+                f"model: max_position_embeddings={most} does not go with {name}: only from_bart and checkpoints of "
+                f"hat_bart and top_down_transformer can grow their positions, and this is one of {family}"
             )
-        from ..hat_bart.modeling_hat_bart import HatBartForConditionalGeneration
-
         try:
-            loaded = HatBartForConditionalGeneration.from_bart(
+            loaded = _class_from_bart(family, auto_class).from_bart(
                 name,
-                max_position_embeddings=positions,
                 extra_positions=arguments.extra_positions,
+                **source_length(family, most),
                 **options,
                 **overrides,
             )

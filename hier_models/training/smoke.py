@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 SIZES = {
     **dict.fromkeys(("d_model", "hidden_size"), 32),
     **dict.fromkeys(("encoder_layers", "decoder_layers", "num_hidden_layers"), 2),
+    **dict.fromkeys(("bottom_up_layers", "top_down_layers", "segment_layers"), 1),
     **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads", "num_attention_heads"), 4),
     **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim", "intermediate_size"), 48),
 }
@@ -133,7 +134,7 @@ def _on_this_machine(
 
 def _model(recipe: Recipe, task: "Task", folder: Path) -> dict[str, Any]:
     """A tiny checkpoint in the place of the recipe's, or tiny sizes; and a tokenizer in the place of the recipe's."""
-    from .models import PLAIN, save_processor
+    from .models import PLAIN, save_processor, source_length
 
     model = recipe.model
     kept = {name: SIZES.get(name, value) for name, value in model.overrides().items() if name != "vocab_size"}
@@ -149,8 +150,7 @@ def _model(recipe: Recipe, task: "Task", folder: Path) -> dict[str, Any]:
         changes["tokenizer"] = str(folder / "tokenizer")
     source = next((name for name in sources if getattr(model, name) is not None), None)
     if source is None:
-        names = {item.name for item in dataclasses.fields(type(AutoConfig.for_model(model.model_type)))}
-        kept |= {name: size for name, size in SIZES.items() if name in names}
+        kept |= _sizes(model.model_type)
         changes["max_position_embeddings"] = POSITIONS + (0 if _writes(task) else ENCODER_OFFSET)
     else:
         family, auto_class = sources[source]
@@ -158,8 +158,8 @@ def _model(recipe: Recipe, task: "Task", folder: Path) -> dict[str, Any]:
         ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "pad_token_id", "eos_token_id")}
         config = AutoConfig.for_model(
             family,
-            **{**SIZES, **ids, **plain, "vocab_size": len(tokenizer)},
-            max_position_embeddings=POSITIONS + (0 if _writes(task) else ENCODER_OFFSET),
+            **{**_sizes(family), **ids, **plain, "vocab_size": len(tokenizer)},
+            **source_length(family, POSITIONS + (0 if _writes(task) else ENCODER_OFFSET)),
         )
         torch.manual_seed(0)
         checkpoint = folder / family
@@ -171,6 +171,11 @@ def _model(recipe: Recipe, task: "Task", folder: Path) -> dict[str, Any]:
     if model.config_overrides is not None or kept:
         changes["config_overrides"] = kept
     return changes
+
+
+def _sizes(family: str) -> dict[str, int]:
+    names = {item.name for item in dataclasses.fields(type(AutoConfig.for_model(family)))}
+    return {name: size for name, size in SIZES.items() if name in names}
 
 
 def _family(recipe: Recipe, task: "Task") -> str:
