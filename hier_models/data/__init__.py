@@ -1,6 +1,7 @@
 """Loading documents, turning them into model inputs, and batching these."""
 
 from .collating import HierDataCollator
+from .importance import ImportanceLabels, importance_spans
 from .joint_bpe import train_joint_bpe
 from .loading import BadLineError, LoadReport, load_documents
 from .masking import MaskingCollator
@@ -15,6 +16,7 @@ __all__ = [
     "BadLineError",
     "ChunkReport",
     "HierDataCollator",
+    "ImportanceLabels",
     "LoadReport",
     "MaskingCollator",
     "PackingReport",
@@ -23,6 +25,7 @@ __all__ = [
     "TruncationReport",
     "chunk_parallel",
     "find_answers",
+    "importance_spans",
     "load_documents",
     "load_parallel",
     "pack_documents",

@@ -112,6 +112,53 @@ def oracle_spans(
     ]
 
 
+class ImportanceLabels:
+    """Maps a batch of documents with summaries to the inputs and labels of an importance tagger.
+
+    For `map` of the datasets library, with `batched=True`; it holds only what decides the result, since datasets
+    hashes it.
+
+    Args:
+        processor: A processor with `running_text` and `language`.
+        kind: The column with the documents: `text`, `sentences`, `turns` or `documents`; their summaries are in
+            `summary`.
+        max_length: Tokens of an input, special tokens included.
+
+    Raises:
+        ValueError: If there is no list of stopwords of the processor's language.
+        ImportError: If simplemma is not installed.
+    """
+
+    def __init__(self, processor: ProcessorMixin | PreTrainedTokenizerBase, kind: str, max_length: int) -> None:
+        check_importance_language(cast(Any, processor).language)
+        self.processor = processor
+        self.kind = kind
+        self.max_length = max_length
+        self.version = LABELS_VERSION
+
+    def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        """Tokenize and label.
+
+        Args:
+            batch: The columns of some documents.
+
+        Returns:
+            `input_ids`, `attention_mask`, `labels` (see `token_labels`), and of each document `num_truncated_tokens`
+            and whether it is `without_importance` (1: no token is important).
+        """
+        source = {self.kind: batch[self.kind]}
+        encoded = cast(Any, self.processor)(
+            **source,
+            importance=oracle_spans(self.processor, source, batch["summary"]),
+            truncation=True,
+            max_length=self.max_length,
+            return_offsets_mapping=True,
+            return_truncation=True,
+        )
+        names = ("input_ids", "attention_mask", "num_truncated_tokens", "without_importance")
+        return {**{name: encoded[name] for name in names}, "labels": token_labels(encoded)}
+
+
 def token_labels(encoded: Any) -> list[list[int]]:
     """Make the labels of the importance tagger of what a processor made of documents.
 

@@ -13,6 +13,7 @@ from .arguments import (
 from .distributed import last_complete_checkpoint
 from .dropout_schedule import DropoutSchedule
 from .encoder_evaluation import run_encoder_evaluation
+from .encoder_tasks_importance_tagging import compute_tagging_metrics, importance_probabilities
 from .metrics import compute_summarization_metrics
 from .models import load_model_and_processor
 from .running import run_training
@@ -34,7 +35,9 @@ __all__ = [
     "RunArguments",
     "Task",
     "compute_summarization_metrics",
+    "compute_tagging_metrics",
     "compute_translation_metrics",
+    "importance_probabilities",
     "last_complete_checkpoint",
     "load_model_and_processor",
     "load_recipe",

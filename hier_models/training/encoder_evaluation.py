@@ -21,6 +21,7 @@ HEADS = {
     "ForQuestionAnswering": "question_answering",
     "ForSequenceClassification": "classification",
     "ForMultipleChoice": "multiple_choice",
+    "TopDownTransformerForTokenClassification": "importance_tagging",
 }
 
 
@@ -50,11 +51,11 @@ def run_encoder_evaluation(
     predictions_file: str | os.PathLike[str] | None = None,
     results_file: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
-    """Score a checkpoint on the data of its task: perplexity, accuracy, or exact match and F1.
+    """Score a checkpoint on the data of its task: perplexity, accuracy, exact match and F1, or precision and recall.
 
     Args:
         model_name_or_path: The checkpoint.
-        data: Hub id, file or folder of rows with labels or answers, as for training.
+        data: Hub id, file or folder of rows with labels or answers (documents with summaries), as for training.
         split: Part of the data.
         text_column: Column with the text, of masked language modeling and classification.
         max_source_length: Tokens of an input; by default as many as the model takes.
@@ -77,8 +78,9 @@ def run_encoder_evaluation(
             f"model_name_or_path: {model_name_or_path} is {' '.join(config.architectures or ['of no known class'])}; "
             f"there is an evaluation of models whose class ends with {', '.join(HEADS)}"
         )
-    if predictions_file is not None and name == "masked_lm":
-        raise RecipeError("predictions_file: a masked language model makes no predictions to write; leave it out")
+    without = {"masked_lm": "a masked language model", "importance_tagging": "an importance tagger"}
+    if predictions_file is not None and name in without:
+        raise RecipeError(f"predictions_file: {without[name]} makes no predictions to write; leave it out")
     with tempfile.TemporaryDirectory() as folder:
         options: dict[str, Any] = {
             "task": name,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from datasets import Dataset, IterableDataset
 from transformers import PretrainedConfig, PreTrainedModel, Trainer, TrainerCallback
@@ -18,7 +18,7 @@ from ..data.tokenizing import plain_tokenizer
 from ..data.totals import SharedTotals
 from .arguments import Recipe, RecipeError
 from .dropout_schedule import DropoutSchedule
-from .models import Processor
+from .models import Processor, positions
 from .tasks import Task
 
 
@@ -79,7 +79,7 @@ class EncoderTask(Task):
     """
 
     # What the recipes' `model_name_or_path` is: a pretrained model, whose head is new in every other task.
-    checkpoint_class = "AutoModelForMaskedLM"
+    checkpoint_class: ClassVar[str | None] = "AutoModelForMaskedLM"
     # Whether the training data may be a stream.
     can_stream = False
     # What of the section data means nothing to the task.
@@ -134,14 +134,14 @@ class EncoderTask(Task):
 
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:  # noqa: D102
         model, processor = super().load_model_and_processor()
-        positions = usable_positions(model.config)
+        most = usable_positions(model.config)
         length = self.recipe.data.max_source_length
-        if positions is not None:
-            if length > positions:
+        if most is not None:
+            if length > most:
                 raise RecipeError(
-                    f"data: max_source_length is {length}, but the model takes {positions} tokens at most; lower it"
+                    f"data: max_source_length is {length}, but the model takes {most} tokens at most; lower it"
                 )
-            plain_tokenizer(processor).model_max_length = positions
+            plain_tokenizer(processor).model_max_length = most
         return model, processor
 
     def trainer_class(self) -> type[Trainer]:  # noqa: D102
@@ -250,10 +250,10 @@ def usable_positions(config: PretrainedConfig) -> int | None:
     Returns:
         Tokens, or None where there is no limit.
     """
-    positions = getattr(config, "max_position_embeddings", None)
-    if positions is None or config.model_type not in SHIFTED_POSITIONS:
-        return positions
-    return int(positions) - int(config.pad_token_id or 0) - 1
+    most = positions(config, "encoder")
+    if most is None or config.model_type not in SHIFTED_POSITIONS:
+        return most
+    return most - int(config.pad_token_id or 0) - 1
 
 
 def encode(processor: Processor, limit: int, **texts: list[str]) -> tuple[dict[str, list[Any]], list[int]]:

@@ -30,6 +30,7 @@ TASKS = {
     "question_answering": ("encoder_tasks_question_answering", "QuestionAnsweringTask"),
     "classification": ("encoder_tasks_classification", "ClassificationTask"),
     "multiple_choice": ("encoder_tasks_multiple_choice", "MultipleChoiceTask"),
+    "importance_tagging": ("encoder_tasks_importance_tagging", "ImportanceTaggingTask"),
 }
 
 
