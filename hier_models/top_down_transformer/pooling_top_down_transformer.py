@@ -69,7 +69,7 @@ def pool(units: Segments, kernel: int, stride: int) -> Segments:
         The segments. The importance of each is the average of its units'.
     """
     exists = units.exists
-    ones = exists.float()  # (batch, units)
+    ones = exists.to(_wide(units.states))  # (batch, units)
     kinds = [ones]
     if units.importance is not None:
         # The largest weight becomes 1, so that half precision neither overflows nor loses the small ones.
