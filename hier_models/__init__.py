@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .hat_encoder.processing_hat_encoder import HatEncoderProcessor
     from .hat_encoder.tokenization_hat_encoder import HatEncoderTokenizer
     from .hub import export, push_to_hub
+    from .pipelines.book_summaries import summarize_book
     from .top_down_transformer.configuration_top_down_transformer import TopDownTransformerConfig
     from .top_down_transformer.modeling_top_down_transformer import (
         TopDownTransformerEncoderModel,
@@ -67,6 +68,7 @@ _PUBLIC = {
     "compute_translation_metrics": "hier_models.training",
     "export": "hier_models.hub",
     "push_to_hub": "hier_models.hub",
+    "summarize_book": "hier_models.pipelines.book_summaries",
 }
 
 __all__ = [
@@ -95,6 +97,7 @@ __all__ = [
     "compute_translation_metrics",
     "export",
     "push_to_hub",
+    "summarize_book",
 ]
 
 

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from .errors import guarded, say
+from .books import run_book
+from .errors import MistakeError, guarded, say
 from .jobs import SUMMARIES, run_job
 from .loading import generation_settings, given_only
 from .options import (
@@ -19,7 +20,6 @@ from .options import (
     MaxLengthOption,
     MaxSourceLengthOption,
     MinLengthOption,
-    ModelArgument,
     NumBeamsOption,
     SetOption,
     TextColumnOption,
@@ -40,6 +40,7 @@ from .reporting import tokens_were
       hier-models summarize ./my-model papers/ --output out.jsonl
       hier-models summarize ./my-model test.jsonl -o out.jsonl --batch-size 8
       hier-models summarize ./my-model paper.txt --num-beams 4 --max-length 200
+      hier-models summarize --book book.epub -m ./my-model -o out/
 
     Summaries go to standard output, one a line, in the order of the documents. With --json each is a JSON object:
     id, summary, num_truncated_tokens (how much of the document did not fit into the model), model, settings.
@@ -49,14 +50,34 @@ from .reporting import tokens_were
 
     In records the document is the column text, article, document, … (a string), sentences (a list of strings),
     turns (a list of objects with role and content) or documents (a list of strings to summarize together).
+
+    --book summarizes a whole book: an EPUB, a folder with a file for each chapter, or one text with chapter headings.
+    Chapters are summarized, then their summaries, until one is left. The folder --output keeps each when it is made,
+    so that a stopped run goes on there, and gets book.html, a page to read, and book.json.
     """)
 )
 @guarded
 def summarize(
-    model: ModelArgument,
+    model: Annotated[
+        str | None,
+        typer.Argument(metavar="MODEL", help="A checkpoint: a folder, or the id of a model on the Hub."),
+    ] = None,
     inputs: InputArgument = None,
+    book: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Summarize this book: EPUB, folder of chapters, or text.")
+    ] = None,
+    model_option: Annotated[
+        str | None, typer.Option("--model", "-m", metavar="MODEL", help="The model, where it does not stand first.")
+    ] = None,
+    book_model: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="With --book: for the joined summaries of chapters. Default: the same."),
+    ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here; .jsonl can be continued.")
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write here; .jsonl can be continued. A folder for --book."
+        ),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Write JSON objects, one a line, to standard output.")
@@ -76,6 +97,31 @@ def summarize(
     dtype: DtypeOption = Dtype.auto,
 ) -> None:
     """Summarize documents."""
+    if model_option is not None:
+        # Then what stands first is no model.
+        inputs = [*([] if model is None else [model]), *(inputs or [])] or None
+        model = model_option
+    if model is None:
+        raise MistakeError("MODEL is missing: a checkpoint, which stands first or after --model")
+    if book is not None:
+        if inputs or text_column or set_aside:
+            given = f"INPUT {inputs[0]!r}" if inputs else "--text-column" if text_column else "--set-aside"
+            raise MistakeError(f"--book is summarized alone; leave out {given}")
+        run_book(
+            book,
+            model,
+            book_model,
+            settings=generation_settings(max_length, min_length, num_beams, settings)
+            | given_only(max_source_length=max_source_length),
+            output=output,
+            as_json=as_json,
+            batch_size=batch_size,
+            device=device,
+            dtype=dtype,
+        )
+        return
+    if book_model is not None:
+        raise MistakeError("--book-model belongs to --book")
     counts, documents = run_job(
         SUMMARIES,
         model,

@@ -296,8 +296,8 @@ class _Job:
         if not groups or len(groups) == len(children):
             raise ValueError(
                 f"`max_new_tokens`: the summaries of {parent.title!r} are up to {max(sizes)} tokens long, and an "
-                f"input of `{model.name}` takes {model.limit}, so no two of them can be summarized together. Make them "
-                "shorter, and give another `output`."
+                f"input of `{model.name}` takes {model.limit}, so no two of them can be summarized together. Make "
+                "them shorter, and give another `output`."
             )
         return [children[start] if end - start == 1 else _group(parent, children[start:end]) for start, end in groups]
 

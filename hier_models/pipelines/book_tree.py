@@ -16,8 +16,8 @@ class SummaryNode:
 
     Args:
         id: What it is called where summaries are kept: "chapter 3, part 2".
-        kind: "book", "chapter", or "part" of a chapter that is too long; "piece" of a book without chapters; "chapters",
-            "parts" and "pieces" are several of them together.
+        kind: "book", "chapter", or "part" of a chapter that is too long; "piece" of a book without chapters;
+            "chapters", "parts" and "pieces" are several of them together.
         title: Its title.
         words: Words of the book's own text that it covers.
         paragraphs: The text that was summarized; none where that was the summaries of the children.

@@ -1,0 +1,77 @@
+"""`hier-models summarize --book`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from .documents import STDIN
+from .errors import MistakeError, say, state
+from .loading import check_checkpoint, load_pipeline
+from .options import Dtype
+
+
+PAGE, TREE = "book.html", "book.json"
+
+
+def run_book(
+    book: str,
+    model: str,
+    book_model: str | None,
+    *,
+    settings: dict[str, Any],
+    output: Path | None,
+    as_json: bool,
+    batch_size: int,
+    device: str | None,
+    dtype: Dtype,
+) -> None:
+    """Summarize a book, say how it was read, and write the summary, and a page and a tree where there is a folder.
+
+    Args:
+        book: An EPUB, a folder of chapters, or a text.
+        model: The checkpoint for chapters.
+        book_model: The one for what is above them; None for the same.
+        settings: Arguments of the pipeline's call.
+        output: The folder; None to keep nothing.
+        as_json: Whether to write the tree to standard output.
+        batch_size: How many texts at a time.
+        device: As in torch; None for an accelerator if there is one.
+        dtype: Number format of the weights.
+
+    Raises:
+        MistakeError: If the output is a file.
+    """
+    if book == STDIN:
+        raise MistakeError("--book: give a file or a folder, not standard input")
+    if output is not None and output.is_file():
+        raise MistakeError(f"--output: with --book it is a folder, and {output} is a file")
+    for name in (model, book_model):
+        if name is not None:
+            check_checkpoint(name)
+    from ..data.books import read_book
+
+    as_read = read_book(book)
+    say(as_read.report())
+    lower = load_pipeline(model, device, dtype)
+    upper = None if book_model is None else load_pipeline(book_model, device, dtype)
+    from ..pipelines.book_summaries import SUMMARIES_FILE, summarize_book
+
+    if output is not None:
+        kept = output / SUMMARIES_FILE
+        if kept.exists():
+            say(f"{kept} is there; going on from it.")
+        state.when_interrupted = f"What is done is in {kept}; the same command goes on from there."
+    result = summarize_book(
+        as_read, lower, upper, output=output, batch_size=batch_size, progress=sys.stderr.isatty(), **settings
+    )
+    for line in result.report().removeprefix(as_read.report()).split("\n"):
+        if line:
+            say(line)
+    if output is not None:
+        result.save_json(output / TREE)
+        say(f"To read: {result.save_html(output / PAGE)}")
+    text = json.dumps(result.as_dict(with_text=False), ensure_ascii=False) if as_json else result.summary
+    print(text.encode("utf-8", "replace").decode("utf-8"))
