@@ -64,7 +64,9 @@ def make_source(length, batch=1, seed=0):
 def pad(rows, side, length, filler):
     rows = [list(row) for row in rows]
     padding = [[filler] * (length - len(row)) for row in rows]
-    return torch.tensor([row + more if side == "right" else more + row for row, more in zip(rows, padding)])
+    return torch.tensor(
+        [row + more if side == "right" else more + row for row, more in zip(rows, padding, strict=True)]
+    )
 
 
 TWO_LEVELS = {"pooling_kernel": [4, 2], "pooling_stride": [3, 1]}
