@@ -72,6 +72,9 @@ class TopDownTransformerLocalAttention(BartAttention):
             The attended states, (batch, tokens, d_model), and the weights, (batch, heads, tokens, tokens), from
             `"eager"`, else `None`.
         """
+        device = hidden_states.device.type
+        if torch.is_autocast_enabled(device):  # once, and not a copy for each projection, kept until the backward pass
+            hidden_states = hidden_states.to(torch.get_autocast_dtype(device))
         shape = (*hidden_states.shape[:-1], -1, self.head_dim)
         query, key, value = (
             projection(hidden_states).view(shape).transpose(1, 2)  # (batch, heads, tokens, head_dim)
@@ -391,8 +394,8 @@ def _attend_with_dropout(
     scores = (query * scale) @ key.transpose(-1, -2)  # (batch, blocks, heads, size, keys)
     weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
     drawn = torch.empty(-(-weights.numel() // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
-    dropped = round(dropout * 2**16)
-    kept = (drawn[: weights.numel()] >= dropped - 2**15).view_as(weights)
+    dropped = max(1, round(dropout * 2**16))  # of 65,536 drawn numbers
+    kept = (drawn[: weights.numel()] > dropped - 2**15 - 1).view_as(weights)
     return (weights * kept) @ (value * (2**16 / max(1, 2**16 - dropped)))
 
 
