@@ -27,6 +27,7 @@ def run_book(
     batch_size: int,
     device: str | None,
     dtype: Dtype,
+    importance_tagger: str | None = None,
 ) -> None:
     """Summarize a book, say how it was read, and write the summary, and a page and a tree where there is a folder.
 
@@ -40,6 +41,7 @@ def run_book(
         batch_size: How many texts at a time.
         device: As in torch; None for an accelerator if there is one.
         dtype: Number format of the weights.
+        importance_tagger: Checkpoint of the tagger for both models, if given.
 
     Raises:
         MistakeError: If the output is a file.
@@ -55,8 +57,10 @@ def run_book(
 
     as_read = read_book(book)
     say(as_read.report())
-    lower = load_pipeline(model, device, dtype)
-    upper = None if book_model is None else load_pipeline(book_model, device, dtype)
+    lower = load_pipeline(model, device, dtype, importance_tagger=importance_tagger)
+    upper = None
+    if book_model is not None:
+        upper = load_pipeline(book_model, device, dtype, importance_tagger=importance_tagger)
     from ..pipelines.book_summaries import SUMMARIES_FILE, summarize_book
 
     if output is not None:

@@ -15,6 +15,7 @@ from .options import (
     DeviceOption,
     Dtype,
     DtypeOption,
+    ImportanceTaggerOption,
     MaxLengthOption,
     MaxSourceLengthOption,
     MinLengthOption,
@@ -49,8 +50,12 @@ class Task(StrEnum):
     The table on standard output gives F1 times 100: rougeL compares the whole texts, rougeLsum sentence by sentence.
     --json also keeps the settings of ROUGE and of the generation, and what of the documents was cut.
 
+    A Top-Down Transformer that pools by importance gets the weights of tokens from --importance-tagger or, to see what
+    perfect ones would do, from the references themselves with --oracle-importance.
+
     A checkpoint of an encoder is scored by what it was trained for: exact match and F1 of answers, accuracy of classes
-    or of choices, perplexity; DATA then has the columns of its task, with their usual names.
+    or of choices, perplexity; DATA then has the columns of its task, with their usual names. An importance tagger is
+    scored on documents with summaries, by precision, recall, F1 and area under the ROC curve.
 
     Which of these, the checkpoint says, or --task. To translate, a record is a document with aligned lists of
     sentences, source and target (or --text-column and --summary-column); the table has sacrebleu's signature.
@@ -96,6 +101,10 @@ def evaluate(
     num_beams: NumBeamsOption = None,
     settings: SetOption = None,
     max_source_length: MaxSourceLengthOption = None,
+    importance_tagger: ImportanceTaggerOption = None,
+    oracle_importance: Annotated[
+        bool, typer.Option("--oracle-importance", help="Weigh tokens by whether their word is in the reference.")
+    ] = False,
     batch_size: BatchSizeOption = 4,
     device: DeviceOption = None,
     dtype: DtypeOption = Dtype.auto,
@@ -107,6 +116,10 @@ def evaluate(
     generation = generation_settings(max_length, min_length, num_beams, settings)
     quiet()
     encoder = task is None and _is_encoder(model)
+    if importance_tagger is not None and oracle_importance:
+        raise MistakeError("--importance-tagger and --oracle-importance exclude each other; leave one out")
+    if (importance_tagger or oracle_importance) and (encoder or (task or _task_of(model)) == Task.translation):
+        raise MistakeError(f"--importance-tagger and --oracle-importance are for summaries; {model!r} makes none")
     if (source_kind or fillers) and (encoder or (task or _task_of(model)) == Task.translation):
         raise MistakeError(f"--source-kind and --fillers are for summaries; {model!r} makes none")
     if encoder:
@@ -154,7 +167,7 @@ def evaluate(
     )
     if "summary" not in documents.column_names:
         raise MistakeError(f"DATA: {data} has no reference summaries; --summary-column names their column if it has")
-    pipe = load_pipeline(model, device, dtype)
+    pipe = load_pipeline(model, device, dtype, importance_tagger=importance_tagger)
     from ..training import run_evaluation
 
     results = run_evaluation(
@@ -165,12 +178,15 @@ def evaluate(
         batch_size=batch_size,
         predictions_file=predictions,
         results_file=json_file,
+        importance="oracle" if oracle_importance else pipe.importance_tagger,
         **generation,
     )
     print(rouge_table(results))
     if report.filler_words or report.dropped_turns:
         say(f"Left out: {report.filler_words:,} filler words, {report.dropped_turns:,} turns without words.")
     cut = results["truncation"]
+    if cut.get("without_importance"):
+        say(f"{cut['without_importance']} documents have no important token; all of their tokens weigh the same.")
     if cut["truncated_documents"]:
         say(
             f"{cut['truncated_documents']} of {results['documents']} documents were longer than the model takes: "

@@ -15,7 +15,7 @@ import typer
 from ..journal import Journal
 from .documents import open_documents
 from .errors import MistakeError, mistakes, say, state
-from .loading import check_checkpoint, load_pipeline
+from .loading import check_checkpoint, given_only, load_pipeline
 from .options import Dtype
 
 
@@ -55,6 +55,7 @@ def run_job(
     set_aside: Path | None,
     device: str | None,
     dtype: Dtype,
+    importance_tagger: str | None = None,
 ) -> tuple[list[dict[str, int]], int]:
     """Make texts of documents and write them.
 
@@ -70,6 +71,7 @@ def run_job(
         set_aside: Where records that cannot be used go; they stop the job if None.
         device: As in torch; None for an accelerator if there is one.
         dtype: Number format of the weights.
+        importance_tagger: Checkpoint of the tagger, if given.
 
     Returns:
         What the pipeline counted for each document, without those that an earlier run has done; and the number of all.
@@ -92,7 +94,7 @@ def run_job(
         # A first look at everything, so that a bad record does not stop the job in its last hour.
         identifiers = [document["id"] for document in documents]
         # What each record says of its making; a job goes on only with the same.
-        making = {"model": model, "settings": settings()}
+        making = {"model": model, "settings": settings() | given_only(importance_tagger=importance_tagger)}
         done: set[str] = set()
         if output is not None:
             done = finished(output, identifiers, making, kind)
@@ -100,7 +102,7 @@ def run_job(
             say(f"{output} holds {len(done)} of {len(identifiers)} {kind.products}; going on with the others.")
         if len(done) == len(identifiers):
             return [], len(identifiers)
-        pipe = load_pipeline(model, device, dtype, kind.task)
+        pipe = load_pipeline(model, device, dtype, kind.task, importance_tagger)
         check_all_roles(pipe, documents)
         if lines:
             state.when_interrupted = f"What is done is in {output}; the same command goes on from there."
@@ -162,7 +164,9 @@ def write_texts(
     journal = Journal(output or Path(), kind.product, making)
     with ExitStack() as stack:
         target = sys.stdout if output is None else stack.enter_context(output.open("a", encoding="utf-8"))
-        results = pipe(stream(), batch_size=batch_size, **{kind.counting: True}, **making["settings"])
+        # The pipeline has the tagger already.
+        settings = {name: value for name, value in making["settings"].items() if name != "importance_tagger"}
+        results = pipe(stream(), batch_size=batch_size, **{kind.counting: True}, **settings)
         bar = None
         # Not where the texts themselves go by.
         if total > 1 and sys.stderr.isatty() and not target.isatty():

@@ -25,15 +25,22 @@ def quiet() -> None:
     # Weights that are missing in a checkpoint are news in any case.
     transformers_logging.get_logger("transformers.modeling_utils").setLevel(logging.WARNING)
     # The commands say themselves what was cut.
-    for name in ("pipelines", "hat_bart", "data.tokenizing"):
+    for name in ("pipelines", "hat_bart", "top_down_transformer", "data.tokenizing"):
         logging.getLogger(f"hier_models.{name}").setLevel(logging.ERROR)
     # Nobody but the pipeline says that languages are missing, or change nothing.
     logging.getLogger("hier_models.pipelines.translation_hier").setLevel(logging.WARNING)
+    # Nor that a model that pools by importance has no weights, or that a tagger works in windows.
+    for name in ("pipelines.importance_tagger_hier", "top_down_transformer.encoder_top_down_transformer"):
+        logging.getLogger(f"hier_models.{name}").setLevel(logging.WARNING)
 
 
-def load_pipeline(name: str, device: str | None, dtype: Dtype, task: str = "summarization") -> Any:
+def load_pipeline(
+    name: str, device: str | None, dtype: Dtype, task: str = "summarization", importance_tagger: str | None = None
+) -> Any:
     """Load a checkpoint as the pipeline of a task, which holds the model and its processor or tokenizer."""
     check_checkpoint(name)
+    if importance_tagger is not None:
+        check_checkpoint(importance_tagger, "--importance-tagger")
     quiet()
     import torch
     from safetensors import SafetensorError
@@ -44,23 +51,28 @@ def load_pipeline(name: str, device: str | None, dtype: Dtype, task: str = "summ
             torch.empty(0, device=torch.device(device))
     with mistakes(f"MODEL: cannot load {name!r}", OSError, ValueError, KeyError, SafetensorError):
         make: Any = pipeline
-        return make(task, model=name, device=device, dtype=str(dtype.value))
+        pipe = make(task, model=name, device=device, dtype=str(dtype.value))
+    if importance_tagger is not None:
+        with mistakes(f"--importance-tagger: {importance_tagger!r}", OSError, ValueError, KeyError, SafetensorError):
+            pipe.set_importance_tagger(importance_tagger)
+    return pipe
 
 
-def check_checkpoint(name: str) -> None:
+def check_checkpoint(name: str, option: str = "MODEL") -> None:
     """Refuse, before anything is loaded, a local path that is no checkpoint."""
     path = Path(name).expanduser()
     if path.is_file():
+        argument = "the first argument" if option == "MODEL" else option
         raise MistakeError(
-            f"MODEL: {name!r} is a file; the first argument is the model: a folder with a config.json, or the id of a "
+            f"{option}: {name!r} is a file; {argument} is the model: a folder with a config.json, or the id of a "
             "model on the Hub"
         )
     if path.is_dir() and not (path / "config.json").is_file():
         checkpoints = sorted(path.glob("checkpoint-*/config.json"), key=lambda config: config.stat().st_mtime)
         hint = f"; it holds checkpoints, such as {checkpoints[-1].parent}" if checkpoints else ""
-        raise MistakeError(f"MODEL: the folder {name!r} is not a checkpoint (it has no config.json){hint}")
+        raise MistakeError(f"{option}: the folder {name!r} is not a checkpoint (it has no config.json){hint}")
     if not path.exists() and (name.startswith((".", "/", "~")) or name.count("/") > 1):
-        raise MistakeError(f"MODEL: there is no folder {name!r}")
+        raise MistakeError(f"{option}: there is no folder {name!r}")
 
 
 def generation_settings(

@@ -107,6 +107,13 @@ MaxSourceLengthOption = Annotated[
     int | None,
     typer.Option(min=1, metavar="TOKENS", help="Cut documents to this length. Default: what the model can take."),
 ]
+ImportanceTaggerOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODEL",
+        help="Checkpoint that says how important each token is, for a Top-Down Transformer that pools by importance.",
+    ),
+]
 DeviceOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, mps, … Default: an accelerator if there is one.")
 ]

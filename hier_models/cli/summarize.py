@@ -16,6 +16,7 @@ from .options import (
     DeviceOption,
     Dtype,
     DtypeOption,
+    ImportanceTaggerOption,
     InputArgument,
     MaxLengthOption,
     MaxSourceLengthOption,
@@ -76,7 +77,7 @@ def summarize(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Write here; .jsonl can be continued. A folder for --book."
+            "--output", "-o", metavar="FILE", help="Write here; .jsonl can be continued. With --book a folder."
         ),
     ] = None,
     as_json: Annotated[
@@ -93,6 +94,7 @@ def summarize(
         Path | None,
         typer.Option(metavar="FILE", help="Write records that cannot be used here and go on. Default: stop at one."),
     ] = None,
+    importance_tagger: ImportanceTaggerOption = None,
     device: DeviceOption = None,
     dtype: DtypeOption = Dtype.auto,
 ) -> None:
@@ -118,6 +120,7 @@ def summarize(
             batch_size=batch_size,
             device=device,
             dtype=dtype,
+            importance_tagger=importance_tagger,
         )
         return
     if book_model is not None:
@@ -137,6 +140,7 @@ def summarize(
         set_aside=set_aside,
         device=device,
         dtype=dtype,
+        importance_tagger=importance_tagger,
     )
     if cut := [count["num_truncated_tokens"] for count in counts if count["num_truncated_tokens"]]:
         number = f"{len(cut)} of {documents} documents were" if documents > 1 else "The document was"

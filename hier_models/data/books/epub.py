@@ -2,6 +2,7 @@
 
 import posixpath
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -84,7 +85,13 @@ def read_epub(path: Path) -> Book:
     try:
         with zipfile.ZipFile(path) as archive:
             return _Epub(archive, path).read()
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:  # the last: a password
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        NotImplementedError,
+        RuntimeError,
+    ) as error:  # the last: a password
         raise ValueError(f"`book`: {path} is damaged or encrypted: {error}.") from error
 
 
@@ -320,14 +327,16 @@ def _chapters(pieces: list[_Piece], book_title: str) -> tuple[list[Chapter], lis
     chapters: list[Chapter] = []
     dropped: list[str] = []
     carried: list[str] = []  # the few words on a part's page go to its first chapter
+    has_more = any(
+        not piece.is_aside and not _has_no_name(piece, book_title) and any(not block.level for block in piece.blocks)
+        for piece in pieces
+    )
     for piece in pieces:
         links = [block for block in piece.blocks if block.is_link]
         body = [block for block in piece.blocks if len(links) < 3 or not block.is_link]
         body = _without_title(body, piece.title)
         words = sum(block.words for block in body)
-        is_title_page = (
-            not chapters and words < LEAST_OPENING and piece.title.casefold() in ("", book_title.casefold())
-        )
+        is_title_page = _has_no_name(piece, book_title) and has_more and not chapters and words < LEAST_OPENING
         if piece.is_aside or is_title_page:
             if piece.blocks:
                 dropped.append(left_out(piece.title or "what stands before the first chapter", words))
@@ -340,6 +349,10 @@ def _chapters(pieces: list[_Piece], book_title: str) -> tuple[list[Chapter], lis
         if len(links) > 2 and not piece.is_aside:
             dropped.append(left_out("a list of links", sum(block.words for block in links)))
     return chapters, dropped
+
+
+def _has_no_name(piece: _Piece, book_title: str) -> bool:
+    return piece.title.casefold() in ("", book_title.casefold())
 
 
 def _own_title(page: _Page) -> str:

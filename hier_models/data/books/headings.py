@@ -254,7 +254,7 @@ def _is_heading(match: re.Match[str]) -> bool:
         return False
     if not words or rest[0] in ".:–—-" or match[0].isupper():
         return True
-    return words[0].isupper() and len(match[0]) < 100 and not re.search(r"[.!?,;]$", words)
+    return (words[0].isupper() or words[0].isdecimal()) and len(match[0]) < 100 and not re.search(r"[.!?,;]$", words)
 
 
 def _chapter_words(blocks: list[Block]) -> list[Heading]:
