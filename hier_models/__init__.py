@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .hat_encoder.tokenization_hat_encoder import HatEncoderTokenizer
     from .hub import export, push_to_hub
     from .pipelines.book_summaries import summarize_book
+    from .pipelines.importance_tagger_hier import ImportanceTagger
     from .top_down_transformer.configuration_top_down_transformer import TopDownTransformerConfig
     from .top_down_transformer.modeling_top_down_transformer import (
         TopDownTransformerEncoderModel,
@@ -57,6 +58,7 @@ _PUBLIC = {
     "HatEncoderProcessor": "hier_models.hat_encoder.processing_hat_encoder",
     "HatEncoderTokenizer": "hier_models.hat_encoder.tokenization_hat_encoder",
     "HierDataCollator": "hier_models.data",
+    "ImportanceTagger": "hier_models.pipelines.importance_tagger_hier",
     "MaskingCollator": "hier_models.data",
     "TopDownTransformerConfig": "hier_models.top_down_transformer.configuration_top_down_transformer",
     "TopDownTransformerEncoderModel": "hier_models.top_down_transformer.modeling_top_down_transformer",
@@ -86,6 +88,7 @@ __all__ = [
     "HatEncoderProcessor",
     "HatEncoderTokenizer",
     "HierDataCollator",
+    "ImportanceTagger",
     "MaskingCollator",
     "TopDownTransformerConfig",
     "TopDownTransformerEncoderModel",

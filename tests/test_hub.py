@@ -245,6 +245,7 @@ def test_the_files(exported):
         "configuration_hat_bart.py",
         "document_pipeline_hier.py",
         "generation_config.json",
+        "importance_tagger_hier.py",
         "model.safetensors",
         "modeling_hat_bart.py",
         "processing_hat_bart.py",

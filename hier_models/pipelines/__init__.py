@@ -6,16 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 
 if TYPE_CHECKING:
+    from .importance_tagger_hier import ImportanceTagger
     from .summarization_hier import SummarizationPipeline
     from .translation_hier import TranslationPipeline
 
-__all__ = ["SummarizationPipeline", "TranslationPipeline", "register_pipelines"]
+__all__ = ["ImportanceTagger", "SummarizationPipeline", "TranslationPipeline", "register_pipelines"]
 
 # Task -> module and class of its pipeline.
 PIPELINES = {
     "summarization": ("hier_models.pipelines.summarization_hier", "SummarizationPipeline"),
     "translation": ("hier_models.pipelines.translation_hier", "TranslationPipeline"),
 }
+# What the first of them takes as `importance_tagger`.
+IMPORTANCE_TAGGER = ("hier_models.pipelines.importance_tagger_hier", "ImportanceTagger")
 
 
 def register_pipelines() -> None:
@@ -97,7 +100,7 @@ def _prefer_installed_pipelines() -> None:
 
 
 def __getattr__(name: str) -> Any:
-    for module, class_name in PIPELINES.values():
+    for module, class_name in (*PIPELINES.values(), IMPORTANCE_TAGGER):
         if name == class_name:
             return getattr(importlib.import_module(module), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -35,12 +35,14 @@ class Example:
         counts: what is to be said of it, by name: `num_truncated_tokens`, and what else the task counts.
         settings: arguments of `generate` that it needs; the same for all examples of a batch.
         languages: from and to which language it is to be translated, where known.
+        source: what it was given as, its value, and how many of its tokens are read (None for all).
     """
 
-    inputs: dict[str, list[int]]
+    inputs: dict[str, list[Any]]
     counts: dict[str, int] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     languages: Languages = (None, None)
+    source: tuple[str, Any, int | None] = ("text", "", None)
 
     def __len__(self) -> int:
         return len(self.inputs["input_ids"])
@@ -170,9 +172,10 @@ class DocumentPipeline(Pipeline):
         encoded = self.processor(
             **{name: value}, truncation=limit is not None, max_length=limit, return_truncation=True
         )
-        cut = {key: int(encoded[key]) for key in ("num_truncated_tokens", "num_truncated_sentences")}
+        counts = ("num_truncated_tokens", "num_truncated_sentences")  # not every processor tells sentences apart
+        cut = {key: int(encoded[key]) for key in counts if key in encoded}
         names = ("input_ids", "attention_mask", *self.processor.extra_inputs)
-        return Example({key: list(encoded[key]) for key in names if key in encoded}, cut)
+        return Example({key: list(encoded[key]) for key in names if key in encoded}, cut, source=(name, value, limit))
 
     def _tokenize(self, text: str, limit: int | None) -> Example:
         names = [name for name in ("input_ids", "attention_mask") if name in self.tokenizer.model_input_names]

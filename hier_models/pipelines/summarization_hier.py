@@ -18,6 +18,7 @@ from .document_pipeline_hier import (
     structure_of,
     total_length,
 )
+from .importance_tagger_hier import ImportanceTagger, load_importance_tagger
 
 
 class SummarizationPipeline(DocumentPipeline):
@@ -36,11 +37,13 @@ class SummarizationPipeline(DocumentPipeline):
         model: encoder-decoder model that can generate.
         tokenizer: its tokenizer. Not needed beside a processor.
         processor: its processor, if it has one.
+        importance_tagger: for a Top-Down Transformer with `pooling="importance"`, what says how important each token
+            is: a checkpoint (folder or Hub id), a token classification model, or an `ImportanceTagger`.
         **kwargs: arguments of `Pipeline`, and defaults for the arguments of the call.
 
     Raises:
-        ValueError: If the model cannot generate from a source text, or if its processor or tokenizer is missing or
-            made for another model.
+        ValueError: If the model cannot generate from a source text, if its processor or tokenizer is missing or made
+            for another model, or if the tagger is none or the model does not pool by importance.
 
     Example:
         >>> import hier_models
@@ -49,6 +52,31 @@ class SummarizationPipeline(DocumentPipeline):
         >>> summarize("A long document. …", return_truncation=True)
         [{'summary_text': '…', 'num_truncated_tokens': 0, 'num_truncated_sentences': 0}]
     """
+
+    def __init__(
+        self, model: Any, tokenizer: Any = None, processor: Any = None, importance_tagger: Any = None, **kwargs: Any
+    ) -> None:
+        super().__init__(model=model, tokenizer=tokenizer, processor=processor, **kwargs)
+        self.importance_tagger: ImportanceTagger | None = None
+        if importance_tagger is not None:
+            self.set_importance_tagger(importance_tagger)
+
+    def set_importance_tagger(self, importance_tagger: Any) -> None:
+        """Have a tagger say how important each token is.
+
+        Args:
+            importance_tagger: a checkpoint (folder or Hub id), a token classification model, or an `ImportanceTagger`.
+
+        Raises:
+            ValueError: If it is none of these, or the model does not pool by importance.
+        """
+        pooling = getattr(self.model.config, "pooling", None)
+        if pooling != "importance":
+            raise ValueError(
+                f"`importance_tagger` is for models that pool by importance (pooling='importance' in the config); "
+                f"{type(self.model).__name__} {'does not pool' if pooling is None else f'has pooling={pooling!r}'}."
+            )
+        self.importance_tagger = load_importance_tagger(importance_tagger, self.processor, device=self.device)
 
     def __call__(  # type: ignore[override]
         self,
@@ -80,8 +108,8 @@ class SummarizationPipeline(DocumentPipeline):
             For one document a list of `{"summary_text": …}`, one for each returned sequence. For a list of documents a
             list of such dictionaries, or of such lists if `num_return_sequences` is above 1. For a dataset or a
             generator an iterator over such lists. With `return_truncation`, each dictionary has
-            `num_truncated_tokens`, and `num_truncated_sentences` where the model has a processor of hier_models. With
-            `return_tensors` it has `summary_token_ids` instead of `summary_text`.
+            `num_truncated_tokens`, and `num_truncated_sentences` where the model's processor tells sentences apart.
+            With `return_tensors` it has `summary_token_ids` instead of `summary_text`.
 
         Raises:
             ValueError: If the input is not one of the above, if a document is too long and `truncation=False`, or if
@@ -147,6 +175,24 @@ class SummarizationPipeline(DocumentPipeline):
                 f"leave out truncation=False to have it cut at the end."
             )
         return {"examples": example}
+
+    def _pad(self, examples: list[Example]) -> dict[str, torch.Tensor]:
+        # Here, and not where documents are tokenized, which may be in another process that must not use the GPU.
+        if self.importance_tagger is not None:
+            for name, limit in {(example.source[0], example.source[2]) for example in examples}:
+                chosen = [example for example in examples if (example.source[0], example.source[2]) == (name, limit)]
+                source = {name: [example.source[1] for example in chosen]}
+                spans = self.importance_tagger.tag_sources(self.processor, limit, source)
+                weighed = self.processor(
+                    **source,
+                    importance=spans,
+                    truncation=limit is not None,
+                    max_length=limit,
+                    return_truncation=True,
+                )
+                for example, weights in zip(chosen, weighed["token_importance"], strict=True):
+                    example.inputs["token_importance"] = weights
+        return super()._pad(examples)
 
     def postprocess(  # type: ignore[override]
         self,

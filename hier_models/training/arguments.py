@@ -118,6 +118,10 @@ class DataArguments:
         max_test_documents: Take only so many.
         streaming: Read the training documents while training, in bounded memory.
         shuffle_buffer: Documents held in memory to shuffle a streamed dataset.
+        importance: "oracle" gives a Top-Down Transformer with `pooling: importance` its tokens' weights: 1 for words
+            whose lemma is in the summary, 0 for all others.
+        importance_tagger: A checkpoint that gives the weights of the validation and test documents instead, as there
+            are no summaries where the model is used; without it they are the oracle's too.
         bad_lines: Stop at a line that cannot be used, or set it aside in a file of the output folder.
         num_proc: Processes that tokenize.
     """
@@ -145,6 +149,12 @@ class DataArguments:
     max_test_documents: int | None = field(default=None, metadata=_help("Take only so many."))
     streaming: bool = field(default=False, metadata=_help("Read the training documents while training."))
     shuffle_buffer: int = field(default=1000, metadata=_help("Documents in memory to shuffle a streamed dataset."))
+    importance: Literal["oracle"] | None = field(
+        default=None, metadata=_help("Weights of tokens by the words of the summary.")
+    )
+    importance_tagger: str | None = field(
+        default=None, metadata=_help("A checkpoint that gives the weights of validation and test documents.")
+    )
     bad_lines: Literal["stop", "set_aside"] = field(
         default="stop", metadata=_help("Stop at a bad line, or set it aside in a file of the output folder.")
     )

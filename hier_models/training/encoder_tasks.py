@@ -83,7 +83,10 @@ class EncoderTask(Task):
     # Whether the training data may be a stream.
     can_stream = False
     # What of the section data means nothing to the task.
-    unused: tuple[str, ...] = ("text_column", "summary_column", "source_kind", "fillers", "test", "test_split")
+    unused: tuple[str, ...] = (
+        *("text_column", "summary_column", "source_kind", "fillers", "test", "test_split"),
+        *("importance", "importance_tagger"),
+    )
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)

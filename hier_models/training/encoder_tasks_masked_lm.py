@@ -61,7 +61,7 @@ class MaskedLMTask(EncoderTask):
     arguments = MaskedLMArguments
     auto_class = "AutoModelForMaskedLM"
     can_stream = True
-    unused = ("summary_column", "test", "test_split")
+    unused = ("summary_column", "test", "test_split", "importance", "importance_tagger")
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)

@@ -173,6 +173,29 @@ def _model(recipe: Recipe, task: "Task", folder: Path) -> dict[str, Any]:
     return changes
 
 
+def tiny_tagger(tokenizer: PreTrainedTokenizerBase, folder: Path) -> Path:
+    """Make a random importance tagger.
+
+    Args:
+        tokenizer: Its tokenizer.
+        folder: Where to save it.
+
+    Returns:
+        The folder.
+    """
+    from .models import save_processor
+
+    family = "top_down_transformer"
+    ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "pad_token_id", "eos_token_id")}
+    config = AutoConfig.for_model(
+        family, **_sizes(family), **ids, vocab_size=len(tokenizer), max_encoder_position_embeddings=POSITIONS
+    )
+    torch.manual_seed(0)
+    transformers.AutoModelForTokenClassification.from_config(config).save_pretrained(folder)
+    save_processor(config, tokenizer, folder)
+    return folder
+
+
 def _sizes(family: str) -> dict[str, int]:
     names = {item.name for item in dataclasses.fields(type(AutoConfig.for_model(family)))}
     return {name: size for name, size in SIZES.items() if name in names}

@@ -1,6 +1,7 @@
 """Summarization: the task of HAT-BART and of plain encoder-decoder models, and its evaluation."""
 
 import copy
+import dataclasses
 import functools
 import inspect
 import json
@@ -22,8 +23,9 @@ from transformers import (
 )
 
 from ..data import HierDataCollator, LoadReport, TruncationReport, load_documents, tokenize_documents
-from ..data.tokenizing import plain_tokenizer
+from ..data.tokenizing import Importance, plain_tokenizer
 from ..metrics import Rouge
+from ..pipelines.importance_tagger_hier import load_importance_tagger
 from . import smoke
 from .arguments import DataArguments, Recipe, RecipeError
 from .metrics import compute_summarization_metrics, decode, mean_length
@@ -52,11 +54,26 @@ class SummarizationTask(Task):
         self._set_aside = {part: LoadReport() for part in parts}
         self._validation_documents: Dataset | None = None
         self._test_documents: Dataset | None = None
+        if data.importance and recipe.model.model_type == "top_down_transformer":
+            # Weights are for pooling by importance, so nobody has to say it twice.
+            overrides = {"pooling": "importance", **recipe.model.overrides()}
+            model = dataclasses.replace(recipe.model, config_overrides=json.dumps(overrides))
+            self.recipe = dataclasses.replace(recipe, model=model)
+        self._importance: Importance | None = data.importance
+        self._importance_at_test: Importance | None = data.importance
+
+    def check(self) -> None:  # noqa: D102  # as in Task
+        data = self.recipe.data
+        if data.importance_tagger is not None and data.importance is None:
+            raise RecipeError(
+                "data: importance_tagger goes with importance: oracle, the weights that the summarizer trains with"
+            )
 
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:  # noqa: D102  # as in Task
         model, processor = super().load_model_and_processor()
         set_generation(model, self.recipe)
         check_lengths(model.config, self.recipe)
+        self._prepare_importance(model, processor)
         most = default_max_new_tokens(model)
         if most is not None and self.recipe.training.generation_max_length is None:
             self.recipe.training.generation_max_length = most + 1  # with the decoder's start token
@@ -110,10 +127,17 @@ class SummarizationTask(Task):
         return {
             "truncation": {name: report.as_dict() for name, report in self._cuts.items()},
             "set_aside": {name: report.as_dict() for name, report in self._set_aside.items()},
+            **self._importance_report(),
         }
 
     def smoke_rows(self) -> list[dict[str, Any]]:  # noqa: D102
         return smoke.documents(self.recipe.data)
+
+    def smoke_data(self, folder: Path) -> dict[str, Any]:  # noqa: D102
+        changes = super().smoke_data(folder)
+        if self.recipe.data.importance_tagger is not None:
+            changes["importance_tagger"] = str(smoke.tiny_tagger(self.smoke_tokenizer(), folder / "tagger"))
+        return changes
 
     def _scores(self, documents: Dataset, model: PreTrainedModel, processor: Processor, file: str) -> dict[str, Any]:
         return run_evaluation(
@@ -123,11 +147,36 @@ class SummarizationTask(Task):
             max_source_length=self.recipe.data.max_source_length,
             training_args=self.recipe.training,
             predictions_file=self.output_dir / file,
+            importance=self._importance_at_test,
             num_proc=self.recipe.data.num_proc,
         )
 
+    def _prepare_importance(self, model: PreTrainedModel, processor: Processor) -> None:
+        """Check what the tokens' weights come from, and load the tagger."""
+        data, pooling = self.recipe.data, getattr(model.config, "pooling", None)
+        if (pooling == "importance") != (data.importance is not None):
+            raise RecipeError(
+                "data: importance: oracle and the model's pooling: importance (config_overrides) go together; got "
+                f"importance: {data.importance} and pooling: {pooling}"
+            )
+        if data.importance_tagger is not None:
+            training = self.recipe.training
+            try:
+                self._importance_at_test = load_importance_tagger(
+                    data.importance_tagger, batch_size=training.per_device_eval_batch_size, device=training.device
+                )
+            except (OSError, ValueError, KeyError) as error:
+                raise RecipeError(f"data: importance_tagger: {error}") from error
+
+    def _importance_report(self) -> dict[str, Any]:
+        data = self.recipe.data
+        if data.importance is None:
+            return {}
+        at_test = data.importance_tagger or data.importance
+        return {"importance": {part: data.importance if part == "train" else at_test for part in self._cuts}}
+
     def _load(self, part: str) -> Any:
-        return _load(self.recipe.data, part, self.set_aside_file(part), self._set_aside[part])
+        return load_part(self.recipe.data, part, self.set_aside_file(part), self._set_aside[part])
 
     def _tokenized(self, part: str, documents: Any, processor: Processor) -> Dataset | IterableDataset:
         data = self.recipe.data
@@ -136,6 +185,7 @@ class SummarizationTask(Task):
             processor=processor,
             max_source_length=data.max_source_length,
             max_target_length=data.max_target_length,
+            importance=self._importance if part == "train" else self._importance_at_test,
             num_proc=data.num_proc,
             report=self._cuts[part],
         )
@@ -153,6 +203,7 @@ def run_evaluation(
     results_file: str | os.PathLike[str] | None = None,
     use_stemmer: bool = True,
     sentence_splitter: str | Callable[[str], list[str]] = "punkt",
+    importance: Importance | None = None,
     num_proc: int | None = None,
     **generate_kwargs: Any,
 ) -> dict[str, Any]:
@@ -173,16 +224,25 @@ def run_evaluation(
         results_file: JSON file to write what is returned to.
         use_stemmer: Whether ROUGE compares stems.
         sentence_splitter: Where rougeLsum's sentences end; see `hier_models.metrics.Rouge`.
+        importance: For a Top-Down Transformer with `pooling="importance"`, where the weights of tokens come from: an
+            `ImportanceTagger` (the paper's AdaPool), or "oracle", the references (OracleAdaPool).
         num_proc: Processes that tokenize.
         **generate_kwargs: Passed to `generate`, such as `num_beams=4`.
 
     Returns:
         `rouge1`, `rouge2`, `rougeL`, `rougeLsum` (mean F1 times 100), `gen_len` (tokens), `documents`, `settings` of
-        ROUGE, `generation` (the settings generated with) and `truncation` (what of the sources did not fit).
+        ROUGE, `generation` (the settings generated with) and `truncation` (what of the sources did not fit); with
+        weights of tokens `importance`: "oracle" or "tagger".
 
     Raises:
-        ValueError: If the dataset has no summaries to compare with.
+        ValueError: If the dataset has no summaries to compare with, or there are weights for a model that does not
+            pool by importance.
     """
+    if importance is not None and getattr(model.config, "pooling", None) != "importance":
+        raise ValueError(
+            f"importance is for models that pool by it (pooling='importance' in the config), and "
+            f"{type(model).__name__} has pooling={getattr(model.config, 'pooling', None)!r}"
+        )
     documents = Dataset.from_list(list(dataset)) if isinstance(dataset, IterableDataset) else dataset
     if "summary" not in documents.column_names:
         raise ValueError(
@@ -199,13 +259,16 @@ def run_evaluation(
     inputs = cast(
         Dataset,
         tokenize_documents(
-            documents.remove_columns("summary"),
+            documents if importance == "oracle" else documents.remove_columns("summary"),
             processor,
             max_source_length=max_source_length or longest_source(model.config, tokenizer),
+            importance=importance,
             num_proc=num_proc,
             report=report,
         ),
     )
+    if "labels" in inputs.column_names:
+        inputs = inputs.remove_columns("labels")
     # Longest first: batches of equal lengths need little padding, and memory runs out at once or never.
     order = np.argsort([-len(ids) for ids in inputs["input_ids"]], kind="stable")
     with tempfile.TemporaryDirectory() as scratch:
@@ -236,6 +299,7 @@ def run_evaluation(
         "settings": settings,
         "generation": {**generation_settings(generation_config), **generate_kwargs},
         "truncation": report.as_dict(),
+        **({} if importance is None else {"importance": "oracle" if importance == "oracle" else "tagger"}),
     }
     if trainer.is_world_process_zero():
         if predictions_file is not None:
@@ -284,7 +348,21 @@ def generation_settings(config: GenerationConfig) -> dict[str, Any]:
     }
 
 
-def _load(data: DataArguments, part: str, set_aside_file: Path | None, report: LoadReport) -> Any:
+def load_part(data: DataArguments, part: str, set_aside_file: Path | None, report: LoadReport) -> Any:
+    """Load one part of a recipe's data.
+
+    Args:
+        data: The section `data` of the recipe.
+        part: train, validation or test.
+        set_aside_file: For lines that cannot be used; None to stop at them.
+        report: Is told of them.
+
+    Returns:
+        The documents, as many as the recipe takes; None if it names no such data.
+
+    Raises:
+        RecipeError: If they have no summaries.
+    """
     source = getattr(data, part)
     split = getattr(data, f"{part}_split")
     if part != "train" and source is None and split is not None:
