@@ -86,7 +86,7 @@ class TopDownTransformerConfig(PreTrainedConfig):
         forced_eos_token_id (`int`, *optional*, defaults to 2):
             Last token of a target that reaches its maximum length.
         is_encoder_decoder (`bool`, *optional*, defaults to `True`):
-            Always true for this model, for its encoder alone too.
+            True for models that write; what the encoder alone does is the same with both.
         is_decoder (`bool`, *optional*, defaults to `False`):
             Always false for this model.
         tie_word_embeddings (`bool`, *optional*, defaults to `True`):

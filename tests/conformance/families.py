@@ -141,6 +141,46 @@ class Sentences:
         return torch.cat([torch.zeros_like(rows), torch.full_like(rows, 3), third], dim=1)
 
 
+class Importance:
+    """Weights of the tokens."""
+
+    extra_inputs = ("token_importance",)
+    extra_outputs = ("segment_attentions", "token_segment_attentions")
+    top_down_config = {
+        "bottom_up_layers": 1,
+        "top_down_layers": 1,
+        "segment_layers": 1,
+        "attention_window": 4,
+        "pooling_kernel": 4,
+        "pooling_stride": 3,
+        "pooling": "importance",
+    }
+
+    def get_config(self):
+        return hier_models.TopDownTransformerConfig(
+            vocab_size=self.vocab_size,
+            d_model=self.hidden_size,
+            decoder_layers=self.num_hidden_layers,
+            encoder_attention_heads=self.num_attention_heads,
+            decoder_attention_heads=self.num_attention_heads,
+            encoder_ffn_dim=8,
+            decoder_ffn_dim=8,
+            max_encoder_position_embeddings=50,
+            max_decoder_position_embeddings=50,
+            bos_token_id=self.bos_token_id,
+            pad_token_id=self.pad_token_id,
+            eos_token_id=self.eos_token_id,
+            decoder_start_token_id=self.eos_token_id,
+            **self.top_down_config,
+        )
+
+    def prepare_config_and_inputs_for_common(self):
+        config, inputs = super().prepare_config_and_inputs_for_common()
+        inputs.pop("token_type_ids", None)
+        inputs["token_importance"] = torch.rand(inputs["input_ids"].shape, device=torch_device)
+        return config, inputs
+
+
 class BartTester(Seq2SeqTester):
     baselines = {model_class: model_class for model_class in (BartModel, BartForConditionalGeneration)}
 
@@ -195,4 +235,39 @@ class HatEncoderTester(Sentences, EncoderTester):
         return config, inputs
 
 
-FAMILIES: tuple[type[ModelTester], ...] = (BartTester, RobertaTester, HatBartTester, HatEncoderTester)
+class TopDownTransformerTester(Importance, Seq2SeqTester):
+    baselines = {
+        hier_models.TopDownTransformerModel: BartModel,
+        hier_models.TopDownTransformerForConditionalGeneration: BartForConditionalGeneration,
+    }
+
+
+class TopDownTransformerTaggerTester(Importance, EncoderTester):
+    """What BART has not: the encoder with a head for tokens."""
+
+    top_down_config = {**Importance.top_down_config, "is_encoder_decoder": False}
+    baselines = {hier_models.TopDownTransformerForTokenClassification: RobertaForTokenClassification}
+
+
+class TopDownTransformerEncoderTester(TopDownTransformerTaggerTester):
+    baselines = {hier_models.TopDownTransformerEncoderModel: RobertaModel}
+    not_applicable = dict.fromkeys(
+        (
+            "test_training",
+            "test_training_gradient_checkpointing",
+            "test_training_gradient_checkpointing_use_reentrant_false",
+            "test_training_gradient_checkpointing_use_reentrant_true",
+        ),
+        "An encoder without a head has no loss. The suite knows to leave that out for the classes of AutoModel only.",
+    )
+
+
+FAMILIES: tuple[type[ModelTester], ...] = (
+    BartTester,
+    RobertaTester,
+    HatBartTester,
+    HatEncoderTester,
+    TopDownTransformerTester,
+    TopDownTransformerTaggerTester,
+    TopDownTransformerEncoderTester,
+)
