@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # Name in a recipe's `run: task:` -> module in this package and class.
 TASKS = {
     "summarization": ("summarization", "SummarizationTask"),
+    "book_summarization": ("book_summarization", "BookSummarizationTask"),
     "translation": ("translation", "TranslationTask"),
     "masked_lm": ("encoder_tasks_masked_lm", "MaskedLMTask"),
     "question_answering": ("encoder_tasks_question_answering", "QuestionAnsweringTask"),
