@@ -117,6 +117,7 @@ class _Model:
         self.pipe = pipe
         self.settings = settings
         self.limit, self.longest = pipe.limits(**settings)
+        self.frame = self.count("")
 
     def count(self, text: str) -> int:
         return self.pipe.count_tokens(text)
@@ -235,7 +236,9 @@ class _Job:
             return [paragraphs]
         units = [unit for paragraph in paragraphs for unit in self._units(paragraph)]
         sizes = [model.count(unit) for unit in units]
-        groups = _balanced(sizes, model.limit, lambda start, end: model.count(SEPARATOR.join(units[start:end])))
+        groups = _balanced(
+            sizes, model.frame, model.limit, lambda start, end: model.count(SEPARATOR.join(units[start:end]))
+        )
         return [units[start:end] for start, end in groups]
 
     def _units(self, paragraph: str) -> list[str]:
@@ -256,6 +259,7 @@ class _Job:
         parts = [piece for part in parts for piece in self._units(part)]
         groups = _balanced(
             [model.count(part) for part in parts],
+            model.frame,
             model.limit,
             lambda start, end: model.count(separator.join(parts[start:end])),
         )
@@ -291,7 +295,10 @@ class _Job:
         groups = []
         if max(sizes) <= (model.limit or 0):
             groups = _balanced(
-                sizes, model.limit, lambda start, end: model.count(SEPARATOR.join(_summaries(children[start:end])))
+                sizes,
+                model.frame,
+                model.limit,
+                lambda start, end: model.count(SEPARATOR.join(_summaries(children[start:end]))),
             )
         if not groups or len(groups) == len(children):
             raise ValueError(
@@ -378,12 +385,15 @@ def _joins(count: int, capacity: int) -> int:
     return made + 1
 
 
-def _balanced(sizes: Sequence[int], limit: int | None, count: Callable[[int, int], int]) -> list[tuple[int, int]]:
-    """Divide a row into as few groups as a limit allows, of about the same size.
+def _balanced(
+    sizes: Sequence[int], frame: int, limit: int | None, count: Callable[[int, int], int]
+) -> list[tuple[int, int]]:
+    """Divide a row into as few groups as a limit allows, and these as equal as can be.
 
     Args:
-        sizes: Of the elements, none above the limit.
-        limit: Of a group.
+        sizes: Of the elements alone, none above the limit.
+        frame: What of each size is a frame, of which a group has one.
+        limit: Of a group; None for no limit.
         count: The exact size of the elements from `start` to before `end` together.
 
     Returns:
@@ -391,21 +401,25 @@ def _balanced(sizes: Sequence[int], limit: int | None, count: Callable[[int, int
     """
     if limit is None:
         return [(0, len(sizes))]
-
-    def groups(cap: int) -> int:
-        number, total = 0, cap + 1
-        for size in sizes:
-            total += size
-            if total > cap:
-                number, total = number + 1, size
-        return number
-
-    low, high = max(sizes), limit
-    fewest = groups(limit)
-    while low < high:  # the smallest cap that needs no more groups
-        middle = (low + high) // 2
-        low, high = (low, middle) if groups(middle) <= fewest else (middle + 1, high)
-    packed = pack([[size] for size in sizes], [low], lambda start, end: (None, [count(start, end)]))
+    # For the first `end` elements the least (groups, sum of their squares), and where the last group starts.
+    best: list[tuple[int, int, int]] = [(0, 0, 0)]
+    for end in range(1, len(sizes) + 1):
+        total, start = frame, end
+        options = []
+        while start and (start == end or total + sizes[start - 1] - frame + 1 <= limit):
+            start -= 1
+            total += sizes[start] - frame + 1  # and a separator
+            options.append((best[start][0] + 1, best[start][1] + total**2, start))
+        best.append(min(options))
+    groups, end = [], len(sizes)
+    while end:
+        groups.append((best[end][2], end))
+        end = best[end][2]
+    groups.reverse()
+    if all(end - start == 1 or count(start, end) <= limit for start, end in groups):
+        return groups
+    # Together they are longer than they should be: one after the other, then, each measured.
+    packed = pack([[size] for size in sizes], [limit], lambda start, end: (None, [count(start, end)]))
     return [(start, end) for start, end, _, _ in packed]
 
 

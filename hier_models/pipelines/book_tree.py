@@ -99,13 +99,14 @@ class BookSummary:
         if divided:
             parts = sum(node.kind == "part" for node in nodes)
             names = ", ".join(node.title for node in divided[:5]) + (", …" if len(divided) > 5 else "")
-            lines.append(
-                f"Longer than the model takes, summarized in {parts} parts: {len(divided)} chapters ({names})."
-            )
+            count, verb = ("1 chapter is", "was") if len(divided) == 1 else (f"{len(divided)} chapters are", "were")
+            lines.append(f"{count} longer than the model takes and {verb} summarized in {parts} parts: {names}.")
         if pieces := sum(node.kind == "piece" for node in nodes):
-            lines.append(f"Its text is longer than the model takes and was divided into {pieces} pieces by length.")
+            lines.append(f"The text is longer than the model takes and was divided into {pieces} pieces by length.")
         if groups := sum(node.kind in ("chapters", "pieces") for node in nodes):
-            lines.append(f"Their summaries together are longer than the model takes: {groups} groups between.")
+            lines.append(
+                f"All summaries together are longer than it takes, so they were joined in {groups} groups first."
+            )
         if empty := [node.id for node in nodes if not node.summary]:
             lines.append(f"The model gave no summary for {len(empty)} texts: {', '.join(empty[:5])}.")
         return "\n".join(lines)
