@@ -91,3 +91,63 @@ def tiny_model(tiny_config: "hier_models.HatBartConfig") -> "hier_models.HatBart
 @pytest.fixture
 def processor(tokenizer: PreTrainedTokenizerFast) -> "hier_models.HatBartProcessor":
     return hier_models.HatBartProcessor(tokenizer, num_segments=4)
+
+
+TOP_DOWN_SIZES = {
+    "d_model": 32,
+    "bottom_up_layers": 1,
+    "top_down_layers": 1,
+    "segment_layers": 1,
+    "attention_window": 8,
+    "pooling_kernel": 6,
+    "pooling_stride": 4,
+    "encoder_attention_heads": 4,
+    "encoder_ffn_dim": 48,
+    "decoder_layers": 1,
+    "decoder_attention_heads": 4,
+    "decoder_ffn_dim": 48,
+    "dropout": 0.0,
+}
+
+
+@pytest.fixture
+def top_down_config(tokenizer: PreTrainedTokenizerFast) -> "hier_models.TopDownTransformerConfig":
+    return hier_models.TopDownTransformerConfig(
+        vocab_size=len(tokenizer),
+        max_encoder_position_embeddings=128,
+        max_decoder_position_embeddings=64,
+        pooling="importance",
+        **TOP_DOWN_SIZES,
+    )
+
+
+@pytest.fixture
+def tiny_top_down(
+    top_down_config: "hier_models.TopDownTransformerConfig",
+) -> "hier_models.TopDownTransformerForConditionalGeneration":
+    """A summarizer that pools by importance."""
+    torch.manual_seed(0)
+    model = hier_models.TopDownTransformerForConditionalGeneration(top_down_config)
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=0.3)
+    return model.eval()
+
+
+@pytest.fixture
+def tiny_tagger(
+    top_down_config: "hier_models.TopDownTransformerConfig",
+) -> "hier_models.TopDownTransformerForTokenClassification":
+    """An importance tagger."""
+    torch.manual_seed(1)
+    config = type(top_down_config)(**{**top_down_config.to_dict(), "pooling": "average"})
+    model = hier_models.TopDownTransformerForTokenClassification(config)
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=0.3)
+    return model.eval()
+
+
+@pytest.fixture
+def top_down_processor(tokenizer: PreTrainedTokenizerFast) -> "hier_models.TopDownTransformerProcessor":
+    return hier_models.TopDownTransformerProcessor(tokenizer)

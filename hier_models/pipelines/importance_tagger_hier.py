@@ -36,8 +36,8 @@ class ImportanceTagger:
         dtype: Number format a checkpoint is loaded in; by default the one it was saved in.
 
     Raises:
-        ValueError: If the model has not two classes, the processor is missing or is none that gives
-            `offset_mapping`, or `max_length` or `batch_size` is out of range.
+        ValueError: If the model has not two classes, the checkpoint is not of such a model, the processor is missing
+            or is none that gives `offset_mapping`, or `max_length` or `batch_size` is out of range.
 
     Source: section 2.3, step 3 of AdaPool.
     """
@@ -54,8 +54,8 @@ class ImportanceTagger:
     ) -> None:
         if isinstance(model, str) or hasattr(model, "__fspath__"):
             processor = AutoProcessor.from_pretrained(model) if processor is None else processor
-            loaded: Any = AutoModelForTokenClassification.from_pretrained(model, dtype=dtype)
-            model = loaded if device is None else loaded.to(device)
+            model = _load(model, dtype)
+            model = model if device is None else model.to(device)
         if not type(model).__name__.endswith("ForTokenClassification") or model.config.num_labels != 2:
             raise ValueError(
                 f"`model` must be a token classification model with two classes, of which {IMPORTANT} is important, "
@@ -210,6 +210,18 @@ def load_importance_tagger(tagger: Any, processor: Any = None, **options: Any) -
         f"`importance_tagger` must be a checkpoint, a token classification model or an ImportanceTagger, got "
         f"{type(tagger).__name__}"
     )
+
+
+def _load(name: Any, dtype: Any) -> Any:
+    loaded: Any = AutoModelForTokenClassification.from_pretrained(name, dtype=dtype, output_loading_info=True)
+    model, report = loaded
+    if missing := sorted(report["missing_keys"]):
+        # Random weights would tag all the same.
+        raise ValueError(
+            f"`model` ({name}) is no trained token classification model: it lacks {', '.join(missing[:3])}"
+            f"{', …' if len(missing) > 3 else ''}. Train one with `run: task: importance_tagging` in a recipe."
+        )
+    return model
 
 
 def _positions(config: Any) -> int | None:

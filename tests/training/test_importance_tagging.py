@@ -26,7 +26,6 @@ from hier_models import (
     TopDownTransformerConfig,
     TopDownTransformerForConditionalGeneration,
     TopDownTransformerForTokenClassification,
-    TopDownTransformerProcessor,
 )
 from hier_models.cli import app
 from hier_models.data.importance import ImportanceLabels, importance_spans
@@ -37,24 +36,7 @@ from hier_models.training.encoder_tasks_importance_tagging import (
     compute_tagging_metrics,
     importance_probabilities,
 )
-from tests.conftest import DOCUMENTS, SUMMARIES
-
-
-SIZES = {
-    "d_model": 32,
-    "bottom_up_layers": 1,
-    "top_down_layers": 1,
-    "segment_layers": 1,
-    "attention_window": 8,
-    "pooling_kernel": 6,
-    "pooling_stride": 4,
-    "encoder_attention_heads": 4,
-    "encoder_ffn_dim": 48,
-    "decoder_layers": 1,
-    "decoder_attention_heads": 4,
-    "decoder_ffn_dim": 48,
-    "dropout": 0.0,
-}
+from tests.conftest import DOCUMENTS, SUMMARIES, TOP_DOWN_SIZES
 
 
 @pytest.fixture(autouse=True)
@@ -63,21 +45,8 @@ def datasets_cache(tmp_path_factory, monkeypatch):
 
 
 @pytest.fixture
-def processor(tokenizer):
-    return TopDownTransformerProcessor(tokenizer)
-
-
-@pytest.fixture
-def tagger_model(tokenizer):
-    torch.manual_seed(0)
-    config = TopDownTransformerConfig(
-        vocab_size=len(tokenizer), max_encoder_position_embeddings=128, max_decoder_position_embeddings=32, **SIZES
-    )
-    model = TopDownTransformerForTokenClassification(config)
-    for parameter in model.parameters():
-        if parameter.dim() > 1:
-            torch.nn.init.normal_(parameter, std=0.3)
-    return model.eval()
+def processor(top_down_processor):
+    return top_down_processor
 
 
 @pytest.fixture
@@ -91,7 +60,7 @@ def values(tmp_path, tokenizer):
         "task": "importance_tagging",
         "model_type": "top_down_transformer",
         "tokenizer": str(tmp_path / "tokenizer"),
-        "config_overrides": {**SIZES, "max_encoder_position_embeddings": 128},
+        "config_overrides": {**TOP_DOWN_SIZES, "max_encoder_position_embeddings": 128},
         "train": str(tmp_path / "data.jsonl"),
         "validation": str(tmp_path / "data.jsonl"),
         "max_source_length": 128,
@@ -152,13 +121,13 @@ def test_scores_by_hand():
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
-def test_the_stock_trainer_learns_it(processor, tagger_model, tmp_path, side):
+def test_the_stock_trainer_learns_it(processor, tiny_tagger, tmp_path, side):
     processor.tokenizer.padding_side = side
     try:
         rows = datasets.Dataset.from_dict({"text": DOCUMENTS, "summary": SUMMARIES})
         inputs = rows.map(ImportanceLabels(processor, "text", 128), batched=True, remove_columns=rows.column_names)
         trainer = Trainer(
-            model=tagger_model,
+            model=tiny_tagger,
             args=TrainingArguments(
                 output_dir=str(tmp_path),
                 max_steps=60,
@@ -187,7 +156,7 @@ def test_the_stock_trainer_learns_it(processor, tagger_model, tmp_path, side):
     assert min(after[f"eval_{name}"] for name in ("precision", "recall", "f1")) > 90
 
     # And it tags what it has learned, alone as in a batch.
-    tagger = ImportanceTagger(tagger_model, processor)
+    tagger = ImportanceTagger(tiny_tagger, processor)
     tagged = tagger(DOCUMENTS)
     for number, (document, summary) in enumerate(zip(DOCUMENTS, SUMMARIES, strict=True)):
         important = {i for start, end, _ in importance_spans(document, summary) for i in range(start, end)}
@@ -201,7 +170,7 @@ def test_the_stock_trainer_learns_it(processor, tagger_model, tmp_path, side):
 @pytest.mark.parametrize("source", ["scratch", "bart"])
 def test_a_recipe(values, tmp_path, source, tokenizer):
     if source == "bart":
-        sizes = {name: size for name, size in SIZES.items() if name.startswith(("d_", "decoder", "encoder"))}
+        sizes = {name: size for name, size in TOP_DOWN_SIZES.items() if name.startswith(("d_", "decoder", "encoder"))}
         bart = BartConfig(vocab_size=len(tokenizer), encoder_layers=2, max_position_embeddings=64, **sizes)
         torch.manual_seed(1)
         BartForConditionalGeneration(bart).save_pretrained(tmp_path / "bart")
@@ -211,7 +180,7 @@ def test_a_recipe(values, tmp_path, source, tokenizer):
             "tokenizer": None,
             "from_bart": str(tmp_path / "bart"),
             "max_position_embeddings": 128,
-            "config_overrides": {name: SIZES[name] for name in own},
+            "config_overrides": {name: TOP_DOWN_SIZES[name] for name in own},
         }
     results = run_training(load_recipe(None, {**values, "eval_strategy": "steps", "eval_steps": 2}))
     run = tmp_path / "run"
@@ -317,13 +286,13 @@ def test_windows_cover_every_token_once(tokens, size):
     assert len(windows) <= max(1, math.ceil(tokens / max(1, 3 * size // 4)))
 
 
-def test_long_documents_are_tagged_in_windows_and_it_is_said(processor, tagger_model, caplog):
+def test_long_documents_are_tagged_in_windows_and_it_is_said(processor, tiny_tagger, caplog):
     logging.getLogger("hier_models").propagate = True
     text = " ".join(DOCUMENTS * 3)
     encoded = processor(text=text, return_offsets_mapping=True)
     ids, offsets = encoded["input_ids"][1:-1], encoded["offset_mapping"][1:-1]
     assert len(ids) > 256
-    tagger = ImportanceTagger(tagger_model, processor, max_length=66, batch_size=3)
+    tagger = ImportanceTagger(tiny_tagger, processor, max_length=66, batch_size=3)
     with caplog.at_level(logging.WARNING):
         spans, short = tagger([text, "One bridge."])
     expected = [0.0] * len(ids)
@@ -331,18 +300,18 @@ def test_long_documents_are_tagged_in_windows_and_it_is_said(processor, tagger_m
     for start, end, own_start, own_end in windows:
         inputs = torch.tensor([[0, *ids[start:end], 2]])
         with torch.no_grad():
-            weights = tagger_model(inputs).logits.softmax(-1)[0, 1:-1, 1].tolist()
+            weights = tiny_tagger(inputs).logits.softmax(-1)[0, 1:-1, 1].tolist()
         expected[own_start:own_end] = weights[own_start - start : own_end - start]
     assert [span[:2] for span in spans] == offsets
     assert [span[2] for span in spans] == pytest.approx(expected, abs=1e-5)
-    alone = ImportanceTagger(tagger_model, processor)("One bridge.")
+    alone = ImportanceTagger(tiny_tagger, processor)("One bridge.")
     assert [span[2] for span in short] == pytest.approx([span[2] for span in alone], abs=1e-5)
     assert tagger.windows == len(windows) + 1
     assert f"tagged in windows: {len(windows) + 1} for 2 documents" in caplog.text
 
 
-def test_as_much_as_the_summarizer_reads_is_tagged(processor, tagger_model):
-    tagger = ImportanceTagger(tagger_model, processor)
+def test_as_much_as_the_summarizer_reads_is_tagged(processor, tiny_tagger):
+    tagger = ImportanceTagger(tiny_tagger, processor)
     (whole,) = tagger.tag_sources(processor, None, {"text": [DOCUMENTS[0]]})
     (cut,) = tagger.tag_sources(processor, 20, {"text": [DOCUMENTS[0]]})
     offsets = processor(text=DOCUMENTS[0], truncation=True, max_length=20, return_offsets_mapping=True)
@@ -353,44 +322,46 @@ def test_as_much_as_the_summarizer_reads_is_tagged(processor, tagger_model):
     assert tagger([]) == []
 
 
-def test_tagging_leaves_the_model_as_it_was(processor, tagger_model):
-    tagger_model.train()
-    tagger = ImportanceTagger(tagger_model, processor)
+def test_tagging_leaves_the_model_as_it_was(processor, tiny_tagger):
+    tiny_tagger.train()
+    tagger = ImportanceTagger(tiny_tagger, processor)
     before = tagger.fingerprint()
     first = tagger(DOCUMENTS[0])
-    assert tagger_model.training
-    assert all(parameter.requires_grad for parameter in tagger_model.parameters())
+    assert tiny_tagger.training
+    assert all(parameter.requires_grad for parameter in tiny_tagger.parameters())
     assert tagger(DOCUMENTS[0]) == first
     assert tagger.fingerprint() == before
     with torch.no_grad():
-        tagger_model.classifier.bias += 1
+        tiny_tagger.classifier.bias += 1
     assert tagger.fingerprint() != before
 
 
-def test_what_can_be_a_tagger(processor, tagger_model, tmp_path):
-    tagger = ImportanceTagger(tagger_model, processor)
+def test_what_can_be_a_tagger(processor, tiny_tagger, tmp_path):
+    tagger = ImportanceTagger(tiny_tagger, processor)
     assert load_importance_tagger(tagger) is tagger
-    tagger_model.save_pretrained(tmp_path)
+    tiny_tagger.save_pretrained(tmp_path)
     processor.save_pretrained(tmp_path)
     spans = tagger(DOCUMENTS[1])
     for given_as in (str(tmp_path), tmp_path):
         assert load_importance_tagger(given_as)(DOCUMENTS[1]) == spans
-    assert load_importance_tagger(tagger_model, processor)(DOCUMENTS[1]) == spans
+    assert load_importance_tagger(tiny_tagger, processor)(DOCUMENTS[1]) == spans
 
 
-def test_what_cannot_be_a_tagger(processor, tagger_model, tokenizer, tmp_path):
-    summarizer = TopDownTransformerForConditionalGeneration(tagger_model.config)
+def test_what_cannot_be_a_tagger(processor, tiny_tagger, tokenizer, tmp_path):
+    summarizer = TopDownTransformerForConditionalGeneration(tiny_tagger.config)
     three = AutoModelForTokenClassification.from_config(
-        TopDownTransformerConfig(vocab_size=len(tokenizer), num_labels=3, max_encoder_position_embeddings=16, **SIZES)
+        TopDownTransformerConfig(
+            vocab_size=len(tokenizer), num_labels=3, max_encoder_position_embeddings=16, **TOP_DOWN_SIZES
+        )
     )
     for make, message in (
         (lambda: ImportanceTagger(summarizer, processor), "with two classes.*got TopDownTransformerForConditional"),
         (lambda: ImportanceTagger(three, processor), "with two classes.*with 3 classes"),
-        (lambda: ImportanceTagger(tagger_model), "`processor` must be one that says where its tokens are.*NoneType"),
-        (lambda: ImportanceTagger(tagger_model, tokenizer), "`processor` must be one that says"),
-        (lambda: ImportanceTagger(tagger_model, processor, max_length=129), "at most 128.*got 129"),
-        (lambda: ImportanceTagger(tagger_model, processor, max_length=2), "at least 3.*got 2"),
-        (lambda: ImportanceTagger(tagger_model, processor, batch_size=0), "`batch_size` must be at least 1"),
+        (lambda: ImportanceTagger(tiny_tagger), "`processor` must be one that says where its tokens are.*NoneType"),
+        (lambda: ImportanceTagger(tiny_tagger, tokenizer), "`processor` must be one that says"),
+        (lambda: ImportanceTagger(tiny_tagger, processor, max_length=129), "at most 128.*got 129"),
+        (lambda: ImportanceTagger(tiny_tagger, processor, max_length=2), "at least 3.*got 2"),
+        (lambda: ImportanceTagger(tiny_tagger, processor, batch_size=0), "`batch_size` must be at least 1"),
         (lambda: load_importance_tagger(3), "must be a checkpoint, a token classification model.*got int"),
     ):
         with pytest.raises(ValueError, match=message):
