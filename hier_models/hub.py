@@ -37,6 +37,7 @@ LIBRARY = "hier_models"
 _AUTO_MAPPINGS = {
     "AutoModel": "MODEL_MAPPING",
     "AutoModelForSeq2SeqLM": "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING",
+    "AutoModelForTextEncoding": "MODEL_FOR_TEXT_ENCODING_MAPPING",
     "AutoModelForMaskedLM": "MODEL_FOR_MASKED_LM_MAPPING",
     "AutoModelForSequenceClassification": "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING",
     "AutoModelForMultipleChoice": "MODEL_FOR_MULTIPLE_CHOICE_MAPPING",
@@ -430,7 +431,7 @@ def _sizes(config: Any) -> dict[str, Any]:
     for name in vars(type(config)).get("__annotations__", {}):  # the family's own
         value = getattr(config, name, None)
         is_size = isinstance(value, int | list) and not isinstance(value, bool) and not name.endswith("token_id")
-        if is_size or name.startswith("hierarchical_"):
+        if is_size or name.startswith(("hierarchical_", "pooling", "top_down_")):
             sizes[name] = value
     return sizes
 
@@ -447,13 +448,19 @@ def _generation(model: Any) -> dict[str, Any]:
 
 
 def _length_limit(config: Any, task: str | None) -> str | None:
-    positions = getattr(config, "max_position_embeddings", None)
+    names = ("max_encoder_position_embeddings", "max_position_embeddings")
+    positions = next((getattr(config, name) for name in names if hasattr(config, name)), None)
     if positions is None:
         return None
     if not config.is_encoder_decoder:
         return (
             f"It takes {positions - config.pad_token_id - 1} tokens at most, markers of sentences included. The "
             "tokenizer cuts what is longer with `truncation=True`, and says how much with `return_truncation=True`."
+        )
+    if task not in USAGE_OF_TASK:  # the encoder of such a model
+        return (
+            f"It takes {positions} tokens at most. The processor cuts what is longer with `truncation=True`, and says "
+            "how much with `return_truncation=True`."
         )
     if task == "translation":
         return (

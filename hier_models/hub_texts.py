@@ -52,6 +52,20 @@ ARCHITECTURES = {
         ),
         made_for="pretraining by masked language modeling, and classification, multiple choice and question answering",
     ),
+    "top_down_transformer": Architecture(
+        title="Top-Down Transformer",
+        summary=(
+            "BART for long documents. The first encoder layers attend to a window around each token. Their states are "
+            "pooled into segments, which attend to each other. The last encoder layers attend to a window and to the "
+            "segments, so that each token sees the whole document at a cost that grows linearly with it. The decoder "
+            "attends to the tokens."
+        ),
+        paper=(
+            "Bo Pang, Erik Nijkamp, Wojciech Kryściński, Silvio Savarese, Yingbo Zhou and Caiming Xiong: Long "
+            "Document Summarization with Top-down and Bottom-up Inference. 2022. https://arxiv.org/abs/2203.07586"
+        ),
+        made_for="abstractive summarization of long documents and of books, chapter by chapter",
+    ),
 }
 
 
@@ -84,6 +98,13 @@ HEADS = {
         example='run(f"The bridge was closed. Repairs will take six {run.tokenizer.mask_token}.")',
         inputs='text="The bridge was closed. Repairs take six <mask>.", split_special_tokens=False',
         result="outputs.logits.argmax(-1)",
+    ),
+    "AutoModelForTextEncoding": Head(
+        task="feature-extraction",
+        has_pipeline=False,
+        example="",
+        inputs=f"text={_TEXT}",
+        result="outputs.last_hidden_state",
     ),
     "AutoModelForSequenceClassification": Head(
         task="text-classification",

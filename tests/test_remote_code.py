@@ -19,12 +19,12 @@ from hier_models.registration import FAMILIES
 PACKAGE = Path(hier_models.__file__).parent
 
 # Libraries that an architecture needs at inference, by its folder.
-LIBRARIES: dict[str, set[str]] = {"hat_bart": {"punkt"}, "hat_encoder": {"punkt"}}
+LIBRARIES: dict[str, set[str]] = {"hat_bart": {"punkt"}, "hat_encoder": {"punkt"}, "top_down_transformer": set()}
 
 ARCHITECTURE_FILES = sorted(
     file for model_type in FAMILIES for file in (PACKAGE / model_type).glob("*.py") if file.name != "__init__.py"
 )
-PIPELINE_FILES = sorted(file for file in (PACKAGE / "pipelines").glob("*.py") if file.name != "__init__.py")
+PIPELINE_FILES = sorted((PACKAGE / "pipelines").glob("*_hier.py"))  # those that go with a checkpoint
 COPIED = [*ARCHITECTURE_FILES, *PIPELINE_FILES]
 
 # Transformers cannot be without the last two: `huggingface_hub` has the `strict` of its configs.
