@@ -103,9 +103,9 @@ def _weights(
 # ------------------------------------------------------------------------------------------------------ the processor
 
 # Per processor, kept out of it so that pickling, hashing and saving it do not change with use: the tokenizer's backend
-# and size with our copy of that backend; and which processors have warned of cuts.
+# and size with our copy of that backend; and what processors have warned of.
 _BACKENDS: "weakref.WeakKeyDictionary[TopDownTransformerProcessor, tuple[Any, int, Any]]" = weakref.WeakKeyDictionary()
-_WARNED: "weakref.WeakSet[TopDownTransformerProcessor]" = weakref.WeakSet()
+_WARNED: "weakref.WeakKeyDictionary[TopDownTransformerProcessor, set[str]]" = weakref.WeakKeyDictionary()
 
 _SEPARATORS = {"sentences": " ", "turns": "\n", "documents": "\n\n"}
 
@@ -380,22 +380,22 @@ class TopDownTransformerProcessor(ProcessorMixin):
         """Take the counts out of the result and log them."""
         counts = {"texts": "num_truncated_tokens", "targets": "num_truncated_target_tokens"}
         lost = {kind: [n for n in data.pop(name, []) if n] for kind, name in counts.items()}
-        messages = []
+        messages = {}
         if any(lost.values()):
             cut = " and ".join(f"{sum(n)} tokens of {len(n)} {kind}" for kind, n in lost.items() if n)
-            messages.append(
+            messages["cut"] = (
                 f"Truncation cut {cut}. return_truncation=True returns the counts per text; a larger max_length or "
                 "max_target_length, where the model has positions for it, keeps more."
             )
         if without := sum(data.pop("without_importance", [])):
-            messages.append(
+            messages["without"] = (
                 f"No token of {without} texts is important; all their tokens weigh the same. return_truncation=True "
                 "returns which."
             )
-        for message in messages:
-            (logger.info if self in _WARNED else logger.warning)(message)
-        if messages:
-            _WARNED.add(self)
+        warned = _WARNED.setdefault(self, set())
+        for kind, message in messages.items():
+            (logger.info if kind in warned else logger.warning)(message)
+        warned.update(messages)
 
     def _pad(
         self,

@@ -14,6 +14,10 @@ from hier_models.cli import app
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
 
+# Named, since the command line quiets those above it.
+LOGGER = "hier_models.pipelines.importance_tagger_hier"
+
+
 SETTINGS = {"max_new_tokens": 8, "num_beams": 2}
 
 
@@ -81,10 +85,9 @@ def test_every_kind_of_document_alone_and_in_batches(
 
 
 def test_what_is_cut_is_counted_and_not_tagged(tiny_top_down, top_down_processor, tagger, caplog):
-    logging.getLogger("hier_models").propagate = True
     pipe = make(tiny_top_down, top_down_processor, importance_tagger=tagger)
     text = " ".join(DOCUMENTS * 2)
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.WARNING, LOGGER):
         (result,) = pipe(text, max_source_length=30, return_truncation=True, **SETTINGS)
     full = len(top_down_processor(text=text)["input_ids"])
     assert result["num_truncated_tokens"] == full - 30

@@ -21,6 +21,10 @@ from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 from tests.hat_bart.test_processing_hat_bart import MIXED, TOKENIZERS, plain_ids
 
 
+# Named, since the command line quiets those above it.
+LOGGER = "hier_models.top_down_transformer.processing_top_down_transformer"
+
+
 BOS, PAD, EOS = 0, 1, 2
 INPUTS: dict[str, list[Any]] = {
     "text": [*DOCUMENTS[:3], ""],
@@ -158,11 +162,14 @@ def test_without_an_important_token_all_weigh_the_same(
         assert encoded["without_importance"] == 1
         assert encoded["token_importance"] == [1.0] * len(encoded["input_ids"])
     assert processor(text=text, importance=end, return_truncation=True)["without_importance"] == 0
-    with caplog.at_level(logging.WARNING, "hier_models"):
-        logging.getLogger("hier_models").propagate = True
+    with caplog.at_level(logging.WARNING, LOGGER):
         assert "without_importance" not in processor(text=[text, text], importance=[[], []])
         processor(text=[text, text], importance=[[], []])
-    assert [record.message for record in caplog.records if "No token of 2 texts" in record.message][1:] == []
+        processor(text=text, truncation=True, max_length=9)
+    messages = [record.message for record in caplog.records]
+    assert len(messages) == 2  # each kind once
+    assert "No token of 2 texts is important" in messages[0]
+    assert "Truncation cut" in messages[1]
 
 
 def test_importance_is_padded_like_the_tokens(processor: TopDownTransformerProcessor) -> None:
@@ -232,8 +239,7 @@ def test_truncation_counts_what_it_cuts(processor: TopDownTransformerProcessor) 
 
 
 def test_cuts_are_said_once(processor: TopDownTransformerProcessor, caplog: pytest.LogCaptureFixture) -> None:
-    logging.getLogger("hier_models").propagate = True
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.WARNING, LOGGER):
         for _ in range(2):
             assert "num_truncated_tokens" not in processor(text=DOCUMENTS, truncation=True, max_length=9)
     assert sum("Truncation cut" in record.message for record in caplog.records) == 1

@@ -39,6 +39,10 @@ from hier_models.training.encoder_tasks_importance_tagging import (
 from tests.conftest import DOCUMENTS, SUMMARIES, TOP_DOWN_SIZES
 
 
+# Named, since the command line quiets those above it.
+LOGGER = "hier_models.pipelines.importance_tagger_hier"
+
+
 @pytest.fixture(autouse=True)
 def datasets_cache(tmp_path_factory, monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
@@ -287,13 +291,12 @@ def test_windows_cover_every_token_once(tokens, size):
 
 
 def test_long_documents_are_tagged_in_windows_and_it_is_said(processor, tiny_tagger, caplog):
-    logging.getLogger("hier_models").propagate = True
     text = " ".join(DOCUMENTS * 3)
     encoded = processor(text=text, return_offsets_mapping=True)
     ids, offsets = encoded["input_ids"][1:-1], encoded["offset_mapping"][1:-1]
     assert len(ids) > 256
     tagger = ImportanceTagger(tiny_tagger, processor, max_length=66, batch_size=3)
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.WARNING, LOGGER):
         spans, short = tagger([text, "One bridge."])
     expected = [0.0] * len(ids)
     windows = list(_windows(len(ids), 64))
