@@ -98,13 +98,13 @@ def _check_importance(
         )
     if not _can_look_at(importance):
         return
+    is_token = torch.ones_like(importance, dtype=torch.bool) if attention_mask is None else attention_mask != 0
     weights = importance.detach().float()
-    if attention_mask is not None:
-        weights = weights.masked_fill(attention_mask == 0, 1.0)
-    low, high = (value.item() for value in torch.aminmax(weights))
+    low, high = (value.item() for value in torch.aminmax(weights.where(is_token, 1.0)))
     if not (low >= 0 and high < float("inf")):  # not a number is neither
         raise ValueError(f"`token_importance` must be finite and not negative, got values from {low} to {high}.")
-    empty = (weights == 0).all(dim=1).nonzero().flatten().tolist()
+    nothing = ~((weights > 0) & is_token).any(dim=1)
+    empty = (nothing & is_token.any(dim=1)).nonzero().flatten().tolist()
     if empty:
         raise ValueError(
             f"`token_importance` is zero for every token of row {empty[0]}, so there is nothing to weigh by. Give "
