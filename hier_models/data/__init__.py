@@ -1,5 +1,6 @@
 """Loading documents, turning them into model inputs, and batching these."""
 
+from .books import Book, Chapter, read_book
 from .collating import HierDataCollator
 from .importance import ImportanceLabels, importance_spans
 from .joint_bpe import train_joint_bpe
@@ -14,6 +15,8 @@ from .tokenizing import TruncationReport, tokenize_documents
 __all__ = [
     "Answer",
     "BadLineError",
+    "Book",
+    "Chapter",
     "ChunkReport",
     "HierDataCollator",
     "ImportanceLabels",
@@ -29,6 +32,7 @@ __all__ = [
     "load_documents",
     "load_parallel",
     "pack_documents",
+    "read_book",
     "tokenize_documents",
     "tokenize_questions",
     "train_joint_bpe",

@@ -51,7 +51,7 @@ def summarize_book(
 
     Args:
         book: An EPUB, a folder of chapters, a text or Markdown file, or a list of chapters; see
-            `hier_models.data.books.read_book`.
+            `hier_models.data.read_book`.
         model: Summarizes chapters and their parts: a checkpoint, or a summarization pipeline.
         book_model: Summarizes what is joined of chapters; `model` does by default. Both are the same way.
         output: A folder, made if it is not there, in which each summary is kept when it is made. A run that was

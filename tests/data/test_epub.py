@@ -11,7 +11,7 @@ from hier_models.data.books import Book, read_book
 
 CONTAINER = (
     '<?xml version="1.0"?><container version="1.0" xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
-    '<rootfile full-path="OPS/book.opf" media-type="application/oebps-package+xml"/></rootfiles></container>'
+    '<rootfile full-path="OPS/book.xml" media-type="application/oebps-package+xml"/></rootfiles></container>'
 )
 XHTML = 'xmlns="http://www.w3.org/1999/xhtml" xmlns:epub="http://www.idpf.org/2007/ops"'
 RAIN = "It rained all night and all the next day. " * 5
@@ -71,7 +71,7 @@ def make(tmp_path: Path) -> Maker:
         elif contents:
             items.append('<item id="nav" href="nav.xhtml" properties="nav" media-type="application/xhtml+xml"/>')
             files["OPS/nav.xhtml"] = contents
-        files["OPS/book.opf"] = (
+        files["OPS/book.xml"] = (
             '<package xmlns="http://www.idpf.org/2007/opf" version="3.0"><metadata '
             'xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>The Rain</dc:title></metadata>'
             f"<manifest>{''.join(items)}</manifest><spine toc='ncx'>{''.join(references)}</spine>"
@@ -285,10 +285,10 @@ def test_archive_that_is_cut_off_or_changed(make: Maker):
         ({"META-INF/container.xml": "<container/>"}, "names no package file"),
         ({"META-INF/container.xml": "nonsense"}, "names no package file"),
         ({"META-INF/container.xml": ""}, r"container\.xml is empty"),
-        ({"OPS/book.opf": None}, r"OPS/book\.opf is missing"),
-        ({"OPS/book.opf": "<package/>"}, "has no spine"),
+        ({"OPS/book.xml": None}, r"OPS/book\.xml is missing"),
+        ({"OPS/book.xml": "<package/>"}, "has no spine"),
         ({"OPS/2.xhtml": None}, r"1 of the 2 files to read are missing: OPS/2\.xhtml"),
-        ({"OPS/book.opf": "<package><spine><itemref idref='x'/></spine></package>"}, "missing: the item 'x'"),
+        ({"OPS/book.xml": "<package><spine><itemref idref='x'/></spine></package>"}, "missing: the item 'x'"),
         ({"META-INF/encryption.xml": ENCRYPTED.format(algorithm=AES, file="OPS/1.xhtml")}, r"protected .*\(DRM\)"),
         ({"OPS/1.xhtml": page("<p/>"), "OPS/2.xhtml": page("")}, "holds no text to summarize"),
         ({"OPS/1.xhtml": '<?xml version="1.0"?><p>K\udcf6ln'}, r"1\.xhtml is not in the encoding utf-8"),
