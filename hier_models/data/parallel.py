@@ -272,7 +272,8 @@ class _Chunking:
             rows += [{**chunk, DOCUMENT: index} for chunk in self._chunks(source, target)]
         extra = getattr(self.processor, "extra_inputs", {})
         names = ("input_ids", "attention_mask", *extra, "labels", SENTENCES, DOCUMENT)
-        return {name: [row[name] for row in rows] for name in names}
+        # A processor may have inputs that it makes only where it is given what they come from.
+        return {name: [row[name] for row in rows] for name in names if not rows or name in rows[0]}
 
     def _chunks(self, source: list[str], target: list[str]) -> Iterator[dict[str, Any]]:
         """The chunks of a document, without the pairs that are too long for any."""

@@ -177,7 +177,7 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
     # Sentences and chunks
 
     def _sentences(self, name: str, value: Any) -> list[str]:
-        if not hasattr(self.processor, "extra_inputs"):
+        if not hasattr(self.processor, "split_sentences"):
             # One piece, as in Transformers 4, which is cut into sentences only if it is too long.
             return [as_text(name, value)] if name == "text" else _checked(value)
         if name == "text":
@@ -206,7 +206,7 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
         if limit is None or len(whole) <= limit:
             yield whole
             return
-        if not hasattr(self.processor, "extra_inputs"):
+        if not hasattr(self.processor, "split_sentences"):
             sentences = [part for sentence in sentences for part in plain_sentences(sentence)]
         for example, number in self._packed(sentences, languages, limit):
             if example is not None:
@@ -227,7 +227,7 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
     ) -> Iterator[tuple[Example | None, int]]:
         """Chunks of neighbours, or None and the number of a part that is too long for one."""
         # With a joiner the parts are of one sentence, so that no marker stands between them.
-        more = int(joiner is None and hasattr(self.processor, "extra_inputs"))
+        more = int(joiner is None and hasattr(self.processor, "split_sentences"))
         tokens = self.tokenizer([f" {part}" for part in parts], add_special_tokens=False, verbose=False)["input_ids"]
 
         def encode(start: int, end: int) -> tuple[Example, list[int]]:

@@ -260,3 +260,11 @@ def test_mistakes(documents, processor):
         chunk_parallel(documents, processor, max_target_length=2)
     with pytest.raises(ValueError, match="must have the columns source and target, got text"):
         chunk_parallel(Dataset.from_dict({"text": ["a"]}), processor)
+
+
+def test_inputs_that_a_processor_makes_only_on_demand_are_no_columns(top_down_processor):
+    rows = datasets.Dataset.from_dict({"source": [["One bridge.", "Two bees."]], "target": [["Eins.", "Zwei."]]})
+    chunks = chunk_parallel(rows, top_down_processor, max_source_length=64, max_target_length=64)
+    assert {"input_ids", "attention_mask", "labels"} < set(chunks.column_names)
+    assert "token_importance" not in chunks.column_names
+    assert chunks[0]["input_ids"] == top_down_processor(text="One bridge. Two bees.")["input_ids"]

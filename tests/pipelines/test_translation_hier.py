@@ -552,3 +552,18 @@ def test_any_text_is_translated_whole_or_refused_clearly(translate, translate_ha
             continue
         assert isinstance(records[0]["translation_text"], str)
         assert (records[0]["num_chunks"] == 0) == (not re.sub(r"\s", "", text))
+
+
+def test_a_model_whose_processor_knows_no_sentences_translates_them_all(top_down_config, top_down_processor):
+    """A Top-Down Transformer's text is cut into sentences only where it is too long, and no marker is counted."""
+    config = type(top_down_config)(**{**top_down_config.to_dict(), "pooling": "average"})
+    torch.manual_seed(0)
+    model = hier_models.TopDownTransformerForConditionalGeneration(config).eval()
+    pipe = pipeline("translation", model=model, processor=top_down_processor, device="cpu")
+    (short,) = pipe(DOCUMENTS[2], max_new_tokens=6)
+    inputs = top_down_processor(text=DOCUMENTS[2], return_tensors="pt")
+    ids = model.generate(**inputs, max_new_tokens=6)
+    assert short["translation_text"] == top_down_processor.decode(ids[0], skip_special_tokens=True).strip()
+    (long,) = pipe(" ".join(DOCUMENTS[:2]), max_source_length=40, max_new_tokens=6, return_chunks=True)
+    assert long["num_chunks"] > 2
+    assert long["num_truncated_tokens"] == 0
