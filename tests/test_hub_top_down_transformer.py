@@ -133,3 +133,31 @@ def test_the_lines_of_the_card_run(name, tokenizer, processor, tmp_path):
     assert len(blocks) == (1 if name == "AutoModelForTextEncoding" else 2)
     for block in blocks:
         assert run_python(WITHOUT_HIER_MODELS + block.split("```")[0], tmp_path, HF_HUB_OFFLINE="1").strip()
+
+
+TAG = """
+import torch
+from transformers import AutoModelForTokenClassification, pipeline
+
+tagger = AutoModelForTokenClassification.from_pretrained(source, trust_remote_code=True)
+summarize = pipeline(
+    "summarization", model=summarizer, importance_tagger=tagger, device="cpu", trust_remote_code=True
+)
+torch.save(summarize(torch.load(file + ".in"), max_length=12), file)
+"""
+
+
+@pytest.mark.slow
+def test_a_tagger_tags_where_hier_models_is_not_installed(tokenizer, processor, tmp_path):
+    model, tagger = make("AutoModelForSeq2SeqLM", tokenizer), make("AutoModelForTokenClassification", tokenizer)
+    tagger.config.pooling = "average"
+    summarizer = hier_models.export(model, processor, tmp_path / "summarizer")
+    folder = hier_models.export(tagger, processor, tmp_path / "tagger")
+    torch.save(DOCUMENTS, tmp_path / "results.pt.in")
+    code = f"{WITHOUT_HIER_MODELS}#header\nsummarizer = {str(summarizer)!r}\n{TAG}"
+    run_python(code, tmp_path, source=str(folder), trust=True, HF_HUB_OFFLINE="1")
+    own = pipeline("summarization", model=model, processor=processor, importance_tagger=tagger, device="cpu")
+    expected = own(DOCUMENTS, max_length=12)
+    assert torch.load(tmp_path / "results.pt") == expected
+    plain = pipeline("summarization", model=model, processor=processor, device="cpu")
+    assert plain(DOCUMENTS, max_length=12) != expected
