@@ -174,6 +174,20 @@ def test_other_models(kind: str, tokenizer: Any, tiny_model: Any, processor: Any
     assert parts == BOOK[1]["paragraphs"]
 
 
+def test_importance_tagger(tiny_top_down, tiny_tagger, top_down_processor, tmp_path):
+    for name, model in (("model", tiny_top_down), ("tagger", tiny_tagger)):
+        model.save_pretrained(tmp_path / name)
+        top_down_processor.save_pretrained(tmp_path / name)
+    paths = {"model": tmp_path / "model", "importance_tagger": str(tmp_path / "tagger"), "output": tmp_path / "out"}
+    result = summarize_book(BOOK, **paths, progress=False, max_length=8)
+    pipe = pipeline("summarization", model=str(tmp_path / "model"), importance_tagger=str(tmp_path / "tagger"))
+    for node in result.tree.walk():
+        text = "\n".join(child.summary for child in node.children) if node.children else "\n".join(node.paragraphs)
+        assert node.summary == pipe(text, max_length=8)[0]["summary_text"].strip()
+    with pytest.raises(ValueError, match=r'was made with \{"model"'):
+        summarize_book(BOOK, tmp_path / "model", output=tmp_path / "out", progress=False, max_length=8)
+
+
 def test_max_source_length_divides_more(run):
     result = run(max_source_length=64)
     assert all(node.tokens <= 64 for node in result.tree.walk())
