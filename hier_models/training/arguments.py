@@ -118,8 +118,8 @@ class DataArguments:
         max_test_documents: Take only so many.
         streaming: Read the training documents while training, in bounded memory.
         shuffle_buffer: Documents held in memory to shuffle a streamed dataset.
-        importance: "oracle" gives a Top-Down Transformer with `pooling: importance` its tokens' weights: 1 for words
-            whose lemma is in the summary, 0 for all others.
+        importance: "oracle" has a Top-Down Transformer pool by importance, with the weights that the summaries give
+            its tokens: 1 for words whose lemma is in the summary, 0 for all others.
         importance_tagger: A checkpoint that gives the weights of the validation and test documents instead, as there
             are no summaries where the model is used; without it they are the oracle's too.
         bad_lines: Stop at a line that cannot be used, or set it aside in a file of the output folder.

@@ -152,13 +152,19 @@ class SummarizationTask(Task):
         )
 
     def _prepare_importance(self, model: PreTrainedModel, processor: Processor) -> None:
-        """Check what the tokens' weights come from, and load the tagger."""
-        data, pooling = self.recipe.data, getattr(model.config, "pooling", None)
-        if (pooling == "importance") != (data.importance is not None):
-            raise RecipeError(
-                "data: importance: oracle and the model's pooling: importance (config_overrides) go together; got "
-                f"importance: {data.importance} and pooling: {pooling}"
-            )
+        """Have the model pool by importance where tokens have weights, and load the tagger."""
+        data, config = self.recipe.data, model.config
+        if data.importance is None:
+            if getattr(config, "pooling", None) == "importance":
+                raise RecipeError("data: importance is missing: the model pools by it; set importance: oracle")
+            return
+        if not hasattr(config, "pooling"):
+            raise RecipeError(f"data: importance is for Top-Down Transformers, and this model is {config.model_type}")
+        if config.top_down_update == "none":
+            raise RecipeError("data: importance weighs the tokens of segments, and a plain model has none")
+        if self.recipe.model.overrides().get("pooling", "importance") != "importance":
+            raise RecipeError("data: importance does not go with config_overrides: pooling: average; leave one out")
+        config.pooling = "importance"  # it has no weights of its own
         if data.importance_tagger is not None:
             training = self.recipe.training
             try:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments
 
-from hier_models import ImportanceTagger
+from hier_models import ImportanceTagger, TopDownTransformerConfig
 from hier_models.data import HierDataCollator, load_documents, tokenize_documents
 from hier_models.top_down_transformer.encoder_top_down_transformer import TopDownTransformerEncoder
 from hier_models.training import (
@@ -55,7 +55,6 @@ def values(tmp_path, tokenizer, data):
             **TOP_DOWN_SIZES,
             "max_encoder_position_embeddings": 128,
             "max_decoder_position_embeddings": 64,
-            "pooling": "importance",
         },
         "train": str(data),
         "validation": str(data),
@@ -111,6 +110,7 @@ def test_without_a_tagger_the_oracle_tests_too(values):
     results = run(values)
     assert results["importance"] == {"train": "oracle", "validation": "oracle"}
     assert results["evaluation"]["importance"] == "oracle"
+    assert TopDownTransformerConfig.from_pretrained(values["output_dir"]).pooling == "importance"
     assert results["evaluation"]["truncation"]["without_importance"] == 0
 
 
@@ -230,7 +230,7 @@ def test_a_taggers_weights_are_made_once(top_down_processor, tiny_tagger, data, 
 
 def test_a_smoke_run_makes_a_tagger_of_its_own(values):
     given = {name: value for name, value in values.items() if name != "output_dir"}
-    given |= {"config_overrides": {"pooling": "importance"}, "importance_tagger": "runs/not-here", "tokenizer": "x"}
+    given |= {"config_overrides": None, "importance_tagger": "runs/not-here", "tokenizer": "x"}
     results = run_smoke(None, {**given, "train": "nowhere/papers", "validation": "nowhere/papers"})
     assert results["evaluation"]["importance"] == "tagger"
 
@@ -238,11 +238,11 @@ def test_a_smoke_run_makes_a_tagger_of_its_own(values):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"importance": None},
-            r"importance: oracle and the model's pooling: importance .*importance: None and pooling: i",
-        ),
-        ({"pooling": "average"}, "got importance: oracle and pooling: average"),
+        ({"importance": None, "pooling": "importance"}, "importance is missing: the model pools by it"),
+        ({"pooling": "average"}, "does not go with config_overrides: pooling: average"),
+        ({"plain": True}, "a plain model has none"),
+        ({"top_down_update": "none"}, "a plain model has none"),
+        ({"model_type": "hat_bart"}, "is for Top-Down Transformers, and this model is hat_bart"),
         ({"importance": None, "importance_tagger": "x"}, "importance_tagger goes with importance: oracle"),
         ({"importance_tagger": "/nowhere/tagger"}, "data: importance_tagger: "),
         ({"importance": "tagger"}, "importance"),
@@ -254,8 +254,11 @@ def test_a_smoke_run_makes_a_tagger_of_its_own(values):
     ],
 )
 def test_bad_recipes(values, changes, message):
-    if "pooling" in changes:
-        changes = {"config_overrides": {**values["config_overrides"], **changes}}
+    changes = dict(changes)
+    own = {name: changes.pop(name) for name in ("pooling", "top_down_update") if name in changes}
+    changes["config_overrides"] = {**values["config_overrides"], **own}
+    if changes.get("model_type") == "hat_bart":
+        changes["config_overrides"] = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1}
     with pytest.raises(RecipeError, match=message):
         run(values, **changes)
 
