@@ -8,23 +8,32 @@ import torch
 import yaml
 from transformers import AutoModelForSeq2SeqLM
 
-from hier_models import HatBartForConditionalGeneration, HatBartProcessor
-from hier_models.training import RecipeError, load_recipe, run_smoke, smoke
+from hier_models import HatBartProcessor
+from hier_models.training import RecipeError, load_recipe, run_smoke, run_sweep, smoke, variant_names
 from hier_models.training.smoke import shrink
 from tests.conftest import DOCUMENTS
 
 
 FOLDER = Path(__file__).parents[2] / "examples" / "recipes"
 RECIPES = sorted(FOLDER.rglob("*.yaml"))
+SWEEPS = [path for path in RECIPES if variant_names(path)]
 HAT_BART = FOLDER / "hat_bart"
+TOP_DOWN = FOLDER / "top_down_transformer"
 
 
 def sections(path):
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
+    """What a recipe says, by itself or through its base."""
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if "base" not in content:
+        return content
+    base = sections(path.parent / content.pop("base"))
+    return {name: base.get(name, {}) | content.get(name, {}) for name in base | content}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [path for path in RECIPES if path not in SWEEPS], ids=lambda path: f"{path.parent.name}-{path.stem}"
+)
 def test_every_recipe_runs(path, tmp_path):
     results = run_smoke(path, {"output_dir": str(tmp_path / "run")})
     assert (tmp_path / "run" / "model.safetensors").is_file()
@@ -40,13 +49,49 @@ def test_every_recipe_runs(path, tmp_path):
         assert results["evaluation"]["generation"]["num_beams"] == content["generation"]["num_beams"]
     if content["data"].get("test_split"):
         assert results["test"]["documents"] == 2
-    if results["recipe"]["run"]["task"] == "summarization":
+    if results["recipe"]["run"]["task"] in ("summarization", "book_summarization"):
         model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "run")
-        assert isinstance(model, HatBartForConditionalGeneration)
+        assert model.config.model_type == path.parent.name
         for name, value in content["model"]["config_overrides"].items():
-            assert getattr(model.config, name) == value, name
+            assert getattr(model.config, name) == smoke.SIZES.get(name, value), name
+    if path.parent == HAT_BART and results["recipe"]["run"]["task"] == "summarization":
         longer = "max_position_embeddings" in content["model"]
         assert model.config.max_position_embeddings == (smoke.GROWN_POSITIONS if longer else smoke.POSITIONS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
+def test_every_sweep_runs(path, tmp_path):
+    names = variant_names(path)
+    results = run_sweep(path, {"output_dir": str(tmp_path / "run"), "max_steps": 1}, smoke=True)
+    assert [line.split(" | ")[0] for line in results["table"].splitlines()[2:]] == [f"| {name}" for name in names]
+    assert results["table"] + "\n" == (tmp_path / "run" / "table.md").read_text(encoding="utf-8")
+    for name in names:
+        config = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "run" / name).config
+        update, _, window = name.rpartition("_")
+        assert (config.top_down_update, config.attention_window) == (update, int(window))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tagger", [False, True], ids=["OracleAdaPool", "AdaPool"])
+def test_the_rows_that_pool_by_importance_run(tagger, tmp_path):
+    """As the head of the recipe says: the tagger first, then the summarizer with it."""
+    options = ["--importance", "oracle", "--output_dir", str(tmp_path / "run")]
+    if tagger:
+        run_smoke(TOP_DOWN / "tagger.yaml", ["--output_dir", str(tmp_path / "tagger"), "--max_steps=1"])
+        options += ["--importance_tagger", str(tmp_path / "tagger")]
+    results = run_smoke(TOP_DOWN / "pubmed.yaml", [*options, "--max_steps=1"])
+    at_test = str(tmp_path / "tagger") if tagger else "oracle"
+    assert results["importance"] == {"train": "oracle", "validation": at_test, "test": at_test}
+    assert AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "run").config.pooling == "importance"
+
+
+@pytest.mark.slow
+def test_longformer_s_row_runs(tmp_path):
+    run_smoke(TOP_DOWN / "pubmed.yaml", {"output_dir": str(tmp_path / "run"), "plain": True, "max_steps": 1})
+    model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "run")
+    assert (model.config.top_down_update, model.config.attention_window) == ("none", 1024)
+    assert not any("segment" in key for key in model.state_dict())
 
 
 @pytest.mark.slow
