@@ -26,27 +26,14 @@ from .local_attention_top_down_transformer import TopDownTransformerLocalAttenti
 from .pooling_top_down_transformer import Segments, align, pool, segment_of_units
 
 
+# Tokens that go through a feed-forward network at a time where no gradient is wanted: it widens each four times.
+TOKENS_AT_ONCE = 2048
+
+
 class TopDownTransformerBottomUpLayer(BartEncoderLayer):
-    """BART's encoder layer with local attention. Source: section 2.1."""
+    """BART's encoder layer, with local attention.
 
-    def __init__(self, config: TopDownTransformerConfig, layer_idx: int):
-        super().__init__(config, layer_idx=layer_idx)
-        self.self_attn = TopDownTransformerLocalAttention(config, layer_idx=layer_idx)
-
-
-class TopDownTransformerSegmentAttention(BartAttention):
-    """Attention of tokens, or of the segments of a lower level, to the segments above. Source: equation 1."""
-
-    def __init__(self, config: TopDownTransformerConfig):
-        super().__init__(
-            config.d_model, config.encoder_attention_heads, dropout=config.attention_dropout, config=config
-        )
-
-
-class TopDownTransformerTopDownLayer(BartEncoderLayer):
-    """Self-attention, the update from the segments above, and a feed-forward network.
-
-    Source: section 2.2; for `top_down_update="concat"`, appendix C.
+    Source: section 2.1.
 
     Args:
         config: of the model.
@@ -58,6 +45,61 @@ class TopDownTransformerTopDownLayer(BartEncoderLayer):
         super().__init__(config, layer_idx=layer_idx)
         if is_local:
             self.self_attn = TopDownTransformerLocalAttention(config, layer_idx=layer_idx)
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> torch.Tensor:
+        """Update units by each other, then each by itself.
+
+        Args:
+            hidden_states: (batch, units, d_model).
+            attention_mask: of the self-attention.
+            **kwargs: handed on to the attention.
+
+        Returns:
+            The updated states, (batch, units, d_model).
+        """
+        attended, _ = self.self_attn(hidden_states, attention_mask=attention_mask, **kwargs)
+        return self._feed_forward(self._add_and_norm(self.self_attn_layer_norm, hidden_states, attended))
+
+    def _add_and_norm(self, norm: nn.LayerNorm, residual: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
+        update = nn.functional.dropout(update, p=self.dropout, training=self.training)
+        return norm(residual + update)  # (batch, units, d_model)
+
+    def _feed_forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        at_once = torch.is_grad_enabled() or torch.compiler.is_compiling()
+        if not at_once and hidden_states.shape[1] > TOKENS_AT_ONCE:
+            return torch.cat([self._feed_forward(part) for part in hidden_states.split(TOKENS_AT_ONCE, dim=1)], dim=1)
+        expanded = self.activation_fn(self.fc1(hidden_states))
+        expanded = nn.functional.dropout(expanded, p=self.activation_dropout, training=self.training)
+        return self._add_and_norm(self.final_layer_norm, hidden_states, self.fc2(expanded))
+
+
+class TopDownTransformerSegmentAttention(BartAttention):
+    """Attention of tokens, or of the segments of a lower level, to the segments above. Source: equation 1."""
+
+    def __init__(self, config: TopDownTransformerConfig):
+        super().__init__(
+            config.d_model, config.encoder_attention_heads, dropout=config.attention_dropout, config=config
+        )
+
+
+class TopDownTransformerTopDownLayer(TopDownTransformerBottomUpLayer):
+    """Self-attention, the update from the segments above, and a feed-forward network.
+
+    Source: section 2.2; for `top_down_update="concat"`, appendix C.
+
+    Args:
+        config: of the model.
+        layer_idx: number of the layer.
+        is_local: local attention, for tokens; full attention, for segments.
+    """
+
+    def __init__(self, config: TopDownTransformerConfig, layer_idx: int, is_local: bool = True):
+        super().__init__(config, layer_idx, is_local)
         self.top_down_update = config.top_down_update
         if self.top_down_update == "cross_attention":
             self.segment_attn = TopDownTransformerSegmentAttention(config)
@@ -86,28 +128,20 @@ class TopDownTransformerTopDownLayer(BartEncoderLayer):
         Returns:
             The updated states, (batch, units, d_model).
         """
-
-        def add_and_norm(norm: nn.LayerNorm, residual: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
-            update = nn.functional.dropout(update, p=self.dropout, training=self.training)
-            return norm(residual + update)
-
         attended, _ = self.self_attn(hidden_states, attention_mask=attention_mask, **kwargs)
-        hidden_states = add_and_norm(self.self_attn_layer_norm, hidden_states, attended)  # (batch, units, d_model)
+        hidden_states = self._add_and_norm(self.self_attn_layer_norm, hidden_states, attended)
 
         if self.top_down_update == "cross_attention":
             attended, _ = self.segment_attn(
                 hidden_states, key_value_states=segment_hidden_states, attention_mask=segments, **kwargs
             )
-            hidden_states = add_and_norm(self.segment_attn_layer_norm, hidden_states, attended)
+            hidden_states = self._add_and_norm(self.segment_attn_layer_norm, hidden_states, attended)
         else:
             index = segments.to(hidden_states.device)[:, :, None].expand(-1, -1, segment_hidden_states.shape[-1])
             above = segment_hidden_states.gather(1, index)  # (batch, units, d_model)
             update = self.segment_concat(torch.cat([hidden_states, above], dim=-1))
-            hidden_states = add_and_norm(self.segment_concat_layer_norm, hidden_states, update)
-
-        expanded = self.activation_fn(self.fc1(hidden_states))
-        expanded = nn.functional.dropout(expanded, p=self.activation_dropout, training=self.training)
-        return add_and_norm(self.final_layer_norm, hidden_states, self.fc2(expanded))
+            hidden_states = self._add_and_norm(self.segment_concat_layer_norm, hidden_states, update)
+        return self._feed_forward(hidden_states)
 
 
 class TopDownTransformerSegmentLevels(nn.ModuleList):

@@ -154,6 +154,18 @@ class TestAgainstThePaper:
         result = model.to(dtype)(source, decoder_input_ids=target, **inputs).last_hidden_state
         assert (result.double() - expected).abs().max() / expected.abs().max() < tolerance
 
+    def test_without_gradients_a_long_document_widens_in_parts(self, monkeypatch):
+        monkeypatch.setattr("hier_models.top_down_transformer.layers_top_down_transformer.TOKENS_AT_ONCE", 8)
+        encoder = make_model(TopDownTransformerModel).encoder
+        widths = []
+        for layer in encoder.layers:
+            layer.fc1.register_forward_hook(lambda *call: widths.append(call[-1].shape[1]))
+        whole = encoder(make_source(27)).last_hidden_state
+        assert widths == [27] * len(encoder.layers)
+        with torch.no_grad():
+            torch.testing.assert_close(encoder(make_source(27)).last_hidden_state, whole.detach())
+        assert widths[len(encoder.layers) :] == [8, 8, 8, 3] * len(encoder.layers)
+
     def test_the_paper_counts_464_million_parameters(self):
         with torch.device("meta"):
             model = TopDownTransformerForConditionalGeneration(TopDownTransformerConfig())
@@ -370,6 +382,21 @@ class TestSegments:
         assert encoded.segment_attention_mask.tolist() == [[1] * 4, [1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 0, 0]]
         assert encoded.segment_hidden_states.isfinite().all()
 
+    def test_their_mask_does_not_grow_with_the_tokens(self):
+        """A mask of tokens times segments would be the largest tensor of a padded batch."""
+        model = make_model(TopDownTransformerEncoderModel)
+        masks = []
+        for layer in model.encoder.layers[1:]:
+            layer.segment_attn.register_forward_pre_hook(
+                lambda module, args, kwargs: masks.append(kwargs["attention_mask"]), with_kwargs=True
+            )
+        mask = torch.ones(2, 40)
+        mask[0, 20:] = 0
+        model(make_source(40, batch=2), attention_mask=mask)
+        assert [tuple(mask.shape) for mask in masks] == [(2, 1, 1, 13)]
+        model(make_source(40, batch=2), attention_mask=torch.ones(2, 40))
+        assert masks[-1] is None
+
     def test_a_gap_in_a_document_has_none(self):
         mask = torch.tensor([[1, 1, 1] + [0] * 6 + [1, 1]])
         encoded = make_model(TopDownTransformerEncoderModel)(make_source(11), attention_mask=mask)
@@ -459,6 +486,16 @@ class TestTagger:
             model(source, labels=labels, num_items_in_batch=items).loss, expected[:, :4].sum() / 16
         )
 
+    @pytest.mark.parametrize("side", ["right", "left"])
+    def test_a_batch_equals_its_members(self, side):
+        model = make_model(TopDownTransformerForTokenClassification)
+        documents = [make_source(n, seed=n)[0].tolist() for n in (11, 3, 7)]
+        mask = pad([[1] * len(document) for document in documents], side, 14, 0)
+        together = model(pad(documents, side, 14, PAD), attention_mask=mask).logits
+        for row, document in enumerate(documents):
+            alone = model(torch.tensor([document])).logits[0]
+            torch.testing.assert_close(together[row][mask[row].bool()], alone, rtol=0, atol=2e-5)
+
     def test_dropout_stands_before_the_last_layer(self):
         model = make_model(TopDownTransformerForTokenClassification, classifier_dropout=1.0, dropout=0.0).train()
         logits = model(make_source(5)).logits
@@ -474,6 +511,20 @@ class TestLoss:
         items = (labels != -100).sum()
         parts = [model(source[i : i + 1], labels=labels[i : i + 1], num_items_in_batch=items).loss for i in range(2)]
         torch.testing.assert_close(sum(parts), whole)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler uses deprecated parts of torch itself
+@pytest.mark.parametrize("name", ["importance", "two levels, concat"])
+def test_the_forward_pass_compiles_as_one_graph(name):
+    model = make_model(TopDownTransformerModel, **SETTINGS[name])
+    source = make_source(13, batch=2)
+    inputs = {"attention_mask": torch.tensor([[0] * 4 + [1] * 9, [1] * 13])}
+    if model.config.pooling == "importance":
+        inputs["token_importance"] = torch.rand(2, 13)
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
+    expected = model(source, **inputs).last_hidden_state
+    torch.testing.assert_close(compiled(source, **inputs).last_hidden_state, expected)
 
 
 def test_dropped_layers_change_the_training_output_only():
