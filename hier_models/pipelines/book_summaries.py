@@ -189,7 +189,8 @@ class _Job:
             self.target = None
             if self.journal is not None:
                 self.target = stack.enter_context(self.journal.path.open("a", encoding="utf-8"))
-            self.bar = stack.enter_context(tqdm(disable=not progress, unit="text", dynamic_ncols=True))
+            bar = tqdm(total=len(leaves), desc="Texts", disable=not progress, unit="text", dynamic_ncols=True)
+            self.bar = stack.enter_context(bar)
             self._foresee(len(leaves), divided, [root])
             self._summarize("Texts", leaves, [node.paragraphs for node in leaves], self.lower)
             self._condense("Chapters", divided, self.lower, [root])
@@ -198,8 +199,7 @@ class _Job:
         for node in root.walk():
             for child in node.children:
                 child.level = node.level + 1
-        names = tuple(str(model.pipe.model.config.name_or_path) for model in (self.lower, self.upper))
-        result = BookSummary(root, self.book, (names[0], names[1]))
+        result = BookSummary(root, self.book, (_name(self.lower.pipe), _name(self.upper.pipe)))
         if empty := [node.id for node in root.walk() if not node.summary]:
             logger.warning("The model gave no summary for %d texts: %s", len(empty), ", ".join(empty[:5]))
         return result
@@ -463,7 +463,13 @@ def _fingerprint(pipe: Any) -> str:
             parts.append({k: v for k, v in values.items() if k not in ("transformers_version", "_name_or_path")})
         parts += [[name, list(tensor.shape), str(tensor.dtype), _total(tensor)] for name, tensor in _weights(model)]
     digest = hashlib.sha256(json.dumps(parts, default=str, sort_keys=True).encode()).hexdigest()[:16]
-    return f"{pipe.model.config.name_or_path} ({digest})"
+    return f"{_name(pipe)} ({digest})"
+
+
+def _name(pipe: Any) -> str:
+    """A model's id on the Hub, or the name of its folder, wherever that is."""
+    name = str(pipe.model.config.name_or_path)
+    return Path(name).resolve().name if Path(name).is_dir() else name
 
 
 def _processor_settings(processor: Any) -> dict[str, Any]:
