@@ -65,11 +65,15 @@ class ImportanceTaggingTask(EncoderTask):
         inputs = self._inputs("validation", processor)
         if inputs is not None:
             # Now and not after hours of training.
-            found = {label for labels in inputs["labels"] for label in labels} - {-100}
-            if found != {0, 1}:
+            found: set[int] = set()
+            for labels in inputs["labels"]:
+                found.update(labels)
+                if {0, 1} <= found:
+                    break
+            else:
                 raise RecipeError(
-                    f"data: {'no' if found == {0} else 'every'} token of validation is important, so there is nothing "
-                    "to score; give more data"
+                    f"data: {'every' if 1 in found else 'no'} token of validation is important, so there is nothing to "
+                    "score; give more data"
                 )
         return inputs
 
