@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from .errors import MistakeError, guarded, mistakes, say
-from .loading import check_checkpoint, generation_settings, load_pipeline, quiet
+from .loading import check_checkpoint, generation_settings, given_only, load_pipeline, quiet
 from .options import (
     BatchSizeOption,
     DeviceOption,
@@ -116,20 +116,30 @@ def evaluate(
     generation = generation_settings(max_length, min_length, num_beams, settings)
     quiet()
     encoder = task is None and _is_encoder(model)
+    columns = given_only(summary_column=summary_column, source_kind=source_kind, fillers=fillers)
     if importance_tagger is not None and oracle_importance:
         raise MistakeError("--importance-tagger and --oracle-importance exclude each other; leave one out")
     if (importance_tagger or oracle_importance) and (encoder or (task or _task_of(model)) == Task.translation):
         raise MistakeError(f"--importance-tagger and --oracle-importance are for summaries; {model!r} makes none")
-    if (source_kind or fillers) and (encoder or (task or _task_of(model)) == Task.translation):
+    if (source_kind or fillers) and not encoder and (task or _task_of(model)) == Task.translation:
         raise MistakeError(f"--source-kind and --fillers are for summaries; {model!r} makes none")
     if encoder:
-        if generation or summary_column is not None:
+        if generation or (columns and not _is_tagger(model)):
             raise MistakeError(
-                f"MODEL: {model!r} is an encoder and generates nothing; leave out --summary-column and what concerns "
-                "generation"
+                f"MODEL: {model!r} is an encoder and makes no summaries; leave out "
+                + (", ".join(f"--{name.replace('_', '-')}" for name in columns) or "what concerns generation")
             )
         _evaluate_encoder(
-            model, data, split, text_column, predictions, json_file, max_source_length, batch_size, device, dtype
+            model,
+            data,
+            split,
+            {**given_only(text_column=text_column), **columns},
+            predictions,
+            json_file,
+            max_source_length,
+            batch_size,
+            device,
+            dtype,
         )
         return
     if (task or _task_of(model)) == Task.translation:
@@ -205,11 +215,19 @@ def _is_encoder(model: str) -> bool:
     return config.model_type == "hat_encoder" or encoder_task_of(config) is not None
 
 
+def _is_tagger(model: str) -> bool:
+    from transformers import AutoConfig
+
+    from ..training.encoder_evaluation import encoder_task_of
+
+    return encoder_task_of(AutoConfig.from_pretrained(model)) == "importance_tagging"
+
+
 def _evaluate_encoder(
     model: str,
     data: str,
     split: str | None,
-    text_column: str | None,
+    columns: dict[str, str],
     predictions: Path | None,
     json_file: Path | None,
     max_source_length: int | None,
@@ -228,7 +246,7 @@ def _evaluate_encoder(
         model,
         data,
         split=split,
-        text_column=text_column,
+        **columns,
         max_source_length=max_source_length,
         batch_size=batch_size,
         use_cpu=device == "cpu",

@@ -17,6 +17,9 @@ logger = logging.get_logger(__name__)
 # The tagger's class of important tokens; 0 is that of all others.
 IMPORTANT = 1
 
+# A tokenizer without a limit says so with a huge number.
+_NO_LIMIT = 10**9
+
 Span = tuple[int, int, float]
 
 
@@ -66,7 +69,7 @@ class ImportanceTagger:
                 f"`processor` must be one that says where its tokens are (TopDownTransformerProcessor), got "
                 f"{type(processor).__name__}"
             )
-        positions = _positions(model.config)
+        positions = _positions(model.config, processor.tokenizer)
         if max_length is not None and (max_length < 3 or (positions is not None and max_length > positions)):
             raise ValueError(
                 f"`max_length` must be at least 3 (two special tokens and one more)"
@@ -142,8 +145,9 @@ class ImportanceTagger:
             A hash of the model's class and weights, the tokenizer and `max_length`.
         """
         digest = hashlib.blake2b(digest_size=16)
-        digest.update(f"{type(self.model).__name__} {self.max_length} {len(self.processor.tokenizer)}".encode())
+        digest.update(f"{type(self.model).__name__} {self.max_length}".encode())
         digest.update(self.model.config.to_json_string().encode())
+        digest.update(self.processor.tokenizer.backend_tokenizer.to_str().encode())
         for name, tensor in self.model.state_dict().items():
             digest.update(name.encode())
             digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
@@ -224,12 +228,14 @@ def _load(name: Any, dtype: Any) -> Any:
     return model
 
 
-def _positions(config: Any) -> int | None:
-    for name in ("max_encoder_position_embeddings", "max_position_embeddings"):
-        value = getattr(config, name, None)
-        if value is not None:
-            return int(value)
-    return None
+def _positions(config: Any, tokenizer: Any) -> int | None:
+    """How many tokens a tagger takes; None if it has no limit."""
+    own = getattr(config, "max_encoder_position_embeddings", None)
+    if own is not None:
+        return int(own)
+    # Encoders in the manner of RoBERTa lose a few of their positions, which their tokenizers know.
+    limits = [getattr(config, "max_position_embeddings", None), tokenizer.model_max_length]
+    return min((int(limit) for limit in limits if limit is not None and limit < _NO_LIMIT), default=None)
 
 
 def _windows(tokens: int, size: int) -> Iterator[tuple[int, int, int, int]]:

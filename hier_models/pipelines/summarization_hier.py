@@ -65,7 +65,8 @@ class SummarizationPipeline(DocumentPipeline):
         """Have a tagger say how important each token is.
 
         Args:
-            importance_tagger: a checkpoint (folder or Hub id), a token classification model, or an `ImportanceTagger`.
+            importance_tagger: a checkpoint (folder or Hub id; it is loaded to the model's device, in its number
+                format), a token classification model, or an `ImportanceTagger`.
 
         Raises:
             ValueError: If it is none of these, or the model does not pool by importance.
@@ -76,7 +77,9 @@ class SummarizationPipeline(DocumentPipeline):
                 f"`importance_tagger` is for models that pool by importance (pooling='importance' in the config); "
                 f"{type(self.model).__name__} {'does not pool' if pooling is None else f'has pooling={pooling!r}'}."
             )
-        self.importance_tagger = load_importance_tagger(importance_tagger, self.processor, device=self.device)
+        self.importance_tagger = load_importance_tagger(
+            importance_tagger, self.processor, device=self.device, dtype=self.model.dtype
+        )
 
     def __call__(  # type: ignore[override]
         self,

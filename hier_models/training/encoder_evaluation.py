@@ -44,6 +44,9 @@ def run_encoder_evaluation(
     *,
     split: str | None = None,
     text_column: str | None = None,
+    summary_column: str | None = None,
+    source_kind: str | None = None,
+    fillers: str | None = None,
     max_source_length: int | None = None,
     batch_size: int = 8,
     use_cpu: bool = False,
@@ -57,7 +60,10 @@ def run_encoder_evaluation(
         model_name_or_path: The checkpoint.
         data: Hub id, file or folder of rows with labels or answers (documents with summaries), as for training.
         split: Part of the data.
-        text_column: Column with the text, of masked language modeling and classification.
+        text_column: Column with the text, of masked language modeling, classification and importance tagging.
+        summary_column: Column with the summary, of importance tagging; this and the next two as in a recipe's data.
+        source_kind: What its documents are read as.
+        fillers: Filler words to take out of them.
         max_source_length: Tokens of an input; by default as many as the model takes.
         batch_size: Rows scored at a time on each device.
         use_cpu: Whether to leave accelerators alone.
@@ -88,6 +94,9 @@ def run_encoder_evaluation(
             "validation": data,
             "validation_split": split,
             "text_column": text_column,
+            "summary_column": summary_column,
+            "source_kind": source_kind,
+            "fillers": fillers,
             "max_source_length": max_source_length or usable_positions(config) or 512,
             "per_device_eval_batch_size": batch_size,
             "output_dir": folder,

@@ -17,6 +17,8 @@ from transformers import (
     BartConfig,
     BartForConditionalGeneration,
     DataCollatorForTokenClassification,
+    RobertaConfig,
+    RobertaForTokenClassification,
     Trainer,
     TrainingArguments,
 )
@@ -369,3 +371,32 @@ def test_what_cannot_be_a_tagger(processor, tiny_tagger, tokenizer, tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             make()
+
+
+def test_a_tagger_of_another_family_is_asked_no_more_than_it_takes(processor, tokenizer):
+    """RoBERTa's positions begin behind the padding token's: two fewer than the config says."""
+    config = RobertaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        intermediate_size=48,
+        max_position_embeddings=130,
+    )
+    tagger = ImportanceTagger(RobertaForTokenClassification(config).eval(), processor)
+    assert tagger.max_length == 128
+    text = " ".join(DOCUMENTS * 2)
+    assert len(tagger(text)) == len(processor(text=text)["input_ids"]) - 2
+
+
+def test_a_taggers_data_may_have_other_columns(values, tmp_path):
+    run_training(load_recipe(None, values))
+    rows = [{"paper": document, "gist": summary} for document, summary in zip(DOCUMENTS, SUMMARIES, strict=True)]
+    (tmp_path / "other.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = ["evaluate", values["output_dir"], str(tmp_path / "other.jsonl"), "--device", "cpu"]
+    result = CliRunner().invoke(app, [*command, "--summary-column", "gist"])
+    assert result.exit_code == 0, result.output
+    assert "auc" in result.output
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 2
+    assert "summary_column" in result.output
