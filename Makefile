@@ -11,7 +11,7 @@ TORCH ?= torch==2.13.0
 VENV ?= .venv
 VENV_LOWEST ?= .venv-lowest
 DEMO_ARGS ?=
-BENCH ?= hat_bart hat_encoder
+BENCH ?= hat_bart hat_encoder top_down_transformer
 BENCH_ARGS ?=
 PYTEST_ARGS ?=
 # One worker for each core; who has nothing left to do takes from the others. PYTEST_ARGS="-n 0" for none.
@@ -76,7 +76,7 @@ conformance: install ## Transformers' own model tests over our models, beside BA
 lowest: $(VENV_LOWEST)/stamp-dev ## The fast tests on the lowest supported versions of our dependencies
 	$(VENV_LOWEST)/bin/python $(PYTEST) $(PYTEST_ARGS)
 
-bench: install ## Speed and memory against plain BART and RoBERTa, as tables (GPU wanted)
+bench: install ## Speed and memory against the peers of each model, as tables (GPU wanted)
 	for model in $(BENCH); do $(BIN)/python benchmarks/$$model.py $(BENCH_ARGS) || exit 1; done
 
 build: install ## Wheel, in dist/

@@ -387,7 +387,7 @@ def test_interrupted_with_ctrl_c(checkpoint: str, workplace: Path):
         cwd=workplace,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores it
     )
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while not (Path("out.jsonl").exists() and Path("out.jsonl").stat().st_size) and time.monotonic() < deadline:
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)

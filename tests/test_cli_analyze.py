@@ -167,7 +167,7 @@ def test_killed_in_the_middle(checkpoint, data):
     name = Path(sys.executable).parent / "hier-models"
     process = subprocess.Popen([str(name), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     made = Path("report/summaries-model.jsonl")
-    until = time.monotonic() + 60
+    until = time.monotonic() + 240
     while not (made.exists() and made.stat().st_size) and time.monotonic() < until:
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGKILL)

@@ -123,13 +123,18 @@ def test_readme_commands_are_known():
 
 
 @pytest.fixture
-def user_folder(tmp_path, tiny_model, processor, tokenizer):
+def user_folder(tmp_path, tiny_model, processor, tiny_top_down, tiny_tagger, top_down_processor, tokenizer):
     """A folder as the README's reader has it after `make demo`, with tiny models in the places that it names."""
     from tests.conftest import DOCUMENTS, SUMMARIES
 
     hier_models.export(tiny_model, processor, tmp_path / "outputs/demo/model")
     tiny_model.config.task_specific_params = {"translation": {"max_source_length": 64}}
     hier_models.export(tiny_model, processor, tmp_path / "runs/hat_wmt19_en_de")
+    runs = tmp_path / "runs"
+    hier_models.export(tiny_tagger, top_down_processor, runs / "top_down_transformer_pubmed_tagger")
+    hier_models.export(tiny_top_down, top_down_processor, runs / "top_down_transformer_pubmed_adapool")
+    tiny_top_down.config.pooling = "average"
+    hier_models.export(tiny_top_down, top_down_processor, runs / "top_down_transformer_pubmed")
     sizes = {name: getattr(tiny_model.config, name) for name in ("vocab_size", "d_model", "max_position_embeddings")}
     bart = BartForConditionalGeneration(
         BartConfig(**sizes, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4, decoder_attention_heads=4)
@@ -183,7 +188,7 @@ def test_readme_shell_runs_as_written(user_folder, command):
     run_in(user_folder, ["bash", "-c", command])
 
 
-@pytest.mark.parametrize("script", sorted((ROOT / "benchmarks").glob("hat_*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("script", sorted((ROOT / "benchmarks").glob("*_*.py")), ids=lambda path: path.stem)
 def test_benchmark_explains_itself_and_its_model_has_a_card_for_the_table(script):
     result = subprocess.run([sys.executable, script, "--help"], capture_output=True, text=True, check=True)
     assert "--update CARD" in result.stdout

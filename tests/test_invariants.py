@@ -620,7 +620,7 @@ def test_two_processes_give_the_gradients_of_one(name, tmp_path):
     processes = [context.Process(target=_train_step, args=(rank, meeting_place, name, queue)) for rank in range(2)]
     for process in processes:
         process.start()
-    found = queue.get(timeout=120)
+    found = queue.get(timeout=240)
     for process in processes:
         process.join(timeout=60)
         assert process.exitcode == 0
