@@ -1,7 +1,6 @@
 """Summarization: the task of HAT-BART and of plain encoder-decoder models, and its evaluation."""
 
 import copy
-import dataclasses
 import functools
 import inspect
 import json
@@ -54,11 +53,6 @@ class SummarizationTask(Task):
         self._set_aside = {part: LoadReport() for part in parts}
         self._validation_documents: Dataset | None = None
         self._test_documents: Dataset | None = None
-        if data.importance and recipe.model.model_type == "top_down_transformer":
-            # Weights are for pooling by importance, so nobody has to say it twice.
-            overrides = {"pooling": "importance", **recipe.model.overrides()}
-            model = dataclasses.replace(recipe.model, config_overrides=json.dumps(overrides))
-            self.recipe = dataclasses.replace(recipe, model=model)
         self._importance: Importance | None = data.importance
         self._importance_at_test: Importance | None = data.importance
 
