@@ -155,7 +155,6 @@ def user_folder(tmp_path, tiny_model, processor, tiny_top_down, tiny_tagger, top
     )
     RobertaForMaskedLM(roberta).save_pretrained(tmp_path / "FacebookAI/roberta-base")
     tokenizer.save_pretrained(tmp_path / "FacebookAI/roberta-base")
-    (tmp_path / "README.md").write_text(README, encoding="utf-8")
     (tmp_path / "paper.txt").write_text(DOCUMENTS[0], encoding="utf-8")
     (tmp_path / "papers").mkdir()
     lines = []
