@@ -72,8 +72,8 @@ class ImportanceTaggingTask(EncoderTask):
                     break
             else:
                 raise RecipeError(
-                    f"data: {'every' if 1 in found else 'no'} token of validation is important, so there is nothing to "
-                    "score; give more data"
+                    f"data: {'every' if 1 in found else 'no'} token of validation is important, so there is nothing "
+                    "to score; give more data"
                 )
         return inputs
 
