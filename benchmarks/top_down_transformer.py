@@ -5,12 +5,12 @@
     python benchmarks/top_down_transformer.py --update model_cards/top_down_transformer.md
 
 All encoders have 6 layers of tokens (ours: 4 bottom-up, 2 top-down, beside 2 of segments, with the paper's windows of
-32 tokens and with windows of 128), width 768, 12 heads, a window of 1024 tokens (blocks of 512 where a peer has blocks).
-The document is one of random tokens. BART attends to everything, with SDPA; the others have no SDPA. Every case runs in a
-process of its own: one run to warm up, then the median of the runs that fit into ten seconds, at least one. Memory is
-the peak of that process, less what it had when model and document were made. Where the next length would take longer
-than `--limit` seconds, a peer is not measured. A GPU is used where there is one; on a CPU, torch is told to ask Linux
-for large pages, which helps every model with long documents.
+32 tokens and with windows of 128), width 768, 12 heads, a window of 1024 tokens (blocks of 512 where a peer has
+blocks). The document is one of random tokens. BART attends to everything, with SDPA; the others have no SDPA. Every
+case runs in a process of its own: one run to warm up, then the median of the runs that fit into ten seconds, at least
+one. Memory is the peak of that process, less what it had when model and document were made. Where the next length
+would take longer than `--limit` seconds, a peer is not measured. A GPU is used where there is one; on a CPU, torch is
+told to ask Linux for large pages, which helps every model with long documents.
 """
 
 import argparse
