@@ -54,7 +54,8 @@ def _node(node: "SummaryNode", depth: int = 3) -> str:
     head = _head(node, depth)
     if node.kind in ("chapters", "pieces"):
         inner = "\n".join(_node(child, depth + 1) for child in node.children)
-        label = f"{len(node.children)} under it"
+        kind = node.children[0].kind
+        label = f"{len(node.children)} {'groups' if kind in ('chapters', 'pieces') else f'{kind}s'}"
         below = f"<details open><summary>{label}</summary>\n{inner}</details>"
         return f'<section id="{_anchor(node)}" class="group"><div class="card">{head}</div>\n{below}</section>'
     return f'<section id="{_anchor(node)}" class="card">{head}\n{_below(node, depth)}</section>'

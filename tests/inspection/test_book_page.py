@@ -69,6 +69,7 @@ def test_everything_is_there_in_order(result):
             "5 words, 2 chapters; 6 summaries by my-model, and my-book-model for the book",
             "The whole.",
             "Both.",
+            "2 chapters One",
             "Wet & cold.",
             "A first.",
             "First line.",
