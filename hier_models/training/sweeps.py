@@ -19,7 +19,20 @@ from .smoke import run_smoke
 logger = logging.getLogger(__name__)
 
 # What of the section `training` makes another experiment; the rest says how it is computed, and where.
-EXPERIMENT = ("learning_rate", "max_steps", "num_train_epochs", "seed")
+EXPERIMENT = (
+    "adam_beta1",
+    "adam_beta2",
+    "label_smoothing_factor",
+    "learning_rate",
+    "lr_scheduler_type",
+    "max_grad_norm",
+    "max_steps",
+    "num_train_epochs",
+    "optim",
+    "seed",
+    "warmup_steps",
+    "weight_decay",
+)
 
 
 def run_sweep(

@@ -165,6 +165,8 @@ def test_a_finished_run_of_another_recipe_is_refused(sweep, tmp_path, monkeypatc
     for overrides, says in (
         (["--num_beams", "3"], "num_beams=None, and here it is 3"),
         ({"learning_rate": 0.5}, "learning_rate=5e-05, and here it is 0.5"),
+        ({"label_smoothing_factor": 0.1}, "label_smoothing_factor=0.0, and here it is 0.1"),
+        ({"lr_scheduler_type": "constant"}, "lr_scheduler_type=linear, and here it is constant"),
     ):
         with pytest.raises(RecipeError, match=f"sweep/hierarchy holds a finished run with {says}"):
             run_sweep(sweep, overrides)
