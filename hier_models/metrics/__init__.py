@@ -2,7 +2,8 @@
 
 from .bleu import Bleu
 from .rouge import Rouge
+from .rouge_su import RougeSu
 from .squad import Squad
 
 
-__all__ = ["Bleu", "Rouge", "Squad"]
+__all__ = ["Bleu", "Rouge", "RougeSu", "Squad"]

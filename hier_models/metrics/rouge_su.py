@@ -1,0 +1,169 @@
+"""ROUGE-SU4: skip-bigrams and single words, the numbers of ROUGE-1.5.5, with every setting that moves them stated.
+
+Self-contained, so that `evaluate.load` with the path of this file works too.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from typing import Any
+
+import datasets
+import evaluate
+
+
+_DESCRIPTION = """\
+ROUGE-SU4 counts which pairs of words, in their order and with at most four others between them, and which single words
+a summary shares with its reference. The numbers are those of the Perl script ROUGE-1.5.5 with the options -2 4 -u: F1
+between 0 and 1, averaged over the documents. Like the script, it takes words to be runs of a-z and 0-9 in lower case,
+and does not count the last word of a text as a single word.
+"""
+
+_INPUTS = """
+Args:
+    predictions: list of summaries (strings).
+    references: list of references: a string each, or a list of strings each.
+    skip_distance: most words between the two of a pair: 4 by default; None for any number (ROUGE-SU*).
+    several_references: "average" (default) counts all references together, "best" takes the one with the highest
+        recall; as -f A and -f B of the script.
+    use_aggregator: True for the mean over the documents (plain, no resampling), False for a list of values.
+    use_stemmer: whether words of more than three letters are reduced to their Porter stem first; False by default. The
+        script's -m looks up irregular words in WordNet before that and changes some rules, so that the numbers of a
+        few texts differ in the third digit (6 of 250, and their mean in the fifth).
+    tokenizer: a function from a text to the list of its words, for languages that are not written in a-z and 0-9; as
+        it gives them, neither put into lower case nor filtered.
+Returns:
+    a dict with rougeSU4 (rougeSU and the distance, or rougeSU*), its recall and precision as rougeSU4_recall and
+    rougeSU4_precision, and `settings`: the formula, stemmer, tokenizer and aggregation.
+"""
+
+_CITATION = """\
+@inproceedings{lin-2004-rouge,
+    title = "{ROUGE}: A Package for Automatic Evaluation of Summaries",
+    author = "Lin, Chin-Yew",
+    booktitle = "Text Summarization Branches Out",
+    year = "2004",
+    url = "https://aclanthology.org/W04-1013",
+}
+"""
+
+_WORD = re.compile(r"[A-Za-z0-9]+")
+
+Words = Callable[[str], list[str]]
+Units = Counter[tuple[str, ...]]
+
+
+class RougeSu(evaluate.Metric):  # type: ignore[misc]  # evaluate is untyped
+    """ROUGE-SU4 as a metric of the evaluate library, with the numbers of ROUGE-1.5.5.
+
+    `RougeSu().compute(predictions=…, references=…)` returns values between 0 and 1 and, as `settings`, everything that
+    moves them; `RougeSu().inputs_description` lists its options.
+
+    Args:
+        config_name: Name of the configuration, as in evaluate; there is only one.
+        keep_in_memory: Whether summaries are kept in memory, not in a file of evaluate's cache; None does so unless
+            several processes compute one score together.
+        **kwargs: What else `evaluate.Metric` takes (num_process, process_id, experiment_id, …).
+
+    Source: Highlight-Transformer, section 4.4 (R-SU: skip-bigrams with a distance of at most four words).
+    """
+
+    def __init__(self, config_name: str | None = None, keep_in_memory: bool | None = None, **kwargs: Any) -> None:
+        if keep_in_memory is None:
+            # evaluate's files are shared by all processes of a user, and a metric needs none unless it is distributed.
+            keep_in_memory = kwargs.get("num_process", 1) == 1
+        super().__init__(config_name, keep_in_memory, **kwargs)
+
+    def _info(self) -> evaluate.MetricInfo:
+        text = datasets.Value("string", id="sequence")
+        several = datasets.Sequence(text, id="references")
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=_INPUTS,
+            # evaluate takes the first that fits the data.
+            features=[
+                datasets.Features({"predictions": text, "references": several}),
+                datasets.Features({"predictions": text, "references": text}),
+            ],
+            reference_urls=["https://aclanthology.org/W04-1013"],
+        )
+
+    def _compute(
+        self,
+        predictions: Sequence[str],
+        references: Sequence[str] | Sequence[Sequence[str]],
+        skip_distance: int | None = 4,
+        several_references: str = "average",
+        use_aggregator: bool = True,
+        use_stemmer: bool = False,
+        tokenizer: Words | None = None,
+    ) -> dict[str, Any]:
+        if skip_distance is not None and (not isinstance(skip_distance, int) or skip_distance < 0):
+            raise ValueError(f"skip_distance must be a number of words (0 or more) or None, got {skip_distance!r}")
+        if several_references not in ("average", "best"):
+            raise ValueError(f"several_references must be 'average' or 'best', got {several_references!r}")
+        words = _words(tokenizer, use_stemmer)
+        scores = []
+        for number, (prediction, reference) in enumerate(zip(predictions, references, strict=True)):
+            targets = [reference] if isinstance(reference, str) else list(reference)
+            if not targets:
+                raise ValueError(f"references: number {number} is an empty list; every prediction needs a reference")
+            found = _units(words(prediction), skip_distance)
+            wanted = [_units(words(target), skip_distance) for target in targets]
+            scores.append(_score(found, wanted, several_references))
+        name = f"rougeSU{'*' if skip_distance is None else skip_distance}"
+        result: dict[str, Any] = {}
+        for key, values in zip((name, f"{name}_recall", f"{name}_precision"), zip(*scores, strict=True), strict=True):
+            result[key] = sum(values) / len(values) if use_aggregator else list(values)
+        result["settings"] = {
+            "formula": f"ROUGE-1.5.5 -2 {-1 if skip_distance is None else skip_distance} -u",
+            "several_references": several_references,
+            "use_stemmer": use_stemmer,
+            "tokenizer": "a-z and 0-9, lower case" if tokenizer is None else _name(tokenizer),
+            "aggregation": "mean over documents" if use_aggregator else "of each document",
+        }
+        if use_stemmer:
+            result["settings"]["stemmer"] = f"Porter (nltk {version('nltk')})"
+        return result
+
+
+def _words(tokenizer: Words | None, use_stemmer: bool) -> Words:
+    """The function that makes words of a text."""
+    # Lower case of ASCII only, as in the script: other letters end a word, whatever their lower case is.
+    plain = tokenizer or (lambda text: [word.lower() for word in _WORD.findall(text)])
+    if not use_stemmer:
+        return plain
+    from nltk.stem.porter import PorterStemmer  # comes with rouge-score, which stems with it too
+
+    stem = PorterStemmer(PorterStemmer.MARTIN_EXTENSIONS).stem
+    return lambda text: [stem(word) if len(word) > 3 else word for word in plain(text)]
+
+
+def _name(function: Words) -> str:
+    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', repr(function))}"
+
+
+def _units(words: Sequence[str], distance: int | None) -> Units:
+    """Pairs of words and single words, with how often each occurs."""
+    units: Units = Counter()
+    # The script counts a word when it begins pairs, so never the last one.
+    for first, word in enumerate(words[:-1]):
+        units[(word,)] += 1
+        end = None if distance is None else first + distance + 2
+        units.update((word, other) for other in words[first + 1 : end])
+    return units
+
+
+def _score(found: Units, wanted: Sequence[Units], several: str) -> tuple[float, float, float]:
+    """F1, recall and precision of a summary against its references."""
+    counts = [((found & units).total(), units.total(), found.total()) for units in wanted]
+    if several == "best":
+        # As the script does: to five digits, and the first of equals.
+        counts = [max(counts, key=lambda count: round(count[0] / count[1], 5) if count[1] else 0.0)]
+    hits, in_references, in_summary = (sum(numbers) for numbers in zip(*counts, strict=True))
+    recall = hits / in_references if in_references else 0.0
+    precision = hits / in_summary if in_summary else 0.0
+    f1 = 2 * precision * recall / (precision + recall) if hits else 0.0
+    return f1, recall, precision
