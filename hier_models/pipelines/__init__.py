@@ -6,11 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 
 if TYPE_CHECKING:
+    from .extractive import ExtractiveSummarizer
     from .importance_tagger_hier import ImportanceTagger
     from .summarization_hier import SummarizationPipeline
     from .translation_hier import TranslationPipeline
 
-__all__ = ["ImportanceTagger", "SummarizationPipeline", "TranslationPipeline", "register_pipelines"]
+__all__ = [
+    "ExtractiveSummarizer",
+    "ImportanceTagger",
+    "SummarizationPipeline",
+    "TranslationPipeline",
+    "register_pipelines",
+]
 
 # Task -> module and class of its pipeline.
 PIPELINES = {
@@ -19,6 +26,8 @@ PIPELINES = {
 }
 # What the first of them takes as `importance_tagger`.
 IMPORTANCE_TAGGER = ("hier_models.pipelines.importance_tagger_hier", "ImportanceTagger")
+# Summarizers without a model.
+EXTRACTIVE = ("hier_models.pipelines.extractive", "ExtractiveSummarizer")
 
 
 def register_pipelines() -> None:
@@ -100,7 +109,7 @@ def _prefer_installed_pipelines() -> None:
 
 
 def __getattr__(name: str) -> Any:
-    for module, class_name in (*PIPELINES.values(), IMPORTANCE_TAGGER):
+    for module, class_name in (*PIPELINES.values(), IMPORTANCE_TAGGER, EXTRACTIVE):
         if name == class_name:
             return getattr(importlib.import_module(module), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

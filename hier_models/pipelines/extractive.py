@@ -1,0 +1,241 @@
+"""Extractive baselines, summaries of the document's own sentences without a model: lead, LexRank, TextRank, tf-idf.
+
+Own code, since the kept libraries are not faithful: sumy 0.13 ends LexRank's iteration when it changes by less than
+0.1 and has it jump nowhere, counts a sentence among its own neighbours in TextRank, and holds setuptools back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from ..inspection.copying import SourceText, source_text, words_of
+
+
+Method = Literal["lead", "lexrank", "textrank", "tf-idf"]
+METHODS: tuple[str, ...] = get_args(Method)
+
+# LexRank, section 3.2: sentences are linked from this similarity on. The surfer jumps with 0.15 in both.
+LEXRANK_THRESHOLD = 0.1
+DAMPING = 0.85
+# Sentences more alike than this say the same: of articles about one event many do.
+ALIKE = 0.5
+
+
+class ExtractiveSummarizer:
+    """Summarizes by choosing sentences: those of the highest rank that fit, in the order of the source.
+
+    - lead: the beginning; of several articles the first sentence of each, then the second of each, and so on.
+    - lexrank: PageRank over sentences linked by a tf-idf cosine above 0.1 (Erkan and Radev, 2004).
+    - textrank: PageRank over sentences, weighed by shared words over the logarithms of their lengths (Mihalcea and
+      Tarau, 2004).
+    - tf-idf: the sum of a sentence's tf-idf values, without stopwords (Christian et al., 2016).
+
+    But for lead, a sentence is passed over that is too like one chosen before (tf-idf cosine above 0.5); the papers do
+    so for LexRank only.
+
+    Time and memory grow with the square of the number of sentences, but for lead.
+
+    Args:
+        method: One of the four.
+        max_words: Longest summary, in words between spaces. A single sentence may be longer.
+        language: Of the documents: for the sentence splitter, and for tf-idf's stopwords (english, german; other
+            languages have none).
+
+    Raises:
+        ValueError: If the method or the language is unknown, or `max_words` is below 1.
+
+    Source: Highlight-Transformer, Table 1 (first part) and section 4.3.
+    """
+
+    def __init__(self, method: Method = "lead", *, max_words: int = 256, language: str = "english") -> None:
+        if method not in METHODS:
+            raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+        if max_words < 1:
+            raise ValueError(f"max_words must be at least 1, got {max_words}")
+        self.method = method
+        self.max_words = max_words
+        self.language = language
+        source_text({"text": ""}, language)  # refuses a language that it does not know
+
+    def __call__(self, document: Mapping[str, Any] | None = None, **source: Any) -> str:
+        """Summarize a document.
+
+        Args:
+            document: Has one of `text`, `sentences`, `turns` and `documents`, as `load_documents` gives them.
+            **source: One of them instead.
+
+        Returns:
+            The chosen sentences on one line; empty if the document is.
+
+        Raises:
+            ValueError: If there is none of the four, or several.
+        """
+        parts = source_text(source if document is None else document, self.language)
+        sentences = [" ".join(sentence.split()) for sentence in parts.sentences]
+        order = self._order(sentences, parts)
+        chosen: list[int] = []
+        left = self.max_words
+        alike = None if self.method == "lead" else _similarities([words_of(sentence) for sentence in sentences])
+        for number in order:
+            length = len(sentences[number].split())
+            if chosen and length > left:
+                if self.method == "lead":
+                    break  # what comes later is not the beginning
+                continue
+            if not length:
+                continue
+            if alike is not None and any(alike[number, other] > ALIKE for other in chosen):
+                continue
+            chosen.append(number)
+            left -= length
+        return " ".join(sentences[number] for number in sorted(chosen))
+
+    def _order(self, sentences: Sequence[str], parts: SourceText) -> list[int]:
+        """Sentences by rank, the best first; of equals the earlier."""
+        if self.method == "lead":
+            return _in_turn(parts)
+        words = [words_of(sentence) for sentence in sentences]
+        if self.method == "lexrank":
+            scores = lexrank(words)
+        elif self.method == "textrank":
+            scores = textrank(words)
+        else:
+            scores = tf_idf_sums(words, _stopwords(self.language))
+        # Sums of roundings are no reason to prefer a sentence.
+        return [int(number) for number in np.argsort(-np.round(scores, 12), kind="stable")]
+
+
+def lexrank(sentences: Sequence[Sequence[str]], threshold: float = LEXRANK_THRESHOLD) -> Any:
+    """Rank sentences by LexRank.
+
+    Args:
+        sentences: Their words.
+        threshold: Sentences are linked if their similarity is above it.
+
+    Returns:
+        A score for each; they sum to 1.
+
+    Source: Erkan and Radev (2004), Algorithm 3 and Equation 4.
+    """
+    links = (_similarities(sentences) > threshold).astype(np.float64)
+    np.fill_diagonal(links, 1.0)  # a sentence is like itself, even one of words that are everywhere
+    return pagerank(links)
+
+
+def textrank(sentences: Sequence[Sequence[str]]) -> Any:
+    """Rank sentences by TextRank.
+
+    Args:
+        sentences: Their words.
+
+    Returns:
+        A score for each; they sum to 1.
+
+    Source: Mihalcea and Tarau (2004), section 4.1.
+    """
+    present = _counts(sentences) > 0
+    shared = present.astype(np.float64) @ present.astype(np.float64).T
+    logarithms = np.log([max(len(words), 1) for words in sentences])
+    # Two sentences of one word have logarithms of zero; log 2 keeps them below all others.
+    weights = shared / np.maximum(logarithms[:, None] + logarithms[None, :], np.log(2))
+    np.fill_diagonal(weights, 0.0)
+    return pagerank(weights)
+
+
+def tf_idf_sums(sentences: Sequence[Sequence[str]], stopwords: frozenset[str] = frozenset()) -> Any:
+    """Rank sentences by the sum of their words' tf-idf values.
+
+    Args:
+        sentences: Their words.
+        stopwords: Words that do not count.
+
+    Returns:
+        A score for each.
+
+    Source: Christian et al. (2016), section 3.
+    """
+    return _weighted([[word for word in words if word not in stopwords] for words in sentences]).sum(axis=1)
+
+
+def pagerank(weights: Any, damping: float = DAMPING) -> Any:
+    """Find where a random surfer is, who follows links by their weights and at times jumps anywhere.
+
+    Args:
+        weights: (sentences, sentences) weights of links from row to column, none negative. From a row without links
+            the surfer jumps.
+        damping: How often the surfer follows a link.
+
+    Returns:
+        (sentences,) probabilities.
+    """
+    size = len(weights)
+    if not size:
+        return np.zeros(0)
+    sums = weights.sum(axis=1)
+    steps = np.divide(weights, sums[:, None], out=np.full_like(weights, 1 / size), where=sums[:, None] > 0)
+    rank = np.full(size, 1 / size)
+    # Each step brings the result nearer by a factor of `damping`: 200 are more than double precision needs.
+    for _ in range(200):
+        new = damping * (rank @ steps) + (1 - damping) / size
+        if np.abs(new - rank).sum() < 1e-12:
+            return new
+        rank = new
+    return rank
+
+
+# Words and weights
+
+
+def _counts(sentences: Sequence[Sequence[str]]) -> Any:
+    """How often each word stands in each sentence, (sentences, words)."""
+    vocabulary = {word: number for number, word in enumerate(dict.fromkeys(w for words in sentences for w in words))}
+    counts = np.zeros((len(sentences), len(vocabulary)))
+    for row, words in enumerate(sentences):
+        np.add.at(counts[row], [vocabulary[word] for word in words], 1)
+    return counts
+
+
+def _weighted(sentences: Sequence[Sequence[str]]) -> Any:
+    """Counts times the logarithm of how rare a word is among the sentences, (sentences, words)."""
+    counts = _counts(sentences)
+    containing = (counts > 0).sum(axis=0)
+    return counts * np.log(len(sentences) / np.maximum(containing, 1))
+
+
+def _similarities(sentences: Sequence[Sequence[str]]) -> Any:
+    """Cosines of the weighted counts (Erkan and Radev, Equation 1), (sentences, sentences)."""
+    weighted = _weighted(sentences)
+    lengths = np.linalg.norm(weighted, axis=1, keepdims=True)
+    unit = np.divide(weighted, lengths, out=np.zeros_like(weighted), where=lengths > 0)
+    return unit @ unit.T
+
+
+def _in_turn(parts: SourceText) -> list[int]:
+    """The order of lead: of several articles their first sentences, then their second, and so on."""
+    everything = range(len(parts.sentences))
+    if parts.block_name != "article" or parts.blocks is None:
+        return list(everything)
+    seen: dict[int, int] = {}
+    places = []
+    for number in everything:
+        block = parts.blocks[number]
+        places.append((seen.get(block, 0), block, number))
+        seen[block] = seen.get(block, 0) + 1
+    return [number for *_, number in sorted(places)]
+
+
+@lru_cache
+def _stopwords(language: str) -> frozenset[str]:
+    code = {"english": "en", "german": "de"}.get(language)
+    if code is None:
+        return frozenset()
+    from ..data.importance import load_stopwords
+
+    return load_stopwords(code)
+
+
+__all__ = ["METHODS", "ExtractiveSummarizer", "Method", "lexrank", "pagerank", "textrank", "tf_idf_sums"]
