@@ -1,0 +1,130 @@
+"""Phrases of a document: reading those that are given, finding them in the text, and which tokens they are."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .words_highlight_transformer import phrase_pattern
+
+
+Spans = tuple[tuple[int, int], ...]
+
+_WANTED = "(phrase, value), (start, end, value) with characters of the document, or a phrase alone"
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """A phrase and where it is.
+
+    Args:
+        text: The phrase.
+        value: Its importance, 0 or more.
+        spans: Where its occurrences begin and end, in characters of the running text; none where it is not found.
+    """
+
+    text: str
+    value: float
+    spans: Spans
+
+
+def read_phrases(name: str, given: object, text: str) -> list[Phrase]:
+    """Check the phrases given with a document, and find them.
+
+    Args:
+        name: The argument, for messages.
+        given: A list of (phrase, value), (start, end, value), or phrases alone, which get the same value each, with
+            an L2 norm of 1 together.
+        text: The document's running text.
+
+    Returns:
+        The phrases, in their order. One that is given twice is there twice.
+
+    Raises:
+        TypeError: If it is no such list.
+        ValueError: If a phrase is blank, a span is outside of the text, or a value is negative or no finite number.
+    """
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence):
+        raise TypeError(f"`{name}` must be a list of {_WANTED}, got {type(given).__name__}")
+    alone = sum(isinstance(item, str) for item in given)
+    return [
+        _read_phrase(f"{name}[{i}]", (item, 1 / math.sqrt(alone)) if isinstance(item, str) else item, text)
+        for i, item in enumerate(given)
+    ]
+
+
+def _read_phrase(place: str, item: object, text: str) -> Phrase:
+    if isinstance(item, bytes) or not isinstance(item, Sequence) or len(item) not in (2, 3):
+        raise TypeError(f"`{place}` must be {_WANTED}, got {str(item)[:80]}")
+    *where, value = item
+    if isinstance(value, bool | str) or not isinstance(value, int | float | np.number):
+        raise TypeError(f"`{place}` must end with its value, a number of 0 or more, got {value!r}")
+    if not math.isfinite(value) or value < 0:
+        raise ValueError(f"`{place}` must have a finite value of 0 or more, got {value}")
+    if len(where) == 1:
+        phrase = where[0]
+        if not isinstance(phrase, str):
+            raise TypeError(f"`{place}` must be {_WANTED}, got {str(item)[:80]}")
+        if not phrase.strip():
+            raise ValueError(f"`{place}` is blank; give a phrase with at least one character that is no space")
+        spans = tuple(match.span() for match in phrase_pattern(phrase).finditer(text))
+        return Phrase(phrase, float(value), spans)
+    if not all(isinstance(bound, int | float | np.number) and not isinstance(bound, bool) for bound in where):
+        raise TypeError(f"`{place}` must be {_WANTED}, got {str(item)[:80]}")
+    start, end = where
+    if not (0 <= start < end <= len(text)) or start % 1 or end % 1:
+        raise ValueError(
+            f"`{place}` must begin before it ends, within the document's {len(text)} characters, got "
+            f"({start:g}, {end:g})"
+        )
+    start, end = int(start), int(end)
+    return Phrase(text[start:end], float(value), ((start, end),))
+
+
+class TokenPlaces:
+    """Where a text's tokens are, to find those of a span of characters.
+
+    Args:
+        offsets: Where each token begins and ends, in characters; (tokens, 2).
+    """
+
+    def __init__(self, offsets: Sequence[tuple[int, int]]) -> None:
+        places = np.asarray(offsets, dtype=np.int64).reshape(-1, 2)
+        # A token of no characters, such as a word mark, stands where the one before it ends.
+        self.starts = np.maximum.accumulate(places[:, 0])
+        self.ends = np.maximum.accumulate(places[:, 1])
+
+    def tokens(self, spans: Spans) -> "np.ndarray[Any, Any]":
+        """Find the tokens of spans: all that have a character of it.
+
+        Args:
+            spans: Where they begin and end, in characters.
+
+        Returns:
+            The first token of each, and the one after the last; (spans, 2). The same twice where it has none.
+        """
+        bounds = np.asarray(spans, dtype=np.int64).reshape(-1, 2)
+        first = np.searchsorted(self.ends, bounds[:, 0], side="right")
+        stop = np.searchsorted(self.starts, bounds[:, 1], side="left")
+        return np.stack([first, np.maximum(first, stop)], axis=1)
+
+
+def shares(lengths: Sequence[int], budget: int) -> list[int]:
+    """Share out a budget of tokens among articles: each an equal part, and what one leaves over goes to the others.
+
+    Args:
+        lengths: Tokens of each article.
+        budget: Tokens in all.
+
+    Returns:
+        How many tokens each article keeps.
+
+    Source: section 4.1 (500/S tokens of each of S articles).
+    """
+    kept = [0] * len(lengths)
+    for done, i in enumerate(sorted(range(len(lengths)), key=lambda i: lengths[i])):
+        kept[i] = min(lengths[i], budget // (len(lengths) - done))
+        budget -= kept[i]
+    return kept

@@ -1,0 +1,108 @@
+"""Words of a text in any script, with their places, and which of them stand side by side."""
+
+import re
+import unicodedata
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+
+# Scripts written without spaces: Chinese, Japanese, Thai, Lao, Burmese, Khmer. Each of their letters is a word, so
+# that phrases of two and three words are runs of two and three letters.
+UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3031-\u3035\u3038-\u303b"
+    "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f"
+    "\U0001b000-\U0001b16f\U00020000-\U0003ffff"
+)
+_APOSTROPHES = "'’"
+_ASCII_WORD = re.compile(r"([a-zA-Z0-9]+(?:'[a-zA-Z0-9]+)*)")
+# Words of one phrase are apart by spaces, of which one may be a line's end, by a hyphen, or by a Tibetan tsheg.
+_BETWEEN = re.compile(r"[^\S\n]*\n?[^\S\n]*|[-\u2010\u2011\u0f0b]")
+# What nearly all gaps are.
+_COMMON_GAPS = {" ": True, "-": True, "\n": True, ", ": False, ". ": False, "\n\n": False}
+
+
+@lru_cache(1)
+def _marks() -> str:
+    """Combining marks, which Python's `\\w` leaves out, and the joiners of Indic and Persian words: a regex's set."""
+    marks = [c for c in range(0x300, 0x1F000) if unicodedata.category(chr(c))[0] == "M"]
+    starts = [marks[0], *(b for a, b in pairwise(marks) if b > a + 1)]
+    ends = [*(a for a, b in pairwise(marks) if b > a + 1), marks[-1]]
+    return "\u200c\u200d" + "".join(f"{chr(a)}-{chr(b)}" for a, b in zip(starts, ends, strict=True))
+
+
+@lru_cache(1)
+def _any_word() -> re.Pattern[str]:
+    letter, mark = rf"[^\W_{UNSPACED}]", f"[{_marks()}]"
+    spaced = f"{letter}+(?:{mark}+{letter}*)*"
+    return re.compile(rf"({spaced}(?:[{_APOSTROPHES}]{spaced})*|(?![\W_])[{UNSPACED}]{mark}*)")
+
+
+def word_pattern(text: str) -> re.Pattern[str]:
+    """Give the pattern of a word: letters and digits, with an apostrophe inside or not; quicker for plain English.
+
+    Args:
+        text: The text to look at.
+
+    Returns:
+        A pattern with one group, the word.
+    """
+    return _ASCII_WORD if text.isascii() else _any_word()
+
+
+@lru_cache(4096)
+def _within_phrase(gap: str) -> bool:
+    return _BETWEEN.fullmatch(gap) is not None
+
+
+def split_words(text: str) -> "tuple[list[str], np.ndarray[Any, Any], np.ndarray[Any, Any]]":
+    """Find the words of a text.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        The words, in small letters and with straight apostrophes; where each begins and ends (words, 2); and for each
+        word but the last whether it and the next can be in one phrase (words - 1,).
+    """
+    parts = word_pattern(text).split(text)  # gap, word, gap, word, …, gap
+    bounds = np.cumsum(np.fromiter(map(len, parts), dtype=np.int64, count=len(parts)))
+    words = "\0".join(parts[1::2]).lower().replace("’", "'").split("\0") if len(parts) > 1 else []
+    known = _COMMON_GAPS.get
+    beside = [_within_phrase(gap) if (found := known(gap)) is None else found for gap in parts[2:-1:2]]
+    return words, np.stack([bounds[:-1:2], bounds[1::2]], axis=1), np.array(beside, dtype=bool)
+
+
+def ends_in_a_word(text: str, start: int, end: int) -> bool:
+    """Tell whether a cut falls into a word.
+
+    Args:
+        text: The text.
+        start: Where the last word before the cut begins.
+        end: Where the cut is.
+
+    Returns:
+        Whether the word goes on after the cut.
+    """
+    match = word_pattern(text).match(text, start)
+    return match is not None and match.end() > end
+
+
+@lru_cache(1024)
+def phrase_pattern(phrase: str) -> re.Pattern[str]:
+    """Make the pattern of a given phrase: whole words, in any case, with any spaces between.
+
+    Args:
+        phrase: Text with at least one character that is no space.
+
+    Returns:
+        The pattern.
+    """
+    words = [re.sub(f"[{_APOSTROPHES}]", f"[{_APOSTROPHES}]", re.escape(word)) for word in phrase.split()]
+    letter = rf"[^\W_{UNSPACED}]"
+    inside = f"{letter}|[{_marks()}]"
+    before = f"(?<!{inside})" if re.match(letter, words[0]) else ""
+    after = f"(?!{inside})" if re.match(inside, phrase.rstrip()[-1]) else ""
+    return re.compile(before + r"\s+".join(words) + after, re.IGNORECASE)
