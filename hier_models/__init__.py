@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     )
     from .hat_encoder.processing_hat_encoder import HatEncoderProcessor
     from .hat_encoder.tokenization_hat_encoder import HatEncoderTokenizer
+    from .highlight_transformer.configuration_highlight_transformer import HighlightTransformerConfig
+    from .highlight_transformer.key_phrases_highlight_transformer import KeyPhraseExtractor
+    from .highlight_transformer.modeling_highlight_transformer import (
+        HighlightTransformerForConditionalGeneration,
+        HighlightTransformerModel,
+    )
+    from .highlight_transformer.processing_highlight_transformer import HighlightTransformerProcessor
     from .hub import export, push_to_hub
     from .pipelines.book_summaries import summarize_book
     from .pipelines.importance_tagger_hier import ImportanceTagger
@@ -58,7 +65,14 @@ _PUBLIC = {
     "HatEncoderProcessor": "hier_models.hat_encoder.processing_hat_encoder",
     "HatEncoderTokenizer": "hier_models.hat_encoder.tokenization_hat_encoder",
     "HierDataCollator": "hier_models.data",
+    "HighlightTransformerConfig": "hier_models.highlight_transformer.configuration_highlight_transformer",
+    "HighlightTransformerForConditionalGeneration": (
+        "hier_models.highlight_transformer.modeling_highlight_transformer"
+    ),
+    "HighlightTransformerModel": "hier_models.highlight_transformer.modeling_highlight_transformer",
+    "HighlightTransformerProcessor": "hier_models.highlight_transformer.processing_highlight_transformer",
     "ImportanceTagger": "hier_models.pipelines.importance_tagger_hier",
+    "KeyPhraseExtractor": "hier_models.highlight_transformer.key_phrases_highlight_transformer",
     "MaskingCollator": "hier_models.data",
     "TopDownTransformerConfig": "hier_models.top_down_transformer.configuration_top_down_transformer",
     "TopDownTransformerEncoderModel": "hier_models.top_down_transformer.modeling_top_down_transformer",
@@ -88,7 +102,12 @@ __all__ = [
     "HatEncoderProcessor",
     "HatEncoderTokenizer",
     "HierDataCollator",
+    "HighlightTransformerConfig",
+    "HighlightTransformerForConditionalGeneration",
+    "HighlightTransformerModel",
+    "HighlightTransformerProcessor",
     "ImportanceTagger",
+    "KeyPhraseExtractor",
     "MaskingCollator",
     "TopDownTransformerConfig",
     "TopDownTransformerEncoderModel",

@@ -52,6 +52,20 @@ ARCHITECTURES = {
         ),
         made_for="pretraining by masked language modeling, and classification, multiple choice and question answering",
     ),
+    "highlight_transformer": Architecture(
+        title="Highlight-Transformer",
+        summary=(
+            "A Transformer that reads several articles as one source. Key phrases, with their importance, raise the "
+            "attention between their own tokens in some heads of some encoder layers. The decoder generates tokens or "
+            "copies them from the source."
+        ),
+        paper=(
+            "Shuaiqi Liu, Jiannong Cao, Ruosong Yang and Zhiyuan Wen: Highlight-Transformer: Leveraging Key Phrase "
+            "Aware Attention to Improve Abstractive Multi-Document Summarization. Findings of ACL-IJCNLP 2021. "
+            "https://aclanthology.org/2021.findings-acl.445"
+        ),
+        made_for="abstractive summarization of several articles about one event",
+    ),
     "top_down_transformer": Architecture(
         title="Top-Down Transformer",
         summary=(

@@ -56,6 +56,15 @@ FAMILIES = {
         processor="HatEncoderProcessor",
         tokenizer="HatEncoderTokenizer",  # it sets the markers, also in pipelines that know tokenizers only
     ),
+    "highlight_transformer": Family(
+        models={
+            "AutoModel": "HighlightTransformerModel",
+            "AutoModelForSeq2SeqLM": "HighlightTransformerForConditionalGeneration",
+        },
+        config="HighlightTransformerConfig",
+        processor="HighlightTransformerProcessor",
+        tokenizer="RobertaTokenizer",  # what AutoTokenizer gives for BART
+    ),
     "top_down_transformer": Family(
         models={
             "AutoModel": "TopDownTransformerModel",

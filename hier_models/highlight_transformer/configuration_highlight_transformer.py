@@ -1,0 +1,262 @@
+"""Configuration of the Highlight-Transformer."""
+
+import dataclasses
+from typing import Any, Literal
+
+from huggingface_hub.dataclasses import strict
+from transformers.activations import ACT2FN
+from transformers.configuration_utils import PreTrainedConfig
+from transformers.models.bart.configuration_bart import BartConfig
+
+
+@strict
+class HighlightTransformerConfig(PreTrainedConfig):
+    r"""Configuration of a Highlight-Transformer: the fields of [`BartConfig`], highlighting, copying and the body.
+
+    The defaults give the paper's model: 55 million parameters with a vocabulary of 50,000. A configuration file of
+    BART loads too, and gives BART's body (post-norm, learned positions) with highlighting and copying.
+
+    Source: Liu, Cao, Yang and Wen, "Highlight-Transformer: Leveraging Key Phrase Aware Attention to Improve Abstractive
+    Multi-Document Summarization", sections 3 and 4.2; for the body and copying, Gehrmann, Deng and Rush, "Bottom-Up
+    Abstractive Summarization", whose CopyTransformer it is.
+
+    Args:
+        vocab_size (`int`, *optional*, defaults to 50000):
+            Number of token ids.
+        max_position_embeddings (`int`, *optional*):
+            Longest source and longest target, in tokens. `None` means no limit with sinusoidal positions, and 1024
+            with learned ones, which `from_bart` and `resize_position_embeddings` grow.
+        position_embedding_type (`str`, *optional*, defaults to `"sinusoidal"`):
+            `"sinusoidal"` as in the paper, or `"learned"` as in BART.
+        d_model (`int`, *optional*, defaults to 512):
+            Width.
+        encoder_layers (`int`, *optional*, defaults to 4):
+            Encoder layers.
+        encoder_attention_heads (`int`, *optional*, defaults to 8):
+            Heads of each attention of the encoder.
+        encoder_ffn_dim (`int`, *optional*, defaults to 2048):
+            Inner width of the encoder's feed-forward networks.
+        decoder_layers (`int`, *optional*, defaults to 4):
+            Decoder layers.
+        decoder_attention_heads (`int`, *optional*, defaults to 8):
+            Heads of both attentions of a decoder layer.
+        decoder_ffn_dim (`int`, *optional*, defaults to 2048):
+            Inner width of the decoder's feed-forward networks.
+        highlighting (`str`, *optional*, defaults to `"weighted"`):
+            How the highlighting matrix H, times the brightness, changes the attention of highlighted heads:
+            `"weighted"` adds it to the scores (equation 2); `"additive"` averages the attention weights and the softmax
+            over its nonzero entries (equation 4); `"only"` puts this softmax in the place of the attention weights
+            (table 4, "w/o self-attention"). With the last two, a token in no phrase keeps its attention weights.
+        highlight_heads (`int`, *optional*):
+            Highlighted heads of a highlighted layer, the first ones; a quarter of the heads when not given (table 2).
+            0 takes highlighting out of the model (table 4, "w/o highlight attn").
+        highlight_layers (`int` or `list[int]`, *optional*):
+            Highlighted encoder layers: how many, from the first, or a list of their numbers; half of the layers when
+            not given (table 2).
+        brightness (`float`, *optional*, defaults to 1.0):
+            Brightness factor alpha. Training lowers it here, so that it is saved with the model.
+        brightness_decay (`float`, *optional*, defaults to 0.9):
+            What training multiplies the brightness by after each epoch; 1 keeps it (table 4, "w/o brightness").
+        max_phrase_length (`int`, *optional*, defaults to 32):
+            Longest phrase, in tokens. Memory grows with the longest phrase that there is, not with this.
+        use_copy (`bool`, *optional*, defaults to `True`):
+            Let the decoder copy tokens of the source.
+        copy_head (`int`, *optional*, defaults to 0):
+            Head of the last decoder layer's attention to the source that says what is copied.
+        normalize_before (`bool`, *optional*, defaults to `True`):
+            Layer norm before each attention and feed-forward network, and after the last layer, as in the paper. When
+            false, after each of them and after the embedding, as in BART.
+        encoder_layerdrop (`float`, *optional*, defaults to 0.0):
+            Probability of leaving out an encoder layer in training.
+        decoder_layerdrop (`float`, *optional*, defaults to 0.0):
+            Probability of leaving out a decoder layer in training; the last one stays where it is copied from.
+        activation_function (`str`, *optional*, defaults to `"relu"`):
+            Activation of the feed-forward networks.
+        dropout (`float`, *optional*, defaults to 0.2):
+            Dropout after embeddings, attentions and feed-forward networks.
+        attention_dropout (`float`, *optional*, defaults to 0.0):
+            Dropout of attention weights. Above 0, highlighting takes a slower way in training.
+        activation_dropout (`float`, *optional*, defaults to 0.2):
+            Dropout inside the feed-forward networks.
+        init_std (`float`, *optional*, defaults to 0.02):
+            Standard deviation of new weights.
+        scale_embedding (`bool`, *optional*, defaults to `True`):
+            Multiply token embeddings by the square root of `d_model`.
+        use_cache (`bool`, *optional*, defaults to `True`):
+            Return keys and values for later decoding steps.
+        pad_token_id (`int`, *optional*, defaults to 1):
+            Padding token.
+        bos_token_id (`int`, *optional*, defaults to 0):
+            BOS token.
+        eos_token_id (`int`, *optional*, defaults to 2):
+            EOS token.
+        decoder_start_token_id (`int`, *optional*, defaults to 2):
+            First token of every target.
+        forced_eos_token_id (`int`, *optional*, defaults to 2):
+            Last token of a target that reaches its maximum length.
+        is_encoder_decoder (`bool`, *optional*, defaults to `True`):
+            Always true for this model.
+        is_decoder (`bool`, *optional*, defaults to `False`):
+            Always false for this model.
+        tie_word_embeddings (`bool`, *optional*, defaults to `True`):
+            Share one embedding between encoder, decoder and head.
+
+    Raises:
+        huggingface_hub.errors.StrictDataclassClassValidationError:
+            If a value cannot work: a width that the heads do not divide, more highlighted heads or layers than there
+            are, a negative brightness, an unknown activation, a probability outside of 0 to 1, or a padding or start
+            token that is missing or outside of the vocabulary.
+
+    Example:
+        >>> from hier_models import HighlightTransformerConfig, HighlightTransformerModel
+        >>> model = HighlightTransformerModel(HighlightTransformerConfig(highlighting="additive"))
+    """
+
+    model_type = "highlight_transformer"
+    # Beside the cache, leave the encoder's states out of what evaluation gathers: they are as large as the batch.
+    keys_to_ignore_at_inference = ["past_key_values", "encoder_last_hidden_state"]
+
+    attribute_map = {
+        "num_attention_heads": "encoder_attention_heads",
+        "hidden_size": "d_model",
+        "num_hidden_layers": "encoder_layers",
+    }
+
+    vocab_size: int = 50000
+    max_position_embeddings: int | None = None
+    position_embedding_type: Literal["sinusoidal", "learned"] = "sinusoidal"
+    d_model: int = 512
+    encoder_layers: int = 4
+    encoder_attention_heads: int = 8
+    encoder_ffn_dim: int = 2048
+    decoder_layers: int = 4
+    decoder_attention_heads: int = 8
+    decoder_ffn_dim: int = 2048
+    highlighting: Literal["weighted", "additive", "only"] = "weighted"
+    highlight_heads: int | None = None
+    highlight_layers: int | list[int] | None = None
+    brightness: float | int = 1.0
+    brightness_decay: float | int = 0.9
+    max_phrase_length: int = 32
+    use_copy: bool = True
+    copy_head: int = 0
+    normalize_before: bool = True
+    encoder_layerdrop: float | int = 0.0
+    decoder_layerdrop: float | int = 0.0
+    activation_function: str = "relu"
+    dropout: float | int = 0.2
+    attention_dropout: float | int = 0.0
+    activation_dropout: float | int = 0.2
+    init_std: float = 0.02
+    scale_embedding: bool = True
+    use_cache: bool = True
+    pad_token_id: int | None = 1
+    bos_token_id: int | None = 0
+    eos_token_id: int | list[int] | None = 2
+    decoder_start_token_id: int | None = 2
+    forced_eos_token_id: int | list[int] | None = 2
+    is_encoder_decoder: bool = True
+    is_decoder: bool = False
+    tie_word_embeddings: bool = True
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        """Fill in what depends on other fields."""
+        layers = kwargs.pop("num_hidden_layers", None)
+        if layers is not None:
+            self.encoder_layers = layers
+        if self.highlight_heads is None:
+            self.highlight_heads = max(1, self.encoder_attention_heads // 4)
+        if self.highlight_layers is None:
+            self.highlight_layers = max(1, self.encoder_layers // 2)
+        if self.position_embedding_type == "learned" and self.max_position_embeddings is None:
+            self.max_position_embeddings = 1024
+        super().__post_init__(**kwargs)
+
+    @property
+    def highlighted_layers(self) -> list[int]:
+        """Numbers of the encoder layers whose first `highlight_heads` heads are highlighted."""
+        if not self.highlight_heads:
+            return []
+        layers = self.highlight_layers
+        return list(layers) if isinstance(layers, list) else list(range(layers or 0))
+
+    @classmethod
+    def get_config_dict(cls, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Read a configuration file; one of BART is taken as ours, with BART's body and BART's defaults."""
+        config_dict, kwargs = super().get_config_dict(*args, **kwargs)
+        if config_dict.get("model_type") != "bart":
+            return config_dict, kwargs
+        shared = {field.name for field in dataclasses.fields(cls)}
+        shared -= {field.name for field in dataclasses.fields(PreTrainedConfig)}
+        defaults = {field.name: field.default for field in dataclasses.fields(BartConfig) if field.name in shared}
+        # BART's files name labels of a classifier, whatever the checkpoint.
+        without = ("id2label", "label2id", "num_labels", "normalize_before", "position_embedding_type")
+        ours = {name: value for name, value in config_dict.items() if name not in without}
+        body = {"normalize_before": False, "position_embedding_type": "learned"}
+        return {**defaults, **body, **ours, "model_type": cls.model_type}, kwargs
+
+    def validate_architecture(self) -> None:
+        """Refuse a configuration that no model could be built from."""
+        for name, least in (
+            ("d_model", 1),
+            ("encoder_layers", 1),
+            ("decoder_layers", 1),
+            ("encoder_ffn_dim", 1),
+            ("decoder_ffn_dim", 1),
+            ("encoder_attention_heads", 1),
+            ("decoder_attention_heads", 1),
+            ("max_phrase_length", 1),
+            ("max_position_embeddings", 1),
+        ):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"`{name}` must be at least {least}, got {value}.")
+        for name in ("encoder_attention_heads", "decoder_attention_heads"):
+            heads = getattr(self, name)
+            if self.d_model % heads:
+                raise ValueError(f"`{name}` must divide `d_model`, got {name}={heads} and d_model={self.d_model}.")
+        if self.position_embedding_type == "sinusoidal" and self.d_model % 2:
+            raise ValueError(f"`d_model` must be even for sinusoidal positions, got {self.d_model}.")
+        self._validate_highlighting()
+        if not 0 <= self.copy_head < self.decoder_attention_heads:
+            raise ValueError(
+                f"`copy_head` must be in [0, decoder_attention_heads={self.decoder_attention_heads}), got "
+                f"{self.copy_head}."
+            )
+        for name in ("dropout", "attention_dropout", "activation_dropout", "encoder_layerdrop", "decoder_layerdrop"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"`{name}` must be between 0 and 1, got {getattr(self, name)}.")
+        if self.activation_function not in ACT2FN:
+            raise ValueError(
+                f"`activation_function` is unknown, got {self.activation_function!r}. It must be one of "
+                f"{', '.join(ACT2FN)}."
+            )
+        for name in ("pad_token_id", "decoder_start_token_id"):
+            value = getattr(self, name)
+            if value is None or not 0 <= value < self.vocab_size:
+                raise ValueError(f"`{name}` must be in [0, vocab_size={self.vocab_size}), got {value}.")
+
+    def _validate_highlighting(self) -> None:
+        heads, layers = self.highlight_heads, self.highlight_layers
+        if heads is not None and not 0 <= heads <= self.encoder_attention_heads:
+            raise ValueError(
+                f"`highlight_heads` must be from 0 to encoder_attention_heads={self.encoder_attention_heads}, got "
+                f"{heads}."
+            )
+        if isinstance(layers, list):
+            if len(set(layers)) < len(layers) or not all(0 <= layer < self.encoder_layers for layer in layers):
+                raise ValueError(
+                    "`highlight_layers`, as a list, must hold different numbers in "
+                    f"[0, encoder_layers={self.encoder_layers}), got {layers}."
+                )
+        elif layers is not None and not 0 <= layers <= self.encoder_layers:
+            raise ValueError(
+                f"`highlight_layers` must be from 0 to encoder_layers={self.encoder_layers}, got {layers}."
+            )
+        for name in ("brightness", "brightness_decay"):
+            value = getattr(self, name)
+            if not 0 <= value < float("inf"):
+                raise ValueError(f"`{name}` must be finite and not negative, got {value}.")
+
+
+__all__ = ["HighlightTransformerConfig"]

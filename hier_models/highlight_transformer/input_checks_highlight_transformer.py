@@ -1,0 +1,138 @@
+"""Refuses inputs that the Highlight-Transformer cannot read, before they end in an index error inside it."""
+
+import torch
+from transformers.configuration_utils import PreTrainedConfig
+
+
+_REMEDIES = {
+    "source": "Truncate it (`truncation=True` in the processor's call)",
+    "target": "Truncate labels (`max_target_length` in the processor's call) or `generate` fewer `max_new_tokens`",
+}
+
+
+def check_inputs(
+    config: PreTrainedConfig,
+    input_ids: torch.Tensor | None,
+    inputs_embeds: torch.Tensor | None,
+    attention_mask: torch.Tensor | None,
+    phrase_positions: torch.Tensor | None,
+    phrase_values: torch.Tensor | None,
+) -> None:
+    """Refuse inputs of the encoder that are missing, given twice, of a wrong shape, out of range or too long.
+
+    Values are looked at on the CPU only: elsewhere it would make the device wait.
+
+    Args:
+        config: of the model.
+        input_ids: token ids, `(batch, source)`.
+        inputs_embeds: embeddings in their place, `(batch, source, d_model)`.
+        attention_mask: 1 for tokens, 0 for padding, `(batch, source)`.
+        phrase_positions: first token of each phrase and the one after its last, `(batch, phrases, 2)`.
+        phrase_values: importance of each phrase, `(batch, phrases)`.
+
+    Raises:
+        ValueError: says the argument, what was got, and what is allowed.
+    """
+    if (input_ids is None) == (inputs_embeds is None):
+        got = "both" if input_ids is not None else "none"
+        raise ValueError(f"Give exactly one of `input_ids` and `inputs_embeds`, got {got}.")
+    if input_ids is not None:
+        if input_ids.dim() != 2 or 0 in input_ids.shape:
+            raise ValueError(f"`input_ids` must be (batch, source), got shape {tuple(input_ids.shape)}.")
+        shape = input_ids.shape
+        if _can_look_at(input_ids):
+            low, high = (int(value) for value in torch.aminmax(input_ids))
+            if low < 0 or high >= config.vocab_size:
+                raise ValueError(
+                    f"`input_ids` must be in [0, vocab_size={config.vocab_size}), got values from {low} to {high}."
+                )
+    else:
+        assert inputs_embeds is not None
+        if inputs_embeds.dim() != 3 or 0 in inputs_embeds.shape or inputs_embeds.shape[-1] != config.d_model:
+            raise ValueError(
+                f"`inputs_embeds` must be (batch, source, d_model={config.d_model}), got shape "
+                f"{tuple(inputs_embeds.shape)}."
+            )
+        shape = inputs_embeds.shape[:2]
+    if attention_mask is not None and attention_mask.shape != shape:
+        raise ValueError(
+            f"`attention_mask` must be {tuple(shape)} like the tokens, got shape {tuple(attention_mask.shape)}."
+        )
+    check_length(config, shape[1], "source")
+    if (phrase_positions is None) != (phrase_values is None):
+        missing = "phrase_positions" if phrase_positions is None else "phrase_values"
+        raise ValueError(f"Give both of `phrase_positions` and `phrase_values`, or none of them; no `{missing}` came.")
+    if phrase_positions is not None and phrase_values is not None:
+        _check_phrases(config, phrase_positions, phrase_values, shape, attention_mask)
+
+
+def check_length(config: PreTrainedConfig, length: int, what: str) -> None:
+    """Refuse more tokens than there are positions.
+
+    Args:
+        config: of the model.
+        length: of the source or the target, in tokens.
+        what: "source" or "target".
+
+    Raises:
+        ValueError: if it is too long; it says how to have more positions.
+    """
+    limit = config.max_position_embeddings
+    if limit is not None and length > limit:
+        raise ValueError(
+            f"A {what} of {length} tokens is longer than max_position_embeddings={limit}. {_REMEDIES[what]}, or grow "
+            f"the positions with `model.resize_position_embeddings({length})` or `from_bart(…, "
+            f"max_position_embeddings={length})` before fine-tuning."
+        )
+
+
+def _check_phrases(
+    config: PreTrainedConfig,
+    positions: torch.Tensor,
+    values: torch.Tensor,
+    shape: torch.Size,
+    attention_mask: torch.Tensor | None,
+) -> None:
+    if positions.dim() != 3 or positions.shape[0] != shape[0] or positions.shape[2] != 2:
+        raise ValueError(
+            f"`phrase_positions` must be (batch={shape[0]}, phrases, 2), got shape {tuple(positions.shape)}."
+        )
+    if positions.is_floating_point() or positions.dtype == torch.bool:
+        raise ValueError(f"`phrase_positions` must be integers, got {positions.dtype}.")
+    if values.shape != positions.shape[:2]:
+        raise ValueError(
+            f"`phrase_values` must be {tuple(positions.shape[:2])}, one for each phrase, got shape "
+            f"{tuple(values.shape)}."
+        )
+    if not (values.numel() and _can_look_at(positions) and _can_look_at(values)):
+        return
+    start, end = positions.unbind(-1)
+    is_phrase = (start != -1) | (end != -1)
+    lengths = torch.full(start.shape[:1], shape[1])
+    if attention_mask is not None:  # from the first attended token to the last
+        place = torch.arange(shape[1]) * (attention_mask != 0).cpu()
+        lengths = place.amax(dim=1) + 1 - (attention_mask != 0).int().argmax(dim=1).cpu()
+    wrong = is_phrase & ((start < 0) | (end <= start) | (end > lengths[:, None]))
+    if wrong.any():
+        row, phrase = wrong.nonzero()[0].tolist()
+        raise ValueError(
+            "`phrase_positions` must hold the first token of each phrase and the one after its last, counted from the "
+            f"document's first, inside of the document; -1 and -1 pad. Got {positions[row, phrase].tolist()} for "
+            f"phrase {phrase} of row {row}, which has {lengths[row].item()} tokens."
+        )
+    longest = int((end - start).where(is_phrase, 0).max())
+    if longest > config.max_phrase_length:
+        raise ValueError(
+            f"`phrase_positions` has a phrase of {longest} tokens, longer than max_phrase_length="
+            f"{config.max_phrase_length}. Shorten or leave it out, or set `model.config.max_phrase_length = {longest}`."
+        )
+    low, high = (value.item() for value in torch.aminmax(values.detach().float().where(is_phrase, 0.0)))
+    if not (low >= 0 and high < float("inf")):  # not a number is neither
+        raise ValueError(f"`phrase_values` must be finite and not negative, got values from {low} to {high}.")
+
+
+def _can_look_at(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+__all__ = ["check_inputs", "check_length"]
