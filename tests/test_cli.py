@@ -482,7 +482,7 @@ def test_evaluate(checkpoint: str, records: str):
     table = dict(line.split(maxsplit=1) for line in result.stdout.splitlines() if line.startswith(("rouge", "doc")))
     scores = json.loads(Path("scores.json").read_text())
     assert table == {
-        **{name: f"{scores[name]:.2f}" for name in ("rouge1", "rouge2", "rougeL", "rougeLsum")},
+        **{name: f"{scores[name]:.2f}" for name in ("rouge1", "rouge2", "rougeL", "rougeLsum", "rougeSU4")},
         "documents": "4",
     }
     written = jsonl(Path("p.jsonl").read_text())

@@ -9,6 +9,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from .errors import MistakeError, guarded, mistakes, say
+from .extractive import LanguageOption, MaxWordsOption, check_options, is_extractive, load_extractive
 from .loading import check_checkpoint, generation_settings, given_only, load_pipeline, quiet
 from .options import (
     BatchSizeOption,
@@ -45,9 +46,11 @@ class Task(StrEnum):
       hier-models evaluate ./my-model test.jsonl
       hier-models evaluate ./my-model test.jsonl --predictions out.jsonl
       hier-models evaluate ./my-model corpus/ --split validation --json scores.json
+      hier-models evaluate lexrank test.jsonl --max-words 200
       hier-models evaluate ./my-model ccdv/pubmed-summarization --split test
 
-    The table on standard output gives F1 times 100: rougeL compares the whole texts, rougeLsum sentence by sentence.
+    The table on standard output gives F1 times 100: rougeL compares the whole texts, rougeLsum sentence by sentence,
+    rougeSU4 words and pairs of words with up to four others between them.
     --json also keeps the settings of ROUGE and of the generation, and what of the documents was cut.
 
     A Top-Down Transformer that pools by importance gets the weights of tokens from --importance-tagger or, to see what
@@ -56,6 +59,9 @@ class Task(StrEnum):
     A checkpoint of an encoder is scored by what it was trained for: exact match and F1 of answers, accuracy of classes
     or of choices, perplexity; DATA then has the columns of its task, with their usual names. An importance tagger is
     scored on documents with summaries, by precision, recall, F1 and area under the ROC curve.
+
+    lead, lexrank, textrank or tf-idf in the place of MODEL are baselines without a model: they choose sentences of the
+    document.
 
     Which of these, the checkpoint says, or --task. To translate, a record is a document with aligned lists of
     sentences, source and target (or --text-column and --summary-column); the table has sacrebleu's signature.
@@ -105,6 +111,8 @@ def evaluate(
     oracle_importance: Annotated[
         bool, typer.Option("--oracle-importance", help="Weigh tokens by whether their word is in the reference.")
     ] = False,
+    max_words: MaxWordsOption = None,
+    language: LanguageOption = None,
     batch_size: BatchSizeOption = 4,
     device: DeviceOption = None,
     dtype: DtypeOption = Dtype.auto,
@@ -115,10 +123,27 @@ def evaluate(
     check_checkpoint(model)
     generation = generation_settings(max_length, min_length, num_beams, settings)
     quiet()
-    encoder = task is None and _is_encoder(model)
+    check_options(
+        model,
+        {
+            "--max-length": max_length,
+            "--min-length": min_length,
+            "--num-beams": num_beams,
+            "--set": settings,
+            "--max-source-length": max_source_length,
+            "--importance-tagger": importance_tagger,
+            "--oracle-importance": oracle_importance,
+            "--task translation": task == Task.translation,
+        },
+        {"--max-words": max_words, "--language": language},
+    )
+    extractive = is_extractive(model)
+    encoder = not extractive and task is None and _is_encoder(model)
     columns = given_only(summary_column=summary_column, source_kind=source_kind, fillers=fillers)
     if importance_tagger is not None and oracle_importance:
         raise MistakeError("--importance-tagger and --oracle-importance exclude each other; leave one out")
+    if extractive:
+        task = Task.summarization
     if (importance_tagger or oracle_importance) and (encoder or (task or _task_of(model)) == Task.translation):
         raise MistakeError(f"--importance-tagger and --oracle-importance are for summaries; {model!r} makes none")
     if (source_kind or fillers) and not encoder and (task or _task_of(model)) == Task.translation:
@@ -177,6 +202,18 @@ def evaluate(
     )
     if "summary" not in documents.column_names:
         raise MistakeError(f"DATA: {data} has no reference summaries; --summary-column names their column if it has")
+    if extractive:
+        from ..training import run_extractive_evaluation
+
+        results = run_extractive_evaluation(
+            load_extractive(model, max_words, language),
+            documents,
+            predictions_file=predictions,
+            results_file=json_file,
+        )
+        print(rouge_table(results))
+        _say_written(predictions, json_file)
+        return
     pipe = load_pipeline(model, device, dtype, importance_tagger=importance_tagger)
     from ..training import run_evaluation
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import MistakeError, mistakes, state
+from .extractive import ExtractivePipe, is_extractive
 from .options import Dtype
 
 
@@ -38,6 +39,9 @@ def load_pipeline(
     name: str, device: str | None, dtype: Dtype, task: str = "summarization", importance_tagger: str | None = None
 ) -> Any:
     """Load a checkpoint as the pipeline of a task, which holds the model and its processor or tokenizer."""
+    if task == "summarization" and is_extractive(name):
+        quiet()
+        return ExtractivePipe(name)
     check_checkpoint(name)
     if importance_tagger is not None:
         check_checkpoint(importance_tagger, "--importance-tagger")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-ROUGE_NAMES = ("rouge1", "rouge2", "rougeL", "rougeLsum")
+ROUGE_NAMES = ("rouge1", "rouge2", "rougeL", "rougeLsum", "rougeSU4")
 
 
 def tokens_were(count: int) -> str:
@@ -16,6 +16,7 @@ def tokens_were(count: int) -> str:
 def rouge_table(results: dict[str, Any]) -> str:
     """Lay out scores, length and number of the summaries."""
     rows = [(name, f"{results[name]:.2f}") for name in ROUGE_NAMES]
-    rows += [("summary length", f"{results['gen_len']:.1f} tokens"), ("documents", str(results["documents"]))]
+    length = f"{results['gen_len']:.1f} tokens" if "gen_len" in results else f"{results['gen_words']:.1f} words"
+    rows += [("summary length", length), ("documents", str(results["documents"]))]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value:>6}" for name, value in rows)

@@ -9,6 +9,7 @@ import typer
 
 from .books import run_book
 from .errors import MistakeError, guarded, say
+from .extractive import LanguageOption, MaxWordsOption, check_options
 from .jobs import SUMMARIES, run_job
 from .loading import generation_settings, given_only
 from .options import (
@@ -41,6 +42,7 @@ from .reporting import tokens_were
       hier-models summarize ./my-model papers/ --output out.jsonl
       hier-models summarize ./my-model test.jsonl -o out.jsonl --batch-size 8
       hier-models summarize ./my-model paper.txt --num-beams 4 --max-length 200
+      hier-models summarize lexrank articles.jsonl --max-words 200
       hier-models summarize --book book.epub -m ./my-model -o out/
 
     Summaries go to standard output, one a line, in the order of the documents. With --json each is a JSON object:
@@ -51,6 +53,9 @@ from .reporting import tokens_were
 
     In records the document is the column text, article, document, … (a string), sentences (a list of strings),
     turns (a list of objects with role and content) or documents (a list of strings to summarize together).
+
+    lead, lexrank, textrank or tf-idf in the place of MODEL are baselines without a model: they choose sentences of the
+    document.
 
     --book summarizes a whole book: an EPUB, a folder with a file for each chapter, or one text with chapter headings.
     Chapters are summarized, then their summaries, until one is left. The folder --output keeps each when it is made,
@@ -95,6 +100,8 @@ def summarize(
         typer.Option(metavar="FILE", help="Write records that cannot be used here and go on. Default: stop at one."),
     ] = None,
     importance_tagger: ImportanceTaggerOption = None,
+    max_words: MaxWordsOption = None,
+    language: LanguageOption = None,
     device: DeviceOption = None,
     dtype: DtypeOption = Dtype.auto,
 ) -> None:
@@ -105,6 +112,19 @@ def summarize(
         model = model_option
     if model is None:
         raise MistakeError("MODEL is missing: a checkpoint, which stands first or after --model")
+    check_options(
+        model,
+        {
+            "--book": book,
+            "--max-length": max_length,
+            "--min-length": min_length,
+            "--num-beams": num_beams,
+            "--set": settings,
+            "--max-source-length": max_source_length,
+            "--importance-tagger": importance_tagger,
+        },
+        {"--max-words": max_words, "--language": language},
+    )
     if book is not None:
         if inputs or text_column or set_aside:
             given = f"INPUT {inputs[0]!r}" if inputs else "--text-column" if text_column else "--set-aside"
@@ -131,7 +151,7 @@ def summarize(
         inputs,
         settings=lambda: (
             generation_settings(max_length, min_length, num_beams, settings)
-            | given_only(max_source_length=max_source_length)
+            | given_only(max_source_length=max_source_length, max_words=max_words, language=language)
         ),
         output=output,
         as_json=as_json,

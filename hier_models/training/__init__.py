@@ -14,6 +14,7 @@ from .distributed import last_complete_checkpoint
 from .dropout_schedule import DropoutSchedule
 from .encoder_evaluation import run_encoder_evaluation
 from .encoder_tasks_importance_tagging import compute_tagging_metrics, importance_probabilities
+from .extractive_evaluation import run_extractive_evaluation
 from .metrics import compute_summarization_metrics
 from .models import load_model_and_processor
 from .running import run_training
@@ -43,6 +44,7 @@ __all__ = [
     "load_recipe",
     "run_encoder_evaluation",
     "run_evaluation",
+    "run_extractive_evaluation",
     "run_smoke",
     "run_sweep",
     "run_training",

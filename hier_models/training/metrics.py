@@ -1,13 +1,13 @@
 """The `compute_metrics` of `Seq2SeqTrainer`, for summaries."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from transformers import EvalPrediction, PreTrainedTokenizerBase, ProcessorMixin
 
 from ..data.tokenizing import plain_tokenizer
-from ..metrics import Rouge
+from ..metrics import Rouge, RougeSu
 
 
 def compute_summarization_metrics(
@@ -30,8 +30,8 @@ def compute_summarization_metrics(
         sentence_splitter: Where rougeLsum's sentences end; see `hier_models.metrics.Rouge`.
 
     Returns:
-        `rouge1`, `rouge2`, `rougeL`, `rougeLsum`: mean F1 **times 100**; `gen_len`: mean number of generated tokens,
-        special tokens counted but padding not.
+        `rouge1`, `rouge2`, `rougeL`, `rougeLsum`, `rougeSU4`: mean F1 **times 100**; `gen_len`: mean number of
+        generated tokens, special tokens counted but padding not.
 
     Raises:
         ValueError: If the predictions are no token ids, which is what Trainer gives without
@@ -45,11 +45,33 @@ def compute_summarization_metrics(
         raise ValueError(f"eval_prediction: {len(predictions)} predictions but {len(labels)} labels")
     summaries = decode(predictions, text_tokenizer)
     references = decode(labels, text_tokenizer)
-    scores = Rouge().compute(
-        predictions=summaries, references=references, use_stemmer=use_stemmer, sentence_splitter=sentence_splitter
-    )
-    result = {name: 100 * value for name, value in scores.items() if name != "settings"}
-    return {**result, "gen_len": mean_length(predictions, text_tokenizer)}
+    scores, _ = score_summaries(summaries, references, use_stemmer, sentence_splitter)
+    return {**scores, "gen_len": mean_length(predictions, text_tokenizer)}
+
+
+def score_summaries(
+    summaries: Sequence[str],
+    references: Sequence[str],
+    use_stemmer: bool = True,
+    sentence_splitter: str | Callable[[str], list[str]] = "punkt",
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """Score summaries with every ROUGE that the papers report.
+
+    Args:
+        summaries: The summaries.
+        references: As many references.
+        use_stemmer: Whether ROUGE compares stems.
+        sentence_splitter: Where rougeLsum's sentences end; see `hier_models.metrics.Rouge`.
+
+    Returns:
+        `rouge1`, `rouge2`, `rougeL`, `rougeLsum`, `rougeSU4`: mean F1 times 100; and the settings of the metrics.
+    """
+    texts = {"predictions": summaries, "references": references, "use_stemmer": use_stemmer}
+    rouge = Rouge().compute(**texts, sentence_splitter=sentence_splitter)
+    skip_bigrams = RougeSu().compute(**texts)
+    settings = {**rouge.pop("settings"), "rougeSU4": skip_bigrams["settings"]}
+    scores = {**rouge, "rougeSU4": skip_bigrams["rougeSU4"]}
+    return {name: 100 * value for name, value in scores.items()}, settings
 
 
 def decode(ids: Iterable[Any], tokenizer: PreTrainedTokenizerBase) -> list[str]:

@@ -23,11 +23,10 @@ from transformers import (
 
 from ..data import HierDataCollator, LoadReport, TruncationReport, load_documents, tokenize_documents
 from ..data.tokenizing import Importance, plain_tokenizer
-from ..metrics import Rouge
 from ..pipelines.importance_tagger_hier import load_importance_tagger
 from . import smoke
 from .arguments import DataArguments, Recipe, RecipeError
-from .metrics import compute_summarization_metrics, decode, mean_length
+from .metrics import compute_summarization_metrics, decode, mean_length, score_summaries
 from .models import Processor, check_lengths, default_max_new_tokens, longest_source, set_generation
 from .results import write_json
 from .tasks import Task
@@ -230,9 +229,9 @@ def run_evaluation(
         **generate_kwargs: Passed to `generate`, such as `num_beams=4`.
 
     Returns:
-        `rouge1`, `rouge2`, `rougeL`, `rougeLsum` (mean F1 times 100), `gen_len` (tokens), `documents`, `settings` of
-        ROUGE, `generation` (the settings generated with) and `truncation` (what of the sources did not fit); with
-        weights of tokens `importance`: "oracle" or "tagger".
+        `rouge1`, `rouge2`, `rougeL`, `rougeLsum`, `rougeSU4` (mean F1 times 100), `gen_len` (tokens), `documents`,
+        `settings` of ROUGE, `generation` (the settings generated with) and `truncation` (what of the sources did not
+        fit); with weights of tokens `importance`: "oracle" or "tagger".
 
     Raises:
         ValueError: If the dataset has no summaries to compare with, or there are weights for a model that does not
@@ -288,12 +287,9 @@ def run_evaluation(
     predictions = generated[np.argsort(order)]
     summaries = decode(predictions, tokenizer)
     references = list(documents["summary"])
-    scores = Rouge().compute(
-        predictions=summaries, references=references, use_stemmer=use_stemmer, sentence_splitter=sentence_splitter
-    )
-    settings = scores.pop("settings")
+    scores, settings = score_summaries(summaries, references, use_stemmer, sentence_splitter)
     results = {
-        **{name: 100 * value for name, value in scores.items()},
+        **scores,
         "gen_len": mean_length(predictions, tokenizer),
         "documents": len(documents),
         "settings": settings,
@@ -303,7 +299,7 @@ def run_evaluation(
     }
     if trainer.is_world_process_zero():
         if predictions_file is not None:
-            _write_predictions(Path(predictions_file), documents, summaries)
+            write_predictions(Path(predictions_file), documents, summaries)
         if results_file is not None:
             write_json(Path(results_file), results)
     return results
@@ -400,7 +396,14 @@ def _init_names(arguments: Seq2SeqTrainingArguments) -> set[str]:
     return set(inspect.signature(type(arguments)).parameters)
 
 
-def _write_predictions(path: Path, documents: Dataset, summaries: list[str]) -> None:
+def write_predictions(path: Path, documents: Dataset, summaries: list[str]) -> None:
+    """Write summaries beside their references, as JSON lines.
+
+    Args:
+        path: The file.
+        documents: Documents with `summary`, and perhaps `id`.
+        summaries: A summary of each.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     identifiers = list(documents["id"]) if "id" in documents.column_names else None
     with path.open("w", encoding="utf-8") as stream:

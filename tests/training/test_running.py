@@ -121,7 +121,7 @@ def test_a_whole_run(values, tmp_path):
     assert results["set_aside"]["train"] == nothing
 
     evaluation = results["evaluation"]
-    assert {"rouge1", "rouge2", "rougeL", "rougeLsum"} <= evaluation.keys()
+    assert {"rouge1", "rouge2", "rougeL", "rougeLsum", "rougeSU4"} <= evaluation.keys()
     assert 6 <= evaluation["gen_len"] <= 9
     assert evaluation["settings"]["use_stemmer"] is True
     assert evaluation["generation"]["num_beams"] == 3

@@ -6,6 +6,7 @@ from rouge_score.rouge_scorer import RougeScorer
 from transformers import EvalPrediction
 
 from hier_models import compute_summarization_metrics
+from hier_models.metrics import RougeSu
 from hier_models.metrics.rouge import _punkt
 from tests.conftest import DOCUMENTS, SUMMARIES
 
@@ -30,7 +31,9 @@ def expected(predictions, references, use_stemmer=True):
         scorer.score(b, a) | lines.score("\n".join(split(b)), "\n".join(split(a)))
         for a, b in zip(predictions, references, strict=True)
     ]
-    return {name: 100 * sum(score[name].fmeasure for score in scores) / len(scores) for name in scores[0]}
+    means = {name: 100 * sum(score[name].fmeasure for score in scores) / len(scores) for name in scores[0]}
+    pairs = RougeSu().compute(predictions=predictions, references=references, use_stemmer=use_stemmer)
+    return {**means, "rougeSU4": 100 * pairs["rougeSU4"]}
 
 
 @pytest.mark.parametrize("fill", [-100, 1])

@@ -1,0 +1,71 @@
+"""The extractive baselines, by name in the place of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .errors import MistakeError, mistakes
+
+
+# As in `hier_models.pipelines.extractive`, which takes torch to import.
+METHODS = ("lead", "lexrank", "textrank", "tf-idf")
+
+MaxWordsOption = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help=f"With {', '.join(METHODS)} for MODEL: longest summary, in words. [256]"),
+]
+LanguageOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help=f"With {', '.join(METHODS)} for MODEL: language of the documents. [english]"),
+]
+
+
+def is_extractive(model: str) -> bool:
+    """Tell whether this is no model but the name of a method; a folder of the name is a model."""
+    return model in METHODS and not Path(model).exists()
+
+
+def load_extractive(model: str, max_words: int | None, language: str | None) -> Any:
+    """Make the summarizer that a method's name stands for."""
+    from ..pipelines.extractive import ExtractiveSummarizer
+
+    given = {"max_words": max_words, "language": language}
+    with mistakes("--language", ValueError):
+        summarizer: Any = ExtractiveSummarizer
+        return summarizer(model, **{name: value for name, value in given.items() if value is not None})
+
+
+def check_options(model: str, for_models: Mapping[str, Any], for_methods: Mapping[str, Any]) -> None:
+    """Refuse options of models with a method, and options of methods with a model."""
+    extractive = is_extractive(model)
+    for option, value in (for_models if extractive else for_methods).items():
+        if value not in (None, False):
+            what = f"{model!r} chooses sentences" if extractive else f"{model!r} is none of {', '.join(METHODS)}"
+            raise MistakeError(f"{option} does not go with this MODEL: {what}; leave it out")
+
+
+class ExtractivePipe:
+    """A summarizer that is called as `SummarizationPipeline` is by a job."""
+
+    processor = None
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+
+    def __call__(
+        self,
+        documents: Iterable[Mapping[str, Any]],
+        *,
+        batch_size: int = 1,
+        return_truncation: bool = True,
+        max_words: int | None = None,
+        language: str | None = None,
+    ) -> Iterator[list[dict[str, Any]]]:
+        """Summarize one document after the other; nothing is ever cut."""
+        summarize = load_extractive(self.model, max_words, language)
+        for document in documents:
+            yield [{"summary_text": summarize(document), "num_truncated_tokens": 0}]

@@ -1,0 +1,78 @@
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from hier_models.cli import app
+from hier_models.cli.extractive import METHODS
+from hier_models.pipelines import extractive
+from hier_models.pipelines.extractive import ExtractiveSummarizer
+from tests.conftest import DOCUMENTS, SUMMARIES
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def records(folder):
+    rows = [{"id": f"r{i}", "text": DOCUMENTS[i], "summary": SUMMARIES[i]} for i in range(4)]
+    Path("test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return "test.jsonl"
+
+
+def run(*arguments: str, code: int = 0):
+    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result
+
+
+def rows_of(file: str) -> list[dict]:
+    return [json.loads(line) for line in Path(file).read_text(encoding="utf-8").splitlines()]
+
+
+def test_the_names_are_those_of_the_methods():
+    assert METHODS == extractive.METHODS
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_evaluate(method, records):
+    out = run("evaluate", method, records, "--max-words", "20", "--predictions", "p.jsonl", "--json", "s.json").stdout
+    scores = json.loads(Path("s.json").read_text())
+    for name in ("rouge1", "rouge2", "rougeL", "rougeLsum", "rougeSU4"):
+        assert f"{name} " in out
+        assert f"{scores[name]:.2f}" in out
+    assert f"{scores['gen_words']:.1f} words" in out
+    assert scores["extractive"] == {"method": method, "max_words": 20, "language": "english"}
+    summarizer = ExtractiveSummarizer(method, max_words=20)
+    assert [row["summary"] for row in rows_of("p.jsonl")] == [summarizer(text=text) for text in DOCUMENTS]
+
+
+def test_summarize_and_go_on(records):
+    command = ("summarize", "textrank", records, "-o", "out.jsonl", "--max-words", "15", "--language", "german")
+    run(*command)
+    summarizer = ExtractiveSummarizer("textrank", max_words=15, language="german")
+    rows = rows_of("out.jsonl")
+    assert [row["summary"] for row in rows] == [summarizer(text=text) for text in DOCUMENTS]
+    assert rows[0]["settings"] == {"max_words": 15, "language": "german"}
+    Path("out.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:2]), encoding="utf-8")
+    assert "holds 2 of 4 summaries" in run(*command).stderr
+    assert rows_of("out.jsonl") == rows
+
+
+def test_wrong_options_are_refused(records):
+    for option, value in (("--num-beams", "4"), ("--max-source-length", "90"), ("--importance-tagger", "./tagger")):
+        for command in ("evaluate", "summarize"):
+            result = run(command, "lead", records, option, value, code=2)
+            assert f"{option} does not go with this MODEL: 'lead' chooses sentences" in result.stderr
+    result = run("evaluate", "some-model", records, "--max-words", "20", code=2)
+    assert "--max-words does not go with this MODEL: 'some-model' is none of lead, lexrank, textrank" in result.stderr
+    assert "--language" in run("evaluate", "lead", records, "--language", "klingon", code=2).stderr
+    assert "--book does not go" in run("summarize", "--book", "b.epub", "-m", "lead", code=2).stderr
+
+
+def test_a_folder_of_the_name_is_a_model(records):
+    Path("lead").mkdir()
+    assert "is not a checkpoint" in run("evaluate", "lead", records, code=2).stderr
