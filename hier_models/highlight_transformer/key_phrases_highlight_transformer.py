@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .phrase_spans_highlight_transformer import Phrase
-from .words_highlight_transformer import ends_in_a_word, split_words
+from .words_highlight_transformer import ends_in_a_word, is_unspaced, split_words
 
 
 # The file beside a processor's settings.
@@ -25,24 +25,29 @@ _WORDS_IN_MEMORY = 2**20
 _GATHERED = 2**21
 # A phrase's key is h(first word)·K + h(second word), and so on; odd, so that no bit is lost.
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_ODD = np.uint64(1)
 
 Array = np.ndarray[Any, Any]
 
 
 class _WordHashes(dict[str, int]):
-    """Words to numbers of 64 bits, the same on every machine; 0 for stopwords."""
+    """Words to numbers of 64 bits, the same on every machine; 0 for what is in no phrase, odd unless all digits."""
 
     def __missing__(self, word: str) -> int:
-        digest = hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        self[word] = number = int.from_bytes(digest, "little") or 1
+        number = 0
+        if len(word) > 1 or is_unspaced(word):
+            digest = hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+            number = max(2, int.from_bytes(digest, "little") & ~1) | (not word.isdigit())
+        self[word] = number
         return number
 
 
 class KeyPhraseExtractor:
     """Finds the key phrases of a document by tf-idf.
 
-    Candidates are runs of words side by side, none of them a stopword and no punctuation between. Their tf-idf is that
-    of scikit-learn's `TfidfVectorizer` with its defaults, tf · (ln((1 + N) / (1 + df)) + 1), where the df of a phrase
+    Candidates are runs of words side by side with no punctuation between, none of them a stopword or a single letter
+    (as in scikit-learn; not so in scripts without spaces), and not all of them numbers. Their tf-idf is that of
+    scikit-learn's `TfidfVectorizer` with its defaults, tf · (ln((1 + N) / (1 + df)) + 1), where the df of a phrase
     that the corpus lacks is 0. Unlike there, phrases are known by a hash of 64 bits, so that a corpus of any size is
     counted in bounded memory and quickly, and the counts are a small file without pickle.
 
@@ -153,7 +158,7 @@ class KeyPhraseExtractor:
             In how many documents of the corpus it is; 0 where it is not kept.
 
         Raises:
-            ValueError: If it is no candidate: by its number of words, a stopword, or punctuation.
+            ValueError: If it is no candidate: by its number of words, a stopword, numbers, or punctuation.
         """
         words = split_words(phrase)[0]
         keys, bounds = self._candidates(phrase, None)
@@ -232,15 +237,16 @@ class KeyPhraseExtractor:
         bounds = bounds + start
         content = hashes != 0
         linked = content[:-1] & content[1:] & beside  # (words - 1,): this word and the next are of one phrase
-        keys, valid = hashes, content
+        keys, valid, named = hashes, content, hashes & _ODD
         for n in range(1, self.lengths[-1] + 1):
             if n > 1:
                 keys = keys[:-1] * _FACTOR + hashes[n - 1 :]
                 valid = valid[:-1] & linked[n - 2 :]
+                named = named[:-1] | (hashes[n - 1 :] & _ODD)
             if not len(keys):
                 return
             if n in self.lengths:
-                at = np.flatnonzero(valid)
+                at = np.flatnonzero(valid & (named != 0))
                 yield keys[at], np.stack([bounds[at, 0], bounds[at + n - 1, 1]], axis=1)
 
     # Saving

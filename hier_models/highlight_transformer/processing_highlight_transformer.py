@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 from transformers import BatchEncoding, PreTrainedTokenizerBase, ProcessorMixin
-from transformers.utils import cached_file, logging
+from transformers.utils import logging
+from transformers.utils.hub import cached_file
 
 from .key_phrases_highlight_transformer import KEY_PHRASES_FILE, KeyPhraseExtractor
 from .phrase_spans_highlight_transformer import Phrase, TokenPlaces, read_phrases, shares

@@ -16,6 +16,7 @@ UNSPACED = (
     "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f"
     "\U0001b000-\U0001b16f\U00020000-\U0003ffff"
 )
+_UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
 _APOSTROPHES = "'’"
 _ASCII_WORD = re.compile(r"([a-zA-Z0-9]+(?:'[a-zA-Z0-9]+)*)")
 # Words of one phrase are apart by spaces, of which one may be a line's end, by a hyphen, or by a Tibetan tsheg.
@@ -73,6 +74,18 @@ def split_words(text: str) -> "tuple[list[str], np.ndarray[Any, Any], np.ndarray
     known = _COMMON_GAPS.get
     beside = [_within_phrase(gap) if (found := known(gap)) is None else found for gap in parts[2:-1:2]]
     return words, np.stack([bounds[:-1:2], bounds[1::2]], axis=1), np.array(beside, dtype=bool)
+
+
+def is_unspaced(word: str) -> bool:
+    """Tell whether a word is of a script without spaces.
+
+    Args:
+        word: A word as `split_words` finds it.
+
+    Returns:
+        Whether it is.
+    """
+    return _UNSPACED_LETTER.match(word) is not None
 
 
 def ends_in_a_word(text: str, start: int, end: int) -> bool:
