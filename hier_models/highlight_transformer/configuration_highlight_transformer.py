@@ -6,7 +6,6 @@ from typing import Any, Literal
 from huggingface_hub.dataclasses import strict
 from transformers.activations import ACT2FN
 from transformers.configuration_utils import PreTrainedConfig
-from transformers.models.bart.configuration_bart import BartConfig
 
 
 @strict
@@ -188,6 +187,9 @@ class HighlightTransformerConfig(PreTrainedConfig):
             return config_dict, kwargs
         shared = {field.name for field in dataclasses.fields(cls)}
         shared -= {field.name for field in dataclasses.fields(PreTrainedConfig)}
+        # Not at the top: that module asks for the Auto classes, which ask for this one.
+        from transformers import BartConfig
+
         defaults = {field.name: field.default for field in dataclasses.fields(BartConfig) if field.name in shared}
         # BART's files name labels of a classifier, whatever the checkpoint.
         without = ("id2label", "label2id", "num_labels", "normalize_before", "position_embedding_type")
