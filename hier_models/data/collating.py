@@ -14,12 +14,15 @@ class HierDataCollator:
 
     A drop-in for `DataCollatorForSeq2Seq`. Per-token extra inputs are padded like the tokens, on the tokenizer's side;
     an extra input with a length of its own (one value a sentence, say) is padded on the right to the longest in the
-    batch. Labels are padded on the right whatever the tokenizer's side: decoders count positions from the left and
-    have no mask for a prefix, so only there an example in a batch equals the example alone. The counts that
-    `tokenize_documents` adds are left out.
+    batch, and to one entry at least. Which they are shows in their lengths, or the processor says so. Labels are
+    padded on the right whatever the tokenizer's side: decoders count positions from the left and have no mask for a
+    prefix, so only there an example in a batch equals the example alone. The counts that `tokenize_documents` adds are
+    left out.
 
     Args:
-        processor: A processor that declares `extra_inputs` (name -> pad value), or a plain tokenizer.
+        processor: A processor that declares `extra_inputs` (name -> what pads it: a number, or one for each number of
+            an entry) and perhaps `own_length_inputs` (names of those that have not an entry for each token), or a
+            plain tokenizer.
         model: The model, if it can prepare `decoder_input_ids` from labels. Needed for label smoothing, where Trainer
             keeps the labels away from the model.
         padding: True or "longest" pads to the longest example of the batch, "max_length" to `max_length`.
@@ -43,7 +46,8 @@ class HierDataCollator:
         max_target_length: int | None = None,
     ) -> None:
         self.tokenizer: PreTrainedTokenizerBase = plain_tokenizer(processor)
-        self.extra_inputs: dict[str, float] = dict(getattr(processor, "extra_inputs", {}))
+        self.extra_inputs: dict[str, Any] = dict(getattr(processor, "extra_inputs", {}))
+        self.own_length_inputs: tuple[str, ...] = tuple(getattr(processor, "own_length_inputs", ()))
         if self.tokenizer.pad_token_id is None:
             raise ValueError(
                 "processor: its tokenizer has no pad_token, and batches need one; set tokenizer.pad_token"
@@ -121,11 +125,16 @@ class HierDataCollator:
         )
 
     def _extra(self, name: str, values: list[Any], lengths: list[int], padded: int) -> torch.Tensor:
+        pad = torch.as_tensor(self.extra_inputs[name])
         tensors = [torch.as_tensor(value) for value in values]
-        per_token = [len(tensor) for tensor in tensors] == lengths
-        length = padded if per_token else max(len(tensor) for tensor in tensors)
+        # What has no entry does not tell the shape and type of one.
+        entries = next((tensor for tensor in tensors if len(tensor)), pad[None])
+        tensors = [tensor if len(tensor) else entries[:0] for tensor in tensors]
+        own = name in self.own_length_inputs
+        per_token = not own and [len(tensor) for tensor in tensors] == lengths
+        length = padded if per_token else max(1, *(len(tensor) for tensor in tensors))
         left = per_token and self.tokenizer.padding_side == "left"
-        return self._stack(name, tensors, length, self.extra_inputs[name], left)
+        return self._stack(name, tensors, length, pad, left)
 
     def _labels(self, labels: list[Any]) -> torch.Tensor:
         if any(label is None for label in labels):
@@ -140,14 +149,16 @@ class HierDataCollator:
             length = self.max_target_length
         if self.pad_to_multiple_of is not None:
             length = -(-length // self.pad_to_multiple_of) * self.pad_to_multiple_of
-        return self._stack("labels", tensors, length, self.label_pad_token_id, left=False)
+        return self._stack("labels", tensors, length, torch.tensor(self.label_pad_token_id), left=False)
 
-    def _stack(self, name: str, tensors: list[torch.Tensor], length: int, pad: float, left: bool) -> torch.Tensor:
+    def _stack(
+        self, name: str, tensors: list[torch.Tensor], length: int, pad: torch.Tensor, left: bool
+    ) -> torch.Tensor:
         inner = tensors[0].shape[1:]
         if any(tensor.shape[1:] != inner for tensor in tensors):
             raise ValueError(f"{name}: only the first dimension may differ between the examples of a batch")
         dtype = torch.float if any(tensor.is_floating_point() for tensor in tensors) else torch.long
-        stacked = torch.full((len(tensors), length, *inner), pad, dtype=dtype)
+        stacked = pad.to(dtype).expand(len(tensors), length, *inner).clone()
         for row, tensor in zip(stacked, tensors, strict=True):
             start = length - len(tensor) if left else 0
             row[start : start + len(tensor)] = tensor

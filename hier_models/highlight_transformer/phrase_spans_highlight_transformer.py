@@ -1,7 +1,7 @@
 """Phrases of a document: reading those that are given, finding them in the text, and which tokens they are."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ from .words_highlight_transformer import phrase_pattern
 Spans = tuple[tuple[int, int], ...]
 
 _WANTED = "(phrase, value), (start, end, value) with characters of the document, or a phrase alone"
+# The same as objects, as JSON and Arrow have them.
+_FORMS = (("text", "value"), ("start", "end", "value"))
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,9 @@ def read_phrases(name: str, given: object, text: str) -> list[Phrase]:
 
     Args:
         name: The argument, for messages.
-        given: A list of (phrase, value), (start, end, value), or phrases alone, which get the same value each, with
-            an L2 norm of 1 together.
+        given: A list of (phrase, value), also as `{"text": …, "value": …}`; (start, end, value), also as
+            `{"start": …, "end": …, "value": …}`; or phrases alone, which get the same value each, with an L2 norm of 1
+            together.
         text: The document's running text.
 
     Returns:
@@ -56,6 +59,11 @@ def read_phrases(name: str, given: object, text: str) -> list[Phrase]:
 
 
 def _read_phrase(place: str, item: object, text: str) -> Phrase:
+    if isinstance(item, Mapping):
+        names = next((names for names in _FORMS if set(item) == set(names)), None)
+        if names is None:
+            raise ValueError(f"`{place}` must have the keys text, value or start, end, value, got {list(item)}")
+        item = tuple(item[name] for name in names)
     if isinstance(item, bytes) or not isinstance(item, Sequence) or len(item) not in (2, 3):
         raise TypeError(f"`{place}` must be {_WANTED}, got {str(item)[:80]}")
     *where, value = item

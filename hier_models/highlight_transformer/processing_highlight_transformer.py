@@ -50,9 +50,10 @@ class HighlightTransformerProcessor(ProcessorMixin):
         language: Language of the texts, as a code such as en or de: whose stopwords a key phrase extractor is fitted
             with.
         key_phrases: Finds the key phrases of documents that come without; saved and loaded with the processor.
+        max_phrase_length: Tokens of the longest phrase, as in the model's config.
 
     Raises:
-        ValueError: If the tokenizer lacks a token, or the language is no code.
+        ValueError: If the tokenizer lacks a token, the language is no code, or the length is below 1.
         TypeError: If `key_phrases` is no extractor.
 
     Source: sections 3.1 and 4.1.
@@ -63,6 +64,7 @@ class HighlightTransformerProcessor(ProcessorMixin):
         tokenizer: PreTrainedTokenizerBase | None = None,
         language: str = "en",
         key_phrases: KeyPhraseExtractor | None = None,
+        max_phrase_length: int = 32,
     ) -> None:
         super().__init__(tokenizer)
         for token in ("bos_token", "eos_token"):
@@ -74,8 +76,11 @@ class HighlightTransformerProcessor(ProcessorMixin):
                 )
         if not isinstance(language, str) or not LANGUAGE_CODE.fullmatch(language):
             raise ValueError(f"`language` must be a code of two or three small letters, such as en, got {language!r}")
+        if isinstance(max_phrase_length, bool) or not isinstance(max_phrase_length, int) or max_phrase_length < 1:
+            raise ValueError(f"`max_phrase_length` must be an integer of 1 or more, got {max_phrase_length!r}")
         self.language = language
         self.key_phrases = key_phrases
+        self.max_phrase_length = max_phrase_length
 
     @property
     def key_phrases(self) -> KeyPhraseExtractor | None:
@@ -92,6 +97,11 @@ class HighlightTransformerProcessor(ProcessorMixin):
     def extra_inputs(self) -> dict[str, Any]:
         """Inputs beyond ids and mask, and what pads them: one entry for each phrase that is highlighted."""
         return {"phrase_positions": (-1, -1), "phrase_values": 0.0}
+
+    @property
+    def own_length_inputs(self) -> tuple[str, ...]:
+        """Those of the extra inputs that have not an entry for each token; they are padded on the right."""
+        return ("phrase_positions", "phrase_values")
 
     @property
     def model_input_names(self) -> list[str]:
@@ -195,9 +205,10 @@ class HighlightTransformerProcessor(ProcessorMixin):
             return_tensors: "pt" or "np".
             return_truncation: Also return, per input, `num_truncated_tokens` (tokens that are missing), for targets
                 `num_truncated_target_tokens`, and where there are phrases `num_missing_phrases` (given, but not in
-                the text), `num_truncated_phrases` (occurrences that lost tokens) and whether it is `without_phrases`
-                (1: no token is highlighted, though no empty list was given). Without it, these are logged, the first
-                of each kind as a warning.
+                the text), `num_truncated_phrases` (occurrences that lost tokens), `num_long_phrases` (occurrences
+                that `key_phrases` found, of more than `max_phrase_length` tokens; they are not highlighted) and
+                whether it is `without_phrases` (1: no token is highlighted, though no empty list was given). Without
+                it, these are logged, the first of each kind as a warning.
             return_phrases: Also return `phrases`: for each input a list of {"text", "value", "spans", "positions"},
                 with every occurrence's characters and, where tokens of it are left, its tokens.
             return_offsets_mapping: Also return `offset_mapping`: for each token where its characters begin and end in
@@ -212,7 +223,8 @@ class HighlightTransformerProcessor(ProcessorMixin):
 
         Raises:
             ValueError: If the inputs are none, several, empty lists or of different lengths, a turn or a phrase is
-                malformed, a limit is below 2, or the tokenizer does not tell where its tokens are.
+                malformed, a given phrase has more than `max_phrase_length` tokens, a limit is below 2, or the
+                tokenizer does not tell where its tokens are.
             TypeError: If an input is not text, or a list of text, as described.
         """
         if truncation not in (True, False, None, "longest_first", "only_first", "do_not_truncate"):
@@ -331,10 +343,9 @@ class HighlightTransformerProcessor(ProcessorMixin):
             row["num_truncated_tokens"] = len(ids) - len(chosen)
             if phrases is not None:
                 given = phrases[number]
-                if given is None:
-                    assert self.key_phrases is not None
-                    given = self.key_phrases.find(texts[number], read)
-                row |= self._place(given, phrases[number] != [], offsets, kept)
+                found = self.key_phrases.find(texts[number], read) if given is None and self.key_phrases else given
+                row |= self._place(found or [], given is not None, offsets, kept)
+                row["without_phrases"] = int(given != [] and not row["phrase_positions"])
             if offsets_wanted:
                 row["offset_mapping"] = [(0, 0), *(offsets[i] for a, b in kept for i in range(a, b)), (0, 0)]
             rows.append(row)
@@ -361,33 +372,42 @@ class HighlightTransformerProcessor(ProcessorMixin):
         ]
         return kept, read
 
-    def _place(self, phrases: list[Phrase], wanted: bool, offsets: list[Range], kept: list[Range]) -> dict[str, Any]:
+    def _place(self, phrases: list[Phrase], given: bool, offsets: list[Range], kept: list[Range]) -> dict[str, Any]:
         """Find the tokens of phrases among those that are kept, counted with the BOS token before them."""
-        # Of how many kept tokens each token, and the end, is the successor.
-        before = np.zeros(len(offsets) + 1, dtype=np.int64)
+        stays = np.zeros(len(offsets) + 1, dtype=np.int64)
         for a, b in kept:
-            before[a + 1 : b + 1] = 1
-        before = np.cumsum(before)
+            stays[a + 1 : b + 1] = 1
+        kept_before = np.cumsum(stays)  # (tokens + 1,)
         places = TokenPlaces(offsets)
         positions, values, report = [], [], []
-        missing = truncated = 0
+        missing = truncated = too_long = 0
         for phrase in phrases:
             tokens = places.tokens(phrase.spans)
-            tokens = tokens[tokens[:, 0] < tokens[:, 1]]
-            now = before[tokens]
-            truncated += int((now[:, 1] - now[:, 0] < tokens[:, 1] - tokens[:, 0]).sum())
+            tokens = tokens[tokens[:, 0] < tokens[:, 1]]  # (occurrences, 2)
+            left = kept_before[tokens]
+            lengths = left[:, 1] - left[:, 0]
             missing += not len(tokens)
-            left: list[tuple[int, int]] = [(1 + a, 1 + b) for a, b in now.tolist() if a < b]
-            report.append({"text": phrase.text, "value": phrase.value, "spans": list(phrase.spans), "positions": left})
+            truncated += int((lengths < tokens[:, 1] - tokens[:, 0]).sum())
+            if given and lengths.max(initial=0) > self.max_phrase_length:
+                raise ValueError(
+                    f"`phrases`: {phrase.text[:80]!r} has {lengths.max()} tokens, more than max_phrase_length="
+                    f"{self.max_phrase_length}; give shorter ones, or set it higher here and in the model's config"
+                )
+            too_long += int((lengths > self.max_phrase_length).sum())
+            left = 1 + left[(lengths > 0) & (lengths <= self.max_phrase_length)]
+            tokens_left = [(a, b) for a, b in left.tolist()]
+            report.append(
+                {"text": phrase.text, "value": phrase.value, "spans": list(phrase.spans), "positions": tokens_left}
+            )
             if phrase.value > 0:
-                positions += left
-                values += [phrase.value] * len(left)
+                positions += tokens_left
+                values += [phrase.value] * len(tokens_left)
         return {
             "phrase_positions": positions,
             "phrase_values": values,
             "num_missing_phrases": missing,
             "num_truncated_phrases": truncated,
-            "without_phrases": int(wanted and not positions),
+            "num_long_phrases": too_long,
             "phrases": report,
         }
 
@@ -443,14 +463,19 @@ class HighlightTransformerProcessor(ProcessorMixin):
                 f"Truncation cut {cut}. return_truncation=True returns the counts per text; a larger max_length or "
                 "max_target_length, where the model has positions for it, keeps more."
             )
-        names = ("num_missing_phrases", "num_truncated_phrases", "without_phrases")
-        missing, truncated, without = (sum(data.pop(name, [])) for name in names)
-        if missing:
-            messages["missing"] = f"{missing} phrases are not in their texts. return_phrases=True returns which."
-        if truncated:
-            messages["truncated"] = (
-                f"{truncated} occurrences of phrases lost tokens to truncation. return_phrases=True returns which."
-            )
+        names = ("num_missing_phrases", "num_truncated_phrases", "num_long_phrases", "without_phrases")
+        missing, truncated, too_long, without = (sum(data.pop(name, [])) for name in names)
+        for kind, number, what in (
+            ("missing", missing, "phrases are not in their texts"),
+            ("truncated", truncated, "occurrences of phrases lost tokens to truncation"),
+            (
+                "long",
+                too_long,
+                f"occurrences of phrases have more than {self.max_phrase_length} tokens, and are left out",
+            ),
+        ):
+            if number:
+                messages[kind] = f"{number} {what}. return_phrases=True returns which."
         if without:
             messages["without"] = (
                 f"Nothing is highlighted in {without} texts: they have no key phrases. return_truncation=True returns "
