@@ -15,9 +15,9 @@ class HighlightTransformerConfig(PreTrainedConfig):
     The defaults give the paper's model: 55 million parameters with a vocabulary of 50,000. A configuration file of
     BART loads too, and gives BART's body (post-norm, learned positions) with highlighting and copying.
 
-    Source: Liu, Cao, Yang and Wen, "Highlight-Transformer: Leveraging Key Phrase Aware Attention to Improve Abstractive
-    Multi-Document Summarization", sections 3 and 4.2; for the body and copying, Gehrmann, Deng and Rush, "Bottom-Up
-    Abstractive Summarization", whose CopyTransformer it is.
+    Source: Liu, Cao, Yang and Wen, "Highlight-Transformer: Leveraging Key Phrase Aware Attention to Improve
+    Abstractive Multi-Document Summarization", sections 3 and 4.2; for the body and copying, Gehrmann, Deng and Rush,
+    "Bottom-Up Abstractive Summarization", whose CopyTransformer it is.
 
     Args:
         vocab_size (`int`, *optional*, defaults to 50000):
@@ -43,9 +43,10 @@ class HighlightTransformerConfig(PreTrainedConfig):
             Inner width of the decoder's feed-forward networks.
         highlighting (`str`, *optional*, defaults to `"weighted"`):
             How the highlighting matrix H, times the brightness, changes the attention of highlighted heads:
-            `"weighted"` adds it to the scores (equation 2); `"additive"` averages the attention weights and the softmax
-            over its nonzero entries (equation 4); `"only"` puts this softmax in the place of the attention weights
-            (table 4, "w/o self-attention"). With the last two, a token in no phrase keeps its attention weights.
+            `"weighted"` adds it to the scores (equation 2); `"additive"` averages the attention weights and the
+            softmax over its nonzero entries (equation 4); `"only"` puts this softmax in the place of the attention
+            weights (table 4, "w/o self-attention"). With the last two, a token in no phrase keeps its attention
+            weights.
         highlight_heads (`int`, *optional*):
             Highlighted heads of a highlighted layer, the first ones; a quarter of the heads when not given (table 2).
             0 takes highlighting out of the model (table 4, "w/o highlight attn").

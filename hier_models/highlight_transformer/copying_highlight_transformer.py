@@ -1,6 +1,7 @@
 """Copying: a mixture of the vocabulary's distribution and of attention to the source, in logarithms.
 
-Source: Gehrmann, Deng and Rush 2018, "Bottom-Up Abstractive Summarization", section 3, after See, Liu and Manning 2017.
+Source: Gehrmann, Deng and Rush 2018, "Bottom-Up Abstractive Summarization", section 3, after See, Liu and Manning
+2017.
 
 Axes in shape comments:
     batch       documents

@@ -18,8 +18,8 @@ from transformers.utils import TransformersKwargs
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
+from .band_highlight_transformer import Band, make_band
 from .configuration_highlight_transformer import HighlightTransformerConfig
-from .highlight_attention_highlight_transformer import Band, make_band
 from .input_checks_highlight_transformer import check_inputs
 from .layers_highlight_transformer import HighlightTransformerEncoderLayer
 from .modeling_outputs_highlight_transformer import HighlightTransformerEncoderOutput
@@ -79,9 +79,7 @@ class HighlightTransformerEncoder(HighlightTransformerPreTrainedModel):
         # Where a dense mask is made, one row of it stands for all tokens.
         implementation = self.config._attn_implementation
         queries = inputs_embeds[:, :1] if implementation in ("eager", "sdpa") else inputs_embeds
-        mask = create_bidirectional_mask(
-            self.config, queries, attention_mask, encoder_hidden_states=inputs_embeds
-        )
+        mask = create_bidirectional_mask(self.config, queries, attention_mask, encoder_hidden_states=inputs_embeds)
         band = self._make_band(hidden_states, attention_mask, phrase_positions, phrase_values)
         for layer in self.layers:
             if not self._drops_layer(self.config.encoder_layerdrop):

@@ -124,7 +124,7 @@ def _check_phrases(
     if longest > config.max_phrase_length:
         raise ValueError(
             f"`phrase_positions` has a phrase of {longest} tokens, longer than max_phrase_length="
-            f"{config.max_phrase_length}. Shorten or leave it out, or set `model.config.max_phrase_length = {longest}`."
+            f"{config.max_phrase_length}. Shorten it, leave it out, or set `model.config.max_phrase_length = {longest}`."
         )
     low, high = (value.item() for value in torch.aminmax(values.detach().float().where(is_phrase, 0.0)))
     if not (low >= 0 and high < float("inf")):  # not a number is neither

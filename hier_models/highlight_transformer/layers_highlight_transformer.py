@@ -26,8 +26,9 @@ from transformers.models.bart.modeling_bart import (
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
 
+from .band_highlight_transformer import Band
 from .configuration_highlight_transformer import HighlightTransformerConfig
-from .highlight_attention_highlight_transformer import Band, HighlightTransformerSelfAttention
+from .highlight_attention_highlight_transformer import HighlightTransformerSelfAttention
 
 
 class HighlightTransformerEncoderLayer(BartEncoderLayer):

@@ -1,0 +1,123 @@
+"""The highlighting matrix, held as a band: the rows inside of key phrases, and in each the entries around the diagonal.
+
+Source: Liu et al., "Highlight-Transformer", section 3.1.
+
+Axes in shape comments:
+    batch     documents
+    tokens    source tokens
+    phrases   occurrences of phrases in a document, padded to the most in the batch
+    rows      tokens inside of phrases, padded to the most in the batch
+    width     entries of a row of the band
+"""
+
+from typing import NamedTuple
+
+import torch
+
+
+class Band(NamedTuple):
+    """The highlighting matrix times the brightness, in the rows that are highlighted.
+
+    Source: section 3.1.
+
+    Args:
+        rows: the highlighted tokens, each once, (batch, rows). Where a document has fewer than another, others of its
+            tokens fill up; their entries are zero.
+        columns: the tokens around each, in the order of the entries, (batch, rows, width); at the ends of the batch,
+            the outermost token stands in for those beyond it, with zero entries.
+        values: the entries, in float32 at least, (batch, rows, width).
+        partners: the row that is each column's own, (batch, rows, width): whatever is highlighted for one token has a
+            row itself. 0 where the entry is zero.
+        exists: true for tokens, false for padding, (batch, tokens); `None` without padding.
+    """
+
+    rows: torch.Tensor
+    columns: torch.Tensor
+    values: torch.Tensor
+    partners: torch.Tensor
+    exists: torch.Tensor | None
+
+    def dense(self, tokens: int) -> torch.Tensor:
+        """Return all of the matrix, (batch, tokens, tokens)."""
+        rows = self.values.new_zeros(*self.rows.shape, tokens).scatter_add_(2, self.columns, self.values)
+        whole = self.values.new_zeros(len(rows), tokens, tokens)
+        return whole.scatter_(1, self.rows[:, :, None].expand_as(rows), rows)
+
+
+def make_band(
+    phrase_positions: torch.Tensor,
+    phrase_values: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    tokens: int,
+    brightness: float,
+    max_phrase_length: int,
+    dtype: torch.dtype = torch.float32,
+) -> Band | None:
+    """Build the highlighting matrix: each phrase adds its value to the entries between its own tokens.
+
+    Overlapping and nested phrases, and one given twice, add up.
+
+    Source: section 3.1.
+
+    Args:
+        phrase_positions: first token of each phrase and the one after its last, counted from the first attended token,
+            (batch, phrases, 2); -1 pads.
+        phrase_values: importance of each, (batch, phrases).
+        attention_mask: 1 for tokens, 0 for padding, (batch, tokens); `None` without padding.
+        tokens: number of source tokens.
+        brightness: factor of the values, alpha.
+        max_phrase_length: longest phrase, in tokens. Compiled code makes room for it; other code looks for the longest
+            phrase that there is.
+        dtype: of the entries.
+
+    Returns:
+        The band, or `None` if nothing is highlighted.
+    """
+    batch, phrases = phrase_values.shape
+    start, end = phrase_positions.unbind(-1)
+    length = (end - start).clamp(min=0)
+    values = (phrase_values.detach().to(dtype) * brightness).where(length > 0, 0.0)  # alpha v
+    exists = None if attention_mask is None else attention_mask != 0
+    if not phrases or not brightness:
+        return None
+    fixed = torch.compiler.is_compiling()  # shapes must then not depend on values
+    longest = min(max_phrase_length, tokens) if fixed else int(length.max())
+    if not longest:
+        return None
+
+    offsets = torch.arange(longest, device=start.device)
+    place = start[:, :, None] + offsets  # (batch, phrases, longest)
+    if exists is not None:
+        place = place + exists.int().argmax(dim=1)[:, None, None]
+    inside = (offsets < length[:, :, None]) & (place < tokens)
+    place = place.where(inside, tokens).flatten(1)  # what is outside goes to a place behind the document
+    covered = torch.zeros(batch, tokens + 1, dtype=torch.int32, device=start.device)
+    covered = covered.scatter_(1, place, 1)[:, :tokens]
+    count = min(tokens, phrases * longest) if fixed else int(covered.sum(dim=1).max())
+    rows = covered.sort(dim=1, descending=True, stable=True).indices[:, :count].sort(dim=1).values
+    number = torch.full((batch, tokens + 1), count, device=start.device)  # of the row of each token
+    number.scatter_(1, rows, torch.arange(count, device=start.device).expand(batch, -1))
+
+    width = 2 * longest - 1
+    row = number.gather(1, place).view(batch, phrases, longest, 1)
+    entry = row * width + offsets - offsets[:, None] + longest - 1  # (batch, phrases, longest, longest)
+    added = values[:, :, None, None] * (inside[:, :, :, None] & inside[:, :, None, :])
+    sums = values.new_zeros(batch, (count + 1) * width).scatter_add_(1, entry.flatten(1), added.flatten(1))
+    entries = sums.view(batch, count + 1, width)[:, :count]
+
+    columns = rows[:, :, None] + torch.arange(1 - longest, longest, device=start.device)
+    columns = columns.clamp(0, tokens - 1)  # (batch, rows, width)
+    if exists is not None:
+        entries = entries * exists.gather(1, columns.flatten(1)).view_as(columns)
+    partners = number.gather(1, columns.flatten(1)).view_as(columns).where(entries != 0, 0)
+    return Band(rows, columns, entries, partners, exists)
+
+
+def softmax_of_entries(values: torch.Tensor) -> torch.Tensor:
+    """Softmax over the nonzero entries of each row; zeros where a row has none. Source: equation 4a and footnote 1."""
+    present = values != 0
+    scores = values.masked_fill(~present, torch.finfo(values.dtype).min)
+    return scores.softmax(dim=-1) * present
+
+
+__all__ = ["Band", "make_band", "softmax_of_entries"]
