@@ -10,6 +10,7 @@ from .arguments import (
     load_recipe,
     variant_names,
 )
+from .brightness import BrightnessDecay
 from .distributed import last_complete_checkpoint
 from .dropout_schedule import DropoutSchedule
 from .encoder_evaluation import run_encoder_evaluation
@@ -27,6 +28,7 @@ from .translation import compute_translation_metrics, run_translation_evaluation
 
 __all__ = [
     "TASKS",
+    "BrightnessDecay",
     "DataArguments",
     "DropoutSchedule",
     "GenerationArguments",

@@ -19,6 +19,7 @@ from transformers import (
     Seq2SeqTrainer,
     Seq2SeqTrainingArguments,
     Trainer,
+    TrainerCallback,
 )
 
 from ..data import HierDataCollator, LoadReport, TruncationReport, load_documents, tokenize_documents
@@ -26,6 +27,7 @@ from ..data.tokenizing import Importance, plain_tokenizer
 from ..pipelines.importance_tagger_hier import load_importance_tagger
 from . import smoke
 from .arguments import DataArguments, Recipe, RecipeError
+from .brightness import BrightnessDecay
 from .metrics import compute_summarization_metrics, decode, mean_length, score_summaries
 from .models import Processor, check_lengths, default_max_new_tokens, longest_source, set_generation
 from .results import write_json
@@ -54,6 +56,7 @@ class SummarizationTask(Task):
         self._test_documents: Dataset | None = None
         self._importance: Importance | None = data.importance
         self._importance_at_test: Importance | None = data.importance
+        self._highlights = False
 
     def check(self) -> None:  # noqa: D102  # as in Task
         data = self.recipe.data
@@ -67,6 +70,9 @@ class SummarizationTask(Task):
         set_generation(model, self.recipe)
         check_lengths(model.config, self.recipe)
         self._prepare_importance(model, processor)
+        self._highlights = bool(getattr(model.config, "highlighted_layers", None))
+        if self._highlights and self.recipe.data.streaming and model.config.brightness_decay < 1:
+            logger.warning("a stream has no epochs: the brightness stays %s", model.config.brightness)
         most = default_max_new_tokens(model)
         if most is not None and self.recipe.training.generation_max_length is None:
             self.recipe.training.generation_max_length = most + 1  # with the decoder's start token
@@ -93,6 +99,9 @@ class SummarizationTask(Task):
 
     def collator(self, model: PreTrainedModel, processor: Processor) -> HierDataCollator:  # noqa: D102
         return HierDataCollator(processor, model=model)
+
+    def callbacks(self) -> list[TrainerCallback]:  # noqa: D102  # as in Task
+        return [BrightnessDecay()] if self._highlights else []
 
     def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]] | None:  # noqa: D102
         # Without generation the predictions would be logits: gigabytes that nothing here would look at.
