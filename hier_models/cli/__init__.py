@@ -1,4 +1,4 @@
-"""The `hier-models` command: summarize, translate, train, evaluate, inspect, analyze, export; a file for each.
+"""The `hier-models` command, a file for each of summarize, translate, train, evaluate, inspect, analyze, …
 
 Exit codes: 0 done, 1 something failed, 2 a mistake in the command or in what it was given, 130 interrupted.
 
@@ -6,7 +6,7 @@ torch and transformers are imported by the commands when they run, so that `hier
 """
 
 # Each adds its command, in this order.
-from . import summarize, translate, train, evaluate, inspect, analyze, export  # noqa: F401, I001
+from . import summarize, translate, train, evaluate, inspect, analyze, phrases, export  # noqa: F401, I001
 from .options import app
 
 

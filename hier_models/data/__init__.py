@@ -4,6 +4,7 @@ from .books import Book, Chapter, read_book
 from .collating import HierDataCollator
 from .importance import ImportanceLabels, importance_spans
 from .joint_bpe import train_joint_bpe
+from .key_phrases import fit_key_phrases
 from .loading import BadLineError, LoadReport, load_documents
 from .masking import MaskingCollator
 from .packing import PackingReport, pack_documents
@@ -28,6 +29,7 @@ __all__ = [
     "TruncationReport",
     "chunk_parallel",
     "find_answers",
+    "fit_key_phrases",
     "importance_spans",
     "load_documents",
     "load_parallel",

@@ -5,19 +5,16 @@ The labels of the importance tagger, and the oracle weights of the Top-Down Tran
 
 import re
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any, cast
 
 from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
 from ..pipelines.importance_tagger_hier import Span
+from .stopwords import load_stopwords
 
 
 # Part of the key of datasets' cache: raise it when the same text gets other labels than before.
 LABELS_VERSION = 1
-
-# Languages with a list of stopwords beside this file.
-LANGUAGES = ("de", "en")
 
 # Runs of letters and digits, with an apostrophe inside or not; the parts of a compound with hyphens are words.
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
@@ -53,28 +50,6 @@ def importance_spans(document: str, reference: str, language: str = "en") -> lis
         for match in WORD.finditer(document)
         if _plain(match[0]) not in stopwords and _lemma(match[0], language) in lemmas
     ]
-
-
-@lru_cache
-def load_stopwords(language: str) -> frozenset[str]:
-    """Read the list of a language.
-
-    Args:
-        language: Its code: en or de.
-
-    Returns:
-        The words, in small letters.
-
-    Raises:
-        ValueError: If there is no list of the language.
-    """
-    if language not in LANGUAGES:
-        raise ValueError(
-            f"language must be one that has a list of stopwords ({', '.join(LANGUAGES)}), got {language!r}; it is the "
-            "processor's: language"
-        )
-    text = files(__package__).joinpath(f"stopwords_{language}.txt").read_text(encoding="utf-8")
-    return frozenset(word for line in text.splitlines() if not line.startswith("#") for word in line.split())
 
 
 def check_importance_language(language: str) -> None:

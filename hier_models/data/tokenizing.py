@@ -1,6 +1,7 @@
 """Documents and summaries to token ids, with a count of everything that did not fit."""
 
 import logging
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 from datasets import Dataset, IterableDataset
@@ -22,7 +23,11 @@ CUT_TARGET_TOKENS = "num_truncated_target_tokens"
 CUT_COLUMNS = (CUT_TOKENS, CUT_SENTENCES, CUT_TARGET_TOKENS)
 # Whether no token of a document is important, where its tokens have weights.
 WITHOUT_IMPORTANCE = "without_importance"
-COUNT_COLUMNS = (*CUT_COLUMNS, WITHOUT_IMPORTANCE)
+# What became of the phrases to highlight, where the processor highlights any.
+PHRASE_COLUMNS = ("num_missing_phrases", "num_truncated_phrases", "num_long_phrases", "without_phrases")
+COUNT_COLUMNS = (*CUT_COLUMNS, WITHOUT_IMPORTANCE, *PHRASE_COLUMNS)
+# A column with the user's own phrases of each document, as the processor takes them.
+PHRASES = "phrases"
 
 # Where the weights of tokens come from: the reference summary ("oracle"), or a tagger.
 Importance = Literal["oracle"] | ImportanceTagger
@@ -38,8 +43,9 @@ class TruncationReport:
     """
 
     def __init__(self) -> None:
-        self._totals = SharedTotals(7)
+        self._totals = SharedTotals(7 + len(PHRASE_COLUMNS))
         self._weighs = False
+        self._highlights = False
 
     @property
     def documents(self) -> int:
@@ -76,6 +82,30 @@ class TruncationReport:
         """Documents with weights of tokens of which no token is important, so that all of them weigh the same."""
         return self._totals[6]
 
+    @property
+    def missing_phrases(self) -> int:
+        """Phrases given with documents that do not have them."""
+        return self._totals[7]
+
+    @property
+    def truncated_phrases(self) -> int:
+        """Occurrences of phrases that lost at least one token."""
+        return self._totals[8]
+
+    @property
+    def long_phrases(self) -> int:
+        """Occurrences of phrases that have too many tokens to be highlighted."""
+        return self._totals[9]
+
+    @property
+    def without_phrases(self) -> int:
+        """Documents in which nothing is highlighted, though something was to be."""
+        return self._totals[10]
+
+    def expect_phrases(self) -> None:
+        """Make what became of phrases a part of the report."""
+        self._highlights = True
+
     def expect_importance(self) -> None:
         """Make `without_importance` a part of the report: the documents' tokens have weights."""
         self._weighs = True
@@ -86,6 +116,7 @@ class TruncationReport:
         sentences: list[int],
         target_tokens: list[int],
         without_importance: list[int] | None = None,
+        phrases: Sequence[list[int]] = (),
     ) -> None:
         """Count some documents.
 
@@ -94,6 +125,7 @@ class TruncationReport:
             sentences: For each document the sentences that lost a token.
             target_tokens: For each document the tokens cut off its summary.
             without_importance: For each document with weights of tokens, 1 where no token is important.
+            phrases: For each document with phrases, the numbers of `PHRASE_COLUMNS`, a list for each.
         """
         self._totals.add(
             len(tokens),
@@ -103,15 +135,32 @@ class TruncationReport:
             sum(number > 0 for number in target_tokens),
             sum(target_tokens),
             sum(without_importance or ()),
+            *(map(sum, phrases) if phrases else [0] * len(PHRASE_COLUMNS)),
+        )
+
+    def add_columns(self, columns: Mapping[str, Any]) -> None:
+        """Count some documents by the columns that a tokenization adds.
+
+        Args:
+            columns: Those of `COUNT_COLUMNS` that there are, and perhaps others.
+        """
+        self.add(
+            *(list(columns[name]) for name in CUT_COLUMNS),
+            without_importance=list(columns[WITHOUT_IMPORTANCE]) if WITHOUT_IMPORTANCE in columns else None,
+            phrases=[list(columns[name]) for name in PHRASE_COLUMNS if name in columns],
         )
 
     def as_dict(self) -> dict[str, int]:
         """The report for a results file.
 
         Returns:
-            Every count by its name; `without_importance` only where tokens have weights.
+            Every count by its name; `without_importance` only where tokens have weights, and those of phrases where
+            they are highlighted.
         """
         weights = {"without_importance": self.without_importance} if self._weighs else {}
+        if self._highlights:
+            names = ("missing_phrases", "truncated_phrases", "long_phrases", "without_phrases")
+            weights |= {name: getattr(self, name) for name in names}
         return {
             "documents": self.documents,
             "truncated_documents": self.truncated_documents,
@@ -132,6 +181,14 @@ class TruncationReport:
             cuts.append(f"{self.truncated_summaries} summaries lost {self.truncated_summary_tokens} tokens")
         if self.without_importance:
             cuts.append(f"{self.without_importance} have no important token, and average pooling")
+        for number, what in (
+            (self.missing_phrases, "phrases are not in their documents"),
+            (self.truncated_phrases, "occurrences of phrases lost tokens"),
+            (self.long_phrases, "occurrences of phrases are too long and not highlighted"),
+            (self.without_phrases, "documents have nothing highlighted"),
+        ):
+            if number:
+                cuts.append(f"{number} {what}")
         return f"{self.documents} documents tokenized{': ' if cuts else ', nothing cut'}{'; '.join(cuts)}"
 
 
@@ -159,6 +216,7 @@ class _Tokenization:
             check_roles(batch, getattr(self.processor, "num_segments", 0))
         source: dict[str, list[Any]] = {self.kind: batch[self.kind]}
         weights = self._importance(source, batch)
+        phrases = batch.get(PHRASES) if highlights(self.processor) else None
         inputs = self.processor(
             **source,
             text_target=batch.get("summary"),
@@ -167,6 +225,7 @@ class _Tokenization:
             max_target_length=NO_LIMIT if self.max_target_length is None else self.max_target_length,
             return_truncation=True,
             **({} if weights is None else {"importance": weights}),
+            **({} if phrases is None else {"phrases": phrases}),
         )
         # A processor without markers counts no sentences.
         return {**dict.fromkeys(CUT_COLUMNS, [0] * len(inputs["input_ids"])), **inputs}
@@ -238,7 +297,7 @@ class _Counting:
 
     def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
         inputs = self.tokenization(batch)
-        self.report.add(*(inputs[column] for column in COUNT_COLUMNS if column in inputs))
+        self.report.add_columns(inputs)
         return inputs
 
 
@@ -252,6 +311,18 @@ def plain_tokenizer(processor: ProcessorMixin | PreTrainedTokenizerBase) -> PreT
         Its tokenizer, or the tokenizer itself.
     """
     return cast(PreTrainedTokenizerBase, getattr(processor, "tokenizer", processor))
+
+
+def highlights(processor: ProcessorMixin | PreTrainedTokenizerBase) -> bool:
+    """Tell whether a processor highlights phrases.
+
+    Args:
+        processor: A processor, or a tokenizer.
+
+    Returns:
+        Whether it is that of a Highlight-Transformer.
+    """
+    return "phrase_positions" in getattr(processor, "extra_inputs", {})
 
 
 def plain_text(kind: str, source: Any) -> str:
@@ -314,7 +385,8 @@ def tokenize_documents(
 
     Args:
         dataset: What `load_documents` gives: one of the columns `text`, `sentences`, `turns`, `documents`, and perhaps
-            `summary`.
+            `summary`. A Highlight-Transformer's processor also takes a column `phrases`, the user's own phrases of
+            each document as in its call (`{"text": …, "value": …}`), or None to find them.
         processor: A processor of one of our families, or the tokenizer of a model that sees no structure: then
             sentences, turns and documents are joined to one text.
         max_source_length: Tokens of a source, markers included; None for no limit.
@@ -328,7 +400,7 @@ def tokenize_documents(
 
     Returns:
         A dataset with `input_ids`, `attention_mask`, the processor's extra inputs, `labels` if there are summaries,
-        and the three counts (with weights, also `without_importance`).
+        and the three counts (with weights, also `without_importance`; with phrases, also what became of them).
 
     Raises:
         ValueError: If a length is not positive, the dataset does not have exactly one kind of source, or weights are
@@ -342,6 +414,8 @@ def tokenize_documents(
     if importance is not None:
         _check_importance(importance, processor, dataset, columns)
         report.expect_importance()
+    if highlights(processor) and (PHRASES in columns or getattr(processor, "key_phrases", None) is not None):
+        report.expect_phrases()
     plain = None if isinstance(importance, ImportanceTagger) else importance
     tokenization = _Tokenization(processor, source_kind(columns), max_source_length, max_target_length, plain)
     options: dict[str, Any] = {"batched": True, "batch_size": DOCUMENTS_IN_MEMORY, "remove_columns": columns}
@@ -353,9 +427,10 @@ def tokenize_documents(
         tokenized = dataset.map(tagged, new_fingerprint=fingerprint, desc="Tagging", **options)
     else:
         tokenized = dataset.map(tokenization, num_proc=num_proc, desc="Tokenizing", **options)
-    report.add(*(list(tokenized[column]) for column in COUNT_COLUMNS if column in tokenized.column_names))
+    report.add_columns({column: tokenized[column] for column in COUNT_COLUMNS if column in tokenized.column_names})
     cut = report.truncated_documents or report.truncated_summaries or report.without_importance
-    logger.log(logging.WARNING if cut else logging.INFO, "%s", report)
+    phrases = report.missing_phrases or report.truncated_phrases or report.long_phrases or report.without_phrases
+    logger.log(logging.WARNING if cut or phrases else logging.INFO, "%s", report)
     return tokenized
 
 

@@ -119,6 +119,68 @@ class TokenPlaces:
         return np.stack([first, np.maximum(first, stop)], axis=1)
 
 
+def place_phrases(
+    phrases: Sequence[Phrase],
+    offsets: Sequence[tuple[int, int]],
+    kept: Sequence[tuple[int, int]],
+    longest: int,
+    refuse: bool,
+) -> dict[str, Any]:
+    """Find the tokens of phrases among those that are kept.
+
+    Args:
+        phrases: The phrases of a document.
+        offsets: Where each of its tokens begins and ends, in characters.
+        kept: Which ranges of tokens truncation leaves.
+        longest: Tokens of the longest phrase.
+        refuse: Whether a longer one is an error, or left out and counted.
+
+    Returns:
+        The model's inputs, `phrase_positions` and `phrase_values`, where the first token that is kept has the
+        position 1, after the BOS token; the numbers of what is missing, truncated and too long; and `phrases`, all of
+        them with their places.
+
+    Raises:
+        ValueError: If a phrase is too long and that is an error.
+    """
+    stays = np.zeros(len(offsets) + 1, dtype=np.int64)
+    for a, b in kept:
+        stays[a + 1 : b + 1] = 1
+    kept_before = np.cumsum(stays)  # (tokens + 1,)
+    places = TokenPlaces(offsets)
+    positions, values, report = [], [], []
+    missing = truncated = too_long = 0
+    for phrase in phrases:
+        tokens = places.tokens(phrase.spans)
+        tokens = tokens[tokens[:, 0] < tokens[:, 1]]  # (occurrences, 2)
+        left = kept_before[tokens]
+        lengths = left[:, 1] - left[:, 0]
+        missing += not len(tokens)
+        truncated += int((lengths < tokens[:, 1] - tokens[:, 0]).sum())
+        if refuse and lengths.max(initial=0) > longest:
+            raise ValueError(
+                f"`phrases`: {phrase.text[:80]!r} has {lengths.max()} tokens, more than max_phrase_length="
+                f"{longest}; give shorter ones, or set it higher here and in the model's config"
+            )
+        too_long += int((lengths > longest).sum())
+        left = 1 + left[(lengths > 0) & (lengths <= longest)]
+        tokens_left = [(a, b) for a, b in left.tolist()]
+        report.append(
+            {"text": phrase.text, "value": phrase.value, "spans": list(phrase.spans), "positions": tokens_left}
+        )
+        if phrase.value > 0:
+            positions += tokens_left
+            values += [phrase.value] * len(tokens_left)
+    return {
+        "phrase_positions": positions,
+        "phrase_values": values,
+        "num_missing_phrases": missing,
+        "num_truncated_phrases": truncated,
+        "num_long_phrases": too_long,
+        "phrases": report,
+    }
+
+
 def shares(lengths: Sequence[int], budget: int) -> list[int]:
     """Share out a budget of tokens among articles: each an equal part, and what one leaves over goes to the others.
 

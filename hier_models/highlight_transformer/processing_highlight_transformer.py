@@ -17,7 +17,7 @@ from transformers.utils import logging
 from transformers.utils.hub import cached_file
 
 from .key_phrases_highlight_transformer import KEY_PHRASES_FILE, KeyPhraseExtractor
-from .phrase_spans_highlight_transformer import Phrase, TokenPlaces, read_phrases, shares
+from .phrase_spans_highlight_transformer import Phrase, place_phrases, read_phrases, shares
 from .reading_highlight_transformer import join_parts, part_places, read_batch, read_items, read_text, read_turn
 
 
@@ -132,9 +132,43 @@ class HighlightTransformerProcessor(ProcessorMixin):
             TypeError: If an input is not text, or a list of text.
         """
         name, value = self._given(False, text=text, sentences=sentences, turns=turns, documents=documents)
-        rows, batched = self._read(name, value)
-        texts = [join_parts(parts, _SEPARATORS.get(name, "")) for parts in rows]
+        texts, _, batched = self._texts(name, value)
         return texts if batched else texts[0]
+
+    def kept_text(
+        self,
+        text: str | Sequence[str] | None = None,
+        *,
+        sentences: Sequence[str] | Sequence[Sequence[str]] | None = None,
+        turns: Sequence[Mapping[str, str]] | Sequence[Sequence[Mapping[str, str]]] | None = None,
+        documents: Sequence[str] | Sequence[Sequence[str]] | None = None,
+        max_length: int | None = None,
+    ) -> Any:
+        """Give what truncation leaves of documents; what is left of a text may end inside of a word.
+
+        Args:
+            text: As in the call, of which one is given.
+            sentences: As in the call.
+            turns: As in the call.
+            documents: As in the call.
+            max_length: As in the call.
+
+        Returns:
+            For each input a list of texts: what is left of each article, or the one text. One list for a single input.
+
+        Raises:
+            ValueError: If the inputs are none, several or malformed, or the limit is below 2.
+            TypeError: If an input is not text, or a list of text.
+        """
+        name, value = self._given(False, text=text, sentences=sentences, turns=turns, documents=documents)
+        texts, articles, batched = self._texts(name, value)
+        budget = self._limit("max_length", max_length) - 2
+        rows = zip(texts, articles, self._encode(texts, True), strict=True)
+        kept = [
+            [whole[start:end] for start, end in self._kept(ids, offsets, places, budget)[1]]
+            for whole, places, (ids, offsets) in rows
+        ]
+        return kept if batched else kept[0]
 
     def article_spans(self, documents: Sequence[str] | Sequence[Sequence[str]]) -> Any:
         """Tell where in the running text each article is.
@@ -149,8 +183,7 @@ class HighlightTransformerProcessor(ProcessorMixin):
             ValueError: If there is none.
             TypeError: If an article is not text.
         """
-        rows, batched = self._read("documents", documents)
-        spans = [part_places(parts, _SEPARATORS["documents"]) for parts in rows]
+        _, spans, batched = self._texts("documents", documents)
         return spans if batched else spans[0]
 
     def __call__(
@@ -239,13 +272,8 @@ class HighlightTransformerProcessor(ProcessorMixin):
         data: dict[str, Any] = {}
         batched = True
         if name:
-            parts, batched = self._read(name, value)
-            texts = [join_parts(row, _SEPARATORS.get(name, "")) for row in parts]
+            texts, articles, batched = self._texts(name, value)
             given = self._read_phrases(name, phrases, texts, batched)
-            articles = [
-                part_places(row, _SEPARATORS[name]) if name == "documents" else [(0, len(whole))]
-                for row, whole in zip(parts, texts, strict=True)
-            ]
             limit = self._limit("max_length", max_length) if cut else None
             data = self._ids(texts, articles, limit, given, return_offsets_mapping)
         if text_target is not None:
@@ -280,6 +308,14 @@ class HighlightTransformerProcessor(ProcessorMixin):
                 f"got {' and '.join(given) or 'none'}"
             )
         return (given[0], inputs[given[0]]) if given else ("", None)
+
+    def _texts(self, name: str, value: object) -> tuple[list[str], list[list[Range]], bool]:
+        """Make running texts of any kind of input, and tell where in each its articles are."""
+        rows, batched = self._read(name, value)
+        texts = [join_parts(parts, _SEPARATORS.get(name, "")) for parts in rows]
+        if name == "documents":
+            return texts, [part_places(parts, _SEPARATORS[name]) for parts in rows], batched
+        return texts, [[(0, len(whole))] for whole in texts], batched
 
     def _read(self, name: str, value: object) -> tuple[list[list[str]], bool]:
         """Bring any kind of input to the parts of its running text; say whether it was a batch."""
@@ -344,7 +380,8 @@ class HighlightTransformerProcessor(ProcessorMixin):
             if phrases is not None:
                 given = phrases[number]
                 found = self.key_phrases.find(texts[number], read) if given is None and self.key_phrases else given
-                row |= self._place(found or [], given is not None, offsets, kept)
+                longest = self.max_phrase_length
+                row |= place_phrases(found or [], offsets, kept, longest, refuse=given is not None)
                 row["without_phrases"] = int(given != [] and not row["phrase_positions"])
             if offsets_wanted:
                 row["offset_mapping"] = [(0, 0), *(offsets[i] for a, b in kept for i in range(a, b)), (0, 0)]
@@ -371,45 +408,6 @@ class HighlightTransformerProcessor(ProcessorMixin):
             for (a, b), (start, _) in zip(kept, articles, strict=True)
         ]
         return kept, read
-
-    def _place(self, phrases: list[Phrase], given: bool, offsets: list[Range], kept: list[Range]) -> dict[str, Any]:
-        """Find the tokens of phrases among those that are kept, counted with the BOS token before them."""
-        stays = np.zeros(len(offsets) + 1, dtype=np.int64)
-        for a, b in kept:
-            stays[a + 1 : b + 1] = 1
-        kept_before = np.cumsum(stays)  # (tokens + 1,)
-        places = TokenPlaces(offsets)
-        positions, values, report = [], [], []
-        missing = truncated = too_long = 0
-        for phrase in phrases:
-            tokens = places.tokens(phrase.spans)
-            tokens = tokens[tokens[:, 0] < tokens[:, 1]]  # (occurrences, 2)
-            left = kept_before[tokens]
-            lengths = left[:, 1] - left[:, 0]
-            missing += not len(tokens)
-            truncated += int((lengths < tokens[:, 1] - tokens[:, 0]).sum())
-            if given and lengths.max(initial=0) > self.max_phrase_length:
-                raise ValueError(
-                    f"`phrases`: {phrase.text[:80]!r} has {lengths.max()} tokens, more than max_phrase_length="
-                    f"{self.max_phrase_length}; give shorter ones, or set it higher here and in the model's config"
-                )
-            too_long += int((lengths > self.max_phrase_length).sum())
-            left = 1 + left[(lengths > 0) & (lengths <= self.max_phrase_length)]
-            tokens_left = [(a, b) for a, b in left.tolist()]
-            report.append(
-                {"text": phrase.text, "value": phrase.value, "spans": list(phrase.spans), "positions": tokens_left}
-            )
-            if phrase.value > 0:
-                positions += tokens_left
-                values += [phrase.value] * len(tokens_left)
-        return {
-            "phrase_positions": positions,
-            "phrase_values": values,
-            "num_missing_phrases": missing,
-            "num_truncated_phrases": truncated,
-            "num_long_phrases": too_long,
-            "phrases": report,
-        }
 
     def _encode(self, texts: list[str], located: bool) -> list[tuple[list[int], list[Range]]]:
         """Tokenize texts without special tokens; where they are located, with every token's characters."""

@@ -233,7 +233,7 @@ def _stopwords(language: str) -> frozenset[str]:
     code = {"english": "en", "german": "de"}.get(language)
     if code is None:
         return frozenset()
-    from ..data.importance import load_stopwords
+    from ..data.stopwords import load_stopwords
 
     return load_stopwords(code)
 

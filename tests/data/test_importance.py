@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from hier_models.data import TruncationReport, load_documents, tokenize_documents
 from hier_models.data import importance as importance_module
-from hier_models.data.importance import LANGUAGES, importance_spans, load_stopwords, token_labels
+from hier_models.data.importance import importance_spans, token_labels
+from hier_models.data.stopwords import LANGUAGES, load_stopwords
 from hier_models.top_down_transformer.processing_top_down_transformer import TopDownTransformerProcessor
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 

@@ -1,0 +1,96 @@
+"""`hier-models fit-phrases`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .errors import MistakeError, guarded, mistakes, say
+from .loading import check_checkpoint, quiet
+from .options import ModelArgument, TextColumnOption, app, help_text
+
+
+@app.command(
+    name="fit-phrases",
+    help=help_text("""Count the phrases of a corpus, for a Highlight-Transformer to find the key phrases of documents.
+
+    \b
+    Examples:
+      hier-models fit-phrases ./my-model train.jsonl
+      hier-models fit-phrases ./my-model train.jsonl --max-source-length 500
+      hier-models fit-phrases ./my-model papers.jsonl.xz --stopwords words.txt --output ./processor
+
+    The documents are read once, in bounded memory. What is counted becomes part of the model's processor
+    (key_phrases.json), and all commands use it. Training fits it by itself where its recipe says key_phrases: fit.
+    """),
+)
+@guarded
+def fit_phrases(
+    model: ModelArgument,
+    documents: Annotated[
+        str,
+        typer.Argument(
+            metavar="DOCUMENTS",
+            help="A .jsonl, .json, .csv, .tsv file, a folder of text files, or the id of a dataset on the Hub.",
+        ),
+    ],
+    split: Annotated[str | None, typer.Option(metavar="NAME", help="Only this split of the documents.")] = None,
+    text_column: TextColumnOption = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where to save the processor. Default: the model's folder.")
+    ] = None,
+    max_source_length: Annotated[
+        int | None,
+        typer.Option(min=3, metavar="TOKENS", help="Count only what the model reads. Default: whole documents."),
+    ] = None,
+    stopwords: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="en, de, or a file with words. Default: those of the processor's language."),
+    ] = None,
+    top_k: Annotated[int, typer.Option(min=1, metavar="N", help="Key phrases of a document.")] = 10,
+    max_phrases: Annotated[int, typer.Option(min=1, metavar="N", help="Phrases to keep.")] = 1_000_000,
+    min_documents: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Keep only phrases of so many documents.")
+    ] = 2,
+) -> None:
+    """Fit the key phrases of a processor."""
+    check_checkpoint(model)
+    folder = Path(model).expanduser()
+    if output is None and not folder.is_dir():
+        raise MistakeError(f"--output: {model!r} is on the Hub; give a folder to save the processor to")
+    quiet()
+    from transformers import AutoProcessor
+
+    from ..data import fit_key_phrases, load_documents
+
+    with mistakes(f"MODEL: cannot load the processor of {model!r}", OSError, ValueError, KeyError):
+        processor = AutoProcessor.from_pretrained(model)
+    if "phrase_positions" not in getattr(processor, "extra_inputs", {}):
+        raise MistakeError(
+            f"MODEL: key phrases are for Highlight-Transformers, and the processor of {model!r} is a "
+            f"{type(processor).__name__}"
+        )
+    path = Path(documents).expanduser()
+    rows = load_documents(
+        path if path.exists() else documents,
+        split=split,
+        text_column=text_column,
+        summary_column="",
+        streaming=True,
+    )
+    extractor = fit_key_phrases(
+        rows,
+        processor,
+        max_source_length=max_source_length,
+        stopwords=stopwords,
+        top_k=top_k,
+        max_phrases=max_phrases,
+        min_documents=min_documents,
+        show_progress=True,
+    )
+    processor.key_phrases = extractor
+    target = folder if output is None else output
+    processor.save_pretrained(target)
+    say(f"{extractor.documents} documents, {len(extractor)} phrases kept. Saved: {target}")

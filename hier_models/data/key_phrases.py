@@ -1,0 +1,103 @@
+"""Fitting a key phrase extractor on the documents that a Highlight-Transformer is trained on."""
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+from datasets import Dataset, IterableDataset
+from tqdm.auto import tqdm
+from transformers import PreTrainedTokenizerBase, ProcessorMixin
+
+from ..highlight_transformer.key_phrases_highlight_transformer import KeyPhraseExtractor
+from .stopwords import LANGUAGES, load_stopwords, read_stopwords
+from .tokenizing import DOCUMENTS_IN_MEMORY, highlights, source_kind
+
+
+logger = logging.getLogger(__name__)
+
+
+def fit_key_phrases(
+    dataset: Dataset | IterableDataset,
+    processor: ProcessorMixin | PreTrainedTokenizerBase,
+    *,
+    max_source_length: int | None = None,
+    stopwords: str | os.PathLike[str] | Sequence[str] | None = None,
+    lengths: Sequence[int] = (2, 3),
+    top_k: int = 10,
+    max_phrases: int = 1_000_000,
+    min_documents: int = 2,
+    max_counted: int = 8_000_000,
+    show_progress: bool = False,
+) -> KeyPhraseExtractor:
+    """Count the phrases of a corpus, so that a processor can find the key phrases of any document.
+
+    The corpus is read once, from a stream too, in bounded memory. `processor.key_phrases = …` and
+    `processor.save_pretrained` keep what is returned.
+
+    Args:
+        dataset: What `load_documents` gives: one of the columns `text`, `sentences`, `turns`, `documents`.
+        processor: The processor of a Highlight-Transformer.
+        max_source_length: Count only what the model reads of a document: that many tokens, special tokens included,
+            shared out among its articles (as the paper does). None counts whole documents, and is several times
+            faster, as nothing is tokenized.
+        stopwords: Words that are in no phrase: the code of a language (en, de), a file, or a list; by default those of
+            the processor's language.
+        lengths: How many words a phrase may have.
+        top_k: How many phrases of a document are chosen.
+        max_phrases: How many phrases to keep: those of the most documents.
+        min_documents: Phrases of fewer documents are not kept.
+        max_counted: How many phrases to count at a time; memory is about 50 bytes for each.
+        show_progress: Whether to show a progress bar.
+
+    Returns:
+        The fitted extractor.
+
+    Raises:
+        ValueError: If the processor finds no phrases, the dataset does not have exactly one kind of source or no
+            document, the language has no list of stopwords, or a number is not allowed.
+
+    Source: section 4.1.
+    """
+    if not highlights(processor):
+        raise ValueError(
+            f"processor must be one that highlights phrases (HighlightTransformerProcessor), got "
+            f"{type(processor).__name__}"
+        )
+    if stopwords is None:
+        language = cast(Any, processor).language
+        if language not in LANGUAGES:
+            raise ValueError(
+                f"stopwords: there is no list for the processor's language {language!r}, only for "
+                f"{' and '.join(LANGUAGES)}; give a file or a list (an empty one for no stopwords)"
+            )
+        stopwords = sorted(load_stopwords(language))
+    extractor = KeyPhraseExtractor(sorted(read_stopwords(stopwords)), lengths, top_k)
+    texts: Iterator[str | list[str]] = _texts(dataset, processor, max_source_length)
+    total = len(dataset) if isinstance(dataset, Dataset) else None
+    extractor.fit(
+        tqdm(texts, desc="Counting phrases", total=total, unit=" documents", disable=not show_progress),
+        max_phrases=max_phrases,
+        min_documents=min_documents,
+        max_counted=max_counted,
+    )
+    logger.info("%s", extractor)
+    return extractor
+
+
+def _texts(
+    dataset: Dataset | IterableDataset,
+    processor: ProcessorMixin | PreTrainedTokenizerBase,
+    max_source_length: int | None,
+) -> Iterator[Any]:
+    columns = dataset.column_names or list(next(iter(dataset), {}))
+    if not columns:
+        return
+    kind = source_kind(columns)
+    reader = cast(Any, processor)
+    for batch in dataset.iter(batch_size=DOCUMENTS_IN_MEMORY):
+        source = {kind: batch[kind]}
+        if max_source_length is None:
+            yield from reader.running_text(**source)
+        else:
+            yield from reader.kept_text(**source, max_length=max_source_length)
