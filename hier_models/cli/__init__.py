@@ -1,4 +1,4 @@
-"""The `hier-models` command, a file for each of summarize, translate, train, evaluate, inspect, analyze, …
+"""The `hier-models` command, a file for each of summarize, translate, train, evaluate, inspect and so on.
 
 Exit codes: 0 done, 1 something failed, 2 a mistake in the command or in what it was given, 130 interrupted.
 

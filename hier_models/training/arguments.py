@@ -122,6 +122,11 @@ class DataArguments:
             its tokens: 1 for words whose lemma is in the summary, 0 for all others.
         importance_tagger: A checkpoint that gives the weights of the validation and test documents instead, as there
             are no summaries where the model is used; without it they are the oracle's too.
+        key_phrases: Where a Highlight-Transformer's key phrases come from: "fit" counts the phrases of the training
+            documents, of what the model reads of them; else a file or a checkpoint that has them (key_phrases.json).
+            By default the processor's own, or a column `phrases`.
+        stopwords: With "fit", the words that are in no key phrase: en, de, or a file; by default those of the
+            processor's language.
         bad_lines: Stop at a line that cannot be used, or set it aside in a file of the output folder.
         num_proc: Processes that tokenize.
     """
@@ -155,6 +160,10 @@ class DataArguments:
     importance_tagger: str | None = field(
         default=None, metadata=_help("A checkpoint that gives the weights of validation and test documents.")
     )
+    key_phrases: str | None = field(
+        default=None, metadata=_help("Key phrases to highlight: fit, or a file or checkpoint that has them.")
+    )
+    stopwords: str | None = field(default=None, metadata=_help("Words in no key phrase: en, de, or a file."))
     bad_lines: Literal["stop", "set_aside"] = field(
         default="stop", metadata=_help("Stop at a bad line, or set it aside in a file of the output folder.")
     )

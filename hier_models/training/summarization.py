@@ -25,7 +25,7 @@ from transformers import (
 from ..data import HierDataCollator, LoadReport, TruncationReport, load_documents, tokenize_documents
 from ..data.tokenizing import Importance, plain_tokenizer
 from ..pipelines.importance_tagger_hier import load_importance_tagger
-from . import smoke
+from . import key_phrases, smoke
 from .arguments import DataArguments, Recipe, RecipeError
 from .brightness import BrightnessDecay
 from .metrics import compute_summarization_metrics, decode, mean_length, score_summaries
@@ -56,6 +56,7 @@ class SummarizationTask(Task):
         self._test_documents: Dataset | None = None
         self._importance: Importance | None = data.importance
         self._importance_at_test: Importance | None = data.importance
+        self._key_phrases: dict[str, Any] = {}
         self._highlights = False
 
     def check(self) -> None:  # noqa: D102  # as in Task
@@ -64,6 +65,7 @@ class SummarizationTask(Task):
             raise RecipeError(
                 "data: importance_tagger goes with importance: oracle, the weights that the summarizer trains with"
             )
+        key_phrases.check(data)
 
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:  # noqa: D102  # as in Task
         model, processor = super().load_model_and_processor()
@@ -83,6 +85,7 @@ class SummarizationTask(Task):
         if isinstance(documents, IterableDataset) and next(iter(documents), None) is None:
             data = self.recipe.data
             raise RecipeError(f"data: train has no usable documents ({data.train}, split {data.train_split})")
+        self._key_phrases = key_phrases.prepare(self.recipe.data, model.config, processor, documents)
         return self._tokenized("train", documents, processor)
 
     def validation_dataset(  # noqa: D102
@@ -130,6 +133,7 @@ class SummarizationTask(Task):
             "truncation": {name: report.as_dict() for name, report in self._cuts.items()},
             "set_aside": {name: report.as_dict() for name, report in self._set_aside.items()},
             **self._importance_report(),
+            **self._key_phrases,
         }
 
     def smoke_rows(self) -> list[dict[str, Any]]:  # noqa: D102
@@ -139,6 +143,8 @@ class SummarizationTask(Task):
         changes = super().smoke_data(folder)
         if self.recipe.data.importance_tagger is not None:
             changes["importance_tagger"] = str(smoke.tiny_tagger(self.smoke_tokenizer(), folder / "tagger"))
+        if self.recipe.data.key_phrases is not None:
+            changes["key_phrases"] = key_phrases.FIT
         return changes
 
     def _scores(self, documents: Dataset, model: PreTrainedModel, processor: Processor, file: str) -> dict[str, Any]:

@@ -1,0 +1,94 @@
+"""The key phrases of a recipe for the Highlight-Transformer: fitted on its training documents, or loaded."""
+
+import logging
+from pathlib import Path
+from typing import Any, cast
+
+from datasets import Dataset, IterableDataset
+from transformers import PretrainedConfig
+from transformers.utils.hub import cached_file
+
+from ..data.key_phrases import fit_key_phrases
+from ..data.tokenizing import PHRASES, highlights
+from ..highlight_transformer.key_phrases_highlight_transformer import KEY_PHRASES_FILE, KeyPhraseExtractor
+from .arguments import DataArguments, RecipeError
+from .models import Processor
+
+
+logger = logging.getLogger(__name__)
+
+FIT = "fit"
+
+
+def check(data: DataArguments) -> None:
+    """Refuse, before anything is loaded, what does not fit together.
+
+    Args:
+        data: The section `data` of the recipe.
+
+    Raises:
+        RecipeError: If stopwords are given and no phrases are fitted.
+    """
+    if data.stopwords is not None and data.key_phrases != FIT:
+        raise RecipeError("data: stopwords goes with key_phrases: fit")
+
+
+def prepare(
+    data: DataArguments, config: PretrainedConfig, processor: Processor, documents: Dataset | IterableDataset
+) -> dict[str, Any]:
+    """Give the processor its key phrases.
+
+    Args:
+        data: The section `data` of the recipe.
+        config: The model's configuration.
+        processor: Its processor, which is changed.
+        documents: The training documents.
+
+    Returns:
+        `key_phrases` for results.json, of a model that highlights: the documents and phrases counted, and by how much
+        a count may be too low.
+
+    Raises:
+        RecipeError: If the model highlights and has no key phrases, they are for another kind of model, or cannot be
+            fitted or loaded.
+    """
+    wanted = data.key_phrases
+    if not highlights(processor):
+        if wanted is not None:
+            raise RecipeError(
+                f"data: key_phrases is for Highlight-Transformers, and this model is {config.model_type}"
+            )
+        return {}
+    reader = cast(Any, processor)
+    if getattr(config, "highlight_heads", 0) == 0:
+        reader.key_phrases = None  # nothing is highlighted
+        return {}
+    if wanted == FIT:
+        try:
+            reader.key_phrases = fit_key_phrases(
+                documents, processor, max_source_length=data.max_source_length, stopwords=data.stopwords
+            )
+        except (ValueError, OSError) as error:
+            raise RecipeError(f"data: key_phrases: {error}") from error
+    elif wanted is not None:
+        reader.key_phrases = _load(wanted)
+    found = reader.key_phrases
+    if found is None:
+        if PHRASES in (documents.column_names or ()):
+            return {}
+        raise RecipeError(
+            "data: key_phrases is missing: the model highlights key phrases, and its processor finds none; set "
+            "key_phrases: fit (or config_overrides: highlight_heads: 0 for a model without)"
+        )
+    logger.info("%s", found)
+    return {"key_phrases": {"documents": found.documents, "phrases": len(found), "uncounted": found.uncounted}}
+
+
+def _load(name: str) -> KeyPhraseExtractor:
+    """Load the key phrases of a file, or of a checkpoint here or on the Hub."""
+    path = Path(name).expanduser()
+    try:
+        file = path if path.is_file() else cached_file(str(path) if path.exists() else name, KEY_PHRASES_FILE)
+        return KeyPhraseExtractor.load(cast(Any, file))
+    except (OSError, ValueError) as error:
+        raise RecipeError(f"data: key_phrases: {' '.join(str(error).split())}") from error
