@@ -23,6 +23,14 @@ DEFAULT_MAX_NEW_TOKENS = 256
 # A tokenizer without a limit says so with a huge number.
 _NO_LIMIT = 10**9
 
+# What a processor counts of a document; not every one tells sentences apart, or knows phrases.
+_COUNTS = (
+    *("num_truncated_tokens", "num_truncated_sentences"),
+    *("num_missing_phrases", "num_truncated_phrases", "without_phrases"),
+)
+# What else it may be asked for.
+_NOTES = ("phrases", "offset_mapping")
+
 Languages = tuple[str | None, str | None]
 
 
@@ -31,11 +39,12 @@ class Example:
     """One tokenized document. Not a tensor, so that batches are padded in `_forward`, by the processor's pad values.
 
     Args:
-        inputs: name of a model input -> one value per token.
+        inputs: name of a model input -> one value per token, or as many as the processor makes.
         counts: what is to be said of it, by name: `num_truncated_tokens`, and what else the task counts.
         settings: arguments of `generate` that it needs; the same for all examples of a batch.
         languages: from and to which language it is to be translated, where known.
         source: what it was given as, its value, and how many of its tokens are read (None for all).
+        notes: what else is known of it and no tensor, by name.
     """
 
     inputs: dict[str, list[Any]]
@@ -43,6 +52,7 @@ class Example:
     settings: dict[str, Any] = field(default_factory=dict)
     languages: Languages = (None, None)
     source: tuple[str, Any, int | None] = ("text", "", None)
+    notes: dict[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.inputs["input_ids"])
@@ -168,14 +178,15 @@ class DocumentPipeline(Pipeline):
             return [result[0] for result in results] if all(len(result) == 1 for result in results) else results
         return super().__call__(_as_stream(inputs, self.structures), **kwargs)
 
-    def _process(self, name: str, value: Any, limit: int | None) -> Example:
+    def _process(self, name: str, value: Any, limit: int | None, **options: Any) -> Example:
         encoded = self.processor(
-            **{name: value}, truncation=limit is not None, max_length=limit, return_truncation=True
+            **{name: value}, truncation=limit is not None, max_length=limit, return_truncation=True, **options
         )
-        counts = ("num_truncated_tokens", "num_truncated_sentences")  # not every processor tells sentences apart
-        cut = {key: int(encoded[key]) for key in counts if key in encoded}
+        cut = {key: int(encoded[key]) for key in _COUNTS if key in encoded}
         names = ("input_ids", "attention_mask", *self.processor.extra_inputs)
-        return Example({key: list(encoded[key]) for key in names if key in encoded}, cut, source=(name, value, limit))
+        notes = {key: encoded[key] for key in _NOTES if key in encoded}
+        inputs = {key: list(encoded[key]) for key in names if key in encoded}
+        return Example(inputs, cut, source=(name, value, limit), notes=notes)
 
     def _tokenize(self, text: str, limit: int | None) -> Example:
         names = [name for name in ("input_ids", "attention_mask") if name in self.tokenizer.model_input_names]
@@ -200,12 +211,17 @@ class DocumentPipeline(Pipeline):
         # (batch * sequences, target) -> (batch, sequences, target)
         outputs = {"output_ids": ids.reshape(len(examples), -1, ids.shape[-1])}
         outputs.update(self._noted(outputs["output_ids"], generation_config))
-        for name in examples[0].counts:
-            outputs[name] = torch.tensor([example.counts[name] for example in examples])
+        for name in _all_names(example.counts for example in examples):
+            outputs[name] = torch.tensor([example.counts.get(name, 0) for example in examples])
+        outputs.update(self._looked_up(examples, batch, outputs["output_ids"]))
         return outputs
 
     def _noted(self, ids: torch.Tensor, generation_config: GenerationConfig) -> dict[str, torch.Tensor]:
         """What else `postprocess` wants to know of the generated ids (batch, sequences, target)."""
+        return {}
+
+    def _looked_up(self, examples: list[Example], batch: dict[str, torch.Tensor], ids: torch.Tensor) -> dict[str, Any]:
+        """What the call wants to know beside the text, from the examples, the model's inputs and the generated ids."""
         return {}
 
     def _pad(self, examples: list[Example]) -> dict[str, torch.Tensor]:
@@ -213,12 +229,13 @@ class DocumentPipeline(Pipeline):
         pad_id = self.tokenizer.pad_token_id
         pad_values = {"input_ids": self.model.config.pad_token_id if pad_id is None else pad_id, "attention_mask": 0}
         pad_values.update(getattr(self.processor, "extra_inputs", {}))
-        length = max(len(example) for example in examples)
         batch = {}
-        for name in examples[0].inputs:
-            rows = [example.inputs[name] for example in examples]
+        for name in _all_names(example.inputs for example in examples):
+            # A document without phrases may stand beside others.
+            rows = [example.inputs.get(name, []) for example in examples]
+            length = max(1, *(len(row) for row in rows))
             padded = [row + [pad_values[name]] * (length - len(row)) for row in rows]
-            batch[name] = torch.tensor(padded, device=self.device)  # (batch, source)
+            batch[name] = torch.tensor(padded, device=self.device)  # (batch, source), or (batch, phrases, …)
         return batch
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
@@ -343,6 +360,10 @@ class DocumentPipeline(Pipeline):
 
 
 # Inputs
+
+
+def _all_names(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row))
 
 
 def _check_settings(processor: Any, config: Any) -> None:

@@ -3,11 +3,14 @@
 Exported checkpoints carry a copy of this file, so it needs nothing but torch and the public names of Transformers.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from transformers import GenerationConfig
 
+from .copied_words_hier import check_copies, copied_words, copy_shares
 from .document_pipeline_hier import (
     DEFAULT_MAX_NEW_TOKENS,
     DocumentPipeline,
@@ -21,6 +24,18 @@ from .document_pipeline_hier import (
 from .importance_tagger_hier import ImportanceTagger, load_importance_tagger
 
 
+# What `_looked_up` adds to the outputs, which are counts otherwise.
+_COPYING = ("copy_shares", "copy_places", "source_offsets")
+_NO_COUNTS = ("output_ids", "phrases", *_COPYING)
+
+
+@dataclass
+class _Phrases:
+    """The phrases of one document. Not a list, which `Pipeline` would take apart with the batch."""
+
+    found: list[dict[str, Any]]
+
+
 class SummarizationPipeline(DocumentPipeline):
     """Summarizes documents with an encoder-decoder model.
 
@@ -29,6 +44,10 @@ class SummarizationPipeline(DocumentPipeline):
 
     Input longer than the model can take is cut at the end by default. A warning says so once, and
     `return_truncation=True` returns how much was cut from each document.
+
+    Models with a processor that knows phrases (Highlight-Transformer) read the key phrases that it finds, or those
+    that `phrases` names, for all documents of a call, or for one as its entry "phrases". `return_phrases=True` and
+    `return_copied=True` show what was highlighted, and which words of the summary the model copied.
 
     Generation settings are those of `model.generation_config`, then those in the config's `task_specific_params` that
     it leaves open. Arguments of the call come before both. If nobody sets a length, a summary ends after 256 tokens.
@@ -95,8 +114,8 @@ class SummarizationPipeline(DocumentPipeline):
 
         Args:
             inputs: a text; the turns of one dialogue (a list of `{"role": …, "content": …}`); a dictionary with one of
-                "text", "sentences", "turns", "documents" (other entries are not read); or many of these as a list, a
-                dataset, or a generator.
+                "text", "sentences", "turns", "documents", and perhaps "phrases" (other entries are not read); or many
+                of these as a list, a dataset, or a generator.
             text: instead of `inputs`: one text, or a list of them.
             sentences: instead of `inputs`: one document as a list of its sentences, or a list of such documents.
             turns: instead of `inputs`: the turns of one dialogue, or a list of such lists.
@@ -104,6 +123,9 @@ class SummarizationPipeline(DocumentPipeline):
             **kwargs: `batch_size` (documents at once, 1), `num_workers`; `truncation` (True; with False, what is too
                 long is an error), `max_source_length` (in tokens; as many as the model can take),
                 `return_truncation` (False), `return_tensors` (False: token ids instead of text),
+                `phrases` (a list of (phrase, value), (start, end, value) or phrases alone, to highlight in each
+                document in the place of those that the processor finds; [] for none), `return_phrases` (False),
+                `return_copied` (False),
                 `clean_up_tokenization_spaces` (False); and arguments of `generate`, such as `num_beams`, `max_length`,
                 `num_return_sequences`.
 
@@ -112,7 +134,13 @@ class SummarizationPipeline(DocumentPipeline):
             list of such dictionaries, or of such lists if `num_return_sequences` is above 1. For a dataset or a
             generator an iterator over such lists. With `return_truncation`, each dictionary has
             `num_truncated_tokens`, and `num_truncated_sentences` where the model's processor tells sentences apart.
-            With `return_tensors` it has `summary_token_ids` instead of `summary_text`.
+            With `return_tensors` it has `summary_token_ids` instead of `summary_text`. A model with phrases also
+            counts `num_missing_phrases`, `num_truncated_phrases` and whether it is `without_phrases`. With
+            `return_phrases` there is `phrases`: what was highlighted, {"text", "value", "spans" (characters),
+            "positions" (tokens)}. With `return_copied` there is `copied`: the words of the summary that were rather
+            copied than generated, {"text", "start", "end", "share" (of copying in the word's probability), "source"
+            ([start, end] in the source, or None if it was put together from several places)}. Characters of the
+            source are those of the processor's `running_text`.
 
         Raises:
             ValueError: If the input is not one of the above, if a document is too long and `truncation=False`, or if
@@ -129,6 +157,9 @@ class SummarizationPipeline(DocumentPipeline):
         return_tensors: bool | None = None,
         return_text: bool | None = None,
         clean_up_tokenization_spaces: bool | None = None,
+        phrases: Any = None,
+        return_phrases: bool | None = None,
+        return_copied: bool | None = None,
         **generate_kwargs: Any,
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         preprocess: dict[str, Any] = {}
@@ -137,6 +168,8 @@ class SummarizationPipeline(DocumentPipeline):
             preprocess["truncation"] = as_truncation(truncation)
         if max_source_length is not None:
             preprocess["max_source_length"] = max_source_length
+        given = {"phrases": phrases, "return_phrases": return_phrases, "return_copied": return_copied}
+        preprocess |= {name: value for name, value in given.items() if value is not None}
         if return_truncation is not None:
             postprocess["return_truncation"] = return_truncation
         if return_tensors is not None or return_text is not None:
@@ -146,7 +179,13 @@ class SummarizationPipeline(DocumentPipeline):
         return preprocess, generate_kwargs, postprocess
 
     def preprocess(  # type: ignore[override]
-        self, input_: Any, truncation: bool = True, max_source_length: int | None = None
+        self,
+        input_: Any,
+        truncation: bool = True,
+        max_source_length: int | None = None,
+        phrases: Any = None,
+        return_phrases: bool = False,
+        return_copied: bool = False,
     ) -> dict[str, Example]:
         """Tokenize one document.
 
@@ -154,17 +193,22 @@ class SummarizationPipeline(DocumentPipeline):
             input_: a text, a dictionary with one of "text", "sentences", "turns", "documents", or a chat.
             truncation: whether to cut what is longer than the model can take; else that is an error.
             max_source_length: a limit below the model's own, in tokens.
+            phrases: what is highlighted, unless the document says so itself; None for what the processor finds.
+            return_phrases: whether the phrases are wanted.
+            return_copied: whether the copied words are wanted.
 
         Returns:
             The tokenized document, under "examples".
 
         Raises:
-            ValueError: If the input is something else, or too long and not to be cut.
+            ValueError: If the input is something else, or too long and not to be cut; if there are phrases and the
+                model knows none, or copied words are wanted of a model that copies none.
         """
         name, value = structure_of(input_, self.structures)
         limit = self._source_limit(max_source_length)
+        options = self._options(input_, phrases, return_phrases, return_copied)
         if hasattr(self.processor, "extra_inputs"):
-            example = self._process(name, value, limit if truncation else None)
+            example = self._process(name, value, limit if truncation else None, **options)
         else:
             example = self._tokenize(self._prefix() + as_text(name, value), limit if truncation else None)
         if not len(example):
@@ -178,6 +222,38 @@ class SummarizationPipeline(DocumentPipeline):
                 f"leave out truncation=False to have it cut at the end."
             )
         return {"examples": example}
+
+    def _options(self, input_: Any, phrases: Any, return_phrases: bool, return_copied: bool) -> dict[str, Any]:
+        """What the processor is told, and asked for, beside the document."""
+        knows_phrases = "phrase_positions" in getattr(self.processor, "extra_inputs", ())
+        if (phrases is not None or return_phrases) and not knows_phrases:
+            raise ValueError(
+                f"`phrases` and `return_phrases` are for models with a processor that knows phrases "
+                f"(Highlight-Transformer), and {type(self.model).__name__} has none. Leave them out."
+            )
+        options: dict[str, Any] = {}
+        if knows_phrases:
+            own = input_.get("phrases") if isinstance(input_, Mapping) else None
+            phrases = phrases if own is None else own
+            options |= {} if phrases is None else {"phrases": phrases}
+            options |= {"return_phrases": True} if return_phrases else {}
+        if return_copied:
+            check_copies(self.model)
+            options["return_offsets_mapping"] = True
+        return options
+
+    def _looked_up(self, examples: list[Example], batch: dict[str, torch.Tensor], ids: torch.Tensor) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if "phrases" in examples[0].notes:
+            # A document in which there was nothing to look for has no report.
+            found["phrases"] = [_Phrases(example.notes.get("phrases") or []) for example in examples]
+        if "offset_mapping" in examples[0].notes:
+            found |= copy_shares(self.model, batch, ids)
+            offsets = [[list(places) for places in example.notes["offset_mapping"]] for example in examples]
+            length = batch["input_ids"].shape[1]
+            padded = [row + [[0, 0]] * (length - len(row)) for row in offsets]
+            found["source_offsets"] = torch.tensor(padded)  # (batch, source, 2)
+        return found
 
     def _pad(self, examples: list[Example]) -> dict[str, torch.Tensor]:
         # Here, and not where documents are tokenized, which may be in another process that must not use the GPU.
@@ -207,7 +283,8 @@ class SummarizationPipeline(DocumentPipeline):
         """Turn generated ids into summaries.
 
         Args:
-            model_outputs: `output_ids` (1, sequences, target), and for each kind of cut its count (1,).
+            model_outputs: `output_ids` (1, sequences, target), for each kind of cut its count (1,), and what else the
+                call asked for.
             return_truncation: whether to add these counts.
             return_tensors: whether to return ids instead of text.
             clean_up_tokenization_spaces: whether the tokenizer removes spaces before punctuation.
@@ -216,16 +293,28 @@ class SummarizationPipeline(DocumentPipeline):
             One dictionary for each sequence.
         """
         records: list[dict[str, Any]] = []
-        for ids in model_outputs["output_ids"][0]:  # (target,)
-            if return_tensors:
-                record: dict[str, Any] = {"summary_token_ids": ids}
-            else:
-                text = self.tokenizer.decode(
-                    ids, skip_special_tokens=True, clean_up_tokenization_spaces=clean_up_tokenization_spaces
-                )
-                record = {"summary_text": text}
+        decoding = {"skip_special_tokens": True, "clean_up_tokenization_spaces": clean_up_tokenization_spaces}
+        for number, ids in enumerate(model_outputs["output_ids"][0]):  # (target,)
+            text = self.tokenizer.decode(ids, **decoding)
+            record: dict[str, Any] = {"summary_token_ids": ids} if return_tensors else {"summary_text": text}
             if return_truncation:
-                record.update({name: int(count) for name, count in model_outputs.items() if name != "output_ids"})
+                counts = {name: count for name, count in model_outputs.items() if name not in _NO_COUNTS}
+                record.update({name: int(count) for name, count in counts.items()})
+            if "phrases" in model_outputs:
+                phrases: Any = model_outputs["phrases"]
+                record["phrases"] = (phrases[0] if isinstance(phrases, list) else phrases).found
+            if "copy_shares" in model_outputs:
+                # Of what was written; the first id is the decoder's start token.
+                shares, places, offsets = (model_outputs[name][0] for name in _COPYING)
+                record["copied"] = copied_words(
+                    self.tokenizer,
+                    ids[1:].tolist(),
+                    text,
+                    shares[number].tolist(),
+                    places[number].tolist(),
+                    offsets.tolist(),
+                    decoding,
+                )
             records.append(record)
         return records
 

@@ -1,0 +1,141 @@
+"""Which words of a summary a model with a copy mechanism has copied, and from where.
+
+Exported checkpoints carry a copy of this file, so it needs nothing but torch and the public names of Transformers.
+"""
+
+import itertools
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+
+# A word counts as copied when more than this share of its probability is that of copying.
+MOSTLY = 0.5
+
+_UNSPACED = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+# Letters and digits, joined or not by an apostrophe or a hyphen; of Chinese and kana each character.
+_WORD = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+(?:['’\-][^\W_{_UNSPACED}]+)*")
+
+
+def check_copies(model: Any) -> None:
+    """Refuse a model that copies nothing.
+
+    Args:
+        model: The model.
+
+    Raises:
+        ValueError: If it has no copy mechanism.
+    """
+    if not getattr(model.config, "use_copy", False):
+        raise ValueError(
+            f"`return_copied` is for models that copy (use_copy in the config), and {type(model).__name__} does not. "
+            "Leave it out."
+        )
+
+
+@torch.no_grad()
+def copy_shares(model: Any, inputs: dict[str, torch.Tensor], ids: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Tell how much of the probability of generated tokens is that of copying, in one pass over them.
+
+    Args:
+        model: A model whose output has `copy_probability` and `copy_attentions` under `output_copying=True`.
+        inputs: What the summaries were generated from, (batch, source).
+        ids: Generated ids, with the start token, (batch, sequences, target + 1).
+
+    Returns:
+        `copy_shares`, (batch, sequences, target), from 0 to 1; and `copy_places`, the source token that is copied
+        most, or -1 where the source has no such token.
+    """
+    sequences = ids.shape[1]
+    flat = ids.flatten(0, 1).to(model.device)  # (batch * sequences, target + 1)
+    repeated = {name: value.repeat_interleave(sequences, dim=0) for name, value in inputs.items()}
+    outputs = model(**repeated, decoder_input_ids=flat[:, :-1], output_copying=True, use_cache=False, return_dict=True)
+    targets = flat[:, 1:, None]
+    attention = outputs.copy_attentions.float()  # (batch * sequences, target, source)
+    attention = attention * (repeated["input_ids"][:, None] == targets)
+    copied = outputs.copy_probability.float() * attention.sum(dim=-1)
+    probability = outputs.logits.gather(2, targets).squeeze(2).float().exp()
+    shares = (copied / probability.clamp(min=torch.finfo(torch.float32).tiny)).clamp(max=1.0)
+    most, places = attention.max(dim=-1)
+    found = {"copy_shares": shares, "copy_places": places.masked_fill(most <= 0, -1)}
+    return {name: value.unflatten(0, (-1, sequences)) for name, value in found.items()}
+
+
+def copied_words(
+    tokenizer: Any,
+    ids: Sequence[int],
+    text: str,
+    shares: Sequence[float],
+    places: Sequence[int],
+    offsets: Sequence[Sequence[int]],
+    decoding: dict[str, Any],
+) -> list[dict[str, Any]]:
+    """Find the words of a summary that were copied.
+
+    Args:
+        tokenizer: Decodes the ids.
+        ids: Generated ids, without the start token.
+        text: What they decode to.
+        shares: Of each id, as `copy_shares` gives them.
+        places: Of each id.
+        offsets: Where each source token begins and ends, in characters of the source.
+        decoding: Arguments of `decode` that the text was made with.
+
+    Returns:
+        For each copied word, in order, `text`, `start` and `end` in characters of the summary, `share` (the least of
+        its tokens' shares) and `source`, [start, end] in characters of the source; None if its tokens come from
+        places that do not follow one another.
+    """
+    ends = _token_ends(tokenizer, ids, text, decoding)
+    found = []
+    first = 0
+    for word in _WORD.finditer(text):
+        while first < len(ends) and ends[first] <= word.start():
+            first += 1
+        last = first
+        while last < len(ends) - 1 and ends[last] < word.end():
+            last += 1
+        # Tokens that end where they begin, such as special tokens and parts of a character, say nothing themselves.
+        tokens = [n for n in range(first, last + 1) if ends[n] > (ends[n - 1] if n else 0)]
+        share = min((shares[n] for n in tokens), default=0.0)
+        if share > MOSTLY:
+            found.append(
+                {
+                    "text": word[0],
+                    "start": word.start(),
+                    "end": word.end(),
+                    "share": share,
+                    "source": _source([places[n] for n in tokens], offsets),
+                }
+            )
+    return found
+
+
+def _token_ends(tokenizer: Any, ids: Sequence[int], text: str, decoding: dict[str, Any]) -> list[int]:
+    """Where in the text each token ends, never before the one before it."""
+    ends = []
+    last = 0
+    for number in range(1, len(ids) + 1):
+        before = tokenizer.decode(ids[:number], **decoding)
+        # What is decoded of a part of a character is not in the text.
+        last = max(last, len(before) if text.startswith(before) else _shared(before, text))
+        ends.append(last)
+    return ends
+
+
+def _shared(one: str, other: str) -> int:
+    """How many characters two texts begin with alike."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((number for number, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _source(places: Sequence[int], offsets: Sequence[Sequence[int]]) -> list[int] | None:
+    in_order = all(after == before + 1 for before, after in itertools.pairwise(places))
+    if not in_order or places[0] < 0:
+        return None
+    return [int(offsets[places[0]][0]), int(offsets[places[-1]][1])]
+
+
+__all__ = ["check_copies", "copied_words", "copy_shares"]
