@@ -5,7 +5,8 @@ A family without a decoder gets what is not about decoding.
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,13 +21,15 @@ from hier_models import (
     HatBartForConditionalGeneration,
     HatEncoderConfig,
     HatEncoderForMaskedLM,
+    HighlightTransformerConfig,
+    HighlightTransformerForConditionalGeneration,
     TopDownTransformerConfig,
     TopDownTransformerForConditionalGeneration,
 )
 
 
 BOS, PAD, EOS = 0, 1, 2
-Document = dict[str, list[int] | list[float]]
+Document = dict[str, list[Any]]
 
 # torch's compiler uses deprecated parts of torch itself.
 uses_the_compiler = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -36,22 +39,24 @@ uses_the_compiler = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 class Case:
     """A family in a tiny size.
 
-    `make_document(length, seed)` gives every per-token input of one document, `pad_values` what each is padded with,
-    and `change(name, document)` gives another valid value of an extra input. A family that does not decode predicts
+    `make_document(length, seed)` gives every input of one document, `pad_values` what each per-token input is padded
+    with, `list_pads` what an input that is a list of its own length is padded with, on the right, and
+    `change(name, document)` gives another valid value of an extra input. A family that does not decode predicts
     something for each token, and has labels for some of them. `upper_states` names the output of the encoder's upper
-    level and its mask, `attentions` one of its attentions.
+    level and its mask, if there is one, `attentions` one of its attentions.
     """
 
     model_class: type[PreTrainedModel]
     make_config: Callable[..., PreTrainedConfig]
     make_document: Callable[[int, int], Document]
     pad_values: dict[str, float]
-    change: dict[str, Callable[[Document], list[int] | list[float]]]
+    change: dict[str, Callable[[Document], list[Any]]]
     edge_documents: dict[str, Document]
     lora_targets: tuple[str, ...]
     auto_class: type = AutoModelForSeq2SeqLM
     decodes: bool = True
-    upper_states: tuple[str, str] = ("hierarchical_hidden_state", "hierarchical_attention_mask")
+    list_pads: dict[str, Any] = field(default_factory=dict)
+    upper_states: tuple[str, str] | None = ("hierarchical_hidden_state", "hierarchical_attention_mask")
     attentions: str = "hierarchical_attentions"
     has_markers: bool = True
 
@@ -155,6 +160,70 @@ def top_down_document(length: int, seed: int) -> Document:
     return {"input_ids": ids, "token_importance": [(7 * token % 11) / 8 for token in ids]}
 
 
+def highlight_config(**kwargs: Any) -> PreTrainedConfig:
+    sizes = {
+        "vocab_size": 60,
+        "d_model": 24,
+        "encoder_layers": 2,
+        "encoder_attention_heads": 4,
+        "encoder_ffn_dim": 32,
+        "decoder_layers": 2,
+        "decoder_attention_heads": 4,
+        "decoder_ffn_dim": 32,
+        "activation_dropout": 0.0,
+        "max_phrase_length": 8,
+    }
+    return HighlightTransformerConfig(**{**sizes, **kwargs})
+
+
+def highlight_bart_config(**kwargs: Any) -> PreTrainedConfig:
+    """BART's body, and everything that is not the default."""
+    body = {
+        "normalize_before": False,
+        "position_embedding_type": "learned",
+        "max_position_embeddings": 48,
+        "scale_embedding": False,
+        "activation_function": "gelu",
+        "highlighting": "additive",
+        "highlight_heads": 3,
+        "highlight_layers": [1],
+        "copy_head": 2,
+    }
+    return highlight_config(**{**body, **kwargs})
+
+
+def highlight_document(length: int, seed: int) -> Document:
+    ids = hat_bart_document(length, seed)["input_ids"]
+    phrases = [[1, 3], [2, 5], [2, 5], [length - 4, length - 1]][seed % 2 :]  # overlapping, nested, repeated
+    return {
+        "input_ids": ids,
+        "phrase_positions": phrases,
+        "phrase_values": [0.5 + (7 * start % 5) / 2 for start, _ in phrases],
+    }
+
+
+HIGHLIGHT = Case(
+    model_class=HighlightTransformerForConditionalGeneration,
+    make_config=highlight_config,
+    make_document=highlight_document,
+    pad_values={"input_ids": PAD},
+    list_pads={"phrase_positions": [-1, -1], "phrase_values": 0.0},
+    change={
+        "phrase_positions": lambda document: [[start, end + 1] for start, end in document["phrase_positions"]],
+        "phrase_values": lambda document: [3.0 - value for value in document["phrase_values"]],
+    },
+    edge_documents={
+        "one token": {"input_ids": [7], "phrase_positions": [[0, 1]], "phrase_values": [1.0]},
+        "an empty document": {"input_ids": [BOS, EOS], "phrase_positions": [], "phrase_values": []},
+        "nothing but a phrase": {"input_ids": [7, 8, 9], "phrase_positions": [[0, 3]], "phrase_values": [90.0]},
+        "phrases of no value": {"input_ids": [7, 8, 9], "phrase_positions": [[0, 2]], "phrase_values": [0.0]},
+    },
+    lora_targets=("q_proj", "v_proj"),
+    upper_states=None,
+    attentions="copy_attentions",
+    has_markers=False,
+)
+
 TOP_DOWN = Case(
     model_class=TopDownTransformerForConditionalGeneration,
     make_config=top_down_config,
@@ -205,6 +274,9 @@ CASES = {
     ),
     "hat_encoder": HAT_ENCODER,
     "hat_encoder_bos": replace(HAT_ENCODER, make_config=hat_encoder_bos_config),
+    "highlight_transformer": HIGHLIGHT,
+    "highlight_transformer_bart": replace(HIGHLIGHT, make_config=highlight_bart_config),
+    "highlight_transformer_only": replace(HIGHLIGHT, make_config=partial(highlight_config, highlighting="only")),
     "top_down_transformer": TOP_DOWN,
     "top_down_transformer_levels": replace(TOP_DOWN, make_config=top_down_levels_config),
 }
@@ -241,11 +313,15 @@ def model(case: Case) -> PreTrainedModel:
 
 def collate(case: Case, documents: list[Document], side: str = "right", extra: int = 0) -> dict[str, torch.Tensor]:
     length = max(len(document["input_ids"]) for document in documents) + extra
-    batch: dict[str, list[list[int]]] = {name: [] for name in [*case.pad_values, "attention_mask"]}
+    batch: dict[str, list[list[Any]]] = {name: [] for name in [*case.pad_values, *case.list_pads, "attention_mask"]}
     for document in documents:
         missing = length - len(document["input_ids"])
         columns = {**document, "attention_mask": [1] * len(document["input_ids"])}
         for name, values in columns.items():
+            if name in case.list_pads:
+                most = max(1, *(len(other[name]) for other in documents))
+                batch[name].append(values + [case.list_pads[name]] * (most - len(values)))
+                continue
             padding = [case.pad_values.get(name, 0)] * missing
             batch[name].append(values + padding if side == "right" else padding + values)
     return {name: torch.tensor(rows) for name, rows in batch.items()}
@@ -314,7 +390,7 @@ def test_a_batch_equals_its_members(case, model, documents, target, side, extra)
         assert_close(case.predictions(together, batch, row), want)
         alone = case.encode(model, single)
         assert_close(encoded.last_hidden_state[row][batch["attention_mask"][row].bool()], alone.last_hidden_state[0])
-        if case.decodes:
+        if case.decodes and case.upper_states:
             assert_close(upper_states(case, encoded, row), upper_states(case, alone, 0))
 
 

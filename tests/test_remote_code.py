@@ -19,7 +19,12 @@ from hier_models.registration import FAMILIES
 PACKAGE = Path(hier_models.__file__).parent
 
 # Libraries that an architecture needs at inference, by its folder.
-LIBRARIES: dict[str, set[str]] = {"hat_bart": {"punkt"}, "hat_encoder": {"punkt"}, "top_down_transformer": set()}
+LIBRARIES: dict[str, set[str]] = {
+    "hat_bart": {"punkt"},
+    "hat_encoder": {"punkt"},
+    "highlight_transformer": {"sklearn"},
+    "top_down_transformer": set(),
+}
 
 ARCHITECTURE_FILES = sorted(
     file for model_type in FAMILIES for file in (PACKAGE / model_type).glob("*.py") if file.name != "__init__.py"

@@ -1,4 +1,4 @@
-"""The highlighting matrix, held as a band: the rows inside of key phrases, and in each the entries around the diagonal.
+"""The highlighting matrix, held as a band: its rows inside of key phrases, in each the entries around the diagonal.
 
 Source: Liu et al., "Highlight-Transformer", section 3.1.
 

@@ -161,9 +161,11 @@ class HighlightTransformerConfig(PreTrainedConfig):
 
     def __post_init__(self, **kwargs: Any) -> None:
         """Fill in what depends on other fields."""
-        layers = kwargs.pop("num_hidden_layers", None)
-        if layers is not None:
-            self.encoder_layers = layers
+        for name, field in (
+            ("num_hidden_layers", "encoder_layers"),
+            ("num_attention_heads", "encoder_attention_heads"),
+        ):
+            setattr(self, field, kwargs.pop(name, getattr(self, field)))
         if self.highlight_heads is None:
             self.highlight_heads = max(1, self.encoder_attention_heads // 4)
         if self.highlight_layers is None:

@@ -66,7 +66,9 @@ class HighlightTransformerEncoder(HighlightTransformerPreTrainedModel):
         **kwargs: Unpack[TransformersKwargs],
     ) -> HighlightTransformerEncoderOutput:
         """Encode documents; the arguments are those of [`HighlightTransformerModel`]."""
-        check_inputs(self.config, input_ids, inputs_embeds, attention_mask, phrase_positions, phrase_values)
+        check_inputs(
+            self.config, input_ids, inputs_embeds, attention_mask, phrase_positions, phrase_values, source_ids
+        )
         source_ids = input_ids if source_ids is None else source_ids
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)  # (batch, source, d_model)

@@ -7,7 +7,7 @@ around the diagonal. It is held as these: a `Band`. Every way of attending is th
 then a correction of the few highlighted rows:
 
     "sdpa"  on the CPU corrects what torch's flash kernel returns, forwards and backwards, at almost no cost (flash_…).
-            Elsewhere, or compiled, or with dropout of attention weights, it attends from the highlighted rows once more.
+            Elsewhere, compiled, or with dropout of attention weights, it attends from highlighted rows once more.
     "flex_attention" and flash attention do the latter too.
     "eager" holds the dense matrix, for short inputs and for attention weights.
 
@@ -91,37 +91,24 @@ class HighlightTransformerSelfAttention(BartAttention):
         )
         dropout = self.dropout if self.training else 0.0
         implementation = self.config._attn_implementation
-        highlights = band is not None and self.highlighted_heads > 0
-        if highlights and implementation == "eager":
-            attended, weights = _attend_densely(
-                query,
-                key,
-                value,
-                attention_mask,
-                band,
-                self.highlighted_heads,
-                self.highlighting,
-                dropout,
-                self.scaling,
-            )
-        elif highlights and implementation == "sdpa" and device == "cpu" and not dropout and not is_compiling():
-            attended, weights = (
-                attend_on_cpu(query, key, value, band, self.highlighted_heads, self.highlighting, self.scaling),
-                None,
-            )
+        heads, how, scale = self.highlighted_heads, self.highlighting, self.scaling
+        if not heads:
+            band = None
+        weights = None
+        if band is not None and implementation == "eager":
+            attended, weights = _attend_densely(query, key, value, attention_mask, band, heads, how, dropout, scale)
+        elif band is not None and implementation == "sdpa" and device == "cpu" and not (dropout or is_compiling()):
+            attended = attend_on_cpu(query, key, value, band, heads, how, scale)
         else:
             attend: Callable[..., Any] = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
             attended, weights = attend(
-                self, query, key, value, attention_mask, dropout=dropout, scaling=self.scaling, **kwargs
-            )
+                self, query, key, value, attention_mask, dropout=dropout, scaling=scale, **kwargs
+            )  # (batch, tokens, heads, head_dim)
             attended = attended.transpose(1, 2)
-            if highlights:
-                attended = highlight_rows(
-                    *(attended, query, key, value),
-                    *(band, self.highlighted_heads, self.highlighting, dropout, self.scaling),
-                )
-        attended = attended.transpose(1, 2)  # (batch, tokens, heads, head_dim)
-        return self.out_proj(attended.reshape(*shape[:-2], -1)), weights
+            if band is not None:
+                attended = highlight_rows(attended, query, key, value, band, heads, how, dropout, scale)
+        attended = attended.transpose(1, 2).reshape(*shape[:-2], -1)
+        return self.out_proj(attended), weights
 
 
 def _attend_densely(
@@ -197,7 +184,7 @@ def highlight_rows(
                 columns=band.columns[:, first : first + at_once], values=band.values[:, first : first + at_once]
             )
             states = (operands[0][:, :, first : first + at_once], *operands[1:])
-            if torch.is_grad_enabled():
+            if torch.is_grad_enabled() and not is_compiling():
                 parts.append(checkpoint(_attend_from_rows, *states, part, dropout, scale, use_reentrant=False))
             else:
                 parts.append(_attend_from_rows(*states, part, dropout, scale))

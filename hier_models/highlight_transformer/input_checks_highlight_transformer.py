@@ -17,6 +17,7 @@ def check_inputs(
     attention_mask: torch.Tensor | None,
     phrase_positions: torch.Tensor | None,
     phrase_values: torch.Tensor | None,
+    source_ids: torch.Tensor | None,
 ) -> None:
     """Refuse inputs of the encoder that are missing, given twice, of a wrong shape, out of range or too long.
 
@@ -29,6 +30,7 @@ def check_inputs(
         attention_mask: 1 for tokens, 0 for padding, `(batch, source)`.
         phrase_positions: first token of each phrase and the one after its last, `(batch, phrases, 2)`.
         phrase_values: importance of each phrase, `(batch, phrases)`.
+        source_ids: ids of the tokens that `inputs_embeds` are of, `(batch, source)`.
 
     Raises:
         ValueError: says the argument, what was got, and what is allowed.
@@ -40,12 +42,7 @@ def check_inputs(
         if input_ids.dim() != 2 or 0 in input_ids.shape:
             raise ValueError(f"`input_ids` must be (batch, source), got shape {tuple(input_ids.shape)}.")
         shape = input_ids.shape
-        if _can_look_at(input_ids):
-            low, high = (int(value) for value in torch.aminmax(input_ids))
-            if low < 0 or high >= config.vocab_size:
-                raise ValueError(
-                    f"`input_ids` must be in [0, vocab_size={config.vocab_size}), got values from {low} to {high}."
-                )
+        _check_ids(config, input_ids, "input_ids")
     else:
         assert inputs_embeds is not None
         if inputs_embeds.dim() != 3 or 0 in inputs_embeds.shape or inputs_embeds.shape[-1] != config.d_model:
@@ -59,6 +56,12 @@ def check_inputs(
             f"`attention_mask` must be {tuple(shape)} like the tokens, got shape {tuple(attention_mask.shape)}."
         )
     check_length(config, shape[1], "source")
+    if source_ids is not None:
+        if source_ids.shape != shape:
+            raise ValueError(
+                f"`source_ids` must be {tuple(shape)} like the tokens, got shape {tuple(source_ids.shape)}."
+            )
+        _check_ids(config, source_ids, "source_ids")
     if (phrase_positions is None) != (phrase_values is None):
         missing = "phrase_positions" if phrase_positions is None else "phrase_values"
         raise ValueError(f"Give both of `phrase_positions` and `phrase_values`, or none of them; no `{missing}` came.")
@@ -86,6 +89,15 @@ def check_length(config: PreTrainedConfig, length: int, what: str) -> None:
         )
 
 
+def _check_ids(config: PreTrainedConfig, ids: torch.Tensor, name: str) -> None:
+    if _can_look_at(ids):
+        low, high = (int(value) for value in torch.aminmax(ids))
+        if low < 0 or high >= config.vocab_size:
+            raise ValueError(
+                f"`{name}` must be in [0, vocab_size={config.vocab_size}), got values from {low} to {high}."
+            )
+
+
 def _check_phrases(
     config: PreTrainedConfig,
     positions: torch.Tensor,
@@ -110,8 +122,9 @@ def _check_phrases(
     is_phrase = (start != -1) | (end != -1)
     lengths = torch.full(start.shape[:1], shape[1])
     if attention_mask is not None:  # from the first attended token to the last
-        place = torch.arange(shape[1]) * (attention_mask != 0).cpu()
-        lengths = place.amax(dim=1) + 1 - (attention_mask != 0).int().argmax(dim=1).cpu()
+        exists = (attention_mask != 0).cpu()
+        spans = (torch.arange(shape[1]) * exists).amax(dim=1) + 1 - exists.int().argmax(dim=1)
+        lengths = spans.where(exists.any(dim=1), lengths)  # in a row of padding there is nothing to highlight
     wrong = is_phrase & ((start < 0) | (end <= start) | (end > lengths[:, None]))
     if wrong.any():
         row, phrase = wrong.nonzero()[0].tolist()
@@ -124,7 +137,8 @@ def _check_phrases(
     if longest > config.max_phrase_length:
         raise ValueError(
             f"`phrase_positions` has a phrase of {longest} tokens, longer than max_phrase_length="
-            f"{config.max_phrase_length}. Shorten it, leave it out, or set `model.config.max_phrase_length = {longest}`."
+            f"{config.max_phrase_length}. Shorten it, leave it out, or set `model.config.max_phrase_length` to "
+            f"{longest}."
         )
     low, high = (value.item() for value in torch.aminmax(values.detach().float().where(is_phrase, 0.0)))
     if not (low >= 0 and high < float("inf")):  # not a number is neither

@@ -235,6 +235,24 @@ class HatEncoderTester(Sentences, EncoderTester):
         return config, inputs
 
 
+class HighlightTransformerTester(Seq2SeqTester):
+    config_class = hier_models.HighlightTransformerConfig
+    extra_config = {"highlight_heads": 2, "max_phrase_length": 4}
+    extra_inputs = ("phrase_positions", "phrase_values")
+    extra_outputs = ("copy_attentions", "copy_probability", "source_ids")
+    baselines = {
+        hier_models.HighlightTransformerModel: BartModel,
+        hier_models.HighlightTransformerForConditionalGeneration: BartForConditionalGeneration,
+    }
+
+    def prepare_config_and_inputs_for_common(self):
+        config, inputs = super().prepare_config_and_inputs_for_common()
+        spans = torch.tensor([[1, 3], [2, 5], [-1, -1]], device=torch_device)  # -1 pads
+        inputs["phrase_positions"] = spans.expand(self.batch_size, -1, -1).clone()
+        inputs["phrase_values"] = torch.rand(self.batch_size, len(spans), device=torch_device)
+        return config, inputs
+
+
 class TopDownTransformerTester(Importance, Seq2SeqTester):
     baselines = {
         hier_models.TopDownTransformerModel: BartModel,
@@ -267,6 +285,7 @@ FAMILIES: tuple[type[ModelTester], ...] = (
     RobertaTester,
     HatBartTester,
     HatEncoderTester,
+    HighlightTransformerTester,
     TopDownTransformerTester,
     TopDownTransformerTaggerTester,
     TopDownTransformerEncoderTester,
