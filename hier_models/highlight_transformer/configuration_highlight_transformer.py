@@ -184,21 +184,22 @@ class HighlightTransformerConfig(PreTrainedConfig):
 
     @classmethod
     def get_config_dict(cls, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Read a configuration file; one of BART is taken as ours, with BART's body and BART's defaults."""
-        config_dict, kwargs = super().get_config_dict(*args, **kwargs)
-        if config_dict.get("model_type") != "bart":
-            return config_dict, kwargs
-        shared = {field.name for field in dataclasses.fields(cls)}
-        shared -= {field.name for field in dataclasses.fields(PreTrainedConfig)}
-        # Not at the top: that module asks for the Auto classes, which ask for this one.
-        from transformers import BartConfig
+        """Read a configuration file; one of BART is taken as ours, with BART's body and BART's defaults.
 
-        defaults = {field.name: field.default for field in dataclasses.fields(BartConfig) if field.name in shared}
-        # BART's files name labels of a classifier, whatever the checkpoint.
-        without = ("id2label", "label2id", "num_labels", "normalize_before", "position_embedding_type")
-        ours = {name: value for name, value in config_dict.items() if name not in without}
-        body = {"normalize_before": False, "position_embedding_type": "learned"}
-        return {**defaults, **body, **ours, "model_type": cls.model_type}, kwargs
+        Fields given beside it stand in it, so that what depends on them follows.
+        """
+        config_dict, kwargs = super().get_config_dict(*args, **kwargs)
+        ours = {field.name for field in dataclasses.fields(cls)} - {
+            f.name for f in dataclasses.fields(PreTrainedConfig)
+        }
+        if config_dict.get("model_type") == "bart":
+            defaults = {field.name: field.default for field in dataclasses.fields(BartConfig) if field.name in ours}
+            # BART's files name labels of a classifier, whatever the checkpoint, and some fields twice.
+            without = {"id2label", "label2id", "num_labels", *cls.attribute_map}
+            given = {name: value for name, value in config_dict.items() if name not in without}
+            body = {"normalize_before": False, "position_embedding_type": "learned", "model_type": cls.model_type}
+            config_dict = {**defaults, **given, **body}
+        return {**config_dict, **{name: value for name, value in kwargs.items() if name in ours}}, kwargs
 
     def validate_architecture(self) -> None:
         """Refuse a configuration that no model could be built from."""

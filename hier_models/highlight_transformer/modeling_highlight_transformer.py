@@ -97,8 +97,8 @@ class HighlightTransformerModel(HighlightTransformerPreTrainedModel):
             encoder_outputs: what the encoder returned for the source; it is not run again.
             past_key_values: cache of earlier decoding steps.
             inputs_embeds: embeddings in place of `input_ids`, `(batch, source, d_model)`.
-            source_ids: ids of the tokens that `inputs_embeds` are of, to copy them, `(batch, source)`. Read from
-                `input_ids` where these are given.
+            source_ids: ids of the tokens that `inputs_embeds` are of, to copy them, `(batch, source)`; `input_ids`
+                when not given.
             decoder_inputs_embeds: embeddings in place of `decoder_input_ids`, `(batch, target, d_model)`.
             use_cache: return the cache for later decoding steps.
             **kwargs: `output_attentions`, `output_hidden_states`, `return_dict` and arguments of the attention

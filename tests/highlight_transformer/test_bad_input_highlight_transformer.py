@@ -170,7 +170,7 @@ def test_a_phrase_of_everything_and_a_phrase_of_one_token():
 
 def test_copying_needs_ids():
     model = make_model()
-    with pytest.raises(ValueError, match="neither `input_ids` nor `source_ids`.*`use_copy=False`"):
+    with pytest.raises(ValueError, match=r"neither `input_ids` nor `source_ids`.*`use_copy=False`"):
         model(inputs_embeds=EMBEDS, decoder_input_ids=IDS)
     assert make_model(use_copy=False)(inputs_embeds=EMBEDS, decoder_input_ids=IDS).logits.isfinite().all()
 

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from huggingface_hub.errors import StrictDataclassClassValidationError
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -58,7 +59,7 @@ def pad(rows, side, length, filler):
     )
 
 
-# One document with overlapping, nested, repeated and adjacent phrases, up to both of its ends; one with a single phrase.
+# A document with overlapping, nested, repeated and adjacent phrases, up to both of its ends; one with a single phrase.
 PHRASES = [
     [(0, 2, 0.5), (3, 6, 1.0), (4, 5, 0.25), (5, 8, 2.0), (5, 8, 0.75), (9, 11, 0.125)],
     [(2, 4, 1.5)],
@@ -293,6 +294,12 @@ class TestAgainstBart:
         for name in ("encoder_layers", "decoder_ffn_dim", "activation_function", "activation_dropout", "vocab_size"):
             assert getattr(config, name) == getattr(theirs, name), name
         assert config.highlight_layers == theirs.encoder_layers // 2
+
+    def test_what_is_highlighted_follows_fields_given_beside_the_file(self, bart_folder):
+        config = HighlightTransformerConfig.from_pretrained(bart_folder, encoder_layers=2, encoder_attention_heads=12)
+        assert (config.highlight_heads, config.highlighted_layers) == (3, [0])
+        with pytest.raises(StrictDataclassClassValidationError, match="`highlight_heads` must be from 0"):
+            HighlightTransformerConfig.from_pretrained(bart_folder, highlight_heads=4)
 
     def test_the_model_without_a_head_loads_too(self, bart, bart_folder):
         model, report = HighlightTransformerModel.from_pretrained(bart_folder, output_loading_info=True)
