@@ -189,10 +189,12 @@ class HighlightTransformerConfig(PreTrainedConfig):
         Fields given beside it stand in it, so that what depends on them follows.
         """
         config_dict, kwargs = super().get_config_dict(*args, **kwargs)
-        ours = {field.name for field in dataclasses.fields(cls)} - {
-            f.name for f in dataclasses.fields(PreTrainedConfig)
-        }
+        ours = {field.name for field in dataclasses.fields(cls)}
+        ours -= {field.name for field in dataclasses.fields(PreTrainedConfig)}
         if config_dict.get("model_type") == "bart":
+            # Not at the top: that module asks for the Auto classes, which ask for this one.
+            from transformers import BartConfig
+
             defaults = {field.name: field.default for field in dataclasses.fields(BartConfig) if field.name in ours}
             # BART's files name labels of a classifier, whatever the checkpoint, and some fields twice.
             without = {"id2label", "label2id", "num_labels", *cls.attribute_map}
