@@ -431,9 +431,10 @@ def _sizes(config: Any) -> dict[str, Any]:
     for name in vars(type(config)).get("__annotations__", {}):  # the family's own
         value = getattr(config, name, None)
         is_size = isinstance(value, int | list) and not isinstance(value, bool) and not name.endswith("token_id")
-        if is_size or name.startswith(("hierarchical_", "pooling", "top_down_")):
+        own = ("hierarchical_", "pooling", "top_down_", "highlighting", "brightness", "use_copy")
+        if is_size or name.startswith(own):
             sizes[name] = value
-    return sizes
+    return {name: value for name, value in sizes.items() if value is not None}
 
 
 def _generation(model: Any) -> dict[str, Any]:

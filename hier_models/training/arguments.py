@@ -34,7 +34,8 @@ class ModelArguments:
 
     Args:
         model_name_or_path: A checkpoint to go on from, of any encoder-decoder model (plain BART for a baseline).
-        from_bart: A BART checkpoint to warm-start a model of `model_type` from (hat_bart, top_down_transformer).
+        from_bart: A BART checkpoint to warm-start a model of `model_type` from (hat_bart, highlight_transformer,
+            top_down_transformer).
         from_roberta: A RoBERTa checkpoint to warm-start the encoder-only HAT from.
         model_type: The family to warm-start from BART, or to train from scratch where none of the three above is
             given; also what `--smoke` makes in the place of a checkpoint that is not here.

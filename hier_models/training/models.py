@@ -35,13 +35,18 @@ Side = Literal["encoder", "decoder"]
 PLAIN: dict[str, dict[str, Any]] = {
     "hat_bart": {"hierarchical_layers": 0, "num_segments": 0},
     "hat_encoder": {"hierarchical_attention": False},
+    "highlight_transformer": {"highlight_heads": 0, "use_copy": False},
     "top_down_transformer": {"top_down_update": "none"},
 }
+# Those that begin with BART's weights.
+FROM_BART = ("hat_bart", "highlight_transformer", "top_down_transformer")
 # What the families have beyond BART and RoBERTa.
 HIERARCHICAL = (
     *("hierarchical_layers", "num_segments", "hierarchical_attention", "hierarchical_queries"),
     *("bottom_up_layers", "top_down_layers", "segment_layers", "attention_window"),
     *("pooling", "pooling_kernel", "pooling_stride", "top_down_update"),
+    *("highlighting", "highlight_heads", "highlight_layers", "brightness", "brightness_decay", "max_phrase_length"),
+    *("use_copy", "copy_head"),
 )
 SEGMENTS = "embed_segments.weight"
 
@@ -269,10 +274,14 @@ def _class_from_bart(family: str, auto_class: Any) -> Any:
     found = auto_class._model_mapping[type(AutoConfig.for_model(family))] if auto_class.__name__ in known else None
     if not hasattr(found, "from_bart"):
         raise RecipeError(
-            f"model: from_bart with model_type: {family} makes no model for this task; hat_bart and "
-            "top_down_transformer begin with BART's weights"
+            f"model: from_bart with model_type: {family} makes no model for this task; {_listed(FROM_BART)} begin "
+            "with BART's weights"
         )
     return found
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _load_checkpoint(
@@ -299,10 +308,10 @@ def _load_checkpoint(
         options["ignore_mismatched_sizes"] = True
     most = arguments.max_position_embeddings
     if most is not None:
-        if family not in ("hat_bart", "top_down_transformer"):
+        if family not in FROM_BART:
             raise RecipeError(
                 f"model: max_position_embeddings={most} does not go with {name}: only from_bart and checkpoints of "
-                f"hat_bart and top_down_transformer can grow their positions, and this is one of {family}"
+                f"{_listed(FROM_BART)} can grow their positions, and this is one of {family}"
             )
         try:
             loaded = _class_from_bart(family, auto_class).from_bart(
