@@ -9,7 +9,7 @@ import typer
 
 from .documents import STDIN_NAME, open_documents, read_text
 from .errors import MistakeError, guarded, say
-from .loading import check_checkpoint, generation_settings, load_pipeline
+from .loading import check_checkpoint, generation_settings, load_pipeline, read_phrases
 from .options import (
     DeviceOption,
     Dtype,
@@ -19,6 +19,7 @@ from .options import (
     MinLengthOption,
     ModelArgument,
     NumBeamsOption,
+    PhraseOption,
     SetOption,
     TextColumnOption,
     app,
@@ -41,6 +42,9 @@ from .reporting import tokens_were
     For each decoder layer a heatmap: a row for each sentence of the document, a column for each token of the summary.
     A page (.html) opens in any browser and shows sentence, token and weight under the pointer; an image (.png) needs
     matplotlib.
+
+    For a Highlight-Transformer the page shows the articles with their phrases shaded, the attention that highlighted
+    heads give them with and without highlighting, and the words of the summary that were copied.
     """),
 )
 @guarded
@@ -63,6 +67,7 @@ def inspect_attention(
     ] = 1,
     title: Annotated[str | None, typer.Option(metavar="TEXT", help="The heading. Default: the name of INPUT.")] = None,
     top_k: Annotated[int, typer.Option(min=1, metavar="N", help="Sentences kept for each token of the summary.")] = 16,
+    phrase: PhraseOption = None,
     max_length: MaxLengthOption = None,
     min_length: MinLengthOption = None,
     num_beams: NumBeamsOption = None,
@@ -93,7 +98,36 @@ def inspect_attention(
     name = document.pop("id")
     summary_text = None if summary is None else read_text(summary, str(summary)).strip()
     generation = generation_settings(max_length, min_length, num_beams, settings)
+    phrases = read_phrases(phrase)
     pipe = load_pipeline(model, device, dtype)
+    if hasattr(pipe.model.config, "highlighted_layers"):
+        if any(file.suffix.lower() == ".png" for file in files):
+            raise MistakeError("--output: what a Highlight-Transformer highlights is a page; give a file in .html")
+        from ..inspection import highlighting_report
+
+        report = highlighting_report(
+            pipe.model,
+            pipe.processor,
+            **document,
+            phrases=phrases,
+            summary=summary_text,
+            max_source_length=max_source_length,
+            title=title or f"Highlighting: {name}",
+            **generation,
+        )
+        print(report.summary.strip())
+        if report.phrases:
+            print(f"\n{report.table()}")
+        for file in files:
+            report.save_html(file)
+            say(f"Written: {file}")
+        if cut := report.counts.get("num_truncated_tokens", 0):
+            say(f"The document was longer than the model takes: {tokens_were(cut)} cut.")
+        if missing := report.counts.get("num_missing_phrases", 0):
+            say(f"{missing} of {len(report.phrases)} phrases are not in the document.")
+        return
+    if phrases is not None:
+        raise MistakeError(f"--phrase: {type(pipe.model).__name__} highlights nothing; leave it out")
     from ..inspection import hierarchical_attention
 
     if pipe.processor is None:

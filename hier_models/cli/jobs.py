@@ -175,15 +175,40 @@ def write_texts(
             )
         for result in results:
             first = result[0]
-            text = first.pop(f"{kind.product}_text").strip()
+            whole = first.pop(f"{kind.product}_text")
+            text = whole.strip()
+            if "copied" in first:
+                _shift(first["copied"], len(whole) - len(whole.lstrip()))
             counts.append(first)
             identifier = waiting.popleft()
-            line = _one_line(text) if total > 1 else text
+            line = text if as_json else _marked(text, first.get("copied", ()))
+            line = _one_line(line) if total > 1 else line
             target.write((journal.line(identifier, text, **first) if as_json else _encodable(line)) + "\n")
             target.flush()
             if bar is not None:
                 bar.update(1)
     return counts
+
+
+def _shift(words: list[dict[str, Any]], by: int) -> None:
+    """Count places of words in the text without the spaces before it."""
+    for word in words:
+        word["start"] -= by
+        word["end"] -= by
+
+
+def _marked(text: str, words: Iterable[dict[str, Any]]) -> str:
+    """Put words into brackets, those that follow one another into one pair."""
+    parts, done, inside = [], 0, False
+    for word in words:
+        between = text[done : word["start"]]
+        if inside and between.strip():
+            parts.append("]")
+            inside = False
+        parts.append(between if inside else f"{between}[")
+        parts.append(text[word["start"] : word["end"]])
+        done, inside = word["end"], True
+    return "".join([*parts, "]" if inside else "", text[done:]])
 
 
 def _one_line(text: str) -> str:

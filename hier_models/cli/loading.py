@@ -26,7 +26,7 @@ def quiet() -> None:
     # Weights that are missing in a checkpoint are news in any case.
     transformers_logging.get_logger("transformers.modeling_utils").setLevel(logging.WARNING)
     # The commands say themselves what was cut.
-    for name in ("pipelines", "hat_bart", "top_down_transformer", "data.tokenizing"):
+    for name in ("pipelines", "hat_bart", "highlight_transformer", "top_down_transformer", "data.tokenizing"):
         logging.getLogger(f"hier_models.{name}").setLevel(logging.ERROR)
     # Nobody but the pipeline says that languages are missing, or change nothing.
     logging.getLogger("hier_models.pipelines.translation_hier").setLevel(logging.WARNING)
@@ -102,6 +102,25 @@ def generation_settings(
             settings[name] = yaml.safe_load(text)
     # Tokens to be written, whatever the checkpoint says of lengths in other terms.
     return settings | given_only(max_new_tokens=max_length, min_new_tokens=min_length, num_beams=num_beams)
+
+
+def read_phrases(entries: list[str] | None) -> list[Any] | None:
+    """Read --phrase: [phrase, value], or a phrase alone, where what is behind the last = is no number."""
+    if entries is None:
+        return None
+    phrases: list[Any] = []
+    for entry in entries:
+        text, _, value = entry.rpartition("=")
+        try:
+            number = float(value)
+        except ValueError:
+            text, number = "", 0.0
+        if not (text or entry).strip():
+            raise MistakeError("--phrase: got a blank one; write TEXT, or TEXT=VALUE such as 'old bridge=0.5'")
+        if text and not 0 <= number < float("inf"):
+            raise MistakeError(f"--phrase: got {entry!r}; its value must be a number of 0 or more")
+        phrases.append([text, number] if text else entry)
+    return phrases
 
 
 def given_only(**options: Any) -> dict[str, Any]:

@@ -114,6 +114,14 @@ ImportanceTaggerOption = Annotated[
         help="Checkpoint that says how important each token is, for a Top-Down Transformer that pools by importance.",
     ),
 ]
+PhraseOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--phrase",
+        metavar="TEXT[=VALUE]",
+        help="Highlight this phrase in every document, in the place of those that the model finds. May be repeated.",
+    ),
+]
 DeviceOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, mps, … Default: an accelerator if there is one.")
 ]

@@ -11,7 +11,7 @@ from .books import run_book
 from .errors import MistakeError, guarded, say
 from .extractive import LanguageOption, MaxWordsOption, check_options
 from .jobs import SUMMARIES, run_job
-from .loading import generation_settings, given_only
+from .loading import generation_settings, given_only, read_phrases
 from .options import (
     BatchSizeOption,
     DeviceOption,
@@ -23,6 +23,7 @@ from .options import (
     MaxSourceLengthOption,
     MinLengthOption,
     NumBeamsOption,
+    PhraseOption,
     SetOption,
     TextColumnOption,
     app,
@@ -56,6 +57,9 @@ from .reporting import tokens_were
 
     lead, lexrank, textrank or tf-idf in the place of MODEL are baselines without a model: they choose sentences of the
     document.
+
+    A Highlight-Transformer reads key phrases; --phrase names others, --show-phrases and --mark-copied show what it
+    read and what it copied.
 
     --book summarizes a whole book: an EPUB, a folder with a file for each chapter, or one text with chapter headings.
     Chapters are summarized, then their summaries, until one is left. The folder --output keeps each when it is made,
@@ -100,6 +104,13 @@ def summarize(
         typer.Option(metavar="FILE", help="Write records that cannot be used here and go on. Default: stop at one."),
     ] = None,
     importance_tagger: ImportanceTaggerOption = None,
+    phrase: PhraseOption = None,
+    show_phrases: Annotated[
+        bool, typer.Option("--show-phrases", help="Write which phrases were highlighted into the JSON objects.")
+    ] = False,
+    mark_copied: Annotated[
+        bool, typer.Option("--mark-copied", help="[Mark] the words that the model copied from the document.")
+    ] = False,
     max_words: MaxWordsOption = None,
     language: LanguageOption = None,
     device: DeviceOption = None,
@@ -122,12 +133,25 @@ def summarize(
             "--set": settings,
             "--max-source-length": max_source_length,
             "--importance-tagger": importance_tagger,
+            "--phrase": phrase,
+            "--show-phrases": show_phrases,
+            "--mark-copied": mark_copied,
         },
         {"--max-words": max_words, "--language": language},
     )
+    phrases = read_phrases(phrase)
+    if show_phrases and not as_json and (output is None or output.suffix.lower() not in (".jsonl", ".ndjson")):
+        raise MistakeError("--show-phrases: only JSON has a place for them; give --json, or an --output in .jsonl")
     if book is not None:
-        if inputs or text_column or set_aside:
-            given = f"INPUT {inputs[0]!r}" if inputs else "--text-column" if text_column else "--set-aside"
+        unused = {
+            f"INPUT {inputs[0]!r}" if inputs else "": inputs,
+            "--text-column": text_column,
+            "--set-aside": set_aside,
+            "--phrase": phrase,
+            "--show-phrases": show_phrases,
+            "--mark-copied": mark_copied,
+        }
+        if given := next((name for name, value in unused.items() if value), None):
             raise MistakeError(f"--book is summarized alone; leave out {given}")
         run_book(
             book,
@@ -152,6 +176,7 @@ def summarize(
         settings=lambda: (
             generation_settings(max_length, min_length, num_beams, settings)
             | given_only(max_source_length=max_source_length, max_words=max_words, language=language)
+            | given_only(phrases=phrases, return_phrases=show_phrases or None, return_copied=mark_copied or None)
         ),
         output=output,
         as_json=as_json,
@@ -162,6 +187,14 @@ def summarize(
         dtype=dtype,
         importance_tagger=importance_tagger,
     )
+    for name, what in (
+        ("num_missing_phrases", "are not in their documents"),
+        ("num_truncated_phrases", "lost tokens to truncation"),
+    ):
+        if number := sum(count.get(name, 0) for count in counts):
+            say(f"{number} {'phrases' if name == 'num_missing_phrases' else 'occurrences of phrases'} {what}.")
+    if without := sum(count.get("without_phrases", 0) for count in counts):
+        say(f"Nothing is highlighted in {without} of {documents} documents: no key phrases.")
     if cut := [count["num_truncated_tokens"] for count in counts if count["num_truncated_tokens"]]:
-        number = f"{len(cut)} of {documents} documents were" if documents > 1 else "The document was"
-        say(f"{number} longer than the model takes: {tokens_were(sum(cut))} cut at the end.")
+        number_cut = f"{len(cut)} of {documents} documents were" if documents > 1 else "The document was"
+        say(f"{number_cut} longer than the model takes: {tokens_were(sum(cut))} cut at the end.")

@@ -1,4 +1,4 @@
-"""Pictures of where a model looked, the hierarchical attention, and reports of what it copied from where."""
+"""Pictures of where a model looked, and reports of what it highlighted, and what it copied from where."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from .copying import Copy, CopyRule, find_copies, source_text
     from .copying_report import CopyingReport
     from .heatmap import HierarchicalAttentionMap, top_sentences
+    from .highlighting import HighlightingReport, highlighting_report
 
 
 __all__ = [
@@ -15,8 +16,10 @@ __all__ = [
     "CopyRule",
     "CopyingReport",
     "HierarchicalAttentionMap",
+    "HighlightingReport",
     "find_copies",
     "hierarchical_attention",
+    "highlighting_report",
     "source_text",
     "top_sentences",
 ]
@@ -26,8 +29,10 @@ _HOMES = {
     "CopyRule": "copying",
     "CopyingReport": "copying_report",
     "HierarchicalAttentionMap": "heatmap",
+    "HighlightingReport": "highlighting",
     "find_copies": "copying",
     "hierarchical_attention": "capture",
+    "highlighting_report": "highlighting",
     "source_text": "copying",
     "top_sentences": "heatmap",
 }

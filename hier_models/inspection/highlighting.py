@@ -1,0 +1,364 @@
+"""What a Highlight-Transformer highlighted, what its heads made of it, what its summary copied: numbers and a page."""
+
+from __future__ import annotations
+
+import html
+import inspect
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..pipelines import SummarizationPipeline
+from ..pipelines.copied_words_hier import copied_words, copy_shares
+from .capture import _eager_attention, _evaluating
+from .heatmap import FloatArray, json_for_script, printable
+
+
+__all__ = ["HighlightingReport", "highlighting_report"]
+
+# The page keeps shares as whole ten-thousandths.
+PAGE_SCALE = 10_000
+
+_DECODING = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
+
+
+@dataclass
+class HighlightingReport:
+    """A document with its key phrases, the attention inside of them, and the summary with its copied words.
+
+    Args:
+        text: The document's running text, whose characters are counted.
+        articles: Where each article begins and ends.
+        tokens: Where each token that the model read begins and ends.
+        phrases: What was looked for: `text`, `value`, `spans` (characters) and `positions` (tokens, counted with the
+            BOS token as 0) of each.
+        heads: Layer and head, from 0, of each highlighted head.
+        inside: The attention that tokens of a phrase give to the phrase, as a share of 1, without and with
+            highlighting, (heads, phrases, 2); the mean over its tokens, NaN where no token of it was read.
+        received: The attention that each token receives from all tokens on average, without and with highlighting,
+            (heads, tokens, 2).
+        summary: The summary.
+        copied: Its copied words, as the summarization pipeline gives them.
+        counts: What was cut, or not found, as the pipeline counts it.
+        settings: `highlighting` and `brightness` of the model.
+        title: The heading of the page.
+    """
+
+    text: str
+    articles: list[tuple[int, int]]
+    tokens: list[tuple[int, int]]
+    phrases: list[dict[str, Any]]
+    heads: list[tuple[int, int]]
+    inside: FloatArray
+    received: FloatArray
+    summary: str
+    copied: list[dict[str, Any]]
+    counts: dict[str, int] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    title: str = "Highlighting"
+
+    def values(self) -> list[float]:
+        """How much each token is highlighted: the diagonal of the highlighting matrix.
+
+        Returns:
+            For each token the sum of the values of the phrases that hold it. Source: section 3.1.
+        """
+        values = [0.0] * len(self.tokens)
+        for phrase in self.phrases:
+            for start, end in phrase["positions"]:
+                for place in range(start - 1, end - 1):  # without the BOS token
+                    values[place] += phrase["value"]
+        return values
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give everything for JSON.
+
+        Returns:
+            Every field by its name; numbers that there are none of are None.
+        """
+        fields = {key: value for key, value in asdict(self).items() if key not in ("inside", "received")}
+        for name in ("inside", "received"):
+            array = getattr(self, name)
+            fields[name] = np.where(np.isnan(array), None, np.round(array.astype(float), 6)).tolist()
+        return fields
+
+    def table(self) -> str:
+        """Lay the attention inside of phrases out for a terminal.
+
+        Returns:
+            A line for each phrase with its value and, for each highlighted head, the share without and with
+            highlighting.
+        """
+        header = ["phrase", "value", "times", *(f"layer {layer + 1} head {head + 1}" for layer, head in self.heads)]
+        rows = [header]
+        for number, phrase in enumerate(self.phrases):
+            cells = [_change(*self.inside[head, number]) for head in range(len(self.heads))]
+            text = " ".join(phrase["text"].split())
+            rows.append([text, f"{phrase['value']:.2f}", str(len(phrase["positions"])), *cells])
+        widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
+        lines = []
+        for row in rows:
+            others = (f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
+            lines.append("  ".join([f"{row[0]:<{widths[0]}}", *others]).rstrip())
+        return "\n".join(lines)
+
+    def save_html(self, path: str | os.PathLike[str]) -> Path:
+        """Write it as one page that needs nothing else: no network, no library, no server.
+
+        Texts are data of the page, never markup.
+
+        Args:
+            path: The file to write.
+
+        Returns:
+            The path written.
+        """
+        page = resources.files(__package__).joinpath("highlighting.html").read_text(encoding="utf-8")
+        parts = {
+            "title": html.escape(printable(self.title)),
+            "caption": html.escape(self._caption()),
+            "data": json_for_script(self._page_data()),
+        }
+        # One pass, so that a text that looks like a placeholder stays a text.
+        page = re.sub(r"\{\{(title|caption|data)\}\}", lambda match: parts[match[1]], page)
+        Path(path).write_text(page, encoding="utf-8")
+        return Path(path)
+
+    def _caption(self) -> str:
+        found = sum(bool(phrase["positions"]) for phrase in self.phrases)
+        parts = [
+            f"{len(self.articles)} article{'' if len(self.articles) == 1 else 's'}",
+            f"{len(self.tokens):,} tokens",
+            f"{found} of {len(self.phrases)} phrases in the text",
+            f"{self.settings.get('highlighting', 'no')} highlighting",
+            f"brightness {self.settings.get('brightness', 0):.3g}",
+        ]
+        if cut := self.counts.get("num_truncated_tokens", 0):
+            parts.append(f"{cut:,} token{'' if cut == 1 else 's'} cut")
+        if cut := self.counts.get("num_truncated_phrases", 0):
+            parts.append(f"{cut} occurrence{'' if cut == 1 else 's'} of phrases cut")
+        return "  ·  ".join(parts)
+
+    def _page_data(self) -> dict[str, Any]:
+        """Gather what the page's script reads, shares in ten-thousandths."""
+        inside = np.where(np.isnan(self.inside), -1, np.rint(self.inside * PAGE_SCALE)).astype(int)
+        even = 1 / max(self.received.shape[1], 1)
+        received = np.rint(self.received / even * 100).astype(int)  # hundredths of an even share
+        return {
+            "scale": PAGE_SCALE,
+            # One text for all, so that characters count alike in Python and, by code points, in the script.
+            "text": _drawable(self.text),
+            "articles": self.articles,
+            "tokens": self.tokens,
+            "values": [round(value, 4) for value in self.values()],
+            "phrases": [
+                {"text": printable(phrase["text"]), "value": round(phrase["value"], 4), "spans": phrase["spans"]}
+                | {"read": len(phrase["positions"])}
+                for phrase in self.phrases
+            ],
+            "heads": self.heads,
+            "inside": inside.tolist(),
+            "received": received.tolist(),
+            "summary": _drawable(self.summary),
+            "copied": [{**word, "share": round(word["share"], 4)} for word in self.copied],
+        }
+
+
+def highlighting_report(
+    model: Any,
+    processor: Any,
+    *,
+    text: str | None = None,
+    sentences: Sequence[str] | None = None,
+    turns: Sequence[Mapping[str, str]] | None = None,
+    documents: Sequence[str] | None = None,
+    phrases: Sequence[Any] | None = None,
+    summary: str | None = None,
+    max_source_length: int | None = None,
+    title: str | None = None,
+    **generate_kwargs: Any,
+) -> HighlightingReport:
+    """Run a Highlight-Transformer on a document and keep what its highlighting did.
+
+    The encoder runs twice with eager attention, the only one that returns weights, with and without phrases: memory
+    grows with the square of the document's tokens, for one layer at a time. The model comes back as it was.
+
+    Args:
+        model: A Highlight-Transformer that generates.
+        processor: Its processor.
+        text: The document as one string; this or one of the next three.
+        sentences: The document as its sentences.
+        turns: A dialogue as `{"role": …, "content": …}`.
+        documents: The articles of one input.
+        phrases: What to highlight, as the processor takes it; None for what it finds.
+        summary: The summary to look at; generated if None, as the summarization pipeline does it.
+        max_source_length: Cut the document to so many tokens; None for as many as the model takes.
+        title: The heading of the page.
+        **generate_kwargs: Arguments of `generate`, such as `num_beams`, for the summary that is not given.
+
+    Returns:
+        The report.
+
+    Raises:
+        ValueError: If not exactly one document is given, if `generate_kwargs` come with a summary or ask for several
+            summaries, or if the model is no Highlight-Transformer.
+    """
+    named = {"text": text, "sentences": sentences, "turns": turns, "documents": documents}
+    given = {name: value for name, value in named.items() if value is not None}
+    if len(given) != 1:
+        raise ValueError(
+            "Give the document as exactly one of text, sentences, turns and documents; got "
+            f"{', '.join(given) or 'none'}"
+        )
+    if summary is not None and generate_kwargs:
+        raise ValueError(
+            f"{', '.join(generate_kwargs)}: settings for generating a summary, but `summary` is given; leave one out"
+        )
+    if generate_kwargs.get("num_return_sequences", 1) != 1:
+        raise ValueError(
+            f"num_return_sequences: got {generate_kwargs['num_return_sequences']}; a report shows one summary"
+        )
+    if not hasattr(model.config, "highlighted_layers") or not hasattr(processor, "article_spans"):
+        raise ValueError(
+            f"model: {type(model).__name__} with a {type(processor).__name__} highlights nothing; give a "
+            "Highlight-Transformer and its processor"
+        )
+    [(kind, value)] = given.items()
+    source: Any = value if isinstance(value, str) else list(value)
+    with _evaluating(model):
+        pipeline = SummarizationPipeline(model=model, processor=processor, device=model.device)
+        limit, _ = pipeline.limits(max_source_length=max_source_length)
+        read: dict[str, Any] = {"truncation": limit is not None, "max_length": limit, "return_offsets_mapping": True}
+        encoded = processor(**{kind: source}, **read, phrases=phrases, return_phrases=True, return_truncation=True)
+        names = ("input_ids", "attention_mask", *processor.extra_inputs)
+        # Of phrases there may be none at all, and a tensor of none would have no second axis.
+        inputs = {
+            name: torch.tensor([encoded[name]], device=model.device) for name in names if len(encoded.get(name) or [])
+        }
+        found = encoded.get("phrases") or []
+        if summary is None:
+            written = pipeline(
+                {kind: source, "phrases": phrases},
+                return_tensors=True,
+                max_source_length=max_source_length,
+                **generate_kwargs,
+            )
+            ids = written[0]["summary_token_ids"].to(model.device)
+        else:
+            labels = torch.tensor([processor(text_target=summary)["labels"]], device=model.device)
+            start = model.prepare_decoder_input_ids_from_labels(labels)[0, :1]
+            ids = torch.cat([start, labels[0]])
+        offsets = [tuple(places) for places in encoded["offset_mapping"]]
+        copied: list[dict[str, Any]] = []
+        summary_text = processor.tokenizer.decode(ids, **_DECODING)
+        if model.config.use_copy:
+            shares = copy_shares(model, inputs, ids[None, None])
+            copied = copied_words(
+                processor.tokenizer,
+                ids[1:].tolist(),
+                summary_text,
+                shares["copy_shares"][0, 0].tolist(),
+                shares["copy_places"][0, 0].tolist(),
+                offsets,
+                _DECODING,
+            )
+        heads, inside, received = _attention(model, inputs, [phrase["positions"] for phrase in found])
+
+    running_text = processor.running_text(**{kind: source})
+    counts = ("num_truncated_tokens", "num_missing_phrases", "num_truncated_phrases", "without_phrases")
+    return HighlightingReport(
+        text=running_text,
+        articles=[tuple(span) for span in processor.article_spans(source)]
+        if kind == "documents"
+        else [(0, len(running_text))],
+        tokens=offsets[1:-1],
+        phrases=found,
+        heads=heads,
+        inside=inside,
+        received=received[:, 1:-1],
+        summary=summary_text,
+        copied=copied,
+        counts={name: int(encoded[name]) for name in counts if name in encoded},
+        settings={"highlighting": model.config.highlighting, "brightness": float(model.config.brightness)},
+        **({} if title is None else {"title": title}),
+    )
+
+
+# Attention
+
+
+@torch.no_grad()
+def _attention(
+    model: Any, inputs: dict[str, torch.Tensor], positions: list[list[tuple[int, int]]]
+) -> tuple[list[tuple[int, int]], FloatArray, FloatArray]:
+    """Attention inside of phrases (heads, phrases, 2) and to tokens (heads, tokens, 2), without and with phrases."""
+    encoder = model.get_encoder()
+    accepted = inspect.signature(encoder.forward).parameters
+    plain = {name: value for name, value in inputs.items() if name in accepted and not name.startswith("phrase_")}
+    lit = {name: value for name, value in inputs.items() if name in accepted}
+    config = model.config
+    heads = [(layer, head) for layer in config.highlighted_layers for head in range(config.highlight_heads)]
+    inside, received = [], []
+    with _eager_attention(model):
+        for given in (plain, lit):
+            with _watched(encoder, config.highlighted_layers, config.highlight_heads, positions) as seen:
+                encoder(**given)
+            inside.append([row for layer in config.highlighted_layers for row in seen[layer][0]])
+            received.append([row for layer in config.highlighted_layers for row in seen[layer][1]])
+    shape = (len(heads), len(positions)), (len(heads), inputs["input_ids"].shape[1])
+    stacked = [
+        np.stack([np.asarray(rows, dtype=np.float32).reshape(size) for rows in kind], axis=-1)
+        for kind, size in zip((inside, received), shape, strict=True)
+    ]
+    return heads, stacked[0], stacked[1]
+
+
+@contextmanager
+def _watched(
+    encoder: Any, layers: Sequence[int], heads: int, positions: list[list[tuple[int, int]]]
+) -> Iterator[dict[int, tuple[list[list[float]], list[list[float]]]]]:
+    """Keep of each highlighted layer's weights what the report shows, and not the weights."""
+    seen: dict[int, tuple[list[list[float]], list[list[float]]]] = {}
+
+    def keep(layer: int, output: Any) -> None:
+        weights = output[1][0, :heads].float()  # (heads, tokens, tokens)
+        inside = []
+        for places in positions:
+            # A token that is in two occurrences counts in both.
+            rows = [weights[:, start:end, start:end].sum(dim=-1) for start, end in places]
+            mean = torch.cat(rows, dim=1).mean(dim=1) if rows else weights.new_full((heads,), float("nan"))
+            inside.append(mean)
+        by_head = torch.stack(inside, dim=1) if inside else weights.new_zeros(heads, 0)
+        seen[layer] = (by_head.tolist(), weights.mean(dim=1).tolist())
+
+    handles = [
+        encoder.layers[layer].self_attn.register_forward_hook(
+            lambda module, arguments, output, layer=layer: keep(layer, output)
+        )
+        for layer in layers
+    ]
+    try:
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+# Texts
+
+
+def _change(without: float, lit: float) -> str:
+    return "–" if np.isnan(without) else f"{without:.3f} → {lit:.3f}"
+
+
+def _drawable(text: str) -> str:
+    """The text with as many characters, none of which is a lone surrogate or another one without a picture."""
+    return "".join("�" if "\ud800" <= char <= "\udfff" else char for char in text)

@@ -1,0 +1,114 @@
+"""What the commands show of phrases and copied words."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from hier_models import (
+    HighlightTransformerConfig,
+    HighlightTransformerForConditionalGeneration,
+    HighlightTransformerProcessor,
+)
+from hier_models.cli import app
+from hier_models.cli.jobs import _marked
+from hier_models.cli.loading import read_phrases
+from tests.conftest import DOCUMENTS
+
+
+@pytest.fixture(autouse=True)
+def checkpoint(tokenizer, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    model = HighlightTransformerForConditionalGeneration(
+        HighlightTransformerConfig(
+            vocab_size=len(tokenizer),
+            max_position_embeddings=256,
+            d_model=32,
+            encoder_layers=2,
+            decoder_layers=1,
+            encoder_attention_heads=4,
+            decoder_attention_heads=4,
+            encoder_ffn_dim=48,
+            decoder_ffn_dim=48,
+        )
+    )
+    with torch.no_grad():
+        model.copy_gate.bias.fill_(30.0)
+    model.generation_config.max_length = 16
+    model.save_pretrained("model")
+    HighlightTransformerProcessor(tokenizer).save_pretrained("model")
+    Path("articles.jsonl").write_text(json.dumps({"id": "storm", "documents": DOCUMENTS[:3]}) + "\n")
+    return "model"
+
+
+def run(*arguments: str, code: int = 0):
+    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_summarize_shows_phrases_and_copied_words():
+    phrases = ("--phrase", "second pillar=0.5", "--phrase", "old road", "--phrase", "not there=1")
+    result = run("summarize", "model", "articles.jsonl", *phrases, "--show-phrases", "--mark-copied", "--json")
+    record = json.loads(result.stdout)
+    assert [(phrase["text"], phrase["value"]) for phrase in record["phrases"]] == [
+        ("second pillar", 0.5),
+        ("old road", 1.0),
+        ("not there", 1.0),
+    ]
+    assert record["copied"]
+    for word in record["copied"]:
+        assert record["summary"][word["start"] : word["end"]] == word["text"]
+    assert "1 phrases are not in their documents" in result.stderr
+    text = run("summarize", "model", "articles.jsonl", *phrases, "--mark-copied").stdout
+    assert "[" in text
+    assert text.replace("[", "").replace("]", "").strip() == record["summary"].strip()
+
+
+def test_a_job_goes_on_with_the_same_phrases():
+    command = ("summarize", "model", "articles.jsonl", "-o", "out.jsonl", "--phrase", "old road=0.5", "--mark-copied")
+    run(*command)
+    before = Path("out.jsonl").read_text()
+    assert "holds 1 of 1 summaries" in run(*command).stderr
+    assert Path("out.jsonl").read_text() == before
+    other = [*command[:6], "old road=0.6", "--mark-copied"]
+    assert "was made with" in run(*other, code=2).stderr
+
+
+def test_inspect():
+    result = run("inspect", "model", "articles.jsonl", "--phrase", "second pillar=2", "-o", "where.html")
+    assert "second pillar" in result.stdout
+    assert "layer 1 head 1" in result.stdout
+    page = Path("where.html").read_text(encoding="utf-8")
+    assert "Highlighting: storm" in page
+    assert "give a file in .html" in run("inspect", "model", "articles.jsonl", "-o", "a.png", code=2).stderr
+
+
+def test_wrong_options_are_refused(tiny_model, processor):
+    assert "only JSON has a place" in run("summarize", "model", "articles.jsonl", "--show-phrases", code=2).stderr
+    for wrong, message in (("=1", "blank"), ("road=-1", "0 or more"), ("road=nan", "0 or more"), (" ", "blank")):
+        assert message in run("summarize", "model", "articles.jsonl", "--phrase", wrong, code=2).stderr
+    tiny_model.save_pretrained("hat")
+    processor.save_pretrained("hat")
+    assert "highlights nothing" in run("inspect", "hat", "articles.jsonl", "--phrase", "a", code=2).stderr
+
+
+def test_phrases_are_read():
+    assert read_phrases(None) is None
+    assert read_phrases(["old road=0.5", "a = b", "x=y=2", "plain"]) == [
+        ["old road", 0.5],
+        "a = b",
+        ["x=y", 2.0],
+        "plain",
+    ]
+
+
+def test_words_that_follow_one_another_share_brackets():
+    text = "Two bridges were closed, in May."
+    places = [(0, 3), (4, 11), (17, 23), (28, 31)]
+    words = [{"start": start, "end": end} for start, end in places]
+    assert _marked(text, words) == "[Two bridges] were [closed], in [May]."
+    assert _marked(text, []) == text
