@@ -22,7 +22,7 @@ PACKAGE = Path(hier_models.__file__).parent
 LIBRARIES: dict[str, set[str]] = {
     "hat_bart": {"punkt"},
     "hat_encoder": {"punkt"},
-    "highlight_transformer": {"sklearn"},
+    "highlight_transformer": set(),
     "top_down_transformer": set(),
 }
 
