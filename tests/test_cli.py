@@ -23,7 +23,7 @@ from hier_models import HatBartForConditionalGeneration, HatBartProcessor, cli
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
 
-COMMANDS = ["summarize", "translate", "train", "evaluate", "inspect", "analyze", "export"]
+COMMANDS = ["summarize", "translate", "train", "evaluate", "inspect", "analyze", "fit-phrases", "export"]
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,5 @@
 """Importance labels, oracle weights and a tagger's weights in tokenized documents."""
 
-import re
 
 import datasets
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 from hier_models.data import TruncationReport, load_documents, tokenize_documents
 from hier_models.data import importance as importance_module
 from hier_models.data.importance import importance_spans, token_labels
-from hier_models.data.stopwords import LANGUAGES, load_stopwords
 from hier_models.top_down_transformer.processing_top_down_transformer import TopDownTransformerProcessor
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
@@ -74,15 +72,6 @@ def test_spans_are_those_of_a_plain_rereading(document, reference, separator):
             expected.append((len(text), len(text) + len(word), 1.0))
         text += word + separator
     assert importance_spans(text, separator.join(reference)) == expected
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_lists_of_stopwords(language):
-    words = load_stopwords(language)
-    assert 150 < len(words) < 500
-    assert all(re.fullmatch(r"[^\W\d_]+('[^\W\d_]+)?", word) and word == word.lower() for word in words)
-    # Words of a topic, which lists from the web often hold.
-    assert not words & {"system", "information", "problem", "page", "member", "group", "research", "jahr", "tag"}
 
 
 def test_a_language_without_a_list_is_refused():

@@ -1,0 +1,51 @@
+"""`hier-models fit-phrases`."""
+
+import json
+from pathlib import Path
+
+import pytest
+from transformers import AutoProcessor, PreTrainedTokenizerFast
+
+from hier_models import HatBartForConditionalGeneration, HatBartProcessor
+from hier_models.highlight_transformer.configuration_highlight_transformer import HighlightTransformerConfig
+from hier_models.highlight_transformer.processing_highlight_transformer import HighlightTransformerProcessor
+from tests.conftest import DOCUMENTS, SUMMARIES
+from tests.test_cli import library_settings, mistake, run, workplace  # noqa: F401
+
+
+@pytest.fixture
+def highlighter(tokenizer: PreTrainedTokenizerFast, workplace: Path) -> str:  # noqa: F811
+    """A folder of which the command reads all but the weights."""
+    HighlightTransformerConfig(vocab_size=len(tokenizer)).save_pretrained("model")
+    HighlightTransformerProcessor(tokenizer).save_pretrained("model")
+    lines = [{"documents": DOCUMENTS[:2], "summary": SUMMARIES[0]}, {"documents": DOCUMENTS, "summary": SUMMARIES[1]}]
+    Path("train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return "model"
+
+
+def test_the_processor_has_key_phrases_from_then_on(highlighter: str) -> None:
+    result = run("fit-phrases", highlighter, "train.jsonl", "--min-documents", "1", "--top-k", "3")
+    assert "2 documents" in result.stderr
+    assert "phrases kept. Saved: model" in result.stderr
+    processor = AutoProcessor.from_pretrained(highlighter)
+    assert (processor.key_phrases.documents, processor.key_phrases.top_k) == (2, 3)
+    assert len(processor(documents=DOCUMENTS, return_phrases=True)["phrases"]) == 3
+
+
+def test_elsewhere_with_other_words_and_only_what_is_read(highlighter: str) -> None:
+    Path("words.txt").write_text("bridge\n", encoding="utf-8")
+    options = ("--stopwords", "words.txt", "--max-source-length", "30", "--min-documents", "2")
+    run("fit-phrases", highlighter, "train.jsonl", "--output", "other", *options)
+    extractor = AutoProcessor.from_pretrained("other").key_phrases
+    assert extractor.stopwords == {"bridge"}
+    assert AutoProcessor.from_pretrained(highlighter).key_phrases is None
+
+
+def test_mistakes(highlighter: str, tiny_model: HatBartForConditionalGeneration, processor: HatBartProcessor) -> None:
+    mistake("fit-phrases", "nowhere/at/all", "train.jsonl", says="there is no folder 'nowhere/at/all'")
+    mistake("fit-phrases", highlighter, "nothing.jsonl", says="nothing.jsonl")
+    mistake("fit-phrases", highlighter, "train.jsonl", "--stopwords", "fr", says="stopwords='fr' is neither a file")
+    mistake("fit-phrases", "some-model", "train.jsonl", says="--output: 'some-model' is on the Hub")
+    tiny_model.save_pretrained("bart")
+    processor.save_pretrained("bart")
+    mistake("fit-phrases", "bart", "train.jsonl", says="key phrases are for Highlight-Transformers")
