@@ -10,6 +10,7 @@ Axes in shape comments:
 """
 
 import torch
+from torch import nn
 
 
 def mix_log_probabilities(
@@ -30,26 +31,36 @@ def mix_log_probabilities(
         Log-probabilities, in float32 at least, (batch, target, vocabulary).
     """
     wide = torch.promote_types(logits.dtype, torch.float32)
-    gate = gate.to(wide)
-    generated = logits.log_softmax(dim=-1, dtype=wide) + torch.nn.functional.logsigmoid(-gate)
+    gate, weights = gate.to(wide), copy_attentions.to(wide)
+    generated = logits.log_softmax(dim=-1, dtype=wide) + nn.functional.logsigmoid(-gate)
+    if logits.shape[1] == 1:  # a step of generation: one more distribution is less work than sorting the source
+        copied = torch.zeros_like(generated).scatter_add_(2, source_ids[:, None], weights)
+        return generated + _gain(generated, copied, gate)
+    ids, copied = _sum_over_equal_tokens(source_ids, weights)
+    index = ids[:, None].expand_as(copied)
+    return generated.scatter_add_(2, index, _gain(generated.gather(2, index), copied, gate))
 
-    # Every token of the source gets a group, equal ones the same; groups past the last are empty.
+
+def _gain(generated: torch.Tensor, copied: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
+    """What copying adds to the logarithm `generated`: nothing where nothing is copied."""
+    has_weight = copied > 0
+    copied = copied.where(has_weight, 1.0).log() + nn.functional.logsigmoid(gate)
+    return (torch.logaddexp(generated, copied) - generated).where(has_weight, 0.0)
+
+
+def _sum_over_equal_tokens(source_ids: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ids of the source's tokens, each once, and the weight of each; 0 and no weight fill up.
+
+    Returns:
+        (batch, source) and (batch, target, source).
+    """
     ordered, order = source_ids.sort(dim=1, stable=True)
     is_new = ordered != ordered.roll(1, dims=1)
     is_new[:, 0] = False
-    group = is_new.long().cumsum(dim=1)  # (batch, source)
-    ids = torch.zeros_like(ordered).scatter(1, group, ordered)  # of each group
-    shape = copy_attentions.shape
-    weights = copy_attentions.to(wide).gather(2, order[:, None].expand(shape))
-    copied = torch.zeros_like(weights).scatter_add(2, group[:, None].expand(shape), weights)  # (batch, target, source)
-
-    has_weight = copied > 0
-    copied = copied.where(has_weight, 1.0).log() + torch.nn.functional.logsigmoid(gate)
-    index = ids[:, None].expand(shape)
-    present = generated.gather(2, index)
-    # What copying adds to the logarithm: nothing where nothing is copied.
-    gain = (torch.logaddexp(present, copied) - present).where(has_weight, 0.0)
-    return generated.scatter_add(2, index, gain)
+    group = is_new.long().cumsum(dim=1)  # equal tokens are in the same
+    ids = torch.zeros_like(ordered).scatter(1, group, ordered)
+    weights = weights.gather(2, order[:, None].expand_as(weights))
+    return ids, torch.zeros_like(weights).scatter_add(2, group[:, None].expand_as(weights), weights)
 
 
 __all__ = ["mix_log_probabilities"]

@@ -267,7 +267,7 @@ class HighlightTransformerForConditionalGeneration(HighlightTransformerPreTraine
         if self.config.use_copy:
             gate = self.copy_gate(hidden_states)  # (batch, target, 1)
             logits = self._copy(logits, gate, outputs.copy_attentions, outputs.source_ids)
-        loss = None if labels is None else _cross_entropy(logits, labels, num_items_in_batch)
+        loss = None if labels is None else _loss(logits, labels, num_items_in_batch, gate is not None)
 
         wants_copying = output_copying or kwargs.get("output_attentions", self.config.output_attentions)
         not_here = ("last_hidden_state", "source_ids", "copy_attentions")
@@ -309,11 +309,12 @@ def _from_tuple(encoder_outputs: tuple[torch.Tensor, ...]) -> HighlightTransform
     return HighlightTransformerEncoderOutput(last_hidden_state=states, source_ids=others[0] if has_ids else None)
 
 
-def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor, num_items_in_batch: Any) -> torch.Tensor:
+def _loss(logits: torch.Tensor, labels: torch.Tensor, num_items_in_batch: Any, are_logs: bool) -> torch.Tensor:
     """Mean over labels that are not -100, of this batch or of the whole accumulated one."""
     flat_labels = labels.to(logits.device).reshape(-1)
     reduction = "mean" if num_items_in_batch is None else "sum"
-    loss = nn.functional.cross_entropy(logits.view(len(flat_labels), -1), flat_labels, reduction=reduction)
+    negative_log_likelihood = nn.functional.nll_loss if are_logs else nn.functional.cross_entropy
+    loss = negative_log_likelihood(logits.view(len(flat_labels), -1), flat_labels, reduction=reduction)
     return loss if num_items_in_batch is None else loss / num_items_in_batch
 
 

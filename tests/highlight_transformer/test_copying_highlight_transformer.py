@@ -1,0 +1,78 @@
+"""The mixture of generating and copying, against its definition and where numbers are extreme."""
+
+import pytest
+import torch
+
+from hier_models.highlight_transformer.copying_highlight_transformer import mix_log_probabilities
+
+
+SOURCES = {
+    "each once": [[3, 1, 4, 5, 9], [0, 8, 7, 6, 2]],
+    "several times": [[3, 1, 3, 3, 1], [9, 0, 9, 0, 0]],
+    "all the same": [[5, 5, 5, 5, 5], [0, 0, 0, 0, 0]],
+    "one token": [[7], [0]],
+}
+
+
+def make(source, target=3, dtype=torch.float64, sharpness=1.0):
+    generator = torch.Generator().manual_seed(len(source[0]))
+    logits = torch.randn(2, target, 10, generator=generator, dtype=torch.float64) * sharpness
+    gate = torch.randn(2, target, 1, generator=generator, dtype=torch.float64) * sharpness
+    scores = torch.randn(2, target, len(source[0]), generator=generator, dtype=torch.float64) * sharpness
+    return [value.to(dtype).requires_grad_() for value in (logits, gate, scores)], torch.tensor(source)
+
+
+def by_definition(logits, gate, attentions, source_ids):
+    """P = (1 - p) softmax + p times the attention to all of the source's tokens that are this one."""
+    copying = torch.sigmoid(gate)
+    rows = []
+    for document, ids in enumerate(source_ids.tolist()):
+        for generated, p, weights in zip(logits[document].softmax(-1), copying[document], attentions[document]):
+            of_token = [
+                (1 - p[0]) * probability + p[0] * sum(weights[j] for j, other in enumerate(ids) if other == token)
+                for token, probability in enumerate(generated)
+            ]
+            rows.append(torch.stack(of_token))
+    return torch.stack(rows).view_as(logits).log()
+
+
+@pytest.mark.parametrize("target", [1, 3])
+@pytest.mark.parametrize("name", SOURCES)
+def test_is_its_definition_forwards_and_backwards(name, target):
+    (logits, gate, scores), ids = make(SOURCES[name], target)
+    direction = torch.randn(2, target, 10, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    results = []
+    for mix in (mix_log_probabilities, by_definition):
+        mixed = mix(logits, gate, scores.softmax(-1), ids)
+        results.append([mixed.detach(), *torch.autograd.grad((mixed * direction).sum(), (logits, gate, scores))])
+    torch.testing.assert_close(*results, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("target", [1, 3])
+@pytest.mark.parametrize("gate_score", [-300.0, 0.0, 300.0])
+def test_stays_finite_where_weights_vanish(gate_score, target):
+    (logits, gate, scores), ids = make(SOURCES["several times"], target, torch.float32, sharpness=200.0)
+    gate.data.fill_(gate_score)
+    mixed = mix_log_probabilities(logits, gate, scores.softmax(-1), ids)
+    assert mixed.isfinite().all()
+    torch.testing.assert_close(mixed.exp().sum(-1), torch.ones(2, target))
+    gradients = torch.autograd.grad(mixed.sum(), (logits, gate, scores))
+    assert all(gradient.isfinite().all() for gradient in gradients)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_mixed_in_float32(dtype):
+    (logits, gate, scores), ids = make(SOURCES["several times"], dtype=dtype, sharpness=8.0)
+    weights = scores.float().softmax(-1)
+    mixed = mix_log_probabilities(logits, gate, weights, ids)
+    assert mixed.dtype == torch.float32
+    expected = by_definition(*(value.double() for value in (logits, gate, weights)), ids)
+    torch.testing.assert_close(mixed.double(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_padding_gets_nothing_where_it_has_no_weight():
+    (logits, gate, scores), ids = make(SOURCES["each once"])
+    weights = scores[..., :3].softmax(-1)
+    padded = torch.nn.functional.pad(weights, (0, 2))
+    expected = mix_log_probabilities(logits, gate, weights, ids[:, :3])
+    torch.testing.assert_close(mix_log_probabilities(logits, gate, padded, ids), expected)
