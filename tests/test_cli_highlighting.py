@@ -62,7 +62,7 @@ def test_summarize_shows_phrases_and_copied_words():
     assert record["copied"]
     for word in record["copied"]:
         assert record["summary"][word["start"] : word["end"]] == word["text"]
-    assert "1 phrases are not in their documents" in result.stderr
+    assert "Phrases that are not in their documents: 1." in result.stderr
     text = run("summarize", "model", "articles.jsonl", *phrases, "--mark-copied").stdout
     assert "[" in text
     assert text.replace("[", "").replace("]", "").strip() == record["summary"].strip()
@@ -89,7 +89,7 @@ def test_inspect():
 
 def test_wrong_options_are_refused(tiny_model, processor):
     assert "only JSON has a place" in run("summarize", "model", "articles.jsonl", "--show-phrases", code=2).stderr
-    for wrong, message in (("=1", "blank"), ("road=-1", "0 or more"), ("road=nan", "0 or more"), (" ", "blank")):
+    for wrong, message in (("=1", "write TEXT"), ("road=-1", "0 or more"), ("road=nan", "0 or more"), (" ", "write TEXT")):
         assert message in run("summarize", "model", "articles.jsonl", "--phrase", wrong, code=2).stderr
     tiny_model.save_pretrained("hat")
     processor.save_pretrained("hat")

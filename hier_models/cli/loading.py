@@ -110,16 +110,18 @@ def read_phrases(entries: list[str] | None) -> list[Any] | None:
         return None
     phrases: list[Any] = []
     for entry in entries:
-        text, _, value = entry.rpartition("=")
+        text, equals, value = entry.rpartition("=")
         try:
-            number = float(value)
+            number = float(value) if equals else None
         except ValueError:
-            text, number = "", 0.0
-        if not (text or entry).strip():
-            raise MistakeError("--phrase: got a blank one; write TEXT, or TEXT=VALUE such as 'old bridge=0.5'")
-        if text and not 0 <= number < float("inf"):
+            number = None
+        if number is None:
+            text = entry
+        elif not 0 <= number < float("inf"):
             raise MistakeError(f"--phrase: got {entry!r}; its value must be a number of 0 or more")
-        phrases.append([text, number] if text else entry)
+        if not text.strip():
+            raise MistakeError(f"--phrase: got {entry!r}; write TEXT, or TEXT=VALUE such as 'old bridge=0.5'")
+        phrases.append(entry if number is None else [text, number])
     return phrases
 
 

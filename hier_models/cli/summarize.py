@@ -188,11 +188,12 @@ def summarize(
         importance_tagger=importance_tagger,
     )
     for name, what in (
-        ("num_missing_phrases", "are not in their documents"),
-        ("num_truncated_phrases", "lost tokens to truncation"),
+        ("num_missing_phrases", "Phrases that are not in their documents"),
+        ("num_truncated_phrases", "Occurrences of phrases that lost tokens to truncation"),
+        ("num_long_phrases", "Occurrences of phrases that are too long to be highlighted"),
     ):
         if number := sum(count.get(name, 0) for count in counts):
-            say(f"{number} {'phrases' if name == 'num_missing_phrases' else 'occurrences of phrases'} {what}.")
+            say(f"{what}: {number}.")
     if without := sum(count.get("without_phrases", 0) for count in counts):
         say(f"Nothing is highlighted in {without} of {documents} documents: no key phrases.")
     if cut := [count["num_truncated_tokens"] for count in counts if count["num_truncated_tokens"]]:

@@ -74,6 +74,8 @@ COUNTS = (FILLER_WORDS, DROPPED_TURNS)
 
 # "#Person1#: Hello." or "Project Manager: Right." A role is short and holds no colon.
 TURN_LINE = re.compile(r"\s*([^\s:][^:\n]{0,59}?)\s*:(?:\s+|$)(.*)")
+# What stands between the articles of Multi-News, in its two releases.
+ARTICLE_SEPARATOR = re.compile(r"\|{5}|story_separator_special_tag")
 # The 2018 release of PubMed and arXiv wraps each sentence of an abstract in <S> and </S>.
 SENTENCE_TAGS = re.compile(r"^\s*<S>\s*|\s*</S>\s*$")
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -466,4 +468,12 @@ def _summary(name: str, value: Any) -> str:
     return not_blank(name, well_formed(name, value), "the summary")
 
 
-_SOURCES = {"text": _text, "sentences": _strings, "documents": _strings, "turns": _turns}
+def _documents(name: str, value: Any) -> list[str]:
+    if not isinstance(value, str):
+        return _strings(name, value)
+    articles = [article.strip() for article in ARTICLE_SEPARATOR.split(well_formed(name, value))]
+    not_blank(name, "".join(articles), "the source")
+    return [article for article in articles if article]
+
+
+_SOURCES = {"text": _text, "sentences": _strings, "documents": _documents, "turns": _turns}

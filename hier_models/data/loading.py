@@ -197,7 +197,8 @@ def load_documents(
         text_column: The column with the source; None to recognise it by its name.
         summary_column: The column with the summary; None to recognise it by its name if it is there, "" for none.
         source_kind: What the source is turned into: `text`, `sentences`, `turns` or `documents`; None to tell by the
-            column's name and value. With "turns", a string in any column is read as `role: words` lines.
+            column's name and value. With "turns", a string in any column is read as `role: words` lines,
+            with "documents" as articles that are divided as those of Multi-News are (by |||||).
         fillers: Filler words to take out of the source, as meaningless in a speech transcript: "english" for the
             lexicon of the package, a file with one a line, or a list; see `hier_models.data.fillers`. Turns and
             sentences that are left without words are left out; `report` counts both.

@@ -273,7 +273,7 @@ def highlighting_report(
         heads, inside, received = _attention(model, inputs, [phrase["positions"] for phrase in found])
 
     running_text = processor.running_text(**{kind: source})
-    counts = ("num_truncated_tokens", "num_missing_phrases", "num_truncated_phrases", "without_phrases")
+    counts = [name for name in encoded if name.startswith("num_") or name == "without_phrases"]
     return HighlightingReport(
         text=running_text,
         articles=[tuple(span) for span in processor.article_spans(source)]
@@ -286,7 +286,7 @@ def highlighting_report(
         received=received[:, 1:-1],
         summary=summary_text,
         copied=copied,
-        counts={name: int(encoded[name]) for name in counts if name in encoded},
+        counts={name: int(encoded[name]) for name in counts},
         settings={"highlighting": model.config.highlighting, "brightness": float(model.config.brightness)},
         **({} if title is None else {"title": title}),
     )

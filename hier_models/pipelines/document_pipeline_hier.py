@@ -26,7 +26,7 @@ _NO_LIMIT = 10**9
 # What a processor counts of a document; not every one tells sentences apart, or knows phrases.
 _COUNTS = (
     *("num_truncated_tokens", "num_truncated_sentences"),
-    *("num_missing_phrases", "num_truncated_phrases", "without_phrases"),
+    *("num_missing_phrases", "num_truncated_phrases", "num_long_phrases", "without_phrases"),
 )
 # What else it may be asked for.
 _NOTES = ("phrases", "offset_mapping")

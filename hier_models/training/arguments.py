@@ -110,7 +110,8 @@ class DataArguments:
         text_column: Column with the source; recognised by its name if not given.
         summary_column: Column with the summary; recognised by its name if not given.
         source_kind: What the source is read as: text, sentences, turns (a dialogue; a string is then read as `role:
-            words` lines) or documents; told by the column's name and value if not given.
+            words` lines) or documents (a string is then divided where Multi-News has its separator, |||||); told by
+            the column's name and value if not given.
         fillers: Take the filler words of a speech transcript out of the source: "english", or a file with one a line.
         max_source_length: Tokens of a source, markers included.
         max_target_length: Tokens of a summary.

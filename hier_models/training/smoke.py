@@ -35,6 +35,8 @@ SIZES = {
     **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads", "num_attention_heads"), 4),
     **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim", "intermediate_size"), 48),
 }
+# Numbers that are a part of one of these: of a tiny model they are the same part.
+PARTS = {"highlight_heads": "encoder_attention_heads", "highlight_layers": "encoder_layers"}
 # Positions of a tiny checkpoint, and of one that the recipe makes longer, in tokens.
 POSITIONS, GROWN_POSITIONS = 96, 160
 # Roberta's positions begin after the padding token's.
@@ -137,7 +139,11 @@ def _model(recipe: Recipe, task: "Task", folder: Path) -> dict[str, Any]:
     from .models import PLAIN, save_processor, source_length
 
     model = recipe.model
-    kept = {name: SIZES.get(name, value) for name, value in model.overrides().items() if name != "vocab_size"}
+    overrides = model.overrides()
+    kept = {name: SIZES.get(name, value) for name, value in overrides.items() if name != "vocab_size"}
+    for name, whole in PARTS.items():
+        if isinstance(kept.get(name), int) and isinstance(overrides.get(whole), int):
+            kept[name] = kept[name] * SIZES[whole] // overrides[whole]
     sources = {
         "from_bart": ("bart", "AutoModelForSeq2SeqLM"),
         "from_roberta": ("roberta", "AutoModelForMaskedLM"),

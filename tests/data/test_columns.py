@@ -159,3 +159,24 @@ def test_values_that_are_no_source(value):
 def test_records_that_do_not_fit_say_why(columns, row, message):
     with pytest.raises(BadRecord, match=message):
         normalize(row, columns)
+
+
+@pytest.mark.parametrize(
+    ("value", "articles"),
+    [
+        ("One. ||||| Two |  three.|||||", ["One.", "Two |  three."]),
+        ("One.\nstory_separator_special_tag\nTwo.", ["One.", "Two."]),
+        ("Alone.", ["Alone."]),
+        (["a ||||| b", "c"], ["a ||||| b", "c"]),
+    ],
+)
+def test_articles_in_one_string(value, articles):
+    """As Multi-News has them, in its two releases."""
+    columns = resolve_columns({"document": value, "summary": "s"}, None, None, source_kind="documents")
+    assert normalize({"document": value, "summary": "s"}, columns)["documents"] == articles
+
+
+@pytest.mark.parametrize("value", ["|||||", " ||||| ", ""])
+def test_no_article_at_all(value):
+    with pytest.raises(BadRecord, match="is empty"):
+        normalize({"document": value}, Columns("document", "documents", None, None))

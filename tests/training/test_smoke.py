@@ -68,8 +68,34 @@ def test_every_sweep_runs(path, tmp_path):
     assert results["table"] + "\n" == (tmp_path / "run" / "table.md").read_text(encoding="utf-8")
     for name in names:
         config = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "run" / name).config
-        update, _, window = name.rpartition("_")
-        assert (config.top_down_update, config.attention_window) == (update, int(window))
+        if path.parent == TOP_DOWN:
+            update, _, window = name.rpartition("_")
+            assert (config.top_down_update, config.attention_window) == (update, int(window))
+        else:
+            assert highlighting(config) == HIGHLIGHTING[name]
+
+
+# What becomes of 2 heads of 8 in 2 layers of 4 where there are 4 heads and 2 layers; and the brightness after training.
+HIGHLIGHTING = {
+    "copy_transformer": ("weighted", 0, 1, 1.0),
+    "weighted": ("weighted", 1, 1, 0.9),
+    "additive": ("additive", 1, 1, 0.9),
+    "quarter_heads_half_layers": ("weighted", 1, 1, 0.9),
+    "half_heads_half_layers": ("weighted", 2, 1, 0.9),
+    "all_heads_half_layers": ("weighted", 4, 1, 0.9),
+    "quarter_heads_all_layers": ("weighted", 1, 2, 0.9),
+    "half_heads_all_layers": ("weighted", 2, 2, 0.9),
+    "all_heads_all_layers": ("weighted", 4, 2, 0.9),
+    "highlight_transformer": ("weighted", 1, 1, 0.9),
+    "without_brightness": ("weighted", 1, 1, 1.0),
+    "without_highlight_attention": ("weighted", 0, 1, 1.0),
+    "without_self_attention": ("only", 1, 1, 0.9),
+}
+
+
+def highlighting(config):
+    assert config.use_copy
+    return config.highlighting, config.highlight_heads, config.highlight_layers, config.brightness
 
 
 @pytest.mark.slow
