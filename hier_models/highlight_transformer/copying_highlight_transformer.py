@@ -35,32 +35,39 @@ def mix_log_probabilities(
     generated = logits.log_softmax(dim=-1, dtype=wide) + nn.functional.logsigmoid(-gate)
     if logits.shape[1] == 1:  # a step of generation: one more distribution is less work than sorting the source
         copied = torch.zeros_like(generated).scatter_add_(2, source_ids[:, None], weights)
-        return generated + _gain(generated, copied, gate)
-    ids, copied = _sum_over_equal_tokens(source_ids, weights)
+        return _add(generated, copied, gate)
+    ids, copied, is_token = _sum_over_equal_tokens(source_ids, weights)
     index = ids[:, None].expand_as(copied)
-    return generated.scatter_add_(2, index, _gain(generated.gather(2, index), copied, gate))
+    mixed = _add(generated.gather(2, index), copied, gate)
+    # What fills up writes again what the first token writes, and has no gradient of its own.
+    mixed = mixed.where(is_token[:, None], mixed[:, :, :1].detach())
+    return generated.scatter_(2, index, mixed)
 
 
-def _gain(generated: torch.Tensor, copied: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
-    """What copying adds to the logarithm `generated`: nothing where nothing is copied."""
+def _add(generated: torch.Tensor, copied: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
+    """Add what is copied, a weight, to what is generated, a logarithm; without infinities where nothing is copied."""
     has_weight = copied > 0
     copied = copied.where(has_weight, 1.0).log() + nn.functional.logsigmoid(gate)
-    return (torch.logaddexp(generated, copied) - generated).where(has_weight, 0.0)
+    return torch.logaddexp(generated, copied).where(has_weight, generated)
 
 
-def _sum_over_equal_tokens(source_ids: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ids of the source's tokens, each once, and the weight of each; 0 and no weight fill up.
+def _sum_over_equal_tokens(
+    source_ids: torch.Tensor, weights: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Ids of the source's tokens, each once, the weight of each, and which of them are not the first one again.
 
     Returns:
-        (batch, source) and (batch, target, source).
+        (batch, source), (batch, target, source) and (batch, source).
     """
     ordered, order = source_ids.sort(dim=1, stable=True)
     is_new = ordered != ordered.roll(1, dims=1)
     is_new[:, 0] = False
     group = is_new.long().cumsum(dim=1)  # equal tokens are in the same
-    ids = torch.zeros_like(ordered).scatter(1, group, ordered)
+    ids = ordered[:, :1].expand_as(ordered).scatter(1, group, ordered)
     weights = weights.gather(2, order[:, None].expand_as(weights))
-    return ids, torch.zeros_like(weights).scatter_add(2, group[:, None].expand_as(weights), weights)
+    weights = torch.zeros_like(weights).scatter_add(2, group[:, None].expand_as(weights), weights)
+    is_token = torch.arange(ids.shape[1], device=ids.device) <= group[:, -1:]
+    return ids, weights.where(is_token[:, None], weights[:, :, :1]), is_token
 
 
 __all__ = ["mix_log_probabilities"]

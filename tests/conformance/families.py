@@ -238,7 +238,7 @@ class HatEncoderTester(Sentences, EncoderTester):
 class HighlightTransformerTester(Seq2SeqTester):
     config_class = hier_models.HighlightTransformerConfig
     extra_config = {"highlight_heads": 2, "max_phrase_length": 4}
-    extra_inputs = ("phrase_positions", "phrase_values")
+    extra_inputs = ("phrase_positions", "phrase_values", "source_ids")
     extra_outputs = ("copy_attentions", "copy_probability", "source_ids")
     baselines = {
         hier_models.HighlightTransformerModel: BartModel,
@@ -250,6 +250,7 @@ class HighlightTransformerTester(Seq2SeqTester):
         spans = torch.tensor([[1, 3], [2, 5], [-1, -1]], device=torch_device)  # -1 pads
         inputs["phrase_positions"] = spans.expand(self.batch_size, -1, -1).clone()
         inputs["phrase_values"] = torch.rand(self.batch_size, len(spans), device=torch_device)
+        inputs["source_ids"] = inputs["input_ids"].clone()  # what is copied where a test gives embeddings
         return config, inputs
 
 

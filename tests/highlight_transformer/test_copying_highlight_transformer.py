@@ -27,7 +27,8 @@ def by_definition(logits, gate, attentions, source_ids):
     copying = torch.sigmoid(gate)
     rows = []
     for document, ids in enumerate(source_ids.tolist()):
-        for generated, p, weights in zip(logits[document].softmax(-1), copying[document], attentions[document]):
+        of_document = (logits[document].softmax(-1), copying[document], attentions[document])
+        for generated, p, weights in zip(*of_document, strict=True):
             of_token = [
                 (1 - p[0]) * probability + p[0] * sum(weights[j] for j, other in enumerate(ids) if other == token)
                 for token, probability in enumerate(generated)
