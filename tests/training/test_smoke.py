@@ -19,6 +19,22 @@ RECIPES = sorted(FOLDER.rglob("*.yaml"))
 SWEEPS = [path for path in RECIPES if variant_names(path)]
 HAT_BART = FOLDER / "hat_bart"
 TOP_DOWN = FOLDER / "top_down_transformer"
+# What becomes of 2 heads of 8 in 2 layers of 4 where there are 4 heads and 2 layers; and the decay of the brightness.
+HIGHLIGHTING = {
+    "copy_transformer": ("weighted", 0, 1, 0.9),
+    "weighted": ("weighted", 1, 1, 0.9),
+    "additive": ("additive", 1, 1, 0.9),
+    "quarter_heads_half_layers": ("weighted", 1, 1, 0.9),
+    "half_heads_half_layers": ("weighted", 2, 1, 0.9),
+    "all_heads_half_layers": ("weighted", 4, 1, 0.9),
+    "quarter_heads_all_layers": ("weighted", 1, 2, 0.9),
+    "half_heads_all_layers": ("weighted", 2, 2, 0.9),
+    "all_heads_all_layers": ("weighted", 4, 2, 0.9),
+    "highlight_transformer": ("weighted", 1, 1, 0.9),
+    "without_brightness": ("weighted", 1, 1, 1.0),
+    "without_highlight_attention": ("weighted", 0, 1, 0.9),
+    "without_self_attention": ("only", 1, 1, 0.9),
+}
 
 
 def sections(path):
@@ -75,27 +91,9 @@ def test_every_sweep_runs(path, tmp_path):
             assert highlighting(config) == HIGHLIGHTING[name]
 
 
-# What becomes of 2 heads of 8 in 2 layers of 4 where there are 4 heads and 2 layers; and the brightness after training.
-HIGHLIGHTING = {
-    "copy_transformer": ("weighted", 0, 1, 1.0),
-    "weighted": ("weighted", 1, 1, 0.9),
-    "additive": ("additive", 1, 1, 0.9),
-    "quarter_heads_half_layers": ("weighted", 1, 1, 0.9),
-    "half_heads_half_layers": ("weighted", 2, 1, 0.9),
-    "all_heads_half_layers": ("weighted", 4, 1, 0.9),
-    "quarter_heads_all_layers": ("weighted", 1, 2, 0.9),
-    "half_heads_all_layers": ("weighted", 2, 2, 0.9),
-    "all_heads_all_layers": ("weighted", 4, 2, 0.9),
-    "highlight_transformer": ("weighted", 1, 1, 0.9),
-    "without_brightness": ("weighted", 1, 1, 1.0),
-    "without_highlight_attention": ("weighted", 0, 1, 1.0),
-    "without_self_attention": ("only", 1, 1, 0.9),
-}
-
-
 def highlighting(config):
     assert config.use_copy
-    return config.highlighting, config.highlight_heads, config.highlight_layers, config.brightness
+    return config.highlighting, config.highlight_heads, config.highlight_layers, config.brightness_decay
 
 
 @pytest.mark.slow
