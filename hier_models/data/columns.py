@@ -18,6 +18,7 @@ from typing import Any, Literal, Protocol
 from datasets import List, Value
 
 from .fillers import has_words, remove_fillers
+from .phrase_columns import FEATURE, PHRASES, read_phrases_column
 
 
 logger = logging.getLogger(__name__)
@@ -112,6 +113,7 @@ class Columns:
         summary: Name of the column with the summary, or None.
         id: Name of the column with the identifier, or None.
         fillers: Words to take out of the source, from `load_fillers`.
+        phrases: Name of the column with the user's own phrases, or None.
     """
 
     source: str
@@ -119,6 +121,7 @@ class Columns:
     summary: str | None
     id: str | None
     fillers: tuple[str, ...] = ()
+    phrases: str | None = None
 
     @property
     def counts(self) -> tuple[str, ...]:
@@ -134,6 +137,8 @@ class Columns:
         features: dict[str, Any] = {self.kind: kinds.get(self.kind, List({"role": text, "content": text}))}
         named = {"summary": self.summary, "id": self.id}
         features |= {name: text for name, column in named.items() if column is not None}
+        if self.phrases is not None:
+            features[PHRASES] = FEATURE
         return features | dict.fromkeys(self.counts, Value("int64"))
 
     def normalize(self, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -209,6 +214,7 @@ def resolve_columns(
     summary_column: str | None,
     source_kind: Kind | None = None,
     fillers: tuple[str, ...] = (),
+    phrases_column: str | None = None,
 ) -> Columns:
     """Decide which columns hold the source and the summary.
 
@@ -218,6 +224,7 @@ def resolve_columns(
         summary_column: The column with the summary; None to recognise it by its name, the empty string for no summary.
         source_kind: What the source is turned into; None to tell by its name and value.
         fillers: Words to take out of the source, from `load_fillers`.
+        phrases_column: The column with the user's own phrases of each document; None for none.
 
     Returns:
         The columns. A summary that was not asked for by name may be missing.
@@ -228,7 +235,11 @@ def resolve_columns(
         BadRecord: If the value of the source is of a type that no kind of source has.
     """
     names = list(row)
-    for argument, name in (("text_column", text_column), ("summary_column", summary_column)):
+    for argument, name in (
+        ("text_column", text_column),
+        ("summary_column", summary_column),
+        ("phrases_column", phrases_column),
+    ):
         if name and name not in row:
             raise ValueError(f"{argument}={name!r} is not a column; the columns are {listing(names)}")
     if text_column and text_column == summary_column:
@@ -258,7 +269,7 @@ def resolve_columns(
         logger.warning("column %r holds lists: read as the sentences of one summary and joined", summary_column)
     ids = [name for alias in ID_ALIASES for name in matching(names, (alias,))]
     kind = source_kind or _kind_of(text_column, row[text_column])
-    return Columns(text_column, kind, summary_column or None, ids[0] if ids else None, fillers)
+    return Columns(text_column, kind, summary_column or None, ids[0] if ids else None, fillers, phrases_column)
 
 
 def _kind_of(name: str, value: Any) -> Kind:
@@ -320,13 +331,13 @@ def normalize(row: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
         columns: Which of its columns are meant.
 
     Returns:
-        The source under the name of its kind, and `summary` and `id` if there are such columns. A summary given as a
-        list of strings is one summary by sentences and is joined with newlines.
+        The source under the name of its kind, and `summary`, `id` and `phrases` if there are such columns. A summary
+        given as a list of strings is one summary by sentences and is joined with newlines.
 
     Raises:
         BadRecord: If a column is missing, empty or of the wrong type.
     """
-    for name in (columns.source, columns.summary, columns.id):
+    for name in (columns.source, columns.summary, columns.id, columns.phrases):
         if name is not None and name not in row:
             raise BadRecord(f"column {name!r} is missing; this record has {listing(list(row))}")
     source = _SOURCES[columns.kind](columns.source, _decoded(columns.source, row[columns.source]))
@@ -336,6 +347,13 @@ def normalize(row: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
     if columns.id is not None:
         identifier = row[columns.id]
         normalized["id"] = "" if identifier is None else well_formed(columns.id, str(identifier))
+    if columns.phrases is not None:
+        try:
+            normalized[PHRASES] = read_phrases_column(row[columns.phrases])
+        except ValueError as error:
+            raise BadRecord(f"column {columns.phrases!r} {error}") from error
+        for phrase in normalized[PHRASES] or ():
+            well_formed(columns.phrases, phrase["text"] or "")
     return normalized
 
 

@@ -28,11 +28,7 @@ from .columns import (
 )
 from .fillers import Fillers, load_fillers
 from .finding import canonical_split, files_of_split, local_files
-from .reading import (
-    Record,
-    document_name,
-    read_records,
-)
+from .reading import Record, document_name, read_records
 from .totals import SharedTotals
 
 
@@ -167,6 +163,7 @@ def load_documents(
     summary_column: str | None = None,
     source_kind: Kind | None = None,
     fillers: Fillers | None = None,
+    phrases_column: str | None = None,
     config_name: str | None = None,
     revision: str | None = None,
     streaming: bool = False,
@@ -202,6 +199,8 @@ def load_documents(
         fillers: Filler words to take out of the source, as meaningless in a speech transcript: "english" for the
             lexicon of the package, a file with one a line, or a list; see `hier_models.data.fillers`. Turns and
             sentences that are left without words are left out; `report` counts both.
+        phrases_column: The column with the user's own phrases of each document, which becomes `phrases`; in any of the
+            forms that the Highlight-Transformer's processor takes, or null where it is to find them.
         config_name: The configuration of a dataset on the Hub.
         revision: Branch, tag or commit of a dataset on the Hub.
         streaming: Return an `IterableDataset` that reads while it is iterated over, in bounded memory.
@@ -232,6 +231,7 @@ def load_documents(
             summary_column=summary_column,
             source_kind=source_kind,
             fillers=() if fillers is None else load_fillers(fillers),
+            phrases_column=phrases_column,
         ),
         split=split,
         config_name=config_name,

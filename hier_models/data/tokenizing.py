@@ -11,6 +11,7 @@ from transformers import PreTrainedTokenizerBase, ProcessorMixin
 from ..pipelines.importance_tagger_hier import ImportanceTagger, Span
 from .columns import KINDS, Kind
 from .importance import LABELS_VERSION, check_importance_language, oracle_spans
+from .phrase_columns import PHRASES
 from .totals import SharedTotals
 
 
@@ -26,8 +27,6 @@ WITHOUT_IMPORTANCE = "without_importance"
 # What became of the phrases to highlight, where the processor highlights any.
 PHRASE_COLUMNS = ("num_missing_phrases", "num_truncated_phrases", "num_long_phrases", "without_phrases")
 COUNT_COLUMNS = (*CUT_COLUMNS, WITHOUT_IMPORTANCE, *PHRASE_COLUMNS)
-# A column with the user's own phrases of each document, as the processor takes them.
-PHRASES = "phrases"
 
 # Where the weights of tokens come from: the reference summary ("oracle"), or a tagger.
 Importance = Literal["oracle"] | ImportanceTagger

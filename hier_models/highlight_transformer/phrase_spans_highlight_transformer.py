@@ -38,8 +38,8 @@ def read_phrases(name: str, given: object, text: str) -> list[Phrase]:
     Args:
         name: The argument, for messages.
         given: A list of (phrase, value), also as `{"text": …, "value": …}`; (start, end, value), also as
-            `{"start": …, "end": …, "value": …}`; or phrases alone, which get the same value each, with an L2 norm of 1
-            together.
+            `{"start": …, "end": …, "value": …}`; or phrases alone (also `{"text": …}`), which get the same value each,
+            with an L2 norm of 1 together. An entry of None in an object counts as none.
         text: The document's running text.
 
     Returns:
@@ -51,15 +51,24 @@ def read_phrases(name: str, given: object, text: str) -> list[Phrase]:
     """
     if isinstance(given, str | bytes) or not isinstance(given, Sequence):
         raise TypeError(f"`{name}` must be a list of {_WANTED}, got {type(given).__name__}")
-    alone = sum(isinstance(item, str) for item in given)
+    alone = [_alone(item) for item in given]
+    value = 1 / math.sqrt(max(1, sum(phrase is not None for phrase in alone)))
     return [
-        _read_phrase(f"{name}[{i}]", (item, 1 / math.sqrt(alone)) if isinstance(item, str) else item, text)
-        for i, item in enumerate(given)
+        _read_phrase(f"{name}[{i}]", item if phrase is None else (phrase, value), text)
+        for i, (item, phrase) in enumerate(zip(given, alone, strict=True))
     ]
+
+
+def _alone(item: object) -> str | None:
+    """Give the phrase of an item that has no value."""
+    if isinstance(item, Mapping) and {name for name, value in item.items() if value is not None} == {"text"}:
+        item = item["text"]
+    return item if isinstance(item, str) else None
 
 
 def _read_phrase(place: str, item: object, text: str) -> Phrase:
     if isinstance(item, Mapping):
+        item = {name: value for name, value in item.items() if value is not None}  # Arrow has all names everywhere
         names = next((names for names in _FORMS if set(item) == set(names)), None)
         if names is None:
             raise ValueError(f"`{place}` must have the keys text, value or start, end, value, got {list(item)}")

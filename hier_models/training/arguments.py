@@ -113,6 +113,7 @@ class DataArguments:
             words` lines) or documents (a string is then divided where Multi-News has its separator, |||||); told by
             the column's name and value if not given.
         fillers: Take the filler words of a speech transcript out of the source: "english", or a file with one a line.
+        phrases_column: Column with the user's own phrases of each document, for a Highlight-Transformer.
         max_source_length: Tokens of a source, markers included.
         max_target_length: Tokens of a summary.
         max_train_documents: Take only so many.
@@ -149,6 +150,7 @@ class DataArguments:
     fillers: str | None = field(
         default=None, metadata=_help("Filler words to take out of transcripts: english, or a file.")
     )
+    phrases_column: str | None = field(default=None, metadata=_help("Column with the documents' own phrases."))
     max_source_length: int = field(default=1024, metadata=_help("Tokens of a source, markers included."))
     max_target_length: int = field(default=256, metadata=_help("Tokens of a summary."))
     max_train_documents: int | None = field(default=None, metadata=_help("Take only so many."))

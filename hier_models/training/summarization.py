@@ -388,6 +388,7 @@ def load_part(data: DataArguments, part: str, set_aside_file: Path | None, repor
         summary_column=data.summary_column,
         source_kind=data.source_kind,
         fillers=data.fillers,
+        phrases_column=data.phrases_column,
         config_name=None if path.exists() else data.config_name,
         revision=None if path.exists() else data.revision,
         streaming=data.streaming and part == "train",

@@ -115,6 +115,31 @@ def test_every_declared_input_is_padded_by_its_own_value(tokenizer, side):
     assert batch["bos_positions"].dtype == torch.long
 
 
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_inputs_of_their_own_length_are_padded_on_the_right(tokenizer, side):
+    processor = Declaring(tokenizer)
+    processor.extra_inputs = {"phrase_positions": (-1, -2), "phrase_values": 0.0}
+    processor.own_length_inputs = ("phrase_positions", "phrase_values")
+    rows = [
+        {"input_ids": [5, 6], "phrase_positions": [[0, 1], [1, 2]], "phrase_values": [1, 2]},
+        {"input_ids": [5], "phrase_positions": [], "phrase_values": []},
+    ]
+    tokenizer.padding_side = side
+    try:
+        batch = HierDataCollator(processor)(rows)
+        alone = HierDataCollator(processor)(rows[1:])
+        fixed = HierDataCollator(processor, padding="max_length", max_length=5)(rows[:1])
+    finally:
+        tokenizer.padding_side = "right"
+    assert batch["phrase_positions"].tolist() == [[[0, 1], [1, 2]], [[-1, -2], [-1, -2]]]
+    assert batch["phrase_values"].tolist() == [[1.0, 2.0], [0.0, 0.0]]
+    assert alone["phrase_positions"].tolist() == [[[-1, -2]]]
+    assert alone["phrase_values"].tolist() == [[0.0]]
+    assert (batch["phrase_positions"].dtype, batch["phrase_values"].dtype) == (torch.long, torch.float)
+    assert alone["phrase_positions"].dtype == torch.long
+    assert (fixed["input_ids"].shape, fixed["phrase_values"].shape) == ((1, 5), (1, 2))
+
+
 def test_counts_are_left_out_numbers_are_kept_and_the_rest_is_refused(features, processor):
     collator = HierDataCollator(processor)
     rows = [{**row, "num_truncated_tokens": 3, "weight": 0.5} for row in features]
