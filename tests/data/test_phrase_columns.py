@@ -39,9 +39,26 @@ def test_none() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [3, {"text": "a"}, "a", '{"a": 1}', [3], [[]], [["a"]], [[1, 2]], [["a", "b", 1]], [["a", -1]], [["a", float("nan")]],
-     [["a", "1"]], [[" ", 1]], [[-1, 2, 1]], [[0.5, 2, 1]], [{"text": "a", "weight": 1}], [{"start": 1, "end": 2}]],
-)  # fmt: skip
+    [
+        3,
+        {"text": "a"},
+        "a",
+        '{"a": 1}',
+        [3],
+        [[]],
+        [["a"]],
+        [[1, 2]],
+        [["a", "b", 1]],
+        [["a", -1]],
+        [["a", float("nan")]],
+        [["a", "1"]],
+        [[" ", 1]],
+        [[-1, 2, 1]],
+        [[0.5, 2, 1]],
+        [{"text": "a", "weight": 1}],
+        [{"start": 1, "end": 2}],
+    ],
+)
 def test_what_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match=r"must hold a list of phrases: \[phrase, value\]"):
         read_phrases_column(value)
