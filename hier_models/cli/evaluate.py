@@ -234,6 +234,14 @@ def evaluate(
     cut = results["truncation"]
     if cut.get("without_importance"):
         say(f"{cut['without_importance']} documents have no important token; all of their tokens weigh the same.")
+    for name, what in (
+        ("without_phrases", "documents have nothing highlighted"),
+        ("missing_phrases", "phrases are not in their documents"),
+        ("truncated_phrases", "occurrences of phrases lost tokens"),
+        ("long_phrases", "occurrences of phrases are too long and not highlighted"),
+    ):
+        if cut.get(name):
+            say(f"{cut[name]:,} {what}.")
     if cut["truncated_documents"]:
         say(
             f"{cut['truncated_documents']} of {results['documents']} documents were longer than the model takes: "
