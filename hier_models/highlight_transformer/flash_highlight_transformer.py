@@ -1,12 +1,13 @@
-"""Highlighting attention on the CPU: torch's flash kernel, corrected in the few highlighted rows.
+"""Highlighting attention on top of a flash kernel, whose output is corrected in the few highlighted rows.
 
 Source: Liu et al., "Highlight-Transformer", equations 2 to 4. With the output `o` of plain attention and the logarithm
 `l` of the sum of its exponentials, a row that gets `b` added to its scores `z` in the band has the output
 
     (e^l o + sum over the band of (e^b - 1) e^z v) / (e^l + sum over the band of (e^b - 1) e^z).
 
-Backwards, the kernel is given the corrected output and logarithm. Its gradients are then right outside of the band,
-where the weights are e^(z - l), and the band lacks the difference between its weights and these.
+`attend_on_cpu` calls torch's kernel for CPUs, forwards and backwards. Backwards, the kernel is given the corrected
+output and logarithm. Its gradients are then right outside of the band, where the weights are e^(z - l), and the band
+lacks the difference between its weights and these. `correct_rows` is for kernels that give both and their gradients.
 
 Axes in shape comments:
     batch     documents
@@ -110,6 +111,75 @@ def _log_entries(scores: torch.Tensor, entries: torch.Tensor) -> torch.Tensor:
     return scores.masked_fill(entries == 0, -torch.inf)
 
 
+def _correct(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    plain: torch.Tensor,
+    log_sum: torch.Tensor,
+    entries: torch.Tensor,
+    scale: float,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Add the band's entries to the scores of rows whose plain attention is known.
+
+    Args:
+        query: (batch, heads, rows, head_dim).
+        key: of the tokens around each row, (batch, heads, rows, width, head_dim).
+        value: (batch, heads, rows, width, head_dim).
+        plain: plain attention, (batch, heads, rows, head_dim).
+        log_sum: logarithm of the sum of its exponentials, (batch, heads, rows).
+        entries: of the band, (batch, 1, rows, width).
+        scale: factor of the scores.
+
+    Returns:
+        Attention and the logarithm of the sum, corrected.
+    """
+    scores = torch.einsum("bhrd,bhrwd->bhrw", query, key) * scale - log_sum[..., None]
+    scores = _log_entries(scores, entries)
+    highest = (scores + entries).detach().amax(dim=-1, keepdim=True).clamp(min=0)  # no exponential overflows
+    gain = (scores + entries - highest).exp() - (scores - highest).exp()
+    total = (-highest).exp() + gain.sum(dim=-1, keepdim=True)
+    gained = torch.einsum("bhrw,bhrwd->bhrd", gain, value)
+    return ((-highest).exp() * plain + gained) / total, log_sum + (highest + total.log()).squeeze(-1)
+
+
+def correct_rows(
+    attended: torch.Tensor,
+    normalizer: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    band: Band,
+    highlighted_heads: int,
+    scale: float | None = None,
+) -> torch.Tensor:
+    """Put weighted rows in the place of plain ones, from what a kernel returned, through whose both results goes back.
+
+    Source: equation 2.
+
+    Args:
+        attended: plain attention, (batch, heads, tokens, head_dim).
+        normalizer: logarithm of the sum of its exponentials, in float32 at least, (batch, heads, tokens).
+        query: (batch, heads, tokens, head_dim).
+        key: (batch, heads, tokens, head_dim).
+        value: (batch, heads, tokens, head_dim).
+        band: what is highlighted.
+        highlighted_heads: the first heads, which are highlighted.
+        scale: factor of the scores, by default one over the square root of `head_dim`.
+
+    Returns:
+        (batch, heads, tokens, head_dim).
+    """
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    at = _Rows(band.rows, highlighted_heads, query.shape[-1])
+    with torch.autocast(query.device.type, enabled=False):
+        row_query, row_key, row_value, plain = (at.take(states) for states in (query, key, value, attended))
+        log_sum = normalizer[:, :highlighted_heads].gather(2, band.rows[:, None].expand(-1, highlighted_heads, -1))
+        near = (_near(rows, band.partners) for rows in (row_key, row_value))
+        rows, _ = _correct(row_query, *near, plain, log_sum, band.values[:, None], scale)
+        return attended.scatter(2, at.index, rows.to(attended.dtype))
+
+
 class _Weighted(torch.autograd.Function):
     """Entries of the band are added to scores. Source: equation 2."""
 
@@ -136,15 +206,17 @@ class _Weighted(torch.autograd.Function):
             plain_normalizer = normalizer[:, :heads].gather(2, row_index)  # (batch, heads, rows)
             corrected, corrected_normalizer = [], []
             for part in _parts(partners, heads, query.shape[-1]):
-                entries, log_sum = values[:, None, part], plain_normalizer[:, :, part, None]
-                scores = torch.einsum("bhrd,bhrwd->bhrw", row_query[:, :, part], _near(row_key, partners[:, part]))
-                scores = _log_entries(scores * scale - log_sum, entries)
-                highest = (scores + entries).amax(dim=-1, keepdim=True).clamp(min=0)  # no exponential overflows
-                gain = (scores + entries - highest).exp() - (scores - highest).exp()
-                total = (-highest).exp() + gain.sum(dim=-1, keepdim=True)
-                gained = torch.einsum("bhrw,bhrwd->bhrd", gain, _near(row_value, partners[:, part]))
-                corrected.append(((-highest).exp() * plain[:, :, part] + gained) / total)
-                corrected_normalizer.append((log_sum + highest + total.log()).squeeze(-1))
+                output, log_sum = _correct(
+                    row_query[:, :, part],
+                    _near(row_key, partners[:, part]),
+                    _near(row_value, partners[:, part]),
+                    plain[:, :, part],
+                    plain_normalizer[:, :, part],
+                    values[:, None, part],
+                    scale,
+                )
+                corrected.append(output)
+                corrected_normalizer.append(log_sum)
             at.put(attended, torch.cat(corrected, dim=2))
             normalizer[:, :heads].scatter_(2, row_index, torch.cat(corrected_normalizer, dim=2).to(normalizer.dtype))
         ctx.save_for_backward(query, key, value, attended, normalizer, rows, values, partners, mask)
@@ -246,4 +318,4 @@ def _mixture(values: torch.Tensor, share: float) -> tuple[torch.Tensor, torch.Te
     return softmax_of_entries(values) * (1 - share), torch.where(has_entries, share, 1.0).to(values.dtype)
 
 
-__all__ = ["attend_on_cpu"]
+__all__ = ["attend_on_cpu", "correct_rows"]

@@ -8,7 +8,7 @@ then a correction of the few highlighted rows:
 
     "sdpa"  on the CPU corrects what torch's flash kernel returns, forwards and backwards, at almost no cost (flash_…).
             Elsewhere, compiled, or with dropout of attention weights, it attends from highlighted rows once more.
-    "flex_attention" and flash attention do the latter too.
+    "flex_attention" on a GPU corrects rows too; else it does the latter, as flash attention does.
     "eager" holds the dense matrix, for short inputs and for attention weights.
 
 Axes in shape comments:
@@ -27,14 +27,15 @@ from typing import Any
 import torch
 from torch import nn
 from torch.compiler import is_compiling
-from torch.nn.attention.flex_attention import BlockMask
+from torch.nn.attention.flex_attention import AuxRequest, BlockMask
 from torch.utils.checkpoint import checkpoint
 from transformers.configuration_utils import PreTrainedConfig
+from transformers.integrations.flex_attention import compile_friendly_flex_attention
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.bart.modeling_bart import BartAttention, eager_attention_forward
 
 from .band_highlight_transformer import Band, softmax_of_entries
-from .flash_highlight_transformer import attend_on_cpu
+from .flash_highlight_transformer import attend_on_cpu, correct_rows
 
 
 # Entries of the scores of highlighted rows that are held at once, for each document.
@@ -99,6 +100,9 @@ class HighlightTransformerSelfAttention(BartAttention):
             attended, weights = _attend_densely(query, key, value, attention_mask, band, heads, how, dropout, scale)
         elif band is not None and implementation == "sdpa" and device == "cpu" and not (dropout or is_compiling()):
             attended = attend_on_cpu(query, key, value, band, heads, how, scale)
+        elif band is not None and how == "weighted" and _gives_normalizer(implementation, device):
+            attended, normalizer = _flex(query, key, value, attention_mask, dropout, scale, self.training)
+            attended = correct_rows(attended, normalizer, query, key, value, band, heads, scale)
         else:
             attend: Callable[..., Any] = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
             attended, weights = attend(
@@ -109,6 +113,32 @@ class HighlightTransformerSelfAttention(BartAttention):
                 attended = highlight_rows(attended, query, key, value, band, heads, how, dropout, scale)
         attended = attended.transpose(1, 2).reshape(*shape[:-2], -1)
         return self.out_proj(attended), weights
+
+
+def _gives_normalizer(implementation: str, device: str) -> bool:
+    """Tell whether the logarithm of the sum of exponentials can be had: FlexAttention for CPUs does not give it."""
+    return implementation == "flex_attention" and device != "cpu" and not is_compiling()
+
+
+def _flex(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    block_mask: BlockMask | None,
+    dropout: float,
+    scale: float,
+    training: bool,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Plain attention by FlexAttention, and the logarithm of the sum of exponentials, in float32."""
+    if dropout:
+        raise ValueError(
+            f"FlexAttention has no dropout of attention weights, got attention_dropout={dropout}. Set it to 0, or use "
+            '`model.set_attn_implementation("sdpa")`.'
+        )
+    attended, others = compile_friendly_flex_attention(
+        query, key, value, training=training, block_mask=block_mask, scale=scale, return_aux=AuxRequest(lse=True)
+    )
+    return attended, others.lse
 
 
 def _attend_densely(

@@ -3,15 +3,17 @@
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from hier_models import HighlightTransformerConfig, HighlightTransformerModel
 from hier_models.highlight_transformer import band_highlight_transformer as band_module
 from hier_models.highlight_transformer import flash_highlight_transformer as flash_module
 from hier_models.highlight_transformer import highlight_attention_highlight_transformer as module
 from hier_models.highlight_transformer.band_highlight_transformer import make_band
-from hier_models.highlight_transformer.flash_highlight_transformer import attend_on_cpu
+from hier_models.highlight_transformer.flash_highlight_transformer import attend_on_cpu, correct_rows
 from hier_models.highlight_transformer.highlight_attention_highlight_transformer import highlight_rows
 
 
@@ -103,6 +105,15 @@ def by_rows(query, key, value, band, how, scale):
     return highlight_rows(plain, query, key, value, band, LIT, how, 0.0, scale)
 
 
+def with_normalizer(query, key, value, band, how, scale):
+    """As on top of a kernel that gives the logarithm of the sum of exponentials, and takes its gradient."""
+    scores = query @ key.transpose(-1, -2) * scale
+    if band.exists is not None:
+        scores = scores.masked_fill(~band.exists[:, None, None], torch.finfo(scores.dtype).min)
+    normalizer = scores.to(torch.promote_types(scores.dtype, torch.float32)).logsumexp(dim=-1)
+    return correct_rows(torch.softmax(scores, dim=-1) @ value, normalizer, query, key, value, band, LIT, scale)
+
+
 def band_of(positions, values, mask, brightness=1.0, dtype=torch.float64):
     return make_band(positions, values, mask, mask.shape[1], brightness, 8, dtype)
 
@@ -147,8 +158,9 @@ class TestBand:
         assert band.values.isfinite().all()
 
 
-@pytest.mark.parametrize("way", [on_cpu, by_rows])
-@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize(
+    ("way", "how"), [*((way, how) for way in (on_cpu, by_rows) for how in HOW), (with_normalizer, "weighted")]
+)
 @pytest.mark.parametrize("padding", PADDINGS)
 @pytest.mark.parametrize("tokens", [1, 9, 130])
 def test_exact_forwards_and_backwards(tokens, padding, how, way):
@@ -250,6 +262,51 @@ def test_dropout_leaves_out_weights_and_keeps_their_mean():
         assert ((runs.mean(dim=0) - expected).abs() / (runs.std(dim=0) / 20 + 1e-3)).max() < 6
 
 
+def test_flex_attention_with_a_normalizer_is_corrected(monkeypatch):
+    """As on a GPU, whose FlexAttention gives it; here another kernel stands in."""
+    model = HighlightTransformerModel(
+        HighlightTransformerConfig(
+            vocab_size=60,
+            d_model=12,
+            encoder_layers=2,
+            encoder_attention_heads=3,
+            highlight_heads=2,
+            encoder_ffn_dim=20,
+            decoder_layers=1,
+            decoder_attention_heads=2,
+            decoder_ffn_dim=18,
+            dropout=0.0,
+        )
+    ).eval()
+    inputs = {
+        "input_ids": torch.arange(5, 25)[None],
+        "phrase_positions": torch.tensor([[[1, 4], [2, 6], [17, 20]]]),
+        "phrase_values": torch.tensor([[0.5, 2.0, 1.0]]),
+    }
+    expected = model.encoder(**inputs).last_hidden_state
+    calls = []
+
+    def kernel(query, key, value, block_mask, dropout, scale, training):
+        calls.append(block_mask)
+        scores = query @ key.transpose(-1, -2) * scale
+        return scores.softmax(dim=-1) @ value, scores.logsumexp(dim=-1)
+
+    monkeypatch.setattr(module, "_gives_normalizer", lambda implementation, device: True)
+    monkeypatch.setattr(module, "_flex", kernel)
+    for layer in model.encoder.layers:
+        monkeypatch.setattr(layer.self_attn, "config", SimpleNamespace(_attn_implementation="flex_attention"))
+    layer = model.encoder.layers[1]
+    monkeypatch.setattr(layer.self_attn, "config", model.config)  # not highlighted: plain
+    torch.testing.assert_close(model.encoder(**inputs).last_hidden_state, expected)
+    assert len(calls) == 1
+
+
+def test_flex_attention_refuses_dropout():
+    states = [torch.zeros(1, 2, 4, 8)] * 3
+    with pytest.raises(ValueError, match=r"no dropout of attention weights, got attention_dropout=0\.1.*sdpa"):
+        module._flex(*states, None, 0.1, 1.0, True)
+
+
 def test_softmax_of_entries_of_an_empty_row_is_zero():
     values = torch.tensor([[[0.0, 1.0, 1.0], [0.0, 0.0, 0.0]]])
     assert band_module.softmax_of_entries(values).tolist() == [[[0.0, 0.5, 0.5], [0.0, 0.0, 0.0]]]
@@ -261,7 +318,7 @@ def test_memory_does_not_grow_with_the_square_of_the_tokens():
     program = """
 import json, resource, torch
 from hier_models.highlight_transformer.band_highlight_transformer import make_band
-from hier_models.highlight_transformer.flash_highlight_transformer import attend_on_cpu
+from hier_models.highlight_transformer.flash_highlight_transformer import attend_on_cpu, correct_rows
 tokens = 16384
 start = torch.arange(0, tokens - 8, 300)
 positions = torch.stack([start, start + 3], dim=-1)[None]
