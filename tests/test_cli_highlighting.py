@@ -78,6 +78,14 @@ def test_a_job_goes_on_with_the_same_phrases():
     assert "was made with" in run(*other, code=2).stderr
 
 
+def test_records_have_phrases_of_their_own():
+    record = {"id": "storm", "documents": DOCUMENTS[:3], "phrases": [["second pillar", 0.5]]}
+    Path("own.jsonl").write_text(json.dumps(record) + "\n")
+    result = run("summarize", "model", "own.jsonl", "--phrases-column", "phrases", "--show-phrases", "--json")
+    assert [phrase["text"] for phrase in json.loads(result.stdout)["phrases"]] == ["second pillar"]
+    assert "second pillar" in run("inspect", "model", "own.jsonl", "--phrases-column", "phrases").stdout
+
+
 def test_inspect():
     result = run("inspect", "model", "articles.jsonl", "--phrase", "second pillar=2", "-o", "where.html")
     assert "second pillar" in result.stdout
@@ -89,7 +97,8 @@ def test_inspect():
 
 def test_wrong_options_are_refused(tiny_model, processor):
     assert "only JSON has a place" in run("summarize", "model", "articles.jsonl", "--show-phrases", code=2).stderr
-    for wrong, message in (("=1", "write TEXT"), ("road=-1", "0 or more"), ("road=nan", "0 or more"), (" ", "write TEXT")):
+    wrongs = {"=1": "write TEXT", "road=-1": "0 or more", "road=nan": "0 or more", " ": "write TEXT"}
+    for wrong, message in wrongs.items():
         assert message in run("summarize", "model", "articles.jsonl", "--phrase", wrong, code=2).stderr
     tiny_model.save_pretrained("hat")
     processor.save_pretrained("hat")

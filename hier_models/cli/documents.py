@@ -17,6 +17,8 @@ from .errors import MistakeError
 
 DATA_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
 KINDS = ("text", "sentences", "turns", "documents")
+# What a record may name to be highlighted in its document.
+PHRASES = "phrases"
 STDIN = "-"
 STDIN_NAME = "standard input"
 
@@ -32,6 +34,7 @@ class Documents:
         names: What to call files that the user knows under another name.
         set_aside_count: How many lines were set aside.
         dropped_turns: How many turns without words were left out.
+        phrases_column: Column with what to highlight in each document, if given.
     """
 
     inputs: list[Path]
@@ -40,9 +43,10 @@ class Documents:
     names: dict[str, str] = field(default_factory=dict)
     set_aside_count: int = 0
     dropped_turns: int = 0
+    phrases_column: str | None = None
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield {"id": …, and one of KINDS}."""
+        """Yield {"id": …, one of KINDS, and perhaps PHRASES}."""
         seen: Counter[str] = Counter()
         self.dropped_turns = 0
         for path in self.inputs:
@@ -70,13 +74,17 @@ class Documents:
             path,
             text_column=self.text_column,
             summary_column="",
+            phrases_column=self.phrases_column,
             streaming=True,
             bad_lines="stop" if self.set_aside is None else "set_aside",
             set_aside_file=self.set_aside,
             report=report,
         )
         for row in rows:
-            yield str(row.get("id") or ""), {kind: row[kind] for kind in KINDS if kind in row}
+            yield (
+                str(row.get("id") or ""),
+                {name: row[name] for name in (*KINDS, PHRASES) if row.get(name) is not None},
+            )
         self.set_aside_count = report.set_aside
         self.dropped_turns += report.dropped_turns
 
@@ -106,7 +114,9 @@ def read_text(path: Path, name: str) -> str:
 
 
 @contextmanager
-def open_documents(inputs: list[str] | None, text_column: str | None, set_aside: Path | None) -> Iterator[Documents]:
+def open_documents(
+    inputs: list[str] | None, text_column: str | None, set_aside: Path | None, phrases_column: str | None = None
+) -> Iterator[Documents]:
     """Check the inputs and bring standard input into a file of its own."""
     given = inputs or [STDIN]
     if set_aside is not None and (len(given) > 1 or given == [STDIN]):
@@ -126,7 +136,7 @@ def open_documents(inputs: list[str] | None, text_column: str | None, set_aside:
                 if not path.exists():
                     raise MistakeError(f"INPUT: there is no file or folder {name!r}")
             paths.append(path)
-        yield Documents(paths, text_column, set_aside, names)
+        yield Documents(paths, text_column, set_aside, names, phrases_column=phrases_column)
 
 
 def _save_stdin(folder: Path) -> Path:

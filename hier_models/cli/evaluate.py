@@ -22,6 +22,7 @@ from .options import (
     MinLengthOption,
     ModelArgument,
     NumBeamsOption,
+    PhrasesColumnOption,
     SetOption,
     TextColumnOption,
     app,
@@ -111,6 +112,7 @@ def evaluate(
     oracle_importance: Annotated[
         bool, typer.Option("--oracle-importance", help="Weigh tokens by whether their word is in the reference.")
     ] = False,
+    phrases_column: PhrasesColumnOption = None,
     max_words: MaxWordsOption = None,
     language: LanguageOption = None,
     batch_size: BatchSizeOption = 4,
@@ -133,6 +135,7 @@ def evaluate(
             "--max-source-length": max_source_length,
             "--importance-tagger": importance_tagger,
             "--oracle-importance": oracle_importance,
+            "--phrases-column": phrases_column,
             "--task translation": task == Task.translation,
         },
         {"--max-words": max_words, "--language": language},
@@ -198,6 +201,7 @@ def evaluate(
         summary_column=summary_column,
         source_kind=cast(Any, source_kind),
         fillers=fillers,
+        phrases_column=phrases_column,
         report=report,
     )
     if "summary" not in documents.column_names:

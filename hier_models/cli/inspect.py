@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .documents import STDIN_NAME, open_documents, read_text
+from .documents import PHRASES, STDIN_NAME, open_documents, read_text
 from .errors import MistakeError, guarded, say
 from .loading import check_checkpoint, generation_settings, load_pipeline, read_phrases
 from .options import (
@@ -20,6 +20,7 @@ from .options import (
     ModelArgument,
     NumBeamsOption,
     PhraseOption,
+    PhrasesColumnOption,
     SetOption,
     TextColumnOption,
     app,
@@ -68,6 +69,7 @@ def inspect_attention(
     title: Annotated[str | None, typer.Option(metavar="TEXT", help="The heading. Default: the name of INPUT.")] = None,
     top_k: Annotated[int, typer.Option(min=1, metavar="N", help="Sentences kept for each token of the summary.")] = 16,
     phrase: PhraseOption = None,
+    phrases_column: PhrasesColumnOption = None,
     max_length: MaxLengthOption = None,
     min_length: MinLengthOption = None,
     num_beams: NumBeamsOption = None,
@@ -91,14 +93,15 @@ def inspect_attention(
     if summary is not None and (max_length or min_length or num_beams or settings):
         raise MistakeError("--summary: a given summary is not generated, so leave out the settings of its generation")
     check_checkpoint(model)
-    with open_documents(None if inputs is None else [inputs], text_column, None) as documents:
+    with open_documents(None if inputs is None else [inputs], text_column, None, phrases_column) as documents:
         document = next((document for place, document in enumerate(documents, start=1) if place == number), None)
         if document is None:
             raise MistakeError(f"--document: there is no document {number} in {inputs or STDIN_NAME}")
     name = document.pop("id")
+    phrases = read_phrases(phrase) if phrase else document.get(PHRASES)
+    document.pop(PHRASES, None)
     summary_text = None if summary is None else read_text(summary, str(summary)).strip()
     generation = generation_settings(max_length, min_length, num_beams, settings)
-    phrases = read_phrases(phrase)
     pipe = load_pipeline(model, device, dtype)
     if hasattr(pipe.model.config, "highlighted_layers"):
         if any(file.suffix.lower() == ".png" for file in files):
@@ -126,8 +129,8 @@ def inspect_attention(
         if missing := report.counts.get("num_missing_phrases", 0):
             say(f"{missing} of {len(report.phrases)} phrases are not in the document.")
         return
-    if phrases is not None:
-        raise MistakeError(f"--phrase: {type(pipe.model).__name__} highlights nothing; leave it out")
+    if phrases:
+        raise MistakeError(f"--phrase, --phrases-column: {type(pipe.model).__name__} highlights nothing; leave it out")
     from ..inspection import hierarchical_attention
 
     if pipe.processor is None:

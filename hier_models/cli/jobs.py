@@ -56,6 +56,7 @@ def run_job(
     device: str | None,
     dtype: Dtype,
     importance_tagger: str | None = None,
+    phrases_column: str | None = None,
 ) -> tuple[list[dict[str, int]], int]:
     """Make texts of documents and write them.
 
@@ -72,6 +73,7 @@ def run_job(
         device: As in torch; None for an accelerator if there is one.
         dtype: Number format of the weights.
         importance_tagger: Checkpoint of the tagger, if given.
+        phrases_column: Column with what to highlight, if given.
 
     Returns:
         What the pipeline counted for each document, without those that an earlier run has done; and the number of all.
@@ -90,7 +92,7 @@ def run_job(
     if output is not None and not output.absolute().parent.is_dir():
         raise MistakeError(f"--output: there is no folder {output.absolute().parent}")
     check_checkpoint(model)
-    with open_documents(inputs, text_column, set_aside) as documents:
+    with open_documents(inputs, text_column, set_aside, phrases_column) as documents:
         # A first look at everything, so that a bad record does not stop the job in its last hour.
         identifiers = [document["id"] for document in documents]
         # What each record says of its making; a job goes on only with the same.

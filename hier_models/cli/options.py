@@ -122,6 +122,10 @@ PhraseOption = Annotated[
         help="Highlight this phrase in every document, in the place of those that the model finds. May be repeated.",
     ),
 ]
+PhrasesColumnOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Column with a list of phrases to highlight in each document."),
+]
 DeviceOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, mps, … Default: an accelerator if there is one.")
 ]

@@ -24,6 +24,7 @@ from .options import (
     MinLengthOption,
     NumBeamsOption,
     PhraseOption,
+    PhrasesColumnOption,
     SetOption,
     TextColumnOption,
     app,
@@ -105,6 +106,7 @@ def summarize(
     ] = None,
     importance_tagger: ImportanceTaggerOption = None,
     phrase: PhraseOption = None,
+    phrases_column: PhrasesColumnOption = None,
     show_phrases: Annotated[
         bool, typer.Option("--show-phrases", help="Write which phrases were highlighted into the JSON objects.")
     ] = False,
@@ -134,6 +136,7 @@ def summarize(
             "--max-source-length": max_source_length,
             "--importance-tagger": importance_tagger,
             "--phrase": phrase,
+            "--phrases-column": phrases_column,
             "--show-phrases": show_phrases,
             "--mark-copied": mark_copied,
         },
@@ -148,6 +151,7 @@ def summarize(
             "--text-column": text_column,
             "--set-aside": set_aside,
             "--phrase": phrase,
+            "--phrases-column": phrases_column,
             "--show-phrases": show_phrases,
             "--mark-copied": mark_copied,
         }
@@ -186,6 +190,7 @@ def summarize(
         device=device,
         dtype=dtype,
         importance_tagger=importance_tagger,
+        phrases_column=phrases_column,
     )
     for name, what in (
         ("num_missing_phrases", "Phrases that are not in their documents"),

@@ -136,10 +136,11 @@ class SummarizationPipeline(DocumentPipeline):
             `num_truncated_tokens`, and `num_truncated_sentences` where the model's processor tells sentences apart.
             With `return_tensors` it has `summary_token_ids` instead of `summary_text`. A model with phrases also
             counts `num_missing_phrases`, `num_truncated_phrases`, `num_long_phrases` and whether it is
-            `without_phrases`; see the processor. With `return_phrases` there is `phrases`: what was highlighted, {"text", "value", "spans" (characters),
-            "positions" (tokens)}. With `return_copied` there is `copied`: the words of the summary that were rather
-            copied than generated, {"text", "start", "end", "share" (of copying in the word's probability), "source"
-            ([start, end] in the source, or None if it was put together from several places)}. Characters of the
+            `without_phrases`; see the processor. With `return_phrases` there is `phrases`: what was highlighted,
+            {"text", "value", "spans" (characters), "positions" (tokens)}. With `return_copied` there is `copied`: the
+            words of the summary that were rather copied than generated, {"text", "start", "end", "share" (of copying
+            in the word's probability), "source" ([start, end] in the source, or None if it was put together from
+            several places)}. Characters of the
             source are those of the processor's `running_text`.
 
         Raises:
