@@ -215,7 +215,12 @@ def highlight_rows(
             )
             states = (operands[0][:, :, first : first + at_once], *operands[1:])
             if torch.is_grad_enabled() and not is_compiling():
-                parts.append(checkpoint(_attend_from_rows, *states, part, dropout, scale, use_reentrant=False))
+                rows = checkpoint(
+                    *(_attend_from_rows, *states, part, dropout, scale),
+                    use_reentrant=False,
+                    preserve_rng_state=dropout > 0,
+                )
+                parts.append(rows)
             else:
                 parts.append(_attend_from_rows(*states, part, dropout, scale))
         rows = torch.cat(parts, dim=2)
