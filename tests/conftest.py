@@ -151,3 +151,37 @@ def tiny_tagger(
 @pytest.fixture
 def top_down_processor(tokenizer: PreTrainedTokenizerFast) -> "hier_models.TopDownTransformerProcessor":
     return hier_models.TopDownTransformerProcessor(tokenizer)
+
+
+@pytest.fixture
+def tiny_highlight(tokenizer: PreTrainedTokenizerFast) -> "hier_models.HighlightTransformerForConditionalGeneration":
+    """A summarizer of several articles; phrases change what it writes."""
+    torch.manual_seed(0)
+    config = hier_models.HighlightTransformerConfig(
+        vocab_size=len(tokenizer),
+        max_position_embeddings=256,
+        d_model=32,
+        encoder_layers=2,
+        encoder_attention_heads=4,
+        encoder_ffn_dim=48,
+        decoder_layers=1,
+        decoder_attention_heads=4,
+        decoder_ffn_dim=48,
+        dropout=0.0,
+        brightness=20.0,
+    )
+    model = hier_models.HighlightTransformerForConditionalGeneration(config)
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=0.4)
+    model.generation_config.max_length = 12
+    return model.eval()
+
+
+@pytest.fixture
+def highlight_processor(tokenizer: PreTrainedTokenizerFast) -> "hier_models.HighlightTransformerProcessor":
+    """A processor that finds key phrases by the sample texts."""
+    from hier_models.highlight_transformer.key_phrases_highlight_transformer import KeyPhraseExtractor
+
+    extractor = KeyPhraseExtractor(["the", "a", "in", "of", "is", "which"]).fit(DOCUMENTS)
+    return hier_models.HighlightTransformerProcessor(tokenizer, key_phrases=extractor)

@@ -7,11 +7,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from hier_models import (
-    HighlightTransformerConfig,
-    HighlightTransformerForConditionalGeneration,
-    HighlightTransformerProcessor,
-)
+from hier_models import HighlightTransformerProcessor
 from hier_models.cli import app
 from hier_models.cli.jobs import _marked
 from hier_models.cli.loading import read_phrases
@@ -19,22 +15,9 @@ from tests.conftest import DOCUMENTS
 
 
 @pytest.fixture(autouse=True)
-def checkpoint(tokenizer, tmp_path, monkeypatch):
+def checkpoint(tiny_highlight, tokenizer, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    torch.manual_seed(0)
-    model = HighlightTransformerForConditionalGeneration(
-        HighlightTransformerConfig(
-            vocab_size=len(tokenizer),
-            max_position_embeddings=256,
-            d_model=32,
-            encoder_layers=2,
-            decoder_layers=1,
-            encoder_attention_heads=4,
-            decoder_attention_heads=4,
-            encoder_ffn_dim=48,
-            decoder_ffn_dim=48,
-        )
-    )
+    model = tiny_highlight
     with torch.no_grad():
         model.copy_gate.bias.fill_(30.0)
     model.generation_config.max_length = 16

@@ -123,7 +123,17 @@ def test_readme_commands_are_known():
 
 
 @pytest.fixture
-def user_folder(tmp_path, tiny_model, processor, tiny_top_down, tiny_tagger, top_down_processor, tokenizer):
+def user_folder(
+    tmp_path,
+    tiny_model,
+    processor,
+    tiny_top_down,
+    tiny_tagger,
+    top_down_processor,
+    tiny_highlight,
+    highlight_processor,
+    tokenizer,
+):
     """A folder as the README's reader has it after `make demo`, with tiny models in the places that it names."""
     from tests.conftest import DOCUMENTS, SUMMARIES
 
@@ -135,6 +145,7 @@ def user_folder(tmp_path, tiny_model, processor, tiny_top_down, tiny_tagger, top
     hier_models.export(tiny_top_down, top_down_processor, runs / "top_down_transformer_pubmed_adapool")
     tiny_top_down.config.pooling = "average"
     hier_models.export(tiny_top_down, top_down_processor, runs / "top_down_transformer_pubmed")
+    hier_models.export(tiny_highlight, highlight_processor, runs / "highlight_transformer_multi_news")
     sizes = {name: getattr(tiny_model.config, name) for name in ("vocab_size", "d_model", "max_position_embeddings")}
     bart = BartForConditionalGeneration(
         BartConfig(**sizes, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4, decoder_attention_heads=4)
@@ -162,6 +173,7 @@ def user_folder(tmp_path, tiny_model, processor, tiny_top_down, tiny_tagger, top
         (tmp_path / "papers" / f"{number}.txt").write_text(document, encoding="utf-8")
         lines.append(json.dumps({"text": document, "summary": summary}))
     (tmp_path / "papers.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (tmp_path / "articles.jsonl").write_text(json.dumps({"documents": DOCUMENTS[:3]}) + "\n", encoding="utf-8")
     chat = 'chat\n"Ann: Um, hello.\nBob: Uh.\nAnn: Bye."\n'
     (tmp_path / "chats.csv").write_text(chat, encoding="utf-8")
     shutil.copytree(ROOT / "examples" / "recipes", tmp_path / "examples" / "recipes")

@@ -10,7 +10,6 @@ from hier_models import (
     HighlightTransformerForConditionalGeneration,
     HighlightTransformerProcessor,
 )
-from hier_models.highlight_transformer.key_phrases_highlight_transformer import KeyPhraseExtractor
 from hier_models.inspection import HighlightingReport, highlighting_report
 from hier_models.pipelines import SummarizationPipeline
 from tests.conftest import DOCUMENTS
@@ -40,12 +39,6 @@ def model(tokenizer):
     )
     model.generation_config.max_length = 12
     return model.train()
-
-
-@pytest.fixture
-def highlight_processor(tokenizer):
-    extractor = KeyPhraseExtractor(["the", "a", "in", "of", "is", "which"]).fit(DOCUMENTS)
-    return HighlightTransformerProcessor(tokenizer, key_phrases=extractor)
 
 
 def test_the_numbers_are_those_of_the_attention(model, highlight_processor):

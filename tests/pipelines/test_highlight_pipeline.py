@@ -6,12 +6,6 @@ import pytest
 import torch
 from transformers import pipeline
 
-from hier_models import (
-    HighlightTransformerConfig,
-    HighlightTransformerForConditionalGeneration,
-    HighlightTransformerProcessor,
-)
-from hier_models.highlight_transformer.key_phrases_highlight_transformer import KeyPhraseExtractor
 from hier_models.pipelines import SummarizationPipeline
 from hier_models.pipelines.copied_words_hier import copied_words, copy_shares
 from tests.conftest import DOCUMENTS
@@ -22,33 +16,8 @@ PHRASES = [("second pillar", 0.8), ("old road", 0.6)]
 
 
 @pytest.fixture
-def model(tokenizer):
-    torch.manual_seed(0)
-    model = HighlightTransformerForConditionalGeneration(
-        HighlightTransformerConfig(
-            vocab_size=len(tokenizer),
-            max_position_embeddings=256,
-            d_model=32,
-            encoder_layers=2,
-            decoder_layers=1,
-            encoder_attention_heads=4,
-            decoder_attention_heads=4,
-            encoder_ffn_dim=48,
-            decoder_ffn_dim=48,
-            brightness=20.0,
-        )
-    )
-    for parameter in model.parameters():
-        if parameter.dim() > 1:
-            torch.nn.init.normal_(parameter, std=0.4)
-    model.generation_config.max_length = 12
-    return model.eval()
-
-
-@pytest.fixture
-def highlight_processor(tokenizer):
-    extractor = KeyPhraseExtractor(["the", "a", "in", "of", "is", "which"]).fit(DOCUMENTS)
-    return HighlightTransformerProcessor(tokenizer, key_phrases=extractor)
+def model(tiny_highlight):
+    return tiny_highlight
 
 
 @pytest.fixture
