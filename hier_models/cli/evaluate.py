@@ -78,6 +78,12 @@ def evaluate(
         ),
     ],
     split: Annotated[str | None, typer.Option(metavar="NAME", help="Part of the data: test, validation, …")] = None,
+    config_name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Configuration of a dataset on the Hub.")
+    ] = None,
+    revision: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Branch, tag or commit of a dataset on the Hub.")
+    ] = None,
     text_column: TextColumnOption = None,
     summary_column: Annotated[
         str | None,
@@ -151,6 +157,11 @@ def evaluate(
         raise MistakeError(f"--importance-tagger and --oracle-importance are for summaries; {model!r} makes none")
     if (source_kind or fillers) and not encoder and (task or _task_of(model)) == Task.translation:
         raise MistakeError(f"--source-kind and --fillers are for summaries; {model!r} makes none")
+    only = {"--config-name": config_name, "--revision": revision, "--phrases-column": phrases_column}
+    if (given := [name for name, value in only.items() if value is not None]) and (
+        encoder or (task or _task_of(model)) == Task.translation
+    ):
+        raise MistakeError(f"{', '.join(given)}: for data to summarize; {model!r} makes no summaries")
     if encoder:
         if generation or (columns and not _is_tagger(model)):
             raise MistakeError(
@@ -202,6 +213,8 @@ def evaluate(
         source_kind=cast(Any, source_kind),
         fillers=fillers,
         phrases_column=phrases_column,
+        config_name=config_name,
+        revision=revision,
         report=report,
     )
     if "summary" not in documents.column_names:
