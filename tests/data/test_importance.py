@@ -1,6 +1,5 @@
 """Importance labels, oracle weights and a tagger's weights in tokenized documents."""
 
-
 import datasets
 import pytest
 import simplemma
