@@ -395,7 +395,7 @@ class HighlightTransformerProcessor(ProcessorMixin):
         if budget is None or len(ids) <= budget:
             return [(0, len(ids))], articles
         if len(articles) == 1:
-            end = offsets[budget - 1][1] if offsets and budget else 0
+            end = max((end for _, end in offsets[:budget]), default=0)
             return [(0, budget)], [(articles[0][0], max(articles[0][0], end))]
         # A token is of the article in which it ends, so that what stands between two articles is of the second.
         ends = np.maximum.accumulate(np.asarray(offsets, dtype=np.int64)[:, 1])
