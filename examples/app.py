@@ -27,7 +27,7 @@ except ImportError:
 from transformers import pipeline
 
 from hier_models.data import load_documents
-from hier_models.inspection import hierarchical_attention
+from hier_models.inspection import hierarchical_attention, highlighting_report
 
 
 PROSE, DIALOGUE = "a text", "a dialogue, one “Name: utterance” a line"
@@ -63,14 +63,20 @@ def read_document(text: str, form: str, file: str | None, number: int) -> dict[s
 
 
 def summarize(pipe: Any, document: dict[str, Any], **settings: int) -> tuple[str, int, str | None]:
-    """The summary, how many tokens of the document were cut, and the page with the heatmap if there is one."""
-    if pipe.processor is None or getattr(pipe.model.config, "hierarchical_layers", None) == 0:
+    """The summary, how many tokens of the document were cut, and the page of where it looked if there is one."""
+    if hasattr(pipe.model.config, "highlighted_layers"):
+        report = highlighting_report(pipe.model, pipe.processor, **document, title="What it highlighted", **settings)
+        return report.summary.strip(), report.counts["num_truncated_tokens"], page_of(report)
+    if pipe.processor is None or not getattr(pipe.model.config, "hierarchical_layers", None):
         [result] = pipe(document, return_truncation=True, **settings)
         return result["summary_text"].strip(), result["num_truncated_tokens"], None
     attention = hierarchical_attention(pipe.model, pipe.processor, **document, title="Where it looked", **settings)
+    return attention.summary, attention.num_truncated_tokens, page_of(attention)
+
+
+def page_of(report: Any) -> str:
     with tempfile.TemporaryDirectory() as folder:
-        page = attention.save_html(Path(folder) / "page.html").read_text(encoding="utf-8")
-    return attention.summary, attention.num_truncated_tokens, page
+        return report.save_html(Path(folder) / "page.html").read_text(encoding="utf-8")
 
 
 def build(pipe: Any, name: str) -> gr.Blocks:

@@ -97,8 +97,7 @@ def copied_words(
         last = first
         while last < len(ends) - 1 and ends[last] < word.end():
             last += 1
-        # Tokens that end where they begin, such as special tokens and parts of a character, say nothing themselves.
-        tokens = [n for n in range(first, last + 1) if ends[n] > (ends[n - 1] if n else 0)]
+        tokens = range(first, last + 1) if first < len(ends) else range(0)
         share = min((shares[n] for n in tokens), default=0.0)
         if share > MOSTLY:
             found.append(
