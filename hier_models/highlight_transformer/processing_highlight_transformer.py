@@ -379,7 +379,9 @@ class HighlightTransformerProcessor(ProcessorMixin):
             row["num_truncated_tokens"] = len(ids) - len(chosen)
             if phrases is not None:
                 given = phrases[number]
-                found = self.key_phrases.find(texts[number], read) if given is None and self.key_phrases else given
+                found = given
+                if found is None and self.key_phrases is not None:  # one that kept no phrase of its corpus is false
+                    found = self.key_phrases.find(texts[number], read)
                 longest = self.max_phrase_length
                 row |= place_phrases(found or [], offsets, kept, longest, refuse=given is not None)
                 row["without_phrases"] = int(given != [] and not row["phrase_positions"])

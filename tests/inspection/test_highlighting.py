@@ -120,7 +120,8 @@ def test_the_page(model, highlight_processor, tmp_path):
     assert len(data["received"]) == len(data["inside"]) == 4
     assert "&lt;Storm&gt; &amp; {{data}}" in page
     assert "</script><b>" not in page
-    assert "http" not in page
+    assert "http:" not in page
+    assert "https:" not in page
     assert "tokens cut" in page
     whole = report.as_dict()
     json.dumps(whole)

