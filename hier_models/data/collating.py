@@ -157,7 +157,7 @@ class HierDataCollator:
         inner = tensors[0].shape[1:]
         if any(tensor.shape[1:] != inner for tensor in tensors):
             raise ValueError(f"{name}: only the first dimension may differ between the examples of a batch")
-        dtype = torch.float if any(tensor.is_floating_point() for tensor in tensors) else torch.long
+        dtype = torch.float if any(part.is_floating_point() for part in (pad, *tensors)) else torch.long
         stacked = pad.to(dtype).expand(len(tensors), length, *inner).clone()
         for row, tensor in zip(stacked, tensors, strict=True):
             start = length - len(tensor) if left else 0

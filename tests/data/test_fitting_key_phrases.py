@@ -74,7 +74,7 @@ def test_stopwords_by_file(processor: HighlightTransformerProcessor, tmp_path: P
 
 def test_what_cannot_be_fitted(processor: HighlightTransformerProcessor, tokenizer: PreTrainedTokenizerFast) -> None:
     dataset = Dataset.from_dict({"text": DOCUMENTS})
-    with pytest.raises(ValueError, match=r"processor must be one that highlights phrases .* got PreTrainedTokenizer"):
+    with pytest.raises(ValueError, match=r"processor must be one that highlights phrases .* got \w+$"):
         fit_key_phrases(dataset, tokenizer)
     french = HighlightTransformerProcessor(tokenizer, language="fr")
     with pytest.raises(ValueError, match=r"stopwords: there is no list for the processor's language 'fr'"):
