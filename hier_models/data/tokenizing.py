@@ -143,11 +143,10 @@ class TruncationReport:
         Args:
             columns: Those of `COUNT_COLUMNS` that there are, and perhaps others.
         """
-        self.add(
-            *(list(columns[name]) for name in CUT_COLUMNS),
-            without_importance=list(columns[WITHOUT_IMPORTANCE]) if WITHOUT_IMPORTANCE in columns else None,
-            phrases=[list(columns[name]) for name in PHRASE_COLUMNS if name in columns],
-        )
+        tokens, sentences, target_tokens = (list(columns[name]) for name in CUT_COLUMNS)
+        without = list(columns[WITHOUT_IMPORTANCE]) if WITHOUT_IMPORTANCE in columns else None
+        phrases = [list(columns[name]) for name in PHRASE_COLUMNS if name in columns]
+        self.add(tokens, sentences, target_tokens, without, phrases)
 
     def as_dict(self) -> dict[str, int]:
         """The report for a results file.
