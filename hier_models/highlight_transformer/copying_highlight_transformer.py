@@ -41,7 +41,7 @@ def mix_log_probabilities(
     mixed = _add(generated.gather(2, index), copied, gate)
     # What fills up writes again what the first token writes, and has no gradient of its own.
     mixed = mixed.where(is_token[:, None], mixed[:, :, :1].detach())
-    return generated.scatter_(2, index, mixed)
+    return generated.scatter(2, index, mixed)  # not in place: gathering from it has its backward yet to come
 
 
 def _add(generated: torch.Tensor, copied: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:

@@ -86,8 +86,9 @@ class HighlightingReport:
         """
         fields = {key: value for key, value in asdict(self).items() if key not in ("inside", "received")}
         for name in ("inside", "received"):
-            array = getattr(self, name)
-            fields[name] = np.where(np.isnan(array), None, np.round(array.astype(float), 6)).tolist()
+            rounded = np.round(getattr(self, name).astype(float), 6).astype(object)
+            rounded[np.isnan(getattr(self, name))] = None
+            fields[name] = rounded.tolist()
         return fields
 
     def table(self) -> str:
