@@ -107,11 +107,10 @@ class TokenPlaces:
         offsets: Where each token begins and ends, in characters; (tokens, 2).
     """
 
-    def __init__(self, offsets: Sequence[tuple[int, int]]) -> None:
-        places = np.asarray(offsets, dtype=np.int64).reshape(-1, 2)
+    def __init__(self, offsets: "np.ndarray[Any, Any]") -> None:
         # A token of no characters, such as a word mark, stands where the one before it ends.
-        self.starts = np.maximum.accumulate(places[:, 0])
-        self.ends = np.maximum.accumulate(places[:, 1])
+        self.starts = np.maximum.accumulate(offsets[:, 0])
+        self.ends = np.maximum.accumulate(offsets[:, 1])
 
     def tokens(self, spans: Spans) -> "np.ndarray[Any, Any]":
         """Find the tokens of spans: all that have a character of it.
@@ -130,7 +129,7 @@ class TokenPlaces:
 
 def place_phrases(
     phrases: Sequence[Phrase],
-    offsets: Sequence[tuple[int, int]],
+    offsets: "np.ndarray[Any, Any]",
     kept: Sequence[tuple[int, int]],
     longest: int,
     refuse: bool,
@@ -139,7 +138,7 @@ def place_phrases(
 
     Args:
         phrases: The phrases of a document.
-        offsets: Where each of its tokens begins and ends, in characters.
+        offsets: Where each of its tokens begins and ends, in characters; (tokens, 2).
         kept: Which ranges of tokens truncation leaves.
         longest: Tokens of the longest phrase.
         refuse: Whether a longer one is an error, or left out and counted.

@@ -163,11 +163,10 @@ class HighlightTransformerProcessor(ProcessorMixin):
         name, value = self._given(False, text=text, sentences=sentences, turns=turns, documents=documents)
         texts, articles, batched = self._texts(name, value)
         budget = self._limit("max_length", max_length) - 2
-        rows = zip(texts, articles, self._encode(texts, True), strict=True)
-        kept = [
-            [whole[start:end] for start, end in self._kept(ids, offsets, places, budget)[1]]
-            for whole, places, (ids, offsets) in rows
-        ]
+        kept = []
+        for whole, ranges, (ids, offsets) in zip(texts, articles, self._encode(texts, True), strict=True):
+            _, read = self._kept(ids, np.asarray(offsets, dtype=np.int64).reshape(-1, 2), ranges, budget)
+            kept.append([whole[start:end] for start, end in read])
         return kept if batched else kept[0]
 
     def article_spans(self, documents: Sequence[str] | Sequence[Sequence[str]]) -> Any:
@@ -373,7 +372,8 @@ class HighlightTransformerProcessor(ProcessorMixin):
         for number, (ids, offsets) in enumerate(self._encode(texts, located)):
             whole = [(0, len(texts[number]))]
             ranges = whole if articles is None else articles[number]
-            kept, read = self._kept(ids, offsets, ranges, None if limit is None else limit - 2)
+            places = np.asarray(offsets, dtype=np.int64).reshape(-1, 2)
+            kept, read = self._kept(ids, places, ranges, None if limit is None else limit - 2)
             chosen = [ids[i] for a, b in kept for i in range(a, b)] if len(kept) > 1 else ids[slice(*kept[0])]
             row: dict[str, Any] = {"input_ids": [bos, *chosen, eos], "attention_mask": [1] * (len(chosen) + 2)}
             row["num_truncated_tokens"] = len(ids) - len(chosen)
@@ -383,7 +383,7 @@ class HighlightTransformerProcessor(ProcessorMixin):
                 if found is None and self.key_phrases is not None:  # one that kept no phrase of its corpus is false
                     found = self.key_phrases.find(texts[number], read)
                 longest = self.max_phrase_length
-                row |= place_phrases(found or [], offsets, kept, longest, refuse=given is not None)
+                row |= place_phrases(found or [], places, kept, longest, refuse=given is not None)
                 row["without_phrases"] = int(given != [] and not row["phrase_positions"])
             if offsets_wanted:
                 row["offset_mapping"] = [(0, 0), *(offsets[i] for a, b in kept for i in range(a, b)), (0, 0)]
@@ -391,16 +391,16 @@ class HighlightTransformerProcessor(ProcessorMixin):
         return {key: [row[key] for row in rows] for key in rows[0]}
 
     def _kept(
-        self, ids: list[int], offsets: list[Range], articles: list[Range], budget: int | None
+        self, ids: list[int], places: "np.ndarray[Any, Any]", articles: list[Range], budget: int | None
     ) -> tuple[list[Range], list[Range]]:
         """Choose which tokens of each article stay, and tell which characters of it these are."""
         if budget is None or len(ids) <= budget:
             return [(0, len(ids))], articles
         if len(articles) == 1:
-            end = max((end for _, end in offsets[:budget]), default=0)
+            end = int(places[:budget, 1].max(initial=0))
             return [(0, budget)], [(articles[0][0], max(articles[0][0], end))]
         # A token is of the article in which it ends, so that what stands between two articles is of the second.
-        ends = np.maximum.accumulate(np.asarray(offsets, dtype=np.int64)[:, 1])
+        ends = np.maximum.accumulate(places[:, 1])
         bounds = np.searchsorted(ends, [end for _, end in articles], side="right").tolist()
         bounds = [0, *bounds[:-1], len(ids)]
         lengths = np.diff(bounds).tolist()
