@@ -208,7 +208,7 @@ def measure_phrases() -> str:
     rows = []
     for name, run in runs.items():
         times = []
-        for _ in range(5):
+        for _ in range(3):
             start = time.perf_counter()
             run()
             times.append(time.perf_counter() - start)
