@@ -193,7 +193,9 @@ def measure_phrases() -> str:
     characters = sum(map(len, papers))
     extractor = KeyPhraseExtractor(sorted(load_stopwords("en")))
     backend = ByteLevelBPETokenizer()
-    backend.train_from_iterator(papers[:20], vocab_size=8000, special_tokens=["<s>", "<pad>", "</s>", "<unk>"])
+    backend.train_from_iterator(
+        papers[:20], vocab_size=8000, special_tokens=["<s>", "<pad>", "</s>", "<unk>"], show_progress=False
+    )
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=backend._tokenizer, bos_token="<s>", pad_token="<pad>", eos_token="</s>", unk_token="<unk>"
     )
