@@ -43,7 +43,8 @@ class Case:
     with, `list_pads` what an input that is a list of its own length is padded with, on the right, and
     `change(name, document)` gives another valid value of an extra input. A family that does not decode predicts
     something for each token, and has labels for some of them. `upper_states` names the output of the encoder's upper
-    level and its mask, if there is one, `attentions` one of its attentions.
+    level and its mask, if there is one, `attentions` one of its attentions. `with_scores` makes logits scores
+    of one token each, where they are logarithms of probabilities.
     """
 
     model_class: type[PreTrainedModel]
@@ -58,6 +59,7 @@ class Case:
     list_pads: dict[str, Any] = field(default_factory=dict)
     upper_states: tuple[str, str] | None = ("hierarchical_hidden_state", "hierarchical_attention_mask")
     attentions: str = "hierarchical_attentions"
+    with_scores: dict[str, Any] = field(default_factory=dict)
     has_markers: bool = True
 
     def inputs(self, batch: dict[str, torch.Tensor], target: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -221,6 +223,7 @@ HIGHLIGHT = Case(
     lora_targets=("q_proj", "v_proj"),
     upper_states=None,
     attentions="copy_attentions",
+    with_scores={"use_copy": False},
     has_markers=False,
 )
 
@@ -591,7 +594,8 @@ def test_offloaded_weights(case, model, batch, target):
 
 
 @pytest.mark.parametrize("vocab_size", [71, 55])
-def test_resized_embeddings(case, model, batch, target, vocab_size, tmp_path):
+def test_resized_embeddings(case, batch, target, vocab_size, tmp_path):
+    model = make_model(case, **case.with_scores)
     batch["input_ids"].clamp_(max=54)
     inputs = case.training_inputs(batch, target.clamp_(max=54))
     before = model(**inputs).logits

@@ -60,10 +60,10 @@ def matrix_of(positions, values, mask, brightness=1.0):
     return matrix
 
 
-def densely(query, key, value, mask, matrix, how, scale):
+def densely(query, key, value, exists, matrix, how, scale):
     """Equations 2 and 4, with a dense matrix."""
     scores = query @ key.transpose(-1, -2) * scale
-    scores = scores.masked_fill(mask[:, None, None] == 0, torch.finfo(scores.dtype).min)
+    scores = scores.masked_fill(exists[:, None, None] == 0, torch.finfo(scores.dtype).min)
     lit = torch.zeros(1, query.shape[1], 1, 1, dtype=torch.bool)
     lit[:, :LIT] = True
     entries = matrix[:, None]
@@ -168,7 +168,7 @@ def test_exact_forwards_and_backwards(tokens, padding, how, way):
     positions, values = make_phrases(max(1, tokens // 2), seed=tokens)
     matrix = matrix_of(positions, values, mask)
     expected, expected_gradients = value_and_gradients(
-        densely, make_states(tokens), mask, mask=mask, matrix=matrix, how=how, scale=0.7
+        densely, make_states(tokens), mask, exists=mask, matrix=matrix, how=how, scale=0.7
     )
     band = band_of(positions, values, mask)
     found, gradients = value_and_gradients(way, make_states(tokens), mask, band=band, how=how, scale=0.7)
@@ -188,7 +188,7 @@ def test_keeps_to_the_precision_of_its_type(dtype, tolerance, how, way):
     exact = [state.double().requires_grad_() for state in rounded]
     matrix = matrix_of(positions, values, mask)
     expected, expected_gradients = value_and_gradients(
-        densely, exact, mask, mask=mask, matrix=matrix, how=how, scale=0.5
+        densely, exact, mask, exists=mask, matrix=matrix, how=how, scale=0.5
     )
     band = band_of(positions, values, mask, dtype=torch.float32)
     states = [state.requires_grad_() for state in rounded]
@@ -208,7 +208,7 @@ def test_large_values_do_not_overflow(how):
     states = make_states(20, scale=6.0)
     matrix = matrix_of(positions, values, mask)
     expected, expected_gradients = value_and_gradients(
-        densely, states, mask, mask=mask, matrix=matrix, how=how, scale=1.0
+        densely, states, mask, exists=mask, matrix=matrix, how=how, scale=1.0
     )
     for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 5e-3)):
         low = [state.detach().to(dtype).requires_grad_() for state in states]
