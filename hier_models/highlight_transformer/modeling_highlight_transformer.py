@@ -158,6 +158,17 @@ class HighlightTransformerModel(HighlightTransformerPreTrainedModel):
         )
 
 
+class HighlightTransformerCopyGate(nn.Linear):
+    """Score of copying. Source: Gehrmann, Deng and Rush 2018, section 3.
+
+    As a product of vectors, its last digit would depend on where in memory a checkpoint's file puts the weight.
+    """
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Return (batch, target, 1) for (batch, target, d_model)."""
+        return (hidden_states * self.weight[0]).sum(dim=-1, keepdim=True) + self.bias
+
+
 class HighlightTransformerForConditionalGeneration(HighlightTransformerPreTrainedModel, GenerationMixin):
     """The Highlight-Transformer with a head that generates and copies, for summarization. Source: section 3."""
 
@@ -170,7 +181,7 @@ class HighlightTransformerForConditionalGeneration(HighlightTransformerPreTraine
         self.final_logits_bias = nn.Buffer(torch.zeros(1, config.vocab_size))
         self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=False)
         if config.use_copy:
-            self.copy_gate = nn.Linear(config.d_model, 1)
+            self.copy_gate = HighlightTransformerCopyGate(config.d_model, 1)
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
