@@ -207,6 +207,12 @@ def test_markdown(tmp_path: Path):
     assert book.left_out == ["Contents (3 words)"]
 
 
+@pytest.mark.parametrize("opening", ["---\n\n# One\n\nRain.\n\n---\n\n", "---\nRain.\n\n---\n\n"])
+def test_rules_in_markdown_are_no_settings(tmp_path: Path, opening: str):
+    book = book_of(tmp_path, opening + "# Two\n\nIt rained on.\n", "book.md")
+    assert "Rain." in " ".join(paragraph for chapter in book.chapters for paragraph in chapter.paragraphs)
+
+
 def test_markdown_parts_over_chapters(tmp_path: Path):
     text = "".join(f"# {part}\n\n" + "".join(f"## {c}\n\n{prose(c)}\n\n" for c in "AB") for part in ("One", "Two"))
     book = book_of(tmp_path, text, "book.markdown")
@@ -228,6 +234,28 @@ def test_html(tmp_path: Path):
         ("Chapter 1", ["It rained on & on."]),
         ("Chapter 2", ["It rained on & on."]),
     ]
+
+
+def test_html_of_word(tmp_path: Path):
+    """Its names have colons, and it is no XML."""
+    book = book_of(tmp_path, "<html><body><p class=MsoNormal>It rained<o:p></o:p> on<br>& on.</p>", "book.htm")
+    assert book.chapters[0].paragraphs == ["It rained on & on."]
+
+
+@pytest.mark.parametrize("depth", [300, 3000, 1500])
+def test_deep_html_is_read_or_refused(tmp_path: Path, depth: int):
+    """Tags that are never closed nest."""
+    page = f"<html><body><p>Before.</p>{'<font>' * depth}<p>It rained.</p>"
+    if depth < 500:
+        assert book_of(tmp_path, page, "book.html").chapters[0].paragraphs == ["Before.", "It rained."]
+    else:
+        with pytest.raises(ValueError, match=r"book\.html has elements nested too deeply"):
+            book_of(tmp_path, page, "book.html")
+
+
+def test_long_html_is_read_whole(tmp_path: Path):
+    book = book_of(tmp_path, f"<html><body><p>{'rain ' * 2_500_000}<p>The end.", "book.html")
+    assert book.words == 2_500_002
 
 
 # Folders

@@ -237,7 +237,15 @@ def test_entities_cannot_grow(make: Maker):
     bomb = '<!DOCTYPE html [<!ENTITY a "rain rain "><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>'
     body = f"<p>before &b; after</p><p>{RAIN}</p>"
     book = read_book(make({"1.xhtml": f"{bomb}<html {XHTML}><body>{body}</body></html>"}))
-    assert "rain rain" not in book.chapters[0].paragraphs[0]
+    assert book.chapters[0].paragraphs[0] == "before &b; after"
+
+
+def test_files_cannot_grow(make: Maker, monkeypatch: pytest.MonkeyPatch):
+    book = make({"1.xhtml": page(f"<p>{RAIN}</p>"), "2.xhtml": page(f"<p>{RAIN * 1000}</p>")})
+    assert len(read_book(book).chapters) == 2
+    monkeypatch.setattr("hier_models.data.books.epub.LARGEST_FILE", 10_000)
+    with pytest.raises(ValueError, match=r"2\.xhtml would unpack to [\d,]+ bytes"):
+        read_book(book)
 
 
 # Broken

@@ -22,6 +22,8 @@ _ASIDE_ROLES = frozenset(_ASIDE_NAMES.split())
 # What hides the letters of embedded fonts; the text is not touched.
 _FONT_ALGORITHMS = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
 _PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml")
+# Bytes of a file in the archive, unpacked. A long book has a few millions in all.
+LARGEST_FILE = 2**27
 _OTHER_FORMATS = {b"%PDF": "a PDF", b"BOOKMOBI": "a Kindle book (MOBI)", b"\xd0\xcf\x11\xe0": "a Word document"}
 
 
@@ -160,6 +162,9 @@ class _Epub:
         actual = self.names.get(name.casefold())
         if actual is None:
             raise self._broken(f"{name} is missing ({why})")
+        size = self.archive.getinfo(actual).file_size
+        if size > LARGEST_FILE:
+            raise self._broken(f"{name} would unpack to {size:,} bytes, more than any book has")
         return self.archive.read(actual)
 
     def _parse(self, name: str, why: str) -> Any:
