@@ -159,7 +159,7 @@ def parse_markup(content: bytes, name: str) -> Any:
     text = re.sub(r"^\s*<\?xml.*?\?>", "", text.removeprefix("\ufeff"))
     if not text.strip():
         raise ValueError(f"`book`: {name} is empty.")
-    # Without `huge_tree` the parser drops what is long or nested deeper than 256 elements, and says it in its log only.
+    # Without `huge_tree` the parser drops what is long or deeper than 256 elements, and says it in its log only.
     lenient = etree.HTMLParser(encoding="utf-8", no_network=True, huge_tree=True)
     root = etree.fromstring(text.encode("utf-8"), lenient)
     if root is None:
