@@ -389,6 +389,16 @@ def test_a_tagger_of_another_family_is_asked_no_more_than_it_takes(processor, to
     assert len(tagger(text)) == len(processor(text=text)["input_ids"]) - 2
 
 
+def test_a_tagger_that_begins_as_a_summarizer_averages(values, tiny_top_down, processor, tmp_path):
+    """It makes weights, and gets none."""
+    for part in (tiny_top_down, processor):
+        part.save_pretrained(tmp_path / "summarizer")
+    start = {"model_type": None, "tokenizer": None, "config_overrides": {}, "max_position_embeddings": None}
+    run_training(load_recipe(None, {**values, **start, "model_name_or_path": str(tmp_path / "summarizer")}))
+    assert tiny_top_down.config.pooling == "importance"
+    assert TopDownTransformerConfig.from_pretrained(tmp_path / "run").pooling == "average"
+
+
 def test_a_taggers_data_may_have_other_columns(values, tmp_path):
     run_training(load_recipe(None, values))
     rows = [{"paper": document, "gist": summary} for document, summary in zip(DOCUMENTS, SUMMARIES, strict=True)]
