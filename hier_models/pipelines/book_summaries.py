@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 # Between paragraphs, and between summaries that are summarized again.
 SEPARATOR = "\n"
 SUMMARIES_FILE = "summaries.jsonl"
+# A paragraph that is too long is divided to about this part of the model's input.
+FINENESS = 32
 
 # Arguments of the pipeline's call that make something else than one summary of each text.
 _NOT_HERE = ("num_return_sequences", "return_tensors", "return_text", "return_truncation", "truncation")
@@ -244,7 +246,8 @@ class _Job:
     def _units(self, paragraph: str) -> list[str]:
         """A paragraph; where it alone is too long, pieces of it between sentences, or between words."""
         model = self.lower
-        if model.fits(paragraph):
+        size = model.count(paragraph)
+        if model.limit is None or size <= model.limit:
             return [paragraph]
         sentences = plain_sentences(paragraph)
         if len(sentences) > 1:
@@ -256,6 +259,9 @@ class _Job:
                     f"`max_source_length`: an input of `model` takes {model.limit} tokens, too few for a single "
                     "character of the book."
                 )
+        # Words or letters, which there may be a million of, are not weighed one by one.
+        step = max(1, len(parts) * model.limit // (FINENESS * size))
+        parts = [separator.join(parts[start : start + step]) for start in range(0, len(parts), step)]
         parts = [piece for part in parts for piece in self._units(part)]
         groups = _balanced(
             [model.count(part) for part in parts],
@@ -444,7 +450,9 @@ def _defaults(pipe: Any) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    return value.to_diff_dict() if hasattr(value, "to_diff_dict") else type(value).__name__
+    if not hasattr(value, "to_diff_dict"):
+        return type(value).__name__
+    return {name: kept for name, kept in value.to_diff_dict().items() if name != "transformers_version"}
 
 
 def _fingerprint(pipe: Any) -> str:
