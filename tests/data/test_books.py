@@ -271,7 +271,7 @@ def test_folder_in_natural_order(tmp_path: Path):
     assert book.title == "rain"
     assert titles(book) == ["ch1", "ch2", "CHAPTER III The Key", "ch10", "part 2, ch1"]
     assert book.chapters[2].paragraphs == ["Text of it."]
-    assert book.left_out == ["LICENSE.txt (3 words)", "1 files of other kinds (picture.jpg)"]
+    assert book.left_out == ["LICENSE.txt (3 words)", "1 file of another kind (picture.jpg)"]
 
 
 def test_folder_with_an_empty_chapter(tmp_path: Path, caplog: pytest.LogCaptureFixture):
@@ -340,6 +340,7 @@ def test_no_such_file():
     [
         ("book.txt", b"", "holds no text"),
         ("book.txt", b" \n\n*** --- ***\n", "holds no text"),
+        ("book.html", b"\n", "holds no text"),
         ("book.txt", "Es regnet über Köln.".encode("latin-1"), "no text in UTF-8.*iconv"),
         ("book.txt", b"rain\0rain", "no text file"),
         ("book.pdf", b"%PDF-1.7", r"ends in \.pdf; a book is"),

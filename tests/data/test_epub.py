@@ -230,6 +230,15 @@ def test_empty_chapter_is_named(make: Maker):
     book = read_book(make(pages, contents=nav(entry("I", "1.xhtml") + entry("II", "2.xhtml"))))
     assert [chapter.title for chapter in book.chapters] == ["II"]
     assert book.left_out == ["chapter 1 (I): no text"]
+    book = read_book(make({"1.xhtml": "", "2.xhtml": pages["2.xhtml"]}, contents=nav(entry("I", "1.xhtml"))))
+    assert book.left_out == ["chapter 1 (I): no text"]
+    assert book.words == len(RAIN.split())
+
+
+def test_page_that_is_listed_twice_is_read_once(make: Maker):
+    pages = {f"{n}.xhtml": page(f"<h2>Chapter {n}</h2><p>{RAIN}</p>") for n in (1, 2)}
+    book = read_book(make(pages, spine=["1.xhtml", "2.xhtml", "1.xhtml"]))
+    assert [chapter.title for chapter in book.chapters] == ["Chapter 1", "Chapter 2"]
 
 
 def test_entities_cannot_grow(make: Maker):

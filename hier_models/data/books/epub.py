@@ -117,7 +117,8 @@ class _Epub:
             if local_name(item) == "item"
         }
         title = next((_text(e) for e in root.iter() if local_name(e) == "title" and _text(e)), "")
-        spine = [reference for reference in root.iter() if local_name(reference) == "itemref"]
+        references = (element for element in root.iter() if local_name(element) == "itemref")
+        spine = list({reference.get("idref"): reference for reference in references}.values())  # each page once
         if not spine:
             raise self._broken(f"{package} has no spine, which says what to read in which order")
         unknown = [reference.get("idref") or "" for reference in spine if reference.get("idref") not in items]

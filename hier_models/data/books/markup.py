@@ -116,6 +116,8 @@ def html_blocks(content: bytes, name: str) -> tuple[list[Block], str]:
     Raises:
         ValueError: If its encoding is not known, or it is nested too deeply.
     """
+    if not content.strip():
+        return [], ""
     root = parse_markup(content, name)
     title = next((element for element in root.iter() if local_name(element) == "title"), None)
     walk = _Walk()
