@@ -5,7 +5,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -165,7 +165,7 @@ class _Job:
             if folder.exists() and not folder.is_dir():
                 raise ValueError(f"`output` must be a folder, and {folder} is a file.")
             making = {
-                "book": f"{book.title or 'untitled'} ({_digest([[c.title, c.paragraphs] for c in book.chapters])})",
+                "book": f"{book.title or 'untitled'} ({digest([[c.title, c.paragraphs] for c in book.chapters])})",
                 "model": _fingerprint(lower),
                 "book_model": _fingerprint(upper),
                 "settings": json.loads(json.dumps([settings, _defaults(lower), _defaults(upper)], default=_plain)),
@@ -340,7 +340,7 @@ class _Job:
             if node.id in self.done:
                 continue
             if self.target is not None and self.journal is not None:
-                line = self.journal.line(node.id, summary, tokens=node.tokens, input=_digest(inputs[number]))
+                line = self.journal.line(node.id, summary, tokens=node.tokens, input=digest(inputs[number]))
                 self.target.write(line + "\n")
                 self.target.flush()
                 summary = json.loads(line)["summary"]  # what another run will read
@@ -352,7 +352,7 @@ class _Job:
         self.bar.update()
 
     def _check_input(self, record: dict[str, Any], text: str) -> None:
-        if record.get("input") != _digest(text):
+        if record.get("input") != digest(text):
             path = self.journal.path if self.journal else ""
             raise ValueError(
                 f"`output`: {path} holds a summary of {record['id']} of another text than is to be summarized now, so "
@@ -440,7 +440,15 @@ def _words(paragraphs: Sequence[str]) -> int:
 # What a run is known by
 
 
-def _digest(value: Any) -> str:
+def digest(value: Any) -> str:
+    """Name a value.
+
+    Args:
+        value: What JSON can hold.
+
+    Returns:
+        Sixteen letters and figures, the same for what is the same.
+    """
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
 
 
@@ -469,9 +477,8 @@ def _fingerprint(pipe: Any) -> str:
             settings.append(model.generation_config.to_diff_dict())
         for values in settings:
             parts.append({k: v for k, v in values.items() if k not in ("transformers_version", "_name_or_path")})
-        parts += [[name, list(tensor.shape), str(tensor.dtype), _total(tensor)] for name, tensor in _weights(model)]
-    digest = hashlib.sha256(json.dumps(parts, default=str, sort_keys=True).encode()).hexdigest()[:16]
-    return f"{_name(pipe)} ({digest})"
+        parts.append(weights_digest(model))
+    return f"{_name(pipe)} ({digest(json.loads(json.dumps(parts, default=str, sort_keys=True)))})"
 
 
 def _name(pipe: Any) -> str:
@@ -486,10 +493,17 @@ def _processor_settings(processor: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if isinstance(value, int | float | str | bool)}
 
 
-def _weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    for name, tensor in model.state_dict().items():
-        if isinstance(tensor, torch.Tensor):
-            yield name, tensor
+def weights_digest(model: Any) -> str:
+    """Name the weights of a model, so that it has another name after more training.
+
+    Args:
+        model: Any.
+
+    Returns:
+        As `digest`.
+    """
+    weights = [item for item in model.state_dict().items() if isinstance(item[1], torch.Tensor)]
+    return digest([[name, list(tensor.shape), str(tensor.dtype), _total(tensor)] for name, tensor in weights])
 
 
 def _total(tensor: torch.Tensor) -> int:
