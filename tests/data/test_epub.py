@@ -235,6 +235,14 @@ def test_empty_chapter_is_named(make: Maker):
     assert book.words == len(RAIN.split())
 
 
+def test_case_of_names(make: Maker):
+    """Some books write names in another case; some have two that differ in nothing else."""
+    pages = {name: page(f"<h2>Page {name[:-6]}</h2><p>{RAIN}</p>") for name in ("one.xhtml", "One.xhtml", "ONE.xhtml")}
+    assert [chapter.title for chapter in read_book(make(pages)).chapters] == ["Page one", "Page One", "Page ONE"]
+    others: dict[str, str | None] = {"OPS/1.xhtml": None, "ops/1.XHTML": page(f"<h2>I</h2><p>{RAIN}</p>")}
+    assert read_book(make({"1.xhtml": ""}, others=others)).chapters[0].title == "I"
+
+
 def test_page_that_is_listed_twice_is_read_once(make: Maker):
     pages = {f"{n}.xhtml": page(f"<h2>Chapter {n}</h2><p>{RAIN}</p>") for n in (1, 2)}
     book = read_book(make(pages, spine=["1.xhtml", "2.xhtml", "1.xhtml"]))

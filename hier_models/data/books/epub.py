@@ -101,7 +101,9 @@ class _Epub:
     def __init__(self, archive: zipfile.ZipFile, path: Path) -> None:
         self.archive = archive
         self.path = path
-        self.names = {name.casefold(): name for name in archive.namelist()}
+        # A name that differs in case only is meant, too, unless there is one that does not.
+        names = archive.namelist()
+        self.names = {name.casefold(): name for name in names} | {name: name for name in names}
 
     def read(self) -> Book:
         container = self._parse("META-INF/container.xml", "it is no EPUB, or a damaged one")
@@ -160,7 +162,7 @@ class _Epub:
         return ValueError(f"`book`: {self.path} is a damaged EPUB: {problem}.")
 
     def _content(self, name: str, why: str) -> bytes:
-        actual = self.names.get(name.casefold())
+        actual = self.names.get(name) or self.names.get(name.casefold())
         if actual is None:
             raise self._broken(f"{name} is missing ({why})")
         size = self.archive.getinfo(actual).file_size
