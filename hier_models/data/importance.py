@@ -69,7 +69,7 @@ def load_stopwords(language: str) -> frozenset[str]:
     if language not in LANGUAGES:
         raise ValueError(
             f"language must be one that has a list of stopwords ({', '.join(LANGUAGES)}), got {language!r}; it is the "
-            "processor's: language"
+            "processor's (in a recipe, model: language)"
         )
     text = files(__package__).joinpath(f"stopwords_{language}.txt").read_text(encoding="utf-8")
     return frozenset(word for line in text.splitlines() if not line.startswith("#") for word in line.split())
