@@ -73,7 +73,8 @@ class TopDownTransformerLocalAttention(BartAttention):
             `"eager"`, else `None`.
         """
         device = hidden_states.device.type
-        if torch.is_autocast_enabled(device):  # once, and not a copy for each projection, kept until the backward pass
+        if torch.is_autocast_enabled(device) and hidden_states.dtype != torch.float64:  # which autocast leaves alone
+            # Once, and not a copy for each projection, kept until the backward pass.
             hidden_states = hidden_states.to(torch.get_autocast_dtype(device))
         shape = (*hidden_states.shape[:-1], -1, self.head_dim)
         query, key, value = (
