@@ -7,10 +7,10 @@
 All encoders have 6 layers of tokens (ours: 4 bottom-up, 2 top-down, beside 2 of segments, with the paper's windows of
 32 tokens and with windows of 128), width 768, 12 heads, a window of 1024 tokens (blocks of 512 where a peer has
 blocks). The document is one of random tokens. BART attends to everything, with SDPA; the others have no SDPA. Every
-case runs in a process of its own: one run to warm up, then the median of the runs that fit into ten seconds, at least
-one. Memory is the peak of that process, less what it had when model and document were made. Where the next length
-would take longer than `--limit` seconds, a peer is not measured. A GPU is used where there is one; on a CPU, torch is
-told to ask Linux for large pages, which helps every model with long documents.
+case runs in a process of its own: one run to warm up, then the median of the runs that fit into ten seconds; a longer
+run is taken once. Memory is the peak of that process, less what it had when model and document were made. Where the
+next length would take longer than `--limit` seconds, a model is not measured. A GPU is used where there is one; on a
+CPU, torch is told to ask Linux for large pages, which helps every model with long documents.
 """
 
 import argparse
@@ -144,8 +144,8 @@ def measure(name: str, mode: str, dtype: torch.dtype, length: int) -> dict[str, 
     before = torch.cuda.memory_allocated() if DEVICE == "cuda" else peak_so_far(reset=True)
     first = seconds(run)
     peak = (torch.cuda.max_memory_allocated() if DEVICE == "cuda" else peak_so_far()) - before
-    times = [seconds(run) for _ in range(max(1, min(9, int(10 / first))))]
-    return {"seconds": statistics.median(times), "bytes": peak}
+    times = [seconds(run) for _ in range(min(9, int(10 / first)))]
+    return {"seconds": statistics.median(times or [first]), "bytes": peak}
 
 
 def _forward(encoder: torch.nn.Module, inputs: dict[str, torch.Tensor], dtype: torch.dtype) -> Run:
@@ -196,35 +196,26 @@ def operations(length: int) -> float:
 
 def measure_all(
     names: list[str], modes: list[str], dtypes: list[torch.dtype], lengths: list[int], limit: float
-) -> tuple[list[list[str]], list[str]]:
-    """Rows of the table, and sentences about rates and growth."""
-    rows, notes = [], []
+) -> list[list[str]]:
+    rows = []
     for mode in modes:
         for dtype in dtypes:
-            known: dict[str, dict[int, dict[str, float]]] = {name: {} for name in names}
+            known: dict[str, dict[int, dict[str, float]]] = {name: {} for name in NAMES}
             rate = matrix_rate(dtype)
             for length in lengths:
                 for name in names:
-                    if _expected(known[name], length) > limit and name in PEERS:
-                        continue
-                    print(f"{mode}, {dtype_name(dtype)}, {length} tokens: {name} …", file=sys.stderr)
-                    case = json.dumps([name, mode, dtype_name(dtype), length])
-                    result = subprocess.run(
-                        [sys.executable, __file__, "--case", case],
-                        stdout=subprocess.PIPE,
-                        text=True,
-                        env={**os.environ, "THP_MEM_ALLOC_ENABLE": "1"},
-                    )
-                    if result.returncode:  # out of memory, say
-                        print(f"{name} failed", file=sys.stderr)
-                        known[name][length] = {"seconds": math.inf, "bytes": math.inf}
-                    else:
-                        known[name][length] = json.loads(result.stdout)
-                for what, key, unit, scale in (("time", "seconds", "s", 1), ("extra memory", "bytes", "GiB", 2**30)):
-                    cells = [_cell(known, name, length, key, unit, scale) for name in NAMES]
-                    rows.append([f"{mode}, {what}", dtype_name(dtype), str(length), *cells])
-            notes += [_note(name, mode, dtype, known[name], rate) for name in names if name not in PEERS]
-    return rows, notes
+                    if _expected(known[name], length) < limit:
+                        known[name][length] = _in_fresh_process(name, mode, dtype, length)
+                rows += _rows(mode, dtype, length, known)
+                if mode == "forward" and length in known[OURS]:
+                    share = operations(length) / known[OURS][length]["seconds"] / rate
+                    what = f"forward, share of the rate of a matrix product, {rate / 1e9:.0f} GFLOP/s"
+                    rows.append([what, dtype_name(dtype), str(length), f"{share:.0%}", *[""] * (len(NAMES) - 1)])
+            cells = [_growth(known[name]) for name in NAMES]
+            if any(cells):
+                what = f"{mode}, power of the length that time grows with, from 8192"
+                rows.append([what, dtype_name(dtype), "all", *cells])
+    return rows
 
 
 def _expected(known: dict[int, dict[str, float]], length: int) -> float:
@@ -234,29 +225,40 @@ def _expected(known: dict[int, dict[str, float]], length: int) -> float:
     return known[last]["seconds"] * (length / last) ** 1.5
 
 
-def _cell(
-    known: dict[str, dict[int, dict[str, float]]], name: str, length: int, key: str, unit: str, scale: float
-) -> str:
-    value = known.get(name, {}).get(length, {}).get(key, math.inf)
-    if value == math.inf:
-        return "–"
-    text = f"{value / scale:.2f} {unit}"
-    if name == OURS:
-        return text
-    return f"{text} ({value / known[OURS][length][key]:.1f}×)" if OURS in known else text
+def _in_fresh_process(name: str, mode: str, dtype: torch.dtype, length: int) -> dict[str, float]:
+    print(f"{mode}, {dtype_name(dtype)}, {length} tokens: {name} …", file=sys.stderr)
+    result = subprocess.run(
+        [sys.executable, __file__, "--case", json.dumps([name, mode, dtype_name(dtype), length])],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "THP_MEM_ALLOC_ENABLE": "1"},
+    )
+    if result.returncode:  # out of memory, say
+        print(f"{name} failed", file=sys.stderr)
+        return {"seconds": math.inf, "bytes": math.inf}
+    found: dict[str, float] = json.loads(result.stdout)
+    return found
 
 
-def _note(name: str, mode: str, dtype: torch.dtype, known: dict[int, dict[str, float]], rate: float) -> str:
-    parts = [f"{name}, {mode}, {dtype_name(dtype)}: a plain matrix product runs at {rate / 1e9:.0f} GFLOP/s"]
-    if mode == "forward" and name == OURS:
-        rates = {length: operations(length) / result["seconds"] for length, result in known.items()}
-        shares = (f"{ours / 1e9:.0f} ({ours / rate:.0%}) at {length}" for length, ours in rates.items())
-        parts.append("the encoder at " + ", ".join(shares))
-    far = [length for length in known if length >= 8192]
-    if len(far) > 1:
-        growth = math.log(known[far[-1]]["seconds"] / known[far[0]]["seconds"]) / math.log(far[-1] / far[0])
-        parts.append(f"its time grows with the power {growth:.2f} of the length from {far[0]} to {far[-1]}")
-    return "; ".join(parts) + "."
+def _rows(
+    mode: str, dtype: torch.dtype, length: int, known: dict[str, dict[int, dict[str, float]]]
+) -> list[list[str]]:
+    rows = []
+    for what, key, unit, scale in (("time", "seconds", "s", 1), ("extra memory", "bytes", "GiB", 2**30)):
+        values = [known[name].get(length, {}).get(key, math.inf) for name in NAMES]
+        cells = [f"{value / scale:.2f} {unit}" if value < math.inf else "–" for value in values]
+        times = [f" ({value / values[0]:.1f}×)" if value < math.inf > values[0] else "" for value in values[1:]]
+        cells = [cells[0], *map("".join, zip(cells[1:], times, strict=True))]
+        rows.append([f"{mode}, {what}", dtype_name(dtype), str(length), *cells])
+    return rows
+
+
+def _growth(known: dict[int, dict[str, float]]) -> str:
+    long = [length for length in sorted(known) if length >= 8192 and known[length]["seconds"] < math.inf]
+    if len(long) < 2:
+        return ""
+    ratio = known[long[-1]]["seconds"] / known[long[0]]["seconds"]
+    return f"{math.log(ratio) / math.log(long[-1] / long[0]):.2f} (to {long[-1]})"
 
 
 def main() -> None:
@@ -265,7 +267,7 @@ def main() -> None:
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
     parser.add_argument("--dtypes", nargs="+", choices=("bfloat16", "float32"), default=["bfloat16", "float32"])
     parser.add_argument("--lengths", nargs="+", type=int, default=list(LENGTHS), help="tokens")
-    parser.add_argument("--limit", type=float, default=60, help="seconds that one run of a peer may take")
+    parser.add_argument("--limit", type=float, default=60, help="seconds that one run may take")
     parser.add_argument("--update", type=Path, metavar="CARD", help="write the table into this model card")
     parser.add_argument("--case", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -274,8 +276,8 @@ def main() -> None:
         print(json.dumps(measure(name, mode, getattr(torch, dtype), length)))
         return
     dtypes = [getattr(torch, name) for name in arguments.dtypes]
-    rows, notes = measure_all(arguments.models, arguments.modes, dtypes, sorted(arguments.lengths), arguments.limit)
-    setting = f"Encoders alone, batch 1; {machine()}. In brackets, times ours. " + " ".join(notes)
+    rows = measure_all(arguments.models, arguments.modes, dtypes, sorted(arguments.lengths), arguments.limit)
+    setting = f"Encoders alone, batch 1; {machine()}. In brackets, times ours."
     print(f"{setting}\n\n{table(HEADER, rows)}")
     if arguments.update:
         update(arguments.update, setting, HEADER, rows, keys=3)

@@ -12,8 +12,13 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import logging
+from collections.abc import Iterator
+
+import datasets
 import pytest
 import torch
+import transformers
 from tokenizers import ByteLevelBPETokenizer
 from transformers import PreTrainedTokenizerFast
 
@@ -41,6 +46,28 @@ TURNS = [
     {"role": "Ann", "content": "Thanks! We are eight people."},
     {"role": "Cem", "content": "Nine, with me."},
 ]
+
+
+@pytest.fixture(autouse=True)
+def library_settings() -> Iterator[None]:
+    """The command line quiets libraries for its process, which here is that of many tests."""
+
+    def loggers() -> dict[str, logging.Logger]:
+        known = logging.root.manager.loggerDict.items()
+        ours = ("hier_models", "transformers")
+        return {name: known for name, known in known if isinstance(known, logging.Logger) and name.startswith(ours)}
+
+    before = {name: (logger.level, logger.propagate) for name, logger in loggers().items()}
+    bars = transformers.utils.logging.is_progress_bar_enabled(), datasets.are_progress_bars_disabled()
+    yield
+    for name, logger in loggers().items():
+        level, logger.propagate = before.get(name, (logging.NOTSET, True))
+        if logger.level != level:
+            logger.setLevel(level)
+    if bars[0]:
+        transformers.utils.logging.enable_progress_bar()
+    if not bars[1]:
+        datasets.enable_progress_bars()
 
 
 @pytest.fixture(scope="session")

@@ -1,22 +1,18 @@
 """The `hier-models` command, as a user runs it."""
 
 import json
-import logging
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import datasets
 import pytest
 import yaml
 from transformers import AutoModelForSeq2SeqLM, AutoProcessor, BartConfig, BartForConditionalGeneration, pipeline
-from transformers.utils import logging as transformers_logging
 from typer.testing import CliRunner
 
 from hier_models import HatBartForConditionalGeneration, HatBartProcessor, cli
@@ -24,26 +20,6 @@ from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
 
 COMMANDS = ["summarize", "translate", "train", "evaluate", "inspect", "analyze", "fit-phrases", "export"]
-
-
-@pytest.fixture(autouse=True)
-def library_settings() -> Iterator[None]:
-    """The command quiets libraries for its process, which here is that of all tests."""
-    names = [
-        "hier_models.pipelines",
-        "hier_models.hat_bart",
-        "hier_models.data.tokenizing",
-        "transformers.modeling_utils",
-    ]
-    levels = {name: logging.getLogger(name).level for name in names}
-    verbosity, bars = transformers_logging.get_verbosity(), datasets.are_progress_bars_disabled()
-    yield
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
-    transformers_logging.set_verbosity(verbosity)
-    transformers_logging.enable_progress_bar()
-    if not bars:
-        datasets.enable_progress_bars()
 
 
 @pytest.fixture(autouse=True)

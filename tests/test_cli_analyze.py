@@ -15,10 +15,10 @@ from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTok
 
 from hier_models.inspection import CopyingReport
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
-from tests.test_cli import checkpoint, command, jsonl, library_settings, mistake, run, workplace
+from tests.test_cli import checkpoint, command, jsonl, mistake, run, workplace
 
 
-__all__ = ["checkpoint", "library_settings", "workplace"]  # fixtures
+__all__ = ["checkpoint", "workplace"]  # fixtures
 
 LEADS = [
     "The bridge was closed on Monday. Engineers had found a crack in the second pillar.",

@@ -8,7 +8,7 @@ import pytest
 
 from hier_models import HatBartForConditionalGeneration, HatBartProcessor, summarize_book
 from tests.conftest import DOCUMENTS
-from tests.test_cli import library_settings, mistake, run, workplace  # noqa: F401
+from tests.test_cli import mistake, run, workplace  # noqa: F401
 
 
 @pytest.fixture
@@ -69,6 +69,10 @@ def test_mistakes(checkpoint: str, book: str):
     mistake("summarize", "--book", book, "-m", checkpoint, "other.txt", says="leave out INPUT 'other.txt'")
     mistake("summarize", "--book", "-", "-m", checkpoint, says="not standard input")
     mistake("summarize", "--book", book, "-m", checkpoint, "-o", book, says="with --book it is a folder")
+    Path("rain").mkdir()
+    Path("rain/1.txt").write_text("It rained.")
+    mistake("summarize", "--book", "rain", "-m", checkpoint, "-o", "rain/out", says="is in the book's folder")
+    assert [path.name for path in Path("rain").iterdir()] == ["1.txt"]
     mistake("summarize", checkpoint, book, "--book-model", checkpoint, says="--book-model belongs to --book")
     Path("book.epub").write_bytes(b"%PDF-1.7")
     mistake("summarize", "--book", "book.epub", "-m", checkpoint, says="is no EPUB: it is a PDF")

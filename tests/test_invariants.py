@@ -4,6 +4,7 @@ A family without a decoder gets what is not about decoding.
 """
 
 import copy
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -609,19 +610,24 @@ def test_resized_embeddings(case, batch, target, vocab_size, tmp_path):
     assert torch.equal(loaded(**inputs).logits, after)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 3e-2), (torch.float16, 6e-3)])
-def test_half_precision(case, model, batch, target, dtype, tolerance):
-    inputs = case.training_inputs(batch, target)
-    expected = model(**inputs)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 3e-2), (torch.float16, 4e-3)])
+def test_half_precision(case, model, target, dtype, tolerance):
     half = copy.deepcopy(model).to(dtype)
-    outputs = half(**inputs)
-    assert outputs.logits.dtype == dtype
-    assert_close(outputs.logits.float(), expected.logits, tolerance)
-    assert outputs.loss.isfinite()
+    errors = []
+    for draw in range(6):  # the largest error of one batch is a matter of luck, a factor of two from one to the next
+        batch = collate(case, [case.make_document(length, 3 * draw + i) for i, length in enumerate((17, 9, 24))])
+        inputs = case.training_inputs(batch, target)
+        expected = model(**inputs).logits
+        outputs = half(**inputs)
+        assert outputs.logits.dtype == dtype
+        assert outputs.loss.isfinite()
+        with torch.autocast("cpu", dtype=dtype):
+            mixed = model(**inputs).logits
+        scale = max(1.0, expected.abs().max().item())
+        errors.append([(logits.float() - expected).abs().max().item() / scale for logits in (outputs.logits, mixed)])
+    assert max(map(statistics.mean, zip(*errors, strict=True))) < tolerance, errors
     if case.decodes:
         assert half.generate(**batch, max_new_tokens=4, num_beams=2).shape[0] == 3
-    with torch.autocast("cpu", dtype=dtype):
-        assert_close(model(**inputs).logits.float(), expected.logits, tolerance)
 
 
 def test_export(case, model, batch, target):

@@ -44,12 +44,14 @@ def run_book(
         importance_tagger: Checkpoint of the tagger for both models, if given.
 
     Raises:
-        MistakeError: If the output is a file.
+        MistakeError: If the output is a file, or in the book.
     """
     if book == STDIN:
         raise MistakeError("--book: give a file or a folder, not standard input")
     if output is not None and output.is_file():
         raise MistakeError(f"--output: with --book it is a folder, and {output} is a file")
+    if output is not None and Path(book).is_dir() and output.resolve().is_relative_to(Path(book).resolve()):
+        raise MistakeError(f"--output: {output} is in the book's folder, where {PAGE} would be a chapter")
     for name in (model, book_model):
         if name is not None:
             check_checkpoint(name)

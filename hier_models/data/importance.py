@@ -4,6 +4,7 @@ The labels of the importance tagger, and the oracle weights of the Top-Down Tran
 """
 
 import re
+import unicodedata
 from functools import lru_cache
 from typing import Any, cast
 
@@ -14,10 +15,11 @@ from .stopwords import load_stopwords
 
 
 # Part of the key of datasets' cache: raise it when the same text gets other labels than before.
-LABELS_VERSION = 1
+LABELS_VERSION = 2
 
-# Runs of letters and digits, with an apostrophe inside or not; the parts of a compound with hyphens are words.
-WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+# Runs of letters and digits, with accents that may be characters of their own (as in texts from PDF files), and with
+# an apostrophe inside or not; the parts of a compound with hyphens are words.
+WORD = re.compile(r"[^\W_]+(?:[\u0300-\u036f]+[^\W_]*)*(?:['’][^\W_]+(?:[\u0300-\u036f]+[^\W_]*)*)*")
 
 # A text's words are few and come again and again; a lemma costs 50 times what it costs to look it up here.
 LEMMAS_IN_MEMORY = 2**18
@@ -41,15 +43,11 @@ def importance_spans(document: str, reference: str, language: str = "en") -> lis
 
     Source: section 2.3, step 1 of AdaPool.
     """
-    stopwords = load_stopwords(language)
-    lemmas = {_lemma(word, language) for word in WORD.findall(reference) if _plain(word) not in stopwords}
+    load_stopwords(language)
+    lemmas = {_lemma(word, language) for word in WORD.findall(reference)} - {""}
     if not lemmas:
         return []
-    return [
-        (*match.span(), 1.0)
-        for match in WORD.finditer(document)
-        if _plain(match[0]) not in stopwords and _lemma(match[0], language) in lemmas
-    ]
+    return [(*match.span(), 1.0) for match in WORD.finditer(document) if _lemma(match[0], language) in lemmas]
 
 
 def check_importance_language(language: str) -> None:
@@ -154,17 +152,18 @@ def token_labels(encoded: Any) -> list[list[int]]:
     ]
 
 
-def _plain(word: str) -> str:
-    return word.lower().replace("’", "'")
-
-
 @lru_cache(LEMMAS_IN_MEMORY)
 def _lemma(word: str, language: str) -> str:
+    """Lemma of a word, in small letters; empty for a stopword."""
     try:
         import simplemma
     except ImportError as error:
         raise ImportError(
             "importance labels need simplemma, which finds lemmas: pip install 'hier_models[importance]'"
         ) from error
+    word = unicodedata.normalize("NFC", word).replace("’", "'")
+    bare = word[:-2] if word.lower().endswith("'s") else word  # of a name, dictionaries do not list the genitive
+    if not {word.lower(), bare.lower()}.isdisjoint(load_stopwords(language)):
+        return ""
     # As it is, since German nouns have a capital; then small, since a sentence's first word has one too.
-    return str(simplemma.lemmatize(word, lang=language)).lower()
+    return str(simplemma.lemmatize(bare, lang=language)).lower()

@@ -5,7 +5,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 # Between paragraphs, and between summaries that are summarized again.
 SEPARATOR = "\n"
 SUMMARIES_FILE = "summaries.jsonl"
+# A paragraph that is too long is divided to about this part of the model's input.
+FINENESS = 32
 
 # Arguments of the pipeline's call that make something else than one summary of each text.
 _NOT_HERE = ("num_return_sequences", "return_tensors", "return_text", "return_truncation", "truncation")
@@ -163,7 +165,7 @@ class _Job:
             if folder.exists() and not folder.is_dir():
                 raise ValueError(f"`output` must be a folder, and {folder} is a file.")
             making = {
-                "book": f"{book.title or 'untitled'} ({_digest([[c.title, c.paragraphs] for c in book.chapters])})",
+                "book": f"{book.title or 'untitled'} ({digest([[c.title, c.paragraphs] for c in book.chapters])})",
                 "model": _fingerprint(lower),
                 "book_model": _fingerprint(upper),
                 "settings": json.loads(json.dumps([settings, _defaults(lower), _defaults(upper)], default=_plain)),
@@ -244,7 +246,8 @@ class _Job:
     def _units(self, paragraph: str) -> list[str]:
         """A paragraph; where it alone is too long, pieces of it between sentences, or between words."""
         model = self.lower
-        if model.fits(paragraph):
+        size = model.count(paragraph)
+        if model.limit is None or size <= model.limit:
             return [paragraph]
         sentences = plain_sentences(paragraph)
         if len(sentences) > 1:
@@ -256,6 +259,9 @@ class _Job:
                     f"`max_source_length`: an input of `model` takes {model.limit} tokens, too few for a single "
                     "character of the book."
                 )
+        # Words or letters, which there may be a million of, are not weighed one by one.
+        step = max(1, len(parts) * model.limit // (FINENESS * size))
+        parts = [separator.join(parts[start : start + step]) for start in range(0, len(parts), step)]
         parts = [piece for part in parts for piece in self._units(part)]
         groups = _balanced(
             [model.count(part) for part in parts],
@@ -334,7 +340,7 @@ class _Job:
             if node.id in self.done:
                 continue
             if self.target is not None and self.journal is not None:
-                line = self.journal.line(node.id, summary, tokens=node.tokens, input=_digest(inputs[number]))
+                line = self.journal.line(node.id, summary, tokens=node.tokens, input=digest(inputs[number]))
                 self.target.write(line + "\n")
                 self.target.flush()
                 summary = json.loads(line)["summary"]  # what another run will read
@@ -346,7 +352,7 @@ class _Job:
         self.bar.update()
 
     def _check_input(self, record: dict[str, Any], text: str) -> None:
-        if record.get("input") != _digest(text):
+        if record.get("input") != digest(text):
             path = self.journal.path if self.journal else ""
             raise ValueError(
                 f"`output`: {path} holds a summary of {record['id']} of another text than is to be summarized now, so "
@@ -434,7 +440,15 @@ def _words(paragraphs: Sequence[str]) -> int:
 # What a run is known by
 
 
-def _digest(value: Any) -> str:
+def digest(value: Any) -> str:
+    """Name a value.
+
+    Args:
+        value: What JSON can hold.
+
+    Returns:
+        Sixteen letters and figures, the same for what is the same.
+    """
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
 
 
@@ -444,7 +458,9 @@ def _defaults(pipe: Any) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    return value.to_diff_dict() if hasattr(value, "to_diff_dict") else type(value).__name__
+    if not hasattr(value, "to_diff_dict"):
+        return type(value).__name__
+    return {name: kept for name, kept in value.to_diff_dict().items() if name != "transformers_version"}
 
 
 def _fingerprint(pipe: Any) -> str:
@@ -461,9 +477,8 @@ def _fingerprint(pipe: Any) -> str:
             settings.append(model.generation_config.to_diff_dict())
         for values in settings:
             parts.append({k: v for k, v in values.items() if k not in ("transformers_version", "_name_or_path")})
-        parts += [[name, list(tensor.shape), str(tensor.dtype), _total(tensor)] for name, tensor in _weights(model)]
-    digest = hashlib.sha256(json.dumps(parts, default=str, sort_keys=True).encode()).hexdigest()[:16]
-    return f"{_name(pipe)} ({digest})"
+        parts.append(weights_digest(model))
+    return f"{_name(pipe)} ({digest(json.loads(json.dumps(parts, default=str, sort_keys=True)))})"
 
 
 def _name(pipe: Any) -> str:
@@ -478,10 +493,17 @@ def _processor_settings(processor: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if isinstance(value, int | float | str | bool)}
 
 
-def _weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    for name, tensor in model.state_dict().items():
-        if isinstance(tensor, torch.Tensor):
-            yield name, tensor
+def weights_digest(model: Any) -> str:
+    """Name the weights of a model, so that it has another name after more training.
+
+    Args:
+        model: Any.
+
+    Returns:
+        As `digest`.
+    """
+    weights = [item for item in model.state_dict().items() if isinstance(item[1], torch.Tensor)]
+    return digest([[name, list(tensor.shape), str(tensor.dtype), _total(tensor)] for name, tensor in weights])
 
 
 def _total(tensor: torch.Tensor) -> int:

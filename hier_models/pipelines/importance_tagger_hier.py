@@ -142,10 +142,10 @@ class ImportanceTagger:
         """Give what decides the weights in a few characters, as the key of a cache.
 
         Returns:
-            A hash of the model's class and weights, the tokenizer and `max_length`.
+            A hash of the classes, the model's weights, the tokenizer and `max_length`.
         """
         digest = hashlib.blake2b(digest_size=16)
-        digest.update(f"{type(self.model).__name__} {self.max_length}".encode())
+        digest.update(f"{type(self).__name__} {type(self.model).__name__} {self.max_length}".encode())
         digest.update(self.model.config.to_json_string().encode())
         digest.update(self.processor.tokenizer.backend_tokenizer.to_str().encode())
         for name, tensor in self.model.state_dict().items():
@@ -197,7 +197,8 @@ def load_importance_tagger(tagger: Any, processor: Any = None, **options: Any) -
     Raises:
         ValueError: If it is none of these, or the processor does not fit the model.
     """
-    if type(tagger).__name__ == ImportanceTagger.__name__:  # perhaps that of a checkpoint's own copy of this file
+    # By name: perhaps it is that of a checkpoint's own copy of this file.
+    if ImportanceTagger.__name__ in (kind.__name__ for kind in type(tagger).__mro__):
         made: ImportanceTagger = tagger
         return made
     if isinstance(tagger, torch.nn.Module):

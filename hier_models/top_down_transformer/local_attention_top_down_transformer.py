@@ -73,7 +73,8 @@ class TopDownTransformerLocalAttention(BartAttention):
             `"eager"`, else `None`.
         """
         device = hidden_states.device.type
-        if torch.is_autocast_enabled(device):  # once, and not a copy for each projection, kept until the backward pass
+        if torch.is_autocast_enabled(device) and hidden_states.dtype != torch.float64:  # which autocast leaves alone
+            # Once, and not a copy for each projection, kept until the backward pass.
             hidden_states = hidden_states.to(torch.get_autocast_dtype(device))
         shape = (*hidden_states.shape[:-1], -1, self.head_dim)
         query, key, value = (
@@ -224,8 +225,8 @@ class _Blocks(NamedTuple):
         offset = self.first_key - self.first_query
         if self.size - 1 - offset <= half and offset + self.keys - 1 <= half:
             return None
-        distance = offset + torch.arange(self.keys) - torch.arange(self.size)[:, None]
-        return torch.zeros(1, 1, self.size, self.keys, dtype=dtype).masked_fill_(distance.abs() > half, -torch.inf)
+        right, left = (torch.full((1, 1, self.size, self.keys), -torch.inf, dtype=dtype) for _ in range(2))
+        return right.triu_(half - offset + 1) + left.tril_(-half - offset - 1)
 
 
 def _block_size(window: int) -> int:

@@ -246,6 +246,10 @@ class TopDownTransformerForConditionalGeneration(TopDownTransformerPreTrainedMod
 
 def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor, num_items_in_batch: Any) -> torch.Tensor:
     """Mean over labels that are not -100, of this batch or of the whole accumulated one."""
+    if labels.shape != logits.shape[:-1]:
+        raise ValueError(
+            f"`labels` must be {tuple(logits.shape[:-1])}, one for each token, got shape {tuple(labels.shape)}."
+        )
     flat_labels = labels.to(logits.device).reshape(-1)
     reduction = "mean" if num_items_in_batch is None else "sum"
     loss = nn.functional.cross_entropy(logits.view(len(flat_labels), -1), flat_labels, reduction=reduction)

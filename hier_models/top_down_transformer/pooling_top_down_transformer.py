@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
+from transformers.utils.generic import maybe_autocast
 
 
 class Segments(NamedTuple):
@@ -80,7 +81,10 @@ def pool(units: Segments, kernel: int, stride: int) -> Segments:
     count = max(0, -(-(exists.shape[1] - kernel) // stride)) + 1
     weights = _split_weights(torch.stack(kinds, dim=1), kernel, stride)  # (batch, pieces, sums, stride)
     totals = _add_pieces(weights.to(_wide(weights)).sum(-1, keepdim=True), count, kernel, stride).squeeze(-1)
-    sums = _add_pieces(_sum_pieces(units.states, weights), count, kernel, stride)  # (batch, segments, kinds, d_model)
+    # Autocast would round weights behind the back of their totals, in half precision even to zero.
+    with maybe_autocast(units.states.device.type, enabled=False):
+        pieces = _sum_pieces(units.states, weights)
+    sums = _add_pieces(pieces, count, kernel, stride)  # (batch, segments, kinds, d_model)
     number, average = totals[..., 0], sums[:, :, 0] / _positive(totals[..., :1])
     states, importance = average, None
     if units.importance is not None:

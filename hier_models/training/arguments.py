@@ -42,6 +42,7 @@ class ModelArguments:
         plain: The same model without the hierarchy and without segment embeddings: the plain Transformer that the
             papers compare with, on the same input (for the Top-Down Transformer, local attention alone).
         tokenizer: Folder or hub id of the tokenizer; by default that of the checkpoint.
+        language: Language of the documents, as the processor takes it; by default the checkpoint's, or English.
         max_position_embeddings: Longest source in tokens; `from_bart`, and checkpoints of the families that it is for,
             grow to it.
         extra_positions: What added positions begin with: copies of those that there are, or random values.
@@ -57,6 +58,7 @@ class ModelArguments:
     model_type: str = field(default="hat_bart", metadata=_help("The family to make from BART or from scratch."))
     plain: bool = field(default=False, metadata=_help("Without the hierarchy: the papers' plain Transformer."))
     tokenizer: str | None = field(default=None, metadata=_help("Folder or hub id of the tokenizer."))
+    language: str | None = field(default=None, metadata=_help("Language of the documents, for the processor."))
     max_position_embeddings: int | None = field(default=None, metadata=_help("Longest source in tokens."))
     extra_positions: Literal["tile", "random"] = field(
         default="tile", metadata=_help("What added positions begin with.")
@@ -367,6 +369,31 @@ def variant_names(path: str | os.PathLike[str]) -> list[str]:
         RecipeError: If the file cannot be read, or its variants have no usable names.
     """
     return list(_content_of_file(Path(path)).get(VARIANTS, {}))
+
+
+def check_overrides(path: str | os.PathLike[str], overrides: Sequence[str] | Mapping[str, Any]) -> None:
+    """Refuse to change for all variants of a sweep what they differ in: they would be one and the same.
+
+    Args:
+        path: A YAML file with variants.
+        overrides: What to change, as for `load_recipe`.
+
+    Raises:
+        RecipeError: If a variant sets one of these names itself.
+    """
+    if isinstance(overrides, Mapping):
+        given = {str(name) for name in overrides}
+    else:
+        given = {option[2:].split("=")[0].replace("-", "_") for option in overrides if option.startswith("--")}
+    given = {_renamed().get(name, name) for name in given}
+    for variant, sections in _content_of_file(Path(path)).get(VARIANTS, {}).items():
+        for values in sections.values() if isinstance(sections, dict) else ():
+            for name in values if isinstance(values, dict) else ():
+                if _renamed().get(name, name) in given:
+                    raise RecipeError(
+                        f"{name} cannot be changed for all variants: variant {variant!r} of {path} sets it, and "
+                        "they would be the same; change it in the file"
+                    )
 
 
 def _content_of_file(path: Path, inheriting: tuple[Path, ...] = ()) -> dict[str, Any]:

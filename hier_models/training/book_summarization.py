@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 from transformers import GenerationConfig, PreTrainedModel, pipeline
 
 from ..journal import Journal
-from ..pipelines.book_summaries import SEPARATOR
+from ..pipelines.book_summaries import SEPARATOR, digest, weights_digest
 from . import smoke
 from .arguments import Recipe, RecipeError
 from .models import Processor
@@ -102,7 +102,8 @@ class BookSummarizationTask(SummarizationTask):
             own = GenerationConfig.from_pretrained(name)
         except OSError:
             own = GenerationConfig.from_model_config(model.config)
-        making = {"model": name, "max_source_length": self.recipe.data.max_source_length}
+        making: dict[str, Any] = {"model": name, "weights": weights_digest(model)}
+        making["max_source_length"] = self.recipe.data.max_source_length
         making["generation"] = json.loads(own.to_json_string(ignore_metadata=True))
         self.output_dir.mkdir(parents=True, exist_ok=True)
         journal = Journal(self.output_dir / f"chapter_summaries_{part}.jsonl", "summary", making)
@@ -111,6 +112,12 @@ class BookSummarizationTask(SummarizationTask):
             done = journal.read(chapters)
         except ValueError as error:
             raise RecipeError(f"training: output_dir: {error}") from error
+        for identifier, record in done.items():
+            if record.get("input") != digest(chapters[identifier]):
+                raise RecipeError(
+                    f"training: output_dir: {journal.path} has a summary of another text as chapter {identifier}, so "
+                    f"the {part} data are not what they were; choose another folder, or remove the file"
+                )
         missing = [identifier for identifier in chapters if identifier not in done]
         if missing:
             logger.warning("%s: summarizing %d chapters of %d books", part, len(missing), len(books))
@@ -151,7 +158,8 @@ class BookSummarizationTask(SummarizationTask):
         with journal.path.open("a", encoding="utf-8") as stream:
             for identifier, (result, *_) in zip(missing, tqdm(results, "chapters", len(missing)), strict=True):
                 summary = result.pop("summary_text").strip()
-                stream.write(journal.line(identifier, summary, **result) + "\n")
+                line = journal.line(identifier, summary, **result, input=digest(chapters[identifier]))
+                stream.write(line + "\n")
                 stream.flush()
 
     # For --smoke

@@ -57,6 +57,8 @@ class ImportanceTaggingTask(EncoderTask):
             )
         if model.config.num_labels != 2:
             raise RecipeError(f"model: an importance tagger has 2 labels, this one has {model.config.num_labels}")
+        if getattr(model.config, "pooling", None) == "importance":  # as in a summarizer's checkpoint
+            model.config.pooling = "average"  # a tagger makes weights, and gets none
         model.config.id2label = {0: "unimportant", 1: "important"}
         model.config.label2id = {"unimportant": 0, "important": 1}
         return model, processor

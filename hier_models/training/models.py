@@ -69,7 +69,8 @@ def load_model_and_processor(
         The model, in training precision (float32), and its processor.
 
     Raises:
-        RecipeError: If there is nothing to take the tokenizer from, or it does not fit the model.
+        RecipeError: If there is nothing to take the tokenizer from, it does not fit the model, or the processor does
+            not take the language.
     """
     overrides = arguments.overrides()
     options: dict[str, Any] = {}
@@ -82,7 +83,7 @@ def load_model_and_processor(
             plain_tokenizer(processor).model_max_length = arguments.max_position_embeddings
         _check_vocabulary(model.config, processor)
         _report_loading(report, loading)
-        return model, processor
+        return model, _in_language(processor, arguments.language)
     tokenizer_name = arguments.tokenizer or arguments.from_bart or arguments.from_roberta
     if tokenizer_name is None:
         raise RecipeError(
@@ -127,7 +128,7 @@ def load_model_and_processor(
     _check_vocabulary(model.config, tokenizer)
     _report_loading(report, loading)
     tokenizer.model_max_length = positions(model.config, "encoder") or tokenizer.model_max_length
-    return model, _processor_for(model.config, tokenizer)
+    return model, _in_language(_processor_for(model.config, tokenizer), arguments.language)
 
 
 def save_processor(
@@ -380,6 +381,21 @@ def _processor_for(config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase)
         return tokenizer
     processor_class = cast(Callable[..., ProcessorMixin], PROCESSOR_MAPPING[type(config)])
     return processor_class(tokenizer, **_shared_settings(config))
+
+
+def _in_language(processor: Processor, language: str | None) -> Processor:
+    """The processor for documents in a language; as it is where none is given."""
+    if language is None:
+        return processor
+    names = inspect.signature(type(processor)).parameters
+    if "language" not in names:
+        raise RecipeError(f"model: language means nothing to {type(processor).__name__}; leave it out")
+    settings = {name: getattr(processor, name) for name in names if name != "tokenizer"}
+    try:
+        made: Processor = cast(Any, type(processor))(plain_tokenizer(processor), **{**settings, "language": language})
+    except ValueError as error:
+        raise RecipeError(f"model: {error}") from error
+    return made
 
 
 def _shared_settings(config: PretrainedConfig) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .arguments import Recipe, RecipeError, load_recipe, variant_names
+from .arguments import Recipe, RecipeError, check_overrides, load_recipe, variant_names
 from .running import RESULTS_FILE, run_training
 from .smoke import run_smoke
 
@@ -53,11 +53,13 @@ def run_sweep(
         `variants`, name -> what `run_training` returned for it, now or earlier; and `table`, in Markdown.
 
     Raises:
-        RecipeError: If a variant cannot run, or its folder holds the finished run of another recipe.
+        RecipeError: If a variant cannot run, its folder holds the finished run of another recipe, or an override is of
+            what the variants differ in.
     """
     names = variant_names(path)
     if not names:
         raise RecipeError(f"{path} has no variants")
+    check_overrides(path, overrides)
     # All of them are read, and compared with what is there, before the first takes its hours.
     recipes = {} if smoke else {name: load_recipe(path, overrides, name) for name in names}
     finished = {name: _finished(recipe) for name, recipe in recipes.items()}

@@ -207,6 +207,12 @@ def test_markdown(tmp_path: Path):
     assert book.left_out == ["Contents (3 words)"]
 
 
+@pytest.mark.parametrize("opening", ["---\n\n# One\n\nRain.\n\n---\n\n", "---\nRain.\n\n---\n\n"])
+def test_rules_in_markdown_are_no_settings(tmp_path: Path, opening: str):
+    book = book_of(tmp_path, opening + "# Two\n\nIt rained on.\n", "book.md")
+    assert "Rain." in " ".join(paragraph for chapter in book.chapters for paragraph in chapter.paragraphs)
+
+
 def test_markdown_parts_over_chapters(tmp_path: Path):
     text = "".join(f"# {part}\n\n" + "".join(f"## {c}\n\n{prose(c)}\n\n" for c in "AB") for part in ("One", "Two"))
     book = book_of(tmp_path, text, "book.markdown")
@@ -230,6 +236,28 @@ def test_html(tmp_path: Path):
     ]
 
 
+def test_html_of_word(tmp_path: Path):
+    """Its names have colons, and it is no XML."""
+    book = book_of(tmp_path, "<html><body><p class=MsoNormal>It rained<o:p></o:p> on<br>& on.</p>", "book.htm")
+    assert book.chapters[0].paragraphs == ["It rained on & on."]
+
+
+@pytest.mark.parametrize("depth", [300, 3000, 1500])
+def test_deep_html_is_read_or_refused(tmp_path: Path, depth: int):
+    """Tags that are never closed nest."""
+    page = f"<html><body><p>Before.</p>{'<font>' * depth}<p>It rained.</p>"
+    if depth < 500:
+        assert book_of(tmp_path, page, "book.html").chapters[0].paragraphs == ["Before.", "It rained."]
+    else:
+        with pytest.raises(ValueError, match=r"book\.html has elements nested too deeply"):
+            book_of(tmp_path, page, "book.html")
+
+
+def test_long_html_is_read_whole(tmp_path: Path):
+    book = book_of(tmp_path, f"<html><body><p>{'rain ' * 2_500_000}<p>The end.", "book.html")
+    assert book.words == 2_500_002
+
+
 # Folders
 
 
@@ -243,7 +271,7 @@ def test_folder_in_natural_order(tmp_path: Path):
     assert book.title == "rain"
     assert titles(book) == ["ch1", "ch2", "CHAPTER III The Key", "ch10", "part 2, ch1"]
     assert book.chapters[2].paragraphs == ["Text of it."]
-    assert book.left_out == ["LICENSE.txt (3 words)", "1 files of other kinds (picture.jpg)"]
+    assert book.left_out == ["LICENSE.txt (3 words)", "1 file of another kind (picture.jpg)"]
 
 
 def test_folder_with_an_empty_chapter(tmp_path: Path, caplog: pytest.LogCaptureFixture):
@@ -312,6 +340,7 @@ def test_no_such_file():
     [
         ("book.txt", b"", "holds no text"),
         ("book.txt", b" \n\n*** --- ***\n", "holds no text"),
+        ("book.html", b"\n", "holds no text"),
         ("book.txt", "Es regnet über Köln.".encode("latin-1"), "no text in UTF-8.*iconv"),
         ("book.txt", b"rain\0rain", "no text file"),
         ("book.pdf", b"%PDF-1.7", r"ends in \.pdf; a book is"),

@@ -1,5 +1,7 @@
 """Importance labels, oracle weights and a tagger's weights in tokenized documents."""
 
+import unicodedata
+
 import datasets
 import pytest
 import simplemma
@@ -43,6 +45,20 @@ def test_parts_of_compounds_and_words_with_accents_count():
     words = ["art", "naïve", "model", "models", "2"]
     assert important("A state-of-the-art naïve model (models_2).", "Art: naïve model 2") == words
     assert important("", "a bridge") == important("a bridge", "") == []
+
+
+def test_a_genitive_is_its_word():
+    assert important("Kepler's laws and EINSTEIN’S", "Kepler, Einstein") == ["Kepler's", "EINSTEIN’S"]
+    assert important("Kepler and the other's", "Kepler’s, another's, the other's") == ["Kepler"]
+
+
+def test_accents_may_be_characters_of_their_own():
+    """Files of some systems write é as e and an accent."""
+    apart = [unicodedata.normalize("NFD", word) for word in ("café", "résumé", "naïve")]
+    assert important(" ".join(apart), "Café, résumé") == apart[:2]
+    assert important("café", apart[0]) == ["café"]
+    apart = [unicodedata.normalize("NFD", word) for word in ("über", "Häuser")]
+    assert important(" ".join(apart), "über ein Haus", "de") == apart[1:]
 
 
 def test_german():

@@ -37,7 +37,7 @@ BOOK = [
 ]
 
 
-def _bart(tokenizer: PreTrainedTokenizerFast, seed: int = 0, kind: str = "bart") -> Any:
+def _bart(tokenizer: PreTrainedTokenizerFast, seed: int = 0, kind: str = "bart", positions: int = 128) -> Any:
     torch.manual_seed(seed)
     sizes = {"vocab_size": len(tokenizer), "d_model": 32, "encoder_layers": 1, "decoder_layers": 1}
     sizes |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
@@ -47,7 +47,7 @@ def _bart(tokenizer: PreTrainedTokenizerFast, seed: int = 0, kind: str = "bart")
         )
         model: Any = LEDForConditionalGeneration(config)
     else:
-        model = BartForConditionalGeneration(BartConfig(**sizes, max_position_embeddings=128))
+        model = BartForConditionalGeneration(BartConfig(**sizes, max_position_embeddings=positions))
     for parameter in model.parameters():
         if parameter.dim() > 1:
             torch.nn.init.normal_(parameter, std=0.4)
@@ -121,6 +121,23 @@ def test_a_paragraph_that_is_too_long(run):
     parts = _node(result, "chapter 1").children
     assert "".join("".join(part.paragraphs) for part in parts).replace(" ", "") == text.replace(" ", "")
     assert all(part.tokens <= 128 for part in parts)
+
+
+@pytest.mark.parametrize("text", ["bees " * 3000, "雨" * 3000])
+def test_words_are_not_weighed_one_by_one(text: str, tokenizer, monkeypatch):
+    """A transcript without full stops, and scripts without spaces."""
+    model = _bart(tokenizer, positions=4096)
+    monkeypatch.setattr(tokenizer, "model_max_length", 4096)
+    summarizer: Any = pipeline("summarization", model=model, tokenizer=tokenizer, device="cpu")
+    counted = []
+    count = summarizer.count_tokens
+    monkeypatch.setattr(summarizer, "count_tokens", lambda text: counted.append(text) or count(text))
+    result = summarize_book([text], summarizer, progress=False, max_source_length=1000, **LENGTH)
+    pieces = [piece for node in result.tree.walk() for piece in node.paragraphs]
+    assert len(pieces) > 2
+    assert "".join(pieces).replace(" ", "") == text.replace(" ", "")
+    assert all(node.tokens <= 1000 for node in result.tree.walk())
+    assert len(counted) < 1000
 
 
 def test_as_many_levels_as_it_takes(run, summarize):

@@ -139,8 +139,7 @@ def test_a_tagger_with_another_tokenizer(tiny_top_down, top_down_processor, tiny
         def __call__(self, texts, *, progress=False):
             return [[(4, 10, 0.5)] for _ in texts]
 
-    fixed = type("ImportanceTagger", (Fixed,), {})(tiny_tagger, top_down_processor)
-    pipe = make(tiny_top_down, top_down_processor, importance_tagger=fixed)
+    pipe = make(tiny_top_down, top_down_processor, importance_tagger=Fixed(tiny_tagger, top_down_processor))
     encoded = top_down_processor(text=DOCUMENTS[0], importance=[(4, 10, 0.5)], return_tensors="pt")
     ids = tiny_top_down.generate(**encoded, **SETTINGS)
     assert texts(pipe(DOCUMENTS[0], **SETTINGS)) == [top_down_processor.decode(ids[0], skip_special_tokens=True)]

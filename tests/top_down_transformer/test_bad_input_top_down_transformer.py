@@ -163,6 +163,16 @@ def test_any_window_fits_any_length(window, length):
     assert states.isfinite().all()
 
 
+@pytest.mark.parametrize("shape", [(2, 4), (8, 2), (16,)])
+def test_labels_are_one_for_each_token(shape):
+    """Also where their number divides that of the logits, which would be taken for more classes."""
+    labels = torch.ones(shape, dtype=torch.long)
+    with pytest.raises(ValueError, match=r"`labels` must be \(2, 8\), one for each token, got shape \("):
+        make_model(TopDownTransformerForTokenClassification)(IDS, labels=labels)
+    with pytest.raises(ValueError, match=r"`labels` must be \(2, 8\)"):
+        make_model()(IDS, decoder_input_ids=IDS, labels=labels)
+
+
 class TestTargets:
     def test_inputs_twice_or_not_at_all(self):
         model = make_model()

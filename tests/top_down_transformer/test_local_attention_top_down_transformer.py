@@ -245,6 +245,15 @@ def test_layer_drops_out_in_training_only():
     assert not torch.equal(layer.train()(states)[0], layer(states)[0])
 
 
+def test_autocast_leaves_float64_alone():
+    states = torch.randn(2, 40, 12, dtype=torch.float64)
+    layer, _ = make_layer()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(layer.double()(states)[0], layer(states)[0])
+        assert layer(states)[0].dtype == torch.float64
+        assert layer.float()(states.float())[0].dtype == torch.bfloat16
+
+
 def test_compiled_is_the_same():
     states = make_states(300, torch.float32)
     query, key, value = (state.detach().transpose(1, 2) for state in states)

@@ -54,6 +54,17 @@ def test_any_pooling_equals_plain_loops(drawn):
             torch.testing.assert_close(ratio, share, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_changes_nothing(dtype):
+    """A tagger may be very sure of a window; its tokens' weights still decide."""
+    states, exists = torch.randn(1, 24, 8), torch.ones(1, 24, dtype=torch.bool)
+    importance = torch.rand(1, 24) * 1e-9
+    importance[0, :3] = 1.0
+    expected = pool(Segments(states, exists, importance), 4, 3).states
+    with torch.autocast("cpu", dtype):
+        assert torch.equal(pool(Segments(states, exists, importance), 4, 3).states, expected)
+
+
 def test_documents_that_begin_at_the_first_place_are_not_copied():
     units = Segments(torch.randn(2, 8, 3), torch.ones(2, 8, dtype=torch.bool), None)
     assert align(units) is units

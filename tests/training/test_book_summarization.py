@@ -147,9 +147,20 @@ def test_mistakes(values, changes, says):
         run_training(load_recipe(None, {**values, **changes}))
 
 
-def test_summaries_of_another_model_are_not_taken(values, tmp_path):
-    (tmp_path / "run").mkdir()
-    record = {"id": "0.0", "summary": "x", "model": "other", "max_source_length": 60, "generation": {}}
-    (tmp_path / "run" / "chapter_summaries_test.jsonl").write_text(json.dumps(record) + "\n", encoding="utf-8")
-    with pytest.raises(RecipeError, match=r"output_dir: .*chapter_summaries_test\.jsonl:1 was made with"):
-        run_training(load_recipe(None, values))
+def test_summaries_of_another_model_or_other_books_are_not_taken(values, tmp_path, chapter_model):
+    summarized = {**values, "validation": None, "predict_with_generate": False}
+    run_training(load_recipe(None, summarized))
+    file = tmp_path / "run" / "chapter_summaries_test.jsonl"
+    kept = file.read_bytes()
+    others = [BOOKS[0] | {"chapters": [*DOCUMENTS[:2], DOCUMENTS[3]]}, BOOKS[1]]
+    (tmp_path / "books.jsonl").write_text("".join(json.dumps(book) + "\n" for book in others), encoding="utf-8")
+    with pytest.raises(RecipeError, match=r"output_dir: .* has a summary of another text as chapter 0\.2"):
+        run_training(load_recipe(None, {**summarized, "overwrite": True}))
+    (tmp_path / "books.jsonl").write_text("".join(json.dumps(book) + "\n" for book in BOOKS), encoding="utf-8")
+    model = AutoModelForSeq2SeqLM.from_pretrained(chapter_model)
+    with torch.no_grad():  # a little more training in the same place
+        model.model.shared.weight[5, 3] += 1e-3
+    model.save_pretrained(chapter_model)
+    with pytest.raises(RecipeError, match=r"output_dir: .*chapter_summaries_test\.jsonl:1 was made with.*weights"):
+        run_training(load_recipe(None, {**summarized, "overwrite": True}))
+    assert file.read_bytes() == kept

@@ -557,7 +557,7 @@ def test_the_command_scores_encoders(values, tmp_path):
     assert re.search(rf"accuracy +{rows['accuracy']:.2f}\nrows +12", done.stdout)
     done = CliRunner().invoke(app, ["evaluate", *command, "--num-beams", "2"])
     assert done.exit_code == 2
-    assert "is an encoder and generates nothing" in done.output
+    assert "is an encoder and makes no summaries" in done.output
 
 
 def test_checkpoints_that_cannot_be_scored(values, tmp_path):

@@ -33,11 +33,13 @@ from hier_models.cli import app
 from hier_models.data.importance import ImportanceLabels, importance_spans
 from hier_models.pipelines.importance_tagger_hier import ImportanceTagger, _windows, load_importance_tagger
 from hier_models.training import RecipeError, load_recipe, run_encoder_evaluation, run_training
+from hier_models.training.arguments import ModelArguments
 from hier_models.training.encoder_tasks_importance_tagging import (
     area_under_curve,
     compute_tagging_metrics,
     importance_probabilities,
 )
+from hier_models.training.models import load_model_and_processor
 from tests.conftest import DOCUMENTS, SUMMARIES, TOP_DOWN_SIZES
 
 
@@ -387,6 +389,50 @@ def test_a_tagger_of_another_family_is_asked_no_more_than_it_takes(processor, to
     assert tagger.max_length == 128
     text = " ".join(DOCUMENTS * 2)
     assert len(tagger(text)) == len(processor(text=text)["input_ids"]) - 2
+
+
+def test_a_tagger_that_begins_as_a_summarizer_averages(values, tiny_top_down, processor, tmp_path):
+    """It makes weights, and gets none."""
+    for part in (tiny_top_down, processor):
+        part.save_pretrained(tmp_path / "summarizer")
+    start = {"model_type": None, "tokenizer": None, "config_overrides": {}, "max_position_embeddings": None}
+    run_training(load_recipe(None, {**values, **start, "model_name_or_path": str(tmp_path / "summarizer")}))
+    assert tiny_top_down.config.pooling == "importance"
+    assert TopDownTransformerConfig.from_pretrained(tmp_path / "run").pooling == "average"
+
+
+def test_labels_are_made_in_the_language_of_the_documents(values, tmp_path):
+    rows = [{"article": "Die Häuser stehen am Fluss.", "summary": "Ein Haus."}] * 4
+    (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(RecipeError, match="no token of validation is important"):
+        run_training(load_recipe(None, values))
+    results = run_training(load_recipe(None, {**values, "language": "de"}))
+    assert results["without_importance"] == {"train": 0, "validation": 0}
+    saved = AutoProcessor.from_pretrained(tmp_path / "run")
+    assert saved.language == "de"
+    # A checkpoint's processor has its language, and may be given another.
+    again = ModelArguments(model_name_or_path=str(tmp_path / "run"))
+    assert load_model_and_processor(again, AutoModelForTokenClassification)[1].language == "de"
+    again.language = "en"
+    assert load_model_and_processor(again, AutoModelForTokenClassification)[1].language == "en"
+
+
+@pytest.mark.parametrize(
+    ("family", "language", "message"),
+    [
+        ("top_down_transformer", "german", "model: `language` must be a code of two or three"),
+        ("hat_bart", "de", "model: "),
+        ("bart", "de", "model: language means nothing to "),
+    ],
+)
+def test_languages_that_a_processor_does_not_take(values, tmp_path, family, language, message):
+    heads = {"encoder_attention_heads": 1, "decoder_attention_heads": 1}
+    sizes = json.dumps({"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, **heads})
+    arguments = ModelArguments(
+        model_type=family, tokenizer=values["tokenizer"], language=language, config_overrides=sizes
+    )
+    with pytest.raises(RecipeError, match=message):
+        load_model_and_processor(arguments)
 
 
 def test_a_taggers_data_may_have_other_columns(values, tmp_path):

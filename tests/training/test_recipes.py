@@ -126,6 +126,23 @@ def test_the_recipes_of_the_top_down_transformer_are_the_paper_s(name, length):
         assert recipe.model.from_bart == "facebook/bart-large"
 
 
+@pytest.mark.parametrize(
+    "path",
+    [path for path in RECIPES if "tagger.yaml's" in path.read_text(encoding="utf-8")],
+    ids=lambda path: path.stem,
+)
+def test_taggers_are_trained_on_the_summarizer_s_data(path):
+    """By the options that stand in the head of the summarizer's recipe."""
+    (lines,) = re.findall(r"tagger\.yaml's, with\n#\n((?:#   .*\n)+)", path.read_text(encoding="utf-8"))
+    options = re.sub(r"^#|\\$", "", lines, flags=re.MULTILINE).split()
+    data = load_recipe(path, ["--use_cpu"]).data
+    tagger = load_recipe(path.with_name("tagger.yaml"), ["--use_cpu", *options]).data
+    for name in ("train", "train_split", "validation_split", "text_column", "summary_column", "max_source_length"):
+        assert getattr(tagger, name) == getattr(data, name), name
+    if not str(data.train).startswith("data/"):  # on the Hub, where what has no configurations has this one
+        assert tagger.config_name == (data.config_name or "default")
+
+
 def test_the_sweep_is_table_14():
     (path,) = [path for path in RECIPES if path.stem == "table_14"]
     pubmed = recipe_of("pubmed", "top_down_transformer")

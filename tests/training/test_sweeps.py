@@ -106,6 +106,14 @@ def test_mistakes_in_a_file(sweep, tmp_path, content, variant, says):
         load_recipe(write(tmp_path / "a.yaml", content), variant=variant)
 
 
+@pytest.mark.parametrize("overrides", [["--config-overrides={}"], {"config_overrides": {"dropout": 0.1}}])
+def test_what_variants_differ_in_is_not_overridden(sweep, tmp_path, overrides):
+    """All of them would be trained, and be the same model."""
+    with pytest.raises(RecipeError, match=r"config_overrides cannot be changed for all variants: variant 'none-0\.5'"):
+        run_sweep(sweep, overrides)
+    assert not (tmp_path / "sweep").exists()
+
+
 def test_a_sweep_needs_variants(tmp_path, sweep):
     with pytest.raises(RecipeError, match=r"recipe\.yaml has no variants"):
         run_sweep(tmp_path / "recipe.yaml")

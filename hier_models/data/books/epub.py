@@ -22,6 +22,8 @@ _ASIDE_ROLES = frozenset(_ASIDE_NAMES.split())
 # What hides the letters of embedded fonts; the text is not touched.
 _FONT_ALGORITHMS = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
 _PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml")
+# Bytes of a file in the archive, unpacked. A long book has a few millions in all.
+LARGEST_FILE = 2**27
 _OTHER_FORMATS = {b"%PDF": "a PDF", b"BOOKMOBI": "a Kindle book (MOBI)", b"\xd0\xcf\x11\xe0": "a Word document"}
 
 
@@ -99,7 +101,9 @@ class _Epub:
     def __init__(self, archive: zipfile.ZipFile, path: Path) -> None:
         self.archive = archive
         self.path = path
-        self.names = {name.casefold(): name for name in archive.namelist()}
+        # A name that differs in case only is meant, too, unless there is one that does not.
+        names = archive.namelist()
+        self.names = {name.casefold(): name for name in names} | {name: name for name in names}
 
     def read(self) -> Book:
         container = self._parse("META-INF/container.xml", "it is no EPUB, or a damaged one")
@@ -115,7 +119,8 @@ class _Epub:
             if local_name(item) == "item"
         }
         title = next((_text(e) for e in root.iter() if local_name(e) == "title" and _text(e)), "")
-        spine = [reference for reference in root.iter() if local_name(reference) == "itemref"]
+        references = (element for element in root.iter() if local_name(element) == "itemref")
+        spine = list({reference.get("idref"): reference for reference in references}.values())  # each page once
         if not spine:
             raise self._broken(f"{package} has no spine, which says what to read in which order")
         unknown = [reference.get("idref") or "" for reference in spine if reference.get("idref") not in items]
@@ -157,9 +162,12 @@ class _Epub:
         return ValueError(f"`book`: {self.path} is a damaged EPUB: {problem}.")
 
     def _content(self, name: str, why: str) -> bytes:
-        actual = self.names.get(name.casefold())
+        actual = self.names.get(name) or self.names.get(name.casefold())
         if actual is None:
             raise self._broken(f"{name} is missing ({why})")
+        size = self.archive.getinfo(actual).file_size
+        if size > LARGEST_FILE:
+            raise self._broken(f"{name} would unpack to {size:,} bytes, more than any book has")
         return self.archive.read(actual)
 
     def _parse(self, name: str, why: str) -> Any:

@@ -12,6 +12,7 @@ from lxml import etree
 _FENCE = re.compile(r"\s{0,3}(```+|~~~+)")
 _ATX = re.compile(r"\s{0,3}(#{1,6})\s+(.*?)(?:\s+#+)?\s*$")
 _SETEXT = re.compile(r"\s{0,3}(=+|-{2,})\s*$")
+_YAML_KEY = re.compile(r"[\w\"'][^:]*:(?:\s|$)")
 # Lines of a text whose paragraphs are broken into lines are hardly ever longer.
 _LONGEST_BROKEN_LINE = 120
 
@@ -77,8 +78,9 @@ def markdown_blocks(text: str) -> list[Block]:
         Its blocks; headings have a level.
     """
     lines = text.splitlines()
-    if lines and lines[0].strip() == "---" and "---" in (rest := [line.strip() for line in lines[1:]]):
-        lines = lines[rest.index("---") + 2 :]  # what tools keep at the top, not text
+    rest = [line.strip() for line in lines[1:]]
+    if rest and lines[0].strip() == "---" and _YAML_KEY.match(rest[0]) and "---" in rest:
+        lines = lines[rest.index("---") + 2 :]  # what tools keep at the top, not text; "---" alone may be a rule
     blocks: list[Block] = []
     waiting: list[str] = []
     fence = ""
@@ -112,13 +114,18 @@ def html_blocks(content: bytes, name: str) -> tuple[list[Block], str]:
         Its blocks, and the title in its head.
 
     Raises:
-        ValueError: If its encoding is not known.
+        ValueError: If its encoding is not known, or it is nested too deeply.
     """
+    if not content.strip():
+        return [], ""
     root = parse_markup(content, name)
     title = next((element for element in root.iter() if local_name(element) == "title"), None)
     walk = _Walk()
     body = next((element for element in root.iter() if local_name(element) == "body"), root)
-    walk.visit(body, 0, frozenset())
+    try:
+        walk.visit(body, 0, frozenset())
+    except RecursionError:
+        raise _too_deep(name) from None
     walk.flush()
     return walk.blocks, "" if title is None else _one_line("".join(title.itertext()))
 
@@ -134,7 +141,7 @@ def parse_markup(content: bytes, name: str) -> Any:
         The root element.
 
     Raises:
-        ValueError: If its encoding is not known, or there is no element in it.
+        ValueError: If its encoding is not known, there is no element in it, or it is nested too deeply.
     """
     # Entities of HTML mean nothing to an XML parser that loads no DTD, and none is loaded.
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, remove_comments=True)
@@ -154,9 +161,13 @@ def parse_markup(content: bytes, name: str) -> Any:
     text = re.sub(r"^\s*<\?xml.*?\?>", "", text.removeprefix("\ufeff"))
     if not text.strip():
         raise ValueError(f"`book`: {name} is empty.")
-    root = etree.fromstring(text.encode("utf-8"), etree.HTMLParser(encoding="utf-8", no_network=True))
+    # Without `huge_tree` the parser drops what is long or deeper than 256 elements, and says it in its log only.
+    lenient = etree.HTMLParser(encoding="utf-8", no_network=True, huge_tree=True)
+    root = etree.fromstring(text.encode("utf-8"), lenient)
     if root is None:
         raise ValueError(f"`book`: {name} is no HTML.")
+    if any(error.type_name in ("ERR_RESOURCE_LIMIT", "ERR_INTERNAL_ERROR") for error in lenient.error_log):
+        raise _too_deep(name)
     return root
 
 
@@ -169,7 +180,15 @@ def local_name(element: Any) -> str:
     Returns:
         The name in lower case; empty for a comment and the like.
     """
-    return etree.QName(element).localname.lower() if isinstance(element.tag, str) else ""
+    # Not by QName, which refuses names that HTML has: Word writes <o:p>.
+    return element.tag.rpartition("}")[2].lower() if isinstance(element.tag, str) else ""
+
+
+def _too_deep(name: str) -> ValueError:
+    return ValueError(
+        f"`book`: {name} has elements nested too deeply to be read, as when hundreds of tags are never closed. "
+        "Repair it, with `tidy` for one, or make a text file of it."
+    )
 
 
 def roles_of(element: Any) -> frozenset[str]:
@@ -203,6 +222,8 @@ class _Walk:
             if anchor:
                 self.anchors.add(anchor)
         own = roles_of(element)
+        if element.tag is etree.Entity:
+            self._text(element.text, level, roles, in_link)  # not known, so as it is written
         if name in _SILENT_TAGS or not name or own & {"noteref", "pagebreak"} or "pagenum" in element.get("class", ""):
             return
         is_block = name in _BLOCK_TAGS

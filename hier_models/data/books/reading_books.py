@@ -120,7 +120,8 @@ def _from_folder(folder: Path) -> Book:
         title = ", ".join([*place.parts[:-1], title])
         chapters.append(Chapter(title, [block.text for block in blocks]))
     if others:
-        dropped.append(f"{len(others)} files of other kinds ({', '.join(others[:5])}{', …' if others[5:] else ''})")
+        count = "1 file of another kind" if len(others) == 1 else f"{len(others)} files of other kinds"
+        dropped.append(f"{count} ({', '.join(others[:5])}{', …' if others[5:] else ''})")
     return Book(folder.resolve().name, chapters, "a chapter from each file", dropped)
 
 
