@@ -175,8 +175,8 @@ def correct_rows(
     with torch.autocast(query.device.type, enabled=False):
         row_query, row_key, row_value, plain = (at.take(states) for states in (query, key, value, attended))
         log_sum = normalizer[:, :highlighted_heads].gather(2, band.rows[:, None].expand(-1, highlighted_heads, -1))
-        near = (_near(rows, band.partners) for rows in (row_key, row_value))
-        rows, _ = _correct(row_query, *near, plain, log_sum, band.values[:, None], scale)
+        near_key, near_value = _near(row_key, band.partners), _near(row_value, band.partners)
+        rows, _ = _correct(row_query, near_key, near_value, plain, log_sum, band.values[:, None], scale)
         return attended.scatter(2, at.index, rows.to(attended.dtype))
 
 

@@ -57,18 +57,11 @@ class HighlightTransformerEncoderLayer(BartEncoderLayer):
         Returns:
             The updated states, (batch, source, d_model).
         """
-        inputs = self._before(self.self_attn_layer_norm, hidden_states)
+        inputs = _before(self, self.self_attn_layer_norm, hidden_states)
         attended, _ = self.self_attn(inputs, attention_mask=attention_mask, band=band, **kwargs)
-        hidden_states = self._after(self.self_attn_layer_norm, hidden_states, attended)
-        inputs = self._before(self.final_layer_norm, hidden_states)
-        return self._after(self.final_layer_norm, hidden_states, _feed_forward(self, inputs))
-
-    def _before(self, norm: nn.LayerNorm, hidden_states: torch.Tensor) -> torch.Tensor:
-        return norm(hidden_states) if self.normalize_before else hidden_states
-
-    def _after(self, norm: nn.LayerNorm, residual: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
-        hidden_states = residual + nn.functional.dropout(update, p=self.dropout, training=self.training)
-        return hidden_states if self.normalize_before else norm(hidden_states)
+        hidden_states = _after(self, self.self_attn_layer_norm, hidden_states, attended)
+        inputs = _before(self, self.final_layer_norm, hidden_states)
+        return _after(self, self.final_layer_norm, hidden_states, _feed_forward(self, inputs))
 
 
 class HighlightTransformerCopyAttention(BartAttention):
@@ -129,11 +122,14 @@ class HighlightTransformerCopyAttention(BartAttention):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values of the source, (batch, heads, source, head_dim), which are made once."""
         cache = None
+        assert self.layer_idx is not None
         if past_key_values is not None:
             is_pair = isinstance(past_key_values, EncoderDecoderCache)
             cache = past_key_values.cross_attention_cache if is_pair else past_key_values
             if is_pair and past_key_values.is_updated.get(self.layer_idx):
-                return cache.layers[self.layer_idx].keys, cache.layers[self.layer_idx].values
+                layer = cache.layers[self.layer_idx]
+                assert layer.keys is not None and layer.values is not None
+                return layer.keys, layer.values
         assert key_value_states is not None
         shape = (*key_value_states.shape[:-1], -1, self.head_dim)
         key, value = (
@@ -179,7 +175,7 @@ class HighlightTransformerDecoderLayer(BartDecoderLayer):
         use_cache: bool | None = True,
         source_mask: torch.Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    ) -> torch.Tensor | tuple[torch.Tensor, ...]:
         """Update target tokens by those before them, by the source, then each by itself.
 
         Args:
@@ -196,15 +192,15 @@ class HighlightTransformerDecoderLayer(BartDecoderLayer):
             The updated states, (batch, target, d_model); where it is copied from, also the attention that copies,
             (batch, target, source).
         """
-        inputs = self._before(self.self_attn_layer_norm, hidden_states)
+        inputs = _before(self, self.self_attn_layer_norm, hidden_states)
         attended, _ = self.self_attn(inputs, past_key_values=past_key_values, attention_mask=attention_mask, **kwargs)
-        hidden_states = self._after(self.self_attn_layer_norm, hidden_states, attended)
+        hidden_states = _after(self, self.self_attn_layer_norm, hidden_states, attended)
 
         copied: list[torch.Tensor] = []
         if encoder_hidden_states is not None:
             if self.copies:
                 kwargs["source_mask"] = source_mask  # type: ignore[typeddict-unknown-key]
-            inputs = self._before(self.encoder_attn_layer_norm, hidden_states)
+            inputs = _before(self, self.encoder_attn_layer_norm, hidden_states)
             attended, _, *copied = self.encoder_attn(
                 inputs,
                 key_value_states=encoder_hidden_states,
@@ -212,17 +208,26 @@ class HighlightTransformerDecoderLayer(BartDecoderLayer):
                 past_key_values=past_key_values,
                 **kwargs,
             )
-            hidden_states = self._after(self.encoder_attn_layer_norm, hidden_states, attended)
+            hidden_states = _after(self, self.encoder_attn_layer_norm, hidden_states, attended)
 
-        inputs = self._before(self.final_layer_norm, hidden_states)
-        hidden_states = self._after(self.final_layer_norm, hidden_states, _feed_forward(self, inputs))
+        inputs = _before(self, self.final_layer_norm, hidden_states)
+        hidden_states = _after(self, self.final_layer_norm, hidden_states, _feed_forward(self, inputs))
         return (hidden_states, *copied) if copied else hidden_states
 
-    _before = HighlightTransformerEncoderLayer._before
-    _after = HighlightTransformerEncoderLayer._after
+
+_Layer = HighlightTransformerEncoderLayer | HighlightTransformerDecoderLayer
 
 
-def _feed_forward(layer: BartEncoderLayer | BartDecoderLayer, inputs: torch.Tensor) -> torch.Tensor:
+def _before(layer: _Layer, norm: nn.LayerNorm, hidden_states: torch.Tensor) -> torch.Tensor:
+    return norm(hidden_states) if layer.normalize_before else hidden_states
+
+
+def _after(layer: _Layer, norm: nn.LayerNorm, residual: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
+    hidden_states = residual + nn.functional.dropout(update, p=layer.dropout, training=layer.training)
+    return hidden_states if layer.normalize_before else norm(hidden_states)
+
+
+def _feed_forward(layer: _Layer, inputs: torch.Tensor) -> torch.Tensor:
     expanded = layer.activation_fn(layer.fc1(inputs))
     expanded = nn.functional.dropout(expanded, p=layer.activation_dropout, training=layer.training)
     return layer.fc2(expanded)  # type: ignore[no-any-return]
