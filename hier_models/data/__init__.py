@@ -11,6 +11,7 @@ from .packing import PackingReport, pack_documents
 from .parallel import ChunkReport, chunk_parallel, load_parallel
 from .question_answering import Answer, Prediction, QuestionReport, find_answers, tokenize_questions
 from .tokenizing import TruncationReport, tokenize_documents
+from .word_level import train_word_level
 
 
 __all__ = [
@@ -38,4 +39,5 @@ __all__ = [
     "tokenize_documents",
     "tokenize_questions",
     "train_joint_bpe",
+    "train_word_level",
 ]
