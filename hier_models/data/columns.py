@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol
 
 from datasets import List, Value
 
+from .digits import replace_digits
 from .fillers import has_words, remove_fillers
 from .phrase_columns import FEATURE, PHRASES, read_phrases_column
 
@@ -73,6 +74,11 @@ FILLER_WORDS = "_filler_words"
 DROPPED_TURNS = "_dropped_turns"
 COUNTS = (FILLER_WORDS, DROPPED_TURNS)
 
+# Several summaries of one document, the first of which is `summary`.
+REFERENCES = "references"
+# Columns in which digits are replaced.
+WORDED = (*KINDS, "summary", REFERENCES)
+
 # "#Person1#: Hello." or "Project Manager: Right." A role is short and holds no colon.
 TURN_LINE = re.compile(r"\s*([^\s:][^:\n]{0,59}?)\s*:(?:\s+|$)(.*)")
 # What stands between the articles of Multi-News, in its two releases.
@@ -114,6 +120,8 @@ class Columns:
         id: Name of the column with the identifier, or None.
         fillers: Words to take out of the source, from `load_fillers`.
         phrases: Name of the column with the user's own phrases, or None.
+        several_references: Whether what the summary's column holds are several summaries.
+        digits: What every digit becomes, or None.
     """
 
     source: str
@@ -122,6 +130,8 @@ class Columns:
     id: str | None
     fillers: tuple[str, ...] = ()
     phrases: str | None = None
+    several_references: bool = False
+    digits: str | None = None
 
     @property
     def counts(self) -> tuple[str, ...]:
@@ -139,10 +149,12 @@ class Columns:
         features |= {name: text for name, column in named.items() if column is not None}
         if self.phrases is not None:
             features[PHRASES] = FEATURE
+        if self.summary is not None and self.several_references:
+            features[REFERENCES] = List(text)
         return features | dict.fromkeys(self.counts, Value("int64"))
 
     def normalize(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Turn a record into the columns every part of the package knows, without fillers and turns without words.
+        """Turn a record into the columns every part of the package knows, without what is to be taken out.
 
         Args:
             row: A record of the dataset.
@@ -154,6 +166,10 @@ class Columns:
             BadRecord: If nothing is left.
         """
         document = normalize(row, self)
+        if self.digits is not None:
+            document |= {
+                name: _without_digits(value, self.digits) for name, value in document.items() if name in WORDED
+            }
         if not self.counts:
             return document
         parts = document[self.kind]
@@ -208,6 +224,14 @@ def _without_fillers(parts: Sequence[Any], fillers: Sequence[str]) -> tuple[list
     return kept, count, len(parts) - len(kept)
 
 
+def _without_digits(value: Any, digits: str) -> Any:
+    if isinstance(value, str):
+        return replace_digits(value, digits)
+    if isinstance(value, list):
+        return [_without_digits(part, digits) for part in value]
+    return {key: _without_digits(part, digits) for key, part in value.items()}
+
+
 def resolve_columns(
     row: Mapping[str, Any],
     text_column: str | None,
@@ -215,6 +239,8 @@ def resolve_columns(
     source_kind: Kind | None = None,
     fillers: tuple[str, ...] = (),
     phrases_column: str | None = None,
+    several_references: bool = False,
+    digits: str | None = None,
 ) -> Columns:
     """Decide which columns hold the source and the summary.
 
@@ -225,6 +251,8 @@ def resolve_columns(
         source_kind: What the source is turned into; None to tell by its name and value.
         fillers: Words to take out of the source, from `load_fillers`.
         phrases_column: The column with the user's own phrases of each document; None for none.
+        several_references: Whether what the summary's column holds are several summaries.
+        digits: What every digit becomes; None for digits as they are.
 
     Returns:
         The columns. A summary that was not asked for by name may be missing.
@@ -264,12 +292,31 @@ def resolve_columns(
                 "none"
             )
         summary_column = found[0] if found else ""
-    if summary_column and isinstance(row[summary_column], list) and len(row[summary_column]) > 1:
+    if several_references and not summary_column:
+        raise ValueError(
+            f"several_references=True, but there is no column with them; the columns are {listing(names)}. Pass "
+            "summary_column=… with the one that holds them"
+        )
+    listed = summary_column and isinstance(row[summary_column], list) and len(row[summary_column]) > 1
+    if listed and not several_references:
         # It could also be several references of one document, which are summaries each.
-        logger.warning("column %r holds lists: read as the sentences of one summary and joined", summary_column)
+        logger.warning(
+            "column %r holds lists: read as the sentences of one summary and joined (several_references=True takes "
+            "them for several summaries)",
+            summary_column,
+        )
     ids = [name for alias in ID_ALIASES for name in matching(names, (alias,))]
     kind = source_kind or _kind_of(text_column, row[text_column])
-    return Columns(text_column, kind, summary_column or None, ids[0] if ids else None, fillers, phrases_column)
+    return Columns(
+        text_column,
+        kind,
+        summary_column or None,
+        ids[0] if ids else None,
+        fillers,
+        phrases_column,
+        several_references,
+        digits,
+    )
 
 
 def _kind_of(name: str, value: Any) -> Kind:
@@ -332,7 +379,8 @@ def normalize(row: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
 
     Returns:
         The source under the name of its kind, and `summary`, `id` and `phrases` if there are such columns. A summary
-        given as a list of strings is one summary by sentences and is joined with newlines.
+        given as a list of strings is one summary by sentences and is joined with newlines; with `several_references`
+        they are `references`, and `summary` is the first.
 
     Raises:
         BadRecord: If a column is missing, empty or of the wrong type.
@@ -342,7 +390,10 @@ def normalize(row: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
             raise BadRecord(f"column {name!r} is missing; this record has {listing(list(row))}")
     source = _SOURCES[columns.kind](columns.source, _decoded(columns.source, row[columns.source]))
     normalized: dict[str, Any] = {columns.kind: source}
-    if columns.summary is not None:
+    if columns.summary is not None and columns.several_references:
+        normalized[REFERENCES] = _references(columns.summary, row[columns.summary])
+        normalized["summary"] = normalized[REFERENCES][0]
+    elif columns.summary is not None:
         normalized["summary"] = _summary(columns.summary, row[columns.summary])
     if columns.id is not None:
         identifier = row[columns.id]
@@ -484,6 +535,15 @@ def _summary(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise _wrong_type(name, value, "a string, or a list of strings that are the sentences of one summary")
     return not_blank(name, well_formed(name, value), "the summary")
+
+
+def _references(name: str, value: Any) -> list[str]:
+    parts = value.splitlines() if isinstance(value, str) else value
+    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
+        raise _wrong_type(name, value, "a list of strings, or lines, that are a summary each")
+    references = [well_formed(name, SENTENCE_TAGS.sub("", part).strip()) for part in parts]
+    not_blank(name, "".join(references), "the summary")
+    return [reference for reference in references if reference]
 
 
 def _documents(name: str, value: Any) -> list[str]:

@@ -26,10 +26,11 @@ from .columns import (
     RowFormat,
     resolve_columns,
 )
+from .digits import check_digits
 from .fillers import Fillers, load_fillers
 from .finding import canonical_split, files_of_split, local_files
 from .reading import Record, document_name, read_records
-from .totals import SharedTotals
+from .setting_aside import LoadReport, SetAside, check_set_aside_file
 
 
 logger = logging.getLogger(__name__)
@@ -51,93 +52,6 @@ class BadLineError(ValueError):
 
 class _NoDocumentsError(ValueError):
     """Files without any document of the split."""
-
-
-class LoadReport:
-    """What `load_documents` set aside and left out, filled in while it reads.
-
-    With `streaming=True` reading happens when the dataset is iterated over, so the numbers grow until then; a line
-    that is met again in a later pass counts once.
-    """
-
-    def __init__(self) -> None:
-        self._totals = SharedTotals(3)
-        self._counts = False
-        self.set_aside_file: str | None = None
-
-    @property
-    def set_aside(self) -> int:
-        """Number of lines that were set aside."""
-        return self._totals[0]
-
-    @property
-    def filler_words(self) -> int:
-        """Number of filler words taken out; a streamed dataset counts in every pass."""
-        return self._totals[1]
-
-    @property
-    def dropped_turns(self) -> int:
-        """Number of turns, or sentences, left out because no words were left in them; counted as `filler_words`."""
-        return self._totals[2]
-
-    def add_left_out(self, filler_words: int, dropped_turns: int) -> None:
-        """Count what was left out.
-
-        Args:
-            filler_words: Filler words taken out.
-            dropped_turns: Turns or sentences left out.
-        """
-        self._counts = True
-        self._totals.add(0, filler_words, dropped_turns)
-
-    def as_dict(self) -> dict[str, int | str | None]:
-        """The report for a results file.
-
-        Returns:
-            `set_aside` (lines) and `set_aside_file`; for dialogues, and where fillers were taken out, also
-            `filler_words` and `dropped_turns`.
-        """
-        report: dict[str, int | str | None] = {"set_aside": self.set_aside, "set_aside_file": self.set_aside_file}
-        if self._counts:
-            report |= {"filler_words": self.filler_words, "dropped_turns": self.dropped_turns}
-        return report
-
-
-class _SetAside:
-    """Writes bad lines to a file, each once however often the data are read."""
-
-    def __init__(self, path: str, report: LoadReport) -> None:
-        self.path = path
-        self._report = report
-        report.set_aside_file = path
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text("", encoding="utf-8")
-        self._seen: set[str] | None = None
-
-    def add(self, entry: str) -> None:
-        if self._seen is None:
-            # A data loader's worker starts anew in every epoch: what it wrote before stands in the file.
-            self._seen = set(Path(self.path).read_text(encoding="utf-8").split("\n"))
-        if entry in self._seen:
-            return
-        self._seen.add(entry)
-        with open(self.path, "a", encoding="utf-8") as stream:
-            stream.write(entry + "\n")
-        self._report._totals.add(1, 0, 0)
-        count = self._report.set_aside
-        if str(count).strip("0") == "1":  # 1, 10, 100, …: a file full of bad lines must not fill the log
-            record = json.loads(entry)
-            logger.warning(
-                "%s:%s set aside in %s: %s (%d so far)",
-                record["file"],
-                record["line"],
-                self.path,
-                record["reason"],
-                count,
-            )
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_seen": None}
 
 
 @dataclass(frozen=True)
@@ -164,6 +78,8 @@ def load_documents(
     source_kind: Kind | None = None,
     fillers: Fillers | None = None,
     phrases_column: str | None = None,
+    several_references: bool = False,
+    digits: str | None = None,
     config_name: str | None = None,
     revision: str | None = None,
     streaming: bool = False,
@@ -178,8 +94,8 @@ def load_documents(
     as `source_kind` says; a dialogue may also be given as `[role, text]` pairs or as one string with a `role: words`
     line per turn, where a line without a role goes on with the turn before, and `sections` as `[heading, text]` pairs,
     which are joined. A turn without words is left out and counted. The summary becomes `summary` (a string; a list of
-    strings is taken as the sentences of one summary and joined with newlines) and the identifier `id`. Other columns
-    are left out.
+    strings is taken as the sentences of one summary and joined with newlines, or as several references) and the
+    identifier `id`. Other columns are left out.
 
     Local files are read into datasets' cache once and read again when their size or time changes.
 
@@ -201,6 +117,11 @@ def load_documents(
             sentences that are left without words are left out; `report` counts both.
         phrases_column: The column with the user's own phrases of each document, which becomes `phrases`; in any of the
             forms that the Highlight-Transformer's processor takes, or null where it is to find them.
+        several_references: Take each string of a list, or each line of a string, in the column of the summary for a
+            summary of its own: the first becomes `summary`, all become `references` (list of strings), of which
+            metrics count the best.
+        digits: What every digit of sources and summaries becomes, such as "#", as a word-level tokenizer writes them;
+            None leaves them as they are.
         config_name: The configuration of a dataset on the Hub.
         revision: Branch, tag or commit of a dataset on the Hub.
         streaming: Return an `IterableDataset` that reads while it is iterated over, in bounded memory.
@@ -222,6 +143,8 @@ def load_documents(
     """
     if source_kind is not None and source_kind not in KINDS:
         raise ValueError(f"source_kind must be one of {', '.join(KINDS)}, got {source_kind!r}")
+    if digits is not None:
+        check_digits(digits)
     report = report or LoadReport()
     rows = load_rows(
         source,
@@ -232,6 +155,8 @@ def load_documents(
             source_kind=source_kind,
             fillers=() if fillers is None else load_fillers(fillers),
             phrases_column=phrases_column,
+            several_references=several_references,
+            digits=digits,
         ),
         split=split,
         config_name=config_name,
@@ -307,7 +232,7 @@ def load_rows(
         )
     files = local_files(source)
     if set_aside_file is not None:
-        _check_set_aside_file(Path(set_aside_file), source, files or [])
+        check_set_aside_file(Path(set_aside_file), source, files or [])
     for name, value in (("config_name", config_name), ("revision", revision)):
         if value is not None and files is not None:
             raise ValueError(f"{name}={value!r} is for datasets on the Hub; {source!r} is local")
@@ -317,13 +242,13 @@ def load_rows(
         raw = _from_hub(str(source), config_name, revision, split, streaming)
         row_format = _format_of_hub(raw, resolve)
         reading = _Reading(row_format, None, bad_lines, ())
-        set_aside = None if set_aside_file is None else _SetAside(os.fspath(set_aside_file), report)
+        set_aside = None if set_aside_file is None else SetAside(os.fspath(set_aside_file), report)
         return _normalized_hub(raw, str(source), reading, set_aside)
     files, row_split = files_of_split(files, split)
     row_format = _format_of_files(files, resolve, bad_lines)
     state = tuple((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path, _ in files)
     reading = _Reading(row_format, row_split, bad_lines, state)
-    set_aside = None if set_aside_file is None else _SetAside(os.fspath(set_aside_file), report)
+    set_aside = None if set_aside_file is None else SetAside(os.fspath(set_aside_file), report)
     names = [(str(path), name) for path, name in files]
     if streaming:
         # datasets takes a list among the arguments for shards, which data loader workers share out among themselves.
@@ -340,36 +265,6 @@ def load_rows(
             raise error.__cause__ from None
         raise
     return _without_problems(dataset, str(source), set_aside)
-
-
-def _check_set_aside_file(
-    path: Path, source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], files: list[tuple[Path, str]]
-) -> None:
-    """Refuse to write bad lines over anything but the bad lines of an earlier call."""
-    if path.is_dir():
-        raise ValueError(f"set_aside_file: {path} is a folder; name a file")
-    resolved = path.resolve()
-    if any(resolved == file.resolve() for file, _ in files):
-        raise ValueError(f"set_aside_file: {path} is a file of the source and would be overwritten; name another file")
-    folder = Path(source).expanduser().resolve() if files and isinstance(source, str | os.PathLike) else None
-    if folder is not None and folder.is_dir() and resolved.is_relative_to(folder):
-        raise ValueError(
-            f"set_aside_file: {path} lies in the folder of the source and would be read as a part of it next time; "
-            "put it elsewhere"
-        )
-    if not path.exists():
-        return
-    with path.open("rb") as stream:
-        line = stream.readline()
-    try:
-        ours = not line or set(json.loads(line)) == {"file", "line", "reason", "raw"}
-    except (ValueError, TypeError):
-        ours = False
-    if not ours:
-        raise ValueError(
-            f"set_aside_file: {path} is there already and holds something else than bad lines set aside; name another "
-            "file, or remove it"
-        )
 
 
 def _format_of_files(
@@ -400,7 +295,7 @@ def _row_of(record: Record) -> dict[str, Any]:
 # Reading them
 
 
-def _stream(files: list[tuple[str, str]], reading: _Reading, set_aside: _SetAside | None) -> Iterator[dict[str, Any]]:
+def _stream(files: list[tuple[str, str]], reading: _Reading, set_aside: SetAside | None) -> Iterator[dict[str, Any]]:
     """The good documents; a bad line stops the stream or goes straight to the file."""
     for document in _generate(files, reading):
         problem = document.pop(PROBLEM, None)
@@ -488,7 +383,7 @@ def _with_problem(features: Features) -> Features:
     return Features({**features, PROBLEM: Value("large_string")})
 
 
-def _without_problems(dataset: Dataset, source: str, set_aside: _SetAside | None) -> Dataset:
+def _without_problems(dataset: Dataset, source: str, set_aside: SetAside | None) -> Dataset:
     if set_aside is not None:
         problems = dataset[PROBLEM][:]  # read at once: row by row takes a minute for Wikipedia
         entries = [problem for problem in problems if problem is not None]
@@ -536,7 +431,7 @@ def _format_of_hub(raw: Dataset | IterableDataset, resolve: Callable[[Mapping[st
 class _Normalizer:
     """Maps a batch of raw rows to documents, for `map` of either kind of dataset."""
 
-    def __init__(self, source: str, reading: _Reading, set_aside: _SetAside | None, keep_problems: bool) -> None:
+    def __init__(self, source: str, reading: _Reading, set_aside: SetAside | None, keep_problems: bool) -> None:
         self.source = source
         self.reading = reading
         self.set_aside = set_aside
@@ -571,7 +466,7 @@ class _Normalizer:
 
 
 def _normalized_hub(
-    raw: Dataset | IterableDataset, source: str, reading: _Reading, set_aside: _SetAside | None
+    raw: Dataset | IterableDataset, source: str, reading: _Reading, set_aside: SetAside | None
 ) -> Dataset | IterableDataset:
     if isinstance(raw, IterableDataset):
         names = raw.column_names or list(next(iter(raw)))

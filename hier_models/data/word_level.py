@@ -1,10 +1,11 @@
 """A vocabulary of whole words, for models that are trained from scratch on one language."""
 
-import re
 from collections.abc import Iterable
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
+
+from .digits import check_digits
 
 
 SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
@@ -63,7 +64,7 @@ def train_word_level(
     if lowercase:
         steps.append(normalizers.Lowercase())
     if digits is not None:
-        steps.append(normalizers.Replace(Regex(DIGIT), digits))
+        steps.append(normalizers.Replace(Regex(r"\p{Nd}"), digits))
     digit = r"\d" if digits is None else rf"[\d{_in_set(digits)}]"
     words = "|".join(
         (
@@ -102,35 +103,6 @@ def train_word_level(
         clean_up_tokenization_spaces=False,
         **limit,
     )
-
-
-DIGIT = r"\p{Nd}"
-
-
-def check_digits(digits: str) -> None:
-    """Refuse what cannot stand for a digit.
-
-    Args:
-        digits: What every digit becomes.
-
-    Raises:
-        ValueError: If it is not one character, or a letter, a space or a control character.
-    """
-    if not isinstance(digits, str) or len(digits) != 1 or digits.isalpha() or digits.isspace() or digits < " ":
-        raise ValueError(f"digits must be a single character that is no letter or space, such as '#', got {digits!r}")
-
-
-def replace_digits(text: str, digits: str) -> str:
-    """Put one character in the place of every digit, as the tokenizer does.
-
-    Args:
-        text: Any text.
-        digits: What every digit becomes.
-
-    Returns:
-        A text of the same length.
-    """
-    return re.sub(r"\d", digits, text)
 
 
 def _in_set(character: str) -> str:

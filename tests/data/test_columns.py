@@ -61,6 +61,47 @@ def test_kinds_of_sources(row, kind, value):
     assert normalize(row, columns) == {kind: value}
 
 
+@pytest.mark.parametrize(
+    ("given", "references"),
+    [
+        (["One.", " Two. ", "", "Three."], ["One.", "Two.", "Three."]),
+        ("One .\n\n Two .\r\nThree", ["One .", "Two .", "Three"]),
+        (["<S> one </S>"], ["one"]),
+    ],
+)
+def test_several_references(given, references):
+    row = {"article": "A text.", "highlights": given}
+    columns = resolve_columns(row, None, None, several_references=True)
+    assert list(columns.features) == ["text", "summary", "references"]
+    assert columns.normalize(row) == {"text": "A text.", "summary": references[0], "references": references}
+
+
+@pytest.mark.parametrize("given", [[], [" "], "\n", 3, [None]])
+def test_no_references(given):
+    columns = Columns("text", "text", "summary", None, several_references=True)
+    with pytest.raises(BadRecord, match="column 'summary'"):
+        columns.normalize({"text": "A text.", "summary": given})
+
+
+def test_references_need_a_column():
+    with pytest.raises(ValueError, match="several_references=True, but there is no column with them"):
+        resolve_columns({"text": "A text."}, None, None, several_references=True)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ({"text": "In 2015 F16"}, {"text": "In #### F##"}),
+        ({"sentences": ["In 2015", "٣"]}, {"sentences": ["In ####", "#"]}),
+        ({"turns": [["R2", "4 of 5"]]}, {"turns": [{"role": "R#", "content": "# of #"}]}),
+    ],
+)
+def test_digits_are_replaced_in_sources_and_summaries(source, expected):
+    row = {**source, "summary": ["Won 3", "in 15"], "id": "7"}
+    columns = resolve_columns(row, None, None, several_references=True, digits="#")
+    assert columns.normalize(row) == {**expected, "summary": "Won #", "references": ["Won #", "in ##"], "id": "7"}
+
+
 def test_sentences_of_a_summary_are_joined_and_their_tags_taken_off():
     row = {"article_text": ["One.", "Two."], "abstract_text": ["<S> First . </S>", "<S> Second . </S>"]}
     columns = resolve_columns(row, None, None)

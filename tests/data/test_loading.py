@@ -473,3 +473,19 @@ def test_kinds_by_name(tmp_path):
         load_documents(path, text_column="parts", source_kind="text")
     with pytest.raises(ValueError, match="source_kind must be one of text, sentences, turns, documents, got 'turn'"):
         load_documents(path, source_kind="turn")
+
+
+def test_several_references_and_digits(tmp_path):
+    file = tmp_path / "news.jsonl"
+    file.write_text(
+        '{"article": "Won 3 of 4.", "highlights": "3 won .\\nIt rained ."}\n{"article": "b", "highlights": "c"}\n'
+    )
+    for streaming in (False, True):
+        documents = load_documents(file, several_references=True, digits="#", streaming=streaming)
+        assert list(documents) == [
+            {"text": "Won # of #.", "summary": "# won .", "references": ["# won .", "It rained ."]},
+            {"text": "b", "summary": "c", "references": ["c"]},
+        ]
+    assert load_documents(file)[0]["summary"] == "3 won .\nIt rained ."
+    with pytest.raises(ValueError, match="digits must be a single character"):
+        load_documents(file, digits="12")

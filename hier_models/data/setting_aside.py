@@ -1,0 +1,149 @@
+"""Lines that cannot be used: reported, and kept in a file."""
+
+import json
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .totals import SharedTotals
+
+
+logger = logging.getLogger(__name__)
+
+
+class LoadReport:
+    """What `load_documents` set aside and left out, filled in while it reads.
+
+    With `streaming=True` reading happens when the dataset is iterated over, so the numbers grow until then; a line
+    that is met again in a later pass counts once.
+    """
+
+    def __init__(self) -> None:
+        self._totals = SharedTotals(3)
+        self._counts = False
+        self.set_aside_file: str | None = None
+
+    @property
+    def set_aside(self) -> int:
+        """Number of lines that were set aside."""
+        return self._totals[0]
+
+    @property
+    def filler_words(self) -> int:
+        """Number of filler words taken out; a streamed dataset counts in every pass."""
+        return self._totals[1]
+
+    @property
+    def dropped_turns(self) -> int:
+        """Number of turns, or sentences, left out because no words were left in them; counted as `filler_words`."""
+        return self._totals[2]
+
+    def add_left_out(self, filler_words: int, dropped_turns: int) -> None:
+        """Count what was left out.
+
+        Args:
+            filler_words: Filler words taken out.
+            dropped_turns: Turns or sentences left out.
+        """
+        self._counts = True
+        self._totals.add(0, filler_words, dropped_turns)
+
+    def as_dict(self) -> dict[str, int | str | None]:
+        """The report for a results file.
+
+        Returns:
+            `set_aside` (lines) and `set_aside_file`; for dialogues, and where fillers were taken out, also
+            `filler_words` and `dropped_turns`.
+        """
+        report: dict[str, int | str | None] = {"set_aside": self.set_aside, "set_aside_file": self.set_aside_file}
+        if self._counts:
+            report |= {"filler_words": self.filler_words, "dropped_turns": self.dropped_turns}
+        return report
+
+
+class SetAside:
+    """Writes bad lines to a file, each once however often the data are read.
+
+    Args:
+        path: The file, which is emptied.
+        report: Is told of the lines.
+    """
+
+    def __init__(self, path: str, report: LoadReport) -> None:
+        self.path = path
+        self._report = report
+        report.set_aside_file = path
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text("", encoding="utf-8")
+        self._seen: set[str] | None = None
+
+    def add(self, entry: str) -> None:
+        """Write a line, if it does not stand in the file yet.
+
+        Args:
+            entry: What to write, JSON.
+        """
+        if self._seen is None:
+            # A data loader's worker starts anew in every epoch: what it wrote before stands in the file.
+            self._seen = set(Path(self.path).read_text(encoding="utf-8").split("\n"))
+        if entry in self._seen:
+            return
+        self._seen.add(entry)
+        with open(self.path, "a", encoding="utf-8") as stream:
+            stream.write(entry + "\n")
+        self._report._totals.add(1, 0, 0)
+        count = self._report.set_aside
+        if str(count).strip("0") == "1":  # 1, 10, 100, …: a file full of bad lines must not fill the log
+            record = json.loads(entry)
+            logger.warning(
+                "%s:%s set aside in %s: %s (%d so far)",
+                record["file"],
+                record["line"],
+                self.path,
+                record["reason"],
+                count,
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_seen": None}
+
+
+def check_set_aside_file(
+    path: Path, source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], files: list[tuple[Path, str]]
+) -> None:
+    """Refuse to write bad lines over anything but the bad lines of an earlier call.
+
+    Args:
+        path: Where they are to go.
+        source: What is loaded.
+        files: Its files, as they are and by their names.
+
+    Raises:
+        ValueError: If the path is a folder, one of the files, in the folder of the source, or something else.
+    """
+    if path.is_dir():
+        raise ValueError(f"set_aside_file: {path} is a folder; name a file")
+    resolved = path.resolve()
+    if any(resolved == file.resolve() for file, _ in files):
+        raise ValueError(f"set_aside_file: {path} is a file of the source and would be overwritten; name another file")
+    folder = Path(source).expanduser().resolve() if files and isinstance(source, str | os.PathLike) else None
+    if folder is not None and folder.is_dir() and resolved.is_relative_to(folder):
+        raise ValueError(
+            f"set_aside_file: {path} lies in the folder of the source and would be read as a part of it next time; "
+            "put it elsewhere"
+        )
+    if not path.exists():
+        return
+    with path.open("rb") as stream:
+        line = stream.readline()
+    try:
+        ours = not line or set(json.loads(line)) == {"file", "line", "reason", "raw"}
+    except (ValueError, TypeError):
+        ours = False
+    if not ours:
+        raise ValueError(
+            f"set_aside_file: {path} is there already and holds something else than bad lines set aside; name another "
+            "file, or remove it"
+        )
