@@ -24,6 +24,7 @@ from .summarization import run_evaluation
 from .sweeps import run_sweep
 from .tasks import TASKS, Task, task_class
 from .translation import compute_translation_metrics, run_translation_evaluation
+from .word_vectors import WordVectorCoverage, read_word_vectors, set_word_vectors
 
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "RecipeError",
     "RunArguments",
     "Task",
+    "WordVectorCoverage",
     "compute_summarization_metrics",
     "compute_tagging_metrics",
     "compute_translation_metrics",
@@ -44,6 +46,7 @@ __all__ = [
     "last_complete_checkpoint",
     "load_model_and_processor",
     "load_recipe",
+    "read_word_vectors",
     "run_encoder_evaluation",
     "run_evaluation",
     "run_extractive_evaluation",
@@ -51,6 +54,7 @@ __all__ = [
     "run_sweep",
     "run_training",
     "run_translation_evaluation",
+    "set_word_vectors",
     "task_class",
     "variant_names",
 ]
