@@ -42,12 +42,15 @@ class ModelArguments:
         plain: The same model without the hierarchy and without segment embeddings: the plain Transformer that the
             papers compare with, on the same input (for the Top-Down Transformer, local attention alone).
         tokenizer: Folder or hub id of the tokenizer; by default that of the checkpoint.
+        tokenizer_words: From scratch and without a tokenizer, fit one of the so many commonest words of the training
+            documents and their summaries; it is kept in the output folder. For summarization.
         language: Language of the documents, as the processor takes it; by default the checkpoint's, or English.
         max_position_embeddings: Longest source in tokens; `from_bart`, and checkpoints of the families that it is for,
             grow to it.
         extra_positions: What added positions begin with: copies of those that there are, or random values.
         attn_implementation: eager, sdpa, flash_attention_2, … as in Transformers.
         config_overrides: JSON object (in YAML a mapping) of configuration values, such as dropout.
+        processor_overrides: The same for the processor, such as rows of a Coarse-to-Fine LSTM's.
     """
 
     model_name_or_path: str | None = field(default=None, metadata=_help("A checkpoint to go on from."))
@@ -58,6 +61,7 @@ class ModelArguments:
     model_type: str = field(default="hat_bart", metadata=_help("The family to make from BART or from scratch."))
     plain: bool = field(default=False, metadata=_help("Without the hierarchy: the papers' plain Transformer."))
     tokenizer: str | None = field(default=None, metadata=_help("Folder or hub id of the tokenizer."))
+    tokenizer_words: int | None = field(default=None, metadata=_help("Words of a tokenizer to fit."))
     language: str | None = field(default=None, metadata=_help("Language of the documents, for the processor."))
     max_position_embeddings: int | None = field(default=None, metadata=_help("Longest source in tokens."))
     extra_positions: Literal["tile", "random"] = field(
@@ -67,6 +71,9 @@ class ModelArguments:
     config_overrides: str | None = field(
         default=None, metadata=_help('JSON object of configuration values, such as {"dropout": 0.1}.')
     )
+    processor_overrides: str | None = field(
+        default=None, metadata=_help('JSON object of settings of the processor, such as {"rows": "grid"}.')
+    )
 
     def __post_init__(self) -> None:
         """Check what does not fit together."""
@@ -75,7 +82,16 @@ class ModelArguments:
             raise RecipeError(f"{' and '.join(given)} are both given; the model comes from one of them")
         if self.from_roberta and self.max_position_embeddings:
             raise RecipeError("max_position_embeddings does not go with from_roberta; RoBERTa's positions are kept")
+        if self.tokenizer_words is not None:
+            if self.tokenizer_words < 1:
+                raise RecipeError(f"tokenizer_words must be at least 1, got {self.tokenizer_words}")
+            if given or self.tokenizer:
+                raise RecipeError(
+                    f"{(given or ['tokenizer'])[0]} and tokenizer_words are both given; a tokenizer is fitted only "
+                    "where there is none"
+                )
         self.overrides()
+        self.processor_settings()
 
     def overrides(self) -> dict[str, Any]:
         """The configuration values of `config_overrides`.
@@ -86,13 +102,28 @@ class ModelArguments:
         Raises:
             RecipeError: If it is not a JSON object.
         """
-        try:
-            values = json.loads(self.config_overrides or "{}")
-        except ValueError as error:
-            raise RecipeError(f"config_overrides is no JSON ({error}): {self.config_overrides}") from error
-        if not isinstance(values, dict):
-            raise RecipeError(f"config_overrides must be a JSON object, got {self.config_overrides}")
-        return values
+        return _json_object("config_overrides", self.config_overrides)
+
+    def processor_settings(self) -> dict[str, Any]:
+        """The settings of `processor_overrides`.
+
+        Returns:
+            Name -> value.
+
+        Raises:
+            RecipeError: If it is not a JSON object.
+        """
+        return _json_object("processor_overrides", self.processor_overrides)
+
+
+def _json_object(name: str, text: str | None) -> dict[str, Any]:
+    try:
+        values = json.loads(text or "{}")
+    except ValueError as error:
+        raise RecipeError(f"{name} is no JSON ({error}): {text}") from error
+    if not isinstance(values, dict):
+        raise RecipeError(f"{name} must be a JSON object, got {text}")
+    return values
 
 
 @dataclass
@@ -116,6 +147,9 @@ class DataArguments:
             the column's name and value if not given.
         fillers: Take the filler words of a speech transcript out of the source: "english", or a file with one a line.
         phrases_column: Column with the user's own phrases of each document, for a Highlight-Transformer.
+        several_references: Each string of a list, or each line, in the column of the summary is a summary of its own:
+            the first is trained on, and scores are those of the best.
+        digits: What every digit of sources and summaries becomes, such as "#".
         max_source_length: Tokens of a source, markers included.
         max_target_length: Tokens of a summary.
         max_train_documents: Take only so many.
@@ -153,6 +187,8 @@ class DataArguments:
         default=None, metadata=_help("Filler words to take out of transcripts: english, or a file.")
     )
     phrases_column: str | None = field(default=None, metadata=_help("Column with the documents' own phrases."))
+    several_references: bool = field(default=False, metadata=_help("The column holds several summaries each."))
+    digits: str | None = field(default=None, metadata=_help("What every digit becomes."))
     max_source_length: int = field(default=1024, metadata=_help("Tokens of a source, markers included."))
     max_target_length: int = field(default=256, metadata=_help("Tokens of a summary."))
     max_train_documents: int | None = field(default=None, metadata=_help("Take only so many."))

@@ -6,7 +6,6 @@ import functools
 import json
 import logging
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +34,7 @@ from ..pipelines.translation_hier import COUNTS, TranslationPipeline
 from .arguments import Recipe, RecipeError
 from .metrics import decode, mean_length
 from .models import Processor, check_lengths, set_generation
+from .own_tokenizer import own_tokenizer
 from .results import write_json
 from .smoke import POSITIONS
 from .summarization import for_generation, generation_settings
@@ -42,8 +42,6 @@ from .tasks import Task
 
 
 logger = logging.getLogger(__name__)
-
-TOKENIZER_FOLDER = "tokenizer"
 
 
 @dataclass
@@ -108,8 +106,7 @@ class TranslationTask(Task):
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:  # noqa: D102
         model_arguments = self.recipe.model
         if not (model_arguments.model_name_or_path or model_arguments.from_bart or model_arguments.tokenizer):
-            with self.recipe.training.main_process_first(desc="training the tokenizer"):
-                folder = self._trained_tokenizer()
+            folder = own_tokenizer(self.recipe, self.output_dir, self._trained_tokenizer)
             self.recipe.model = dataclasses.replace(model_arguments, tokenizer=str(folder))
         model, processor = super().load_model_and_processor()
         self.recipe.model = model_arguments
@@ -201,26 +198,15 @@ class TranslationTask(Task):
             bleu_tokenizer=self.options.bleu_tokenizer,
         )
 
-    def _trained_tokenizer(self) -> Path:
-        """Train the joint tokenizer into the output folder; an interrupted run finds the one that it began with."""
-        folder = self.output_dir / TOKENIZER_FOLDER
-        # The first process makes it, the others wait and find it.
-        first = self.recipe.training.process_index == 0
-        if folder.exists() and not (self.recipe.run.overwrite and first):
-            return folder
-        # Under another name until it is complete, so that a killed run leaves no half of one.
-        unfinished = folder.with_name(f"{TOKENIZER_FOLDER}.unfinished")
-        for leftover in (folder, unfinished):
-            shutil.rmtree(leftover, ignore_errors=True)
+    def _trained_tokenizer(self) -> PreTrainedTokenizerBase:
+        """Train the joint tokenizer."""
         documents = self._load("train")
         codes = self.options.bpe_codes
         tokenizer = train_joint_bpe(_texts(documents), codes, model_max_length=self.recipe.data.max_source_length)
         found = len(tokenizer) - 256 - len(tokenizer.all_special_ids)
         if found < codes:
             logger.warning("translation: the training documents give only %d BPE codes of %d", found, codes)
-        tokenizer.save_pretrained(unfinished)
-        unfinished.rename(folder)
-        return folder
+        return tokenizer
 
     def _reorders(self) -> bool:
         return getattr(self.recipe.training, "train_sampling_strategy", None) == "group_by_length"
