@@ -10,7 +10,7 @@ from transformers.utils import logging
 from ..pipelines.extractive import ExtractiveSummarizer
 from .metrics import score_summaries
 from .results import write_json
-from .summarization import write_predictions
+from .summarization import references_of, write_predictions
 
 
 def run_extractive_evaluation(
@@ -44,7 +44,7 @@ def run_extractive_evaluation(
             "load_documents(…, summary_column=…) names it"
         )
     summaries = [summarizer(document) for document in logging.tqdm(documents, desc="Summarizing")]
-    scores, settings = score_summaries(summaries, list(documents["summary"]), use_stemmer)
+    scores, settings = score_summaries(summaries, references_of(documents), use_stemmer)
     results = {
         **scores,
         "gen_words": sum(len(summary.split()) for summary in summaries) / len(summaries),

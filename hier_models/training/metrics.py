@@ -51,7 +51,7 @@ def compute_summarization_metrics(
 
 def score_summaries(
     summaries: Sequence[str],
-    references: Sequence[str],
+    references: Sequence[str] | Sequence[Sequence[str]],
     use_stemmer: bool = True,
     sentence_splitter: str | Callable[[str], list[str]] = "punkt",
 ) -> tuple[dict[str, float], dict[str, Any]]:
@@ -59,7 +59,7 @@ def score_summaries(
 
     Args:
         summaries: The summaries.
-        references: As many references.
+        references: As many references, or lists of references, of which the best counts, for each score by itself.
         use_stemmer: Whether ROUGE compares stems.
         sentence_splitter: Where rougeLsum's sentences end; see `hier_models.metrics.Rouge`.
 
@@ -68,7 +68,7 @@ def score_summaries(
     """
     texts = {"predictions": summaries, "references": references, "use_stemmer": use_stemmer}
     rouge = Rouge().compute(**texts, sentence_splitter=sentence_splitter)
-    skip_bigrams = RougeSu().compute(**texts)
+    skip_bigrams = RougeSu().compute(**texts, several_references="best")
     settings = {**rouge.pop("settings"), "rougeSU4": skip_bigrams["settings"]}
     scores = {**rouge, "rougeSU4": skip_bigrams["rougeSU4"]}
     return {name: 100 * value for name, value in scores.items()}, settings

@@ -33,6 +33,7 @@ Side = Literal["encoder", "decoder"]
 
 # What takes the hierarchy out of a family.
 PLAIN: dict[str, dict[str, Any]] = {
+    "coarse_to_fine_lstm": {"attention": "standard"},
     "hat_bart": {"hierarchical_layers": 0, "num_segments": 0},
     "hat_encoder": {"hierarchical_attention": False},
     "highlight_transformer": {"highlight_heads": 0, "use_copy": False},
@@ -83,14 +84,20 @@ def load_model_and_processor(
             plain_tokenizer(processor).model_max_length = arguments.max_position_embeddings
         _check_vocabulary(model.config, processor)
         _report_loading(report, loading)
-        return model, _in_language(processor, arguments.language)
+        return model, _with_settings(processor, arguments, model.config)
     tokenizer_name = arguments.tokenizer or arguments.from_bart or arguments.from_roberta
     if tokenizer_name is None:
         raise RecipeError(
-            "model: give model_name_or_path, from_bart, from_roberta, or (to train from scratch) tokenizer"
+            "model: give model_name_or_path, from_bart, from_roberta, or (to train from scratch) tokenizer or, for "
+            "summarization, tokenizer_words"
         )
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_name)
     if arguments.max_position_embeddings is not None:
+        if arguments.model_type == "coarse_to_fine_lstm":
+            raise RecipeError(
+                "model: max_position_embeddings means nothing to coarse_to_fine_lstm, which reads a source of any "
+                "length; leave it out (config_overrides: max_rows is the number of row positions)"
+            )
         overrides |= source_length(arguments.model_type, arguments.max_position_embeddings)
     report = {}
     if arguments.from_bart is not None:
@@ -118,7 +125,7 @@ def load_model_and_processor(
         )
     else:
         overrides |= PLAIN.get(arguments.model_type, {}) if arguments.plain else {}
-        ids = _special_ids(tokenizer)
+        ids = _special_ids(tokenizer, arguments.model_type)
         if auto_class is not AutoModelForSeq2SeqLM:
             ids = {
                 name: value for name, value in ids.items() if name in ("bos_token_id", "pad_token_id", "eos_token_id")
@@ -128,7 +135,7 @@ def load_model_and_processor(
     _check_vocabulary(model.config, tokenizer)
     _report_loading(report, loading)
     tokenizer.model_max_length = positions(model.config, "encoder") or tokenizer.model_max_length
-    return model, _in_language(_processor_for(model.config, tokenizer), arguments.language)
+    return model, _with_settings(_processor_for(model.config, tokenizer), arguments, model.config)
 
 
 def save_processor(
@@ -383,19 +390,58 @@ def _processor_for(config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase)
     return processor_class(tokenizer, **_shared_settings(config))
 
 
-def _in_language(processor: Processor, language: str | None) -> Processor:
-    """The processor for documents in a language; as it is where none is given."""
-    if language is None:
-        return processor
-    names = inspect.signature(type(processor)).parameters
-    if "language" not in names:
-        raise RecipeError(f"model: language means nothing to {type(processor).__name__}; leave it out")
-    settings = {name: getattr(processor, name) for name in names if name != "tokenizer"}
-    try:
-        made: Processor = cast(Any, type(processor))(plain_tokenizer(processor), **{**settings, "language": language})
-    except ValueError as error:
-        raise RecipeError(f"model: {error}") from error
-    return made
+def _with_settings(processor: Processor, arguments: ModelArguments, config: PretrainedConfig) -> Processor:
+    """The processor with the recipe's language and other settings; as it is where none are given."""
+    given = {} if arguments.language is None else {"language": arguments.language}
+    for origin, settings in (("language", given), ("processor_overrides", arguments.processor_settings())):
+        if origin == "processor_overrides":
+            settings = {**_arrangement(config, processor, settings), **settings}
+        if not settings:
+            continue
+        names = [name for name in inspect.signature(type(processor)).parameters if name != "tokenizer"]
+        if not isinstance(processor, ProcessorMixin) or (origin == "language" and "language" not in names):
+            raise RecipeError(f"model: {origin} means nothing to {type(processor).__name__}; leave it out")
+        if unknown := [name for name in settings if name not in names]:
+            raise RecipeError(
+                f"model: {origin}: {type(processor).__name__} has no setting {unknown[0]!r}; it has {', '.join(names)}"
+            )
+        before = {name: getattr(processor, name) for name in names}
+        try:
+            processor = cast(Any, type(processor))(plain_tokenizer(processor), **{**before, **settings})
+        except ValueError as error:
+            raise RecipeError(f"model: {error}") from error
+    _check_rows(processor, config)
+    return processor
+
+
+def _arrangement(config: PretrainedConfig, processor: Processor, settings: dict[str, Any]) -> dict[str, Any]:
+    """What a Coarse-to-Fine LSTM's config says of rows: how many it tells apart, whether it attends to padding."""
+    if config.model_type != "coarse_to_fine_lstm":
+        return {}
+    found: dict[str, Any] = {}
+    rows, num_rows = (settings.get(name, getattr(processor, name)) for name in ("rows", "num_rows"))
+    if config.row_position_size and num_rows is None and rows != "grid":
+        found["num_rows"] = config.max_rows
+    if config.attend_padding and rows == "grid":
+        found["pad_grid"] = True
+    return found
+
+
+def _check_rows(processor: Processor, config: PretrainedConfig) -> None:
+    """Refuse rows that a Coarse-to-Fine LSTM has no positions for, and attention to padding that there is none of."""
+    if config.model_type != "coarse_to_fine_lstm":
+        return
+    reader = cast(Any, processor)
+    if config.row_position_size and (reader.num_rows is None or reader.num_rows > config.max_rows):
+        raise RecipeError(
+            f"model: the processor gives up to {reader.num_rows or 'any number of'} rows, but the model has positions "
+            f"for {config.max_rows}; lower processor_overrides: num_rows, or give it more (config_overrides: max_rows)"
+        )
+    if config.attend_padding != reader.pad_grid:
+        raise RecipeError(
+            f"model: the config has attend_padding={config.attend_padding} and the processor pad_grid="
+            f"{reader.pad_grid}; there is padding to attend to only in a grid (processor_overrides: rows: grid)"
+        )
 
 
 def _shared_settings(config: PretrainedConfig) -> dict[str, Any]:
@@ -404,12 +450,13 @@ def _shared_settings(config: PretrainedConfig) -> dict[str, Any]:
     return {name: getattr(config, name) for name in names if name != "tokenizer" and hasattr(config, name)}
 
 
-def _special_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
+def _special_ids(tokenizer: PreTrainedTokenizerBase, family: str) -> dict[str, int]:
     ids = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "pad", "eos")}
     ids = {name: value for name, value in ids.items() if value is not None}
-    # BART's decoder starts with </s> and ends every summary with it.
+    # BART's decoder starts with </s> and ends every summary with it; the LSTM's starts with <s>, if there is one.
     eos = ids.get("eos_token_id")
-    return {**ids, **({} if eos is None else {"decoder_start_token_id": eos, "forced_eos_token_id": eos})}
+    start = ids.get("bos_token_id", eos) if family == "coarse_to_fine_lstm" else eos
+    return {**ids, **({} if eos is None else {"decoder_start_token_id": start, "forced_eos_token_id": eos})}
 
 
 def _check_vocabulary(config: PretrainedConfig, processor: Processor) -> None:

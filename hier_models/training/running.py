@@ -182,7 +182,8 @@ def _check_same_model(checkpoint: str, config: PreTrainedConfig) -> None:
     shape = ("model_type", "d_model", "hidden_size", "vocab_size", "hierarchical_layers", "hierarchical_attention")
     segments = ("attention_window", "pooling_kernel", "pooling_stride", "pooling", "top_down_update", "num_segments")
     highlights = ("highlighting", "highlight_heads", "highlight_layers", "use_copy", "copy_head", "normalize_before")
-    for name in (*shape, *segments, *highlights, "max_position_embeddings", "max_encoder_position_embeddings"):
+    rows = ("attention", "coarse_representation", "coarse_kernel_size", "row_position_size", "embedding_size")
+    for name in (*shape, *segments, *highlights, *rows, "max_position_embeddings", "max_encoder_position_embeddings"):
         if name in saved and name in now and saved[name] != now[name]:
             raise RecipeError(
                 f"training: {checkpoint} is of another model ({name} is {saved[name]} there and {now[name]} here); "

@@ -1,13 +1,14 @@
 """Summarization: the task of HAT-BART and of plain encoder-decoder models, and its evaluation."""
 
 import copy
+import dataclasses
 import functools
 import inspect
 import json
 import logging
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from datasets import Dataset, IterableDataset
 from transformers import (
     GenerationConfig,
     PreTrainedModel,
+    PreTrainedTokenizerBase,
     Seq2SeqTrainer,
     Seq2SeqTrainingArguments,
     Trainer,
@@ -23,13 +25,17 @@ from transformers import (
 )
 
 from ..data import HierDataCollator, LoadReport, TruncationReport, load_documents, tokenize_documents
-from ..data.tokenizing import Importance, plain_tokenizer
+from ..data.columns import REFERENCES
+from ..data.tokenizing import Importance, plain_text, plain_tokenizer, source_kind
+from ..data.word_level import train_word_level
 from ..pipelines.importance_tagger_hier import load_importance_tagger
 from . import key_phrases, smoke
 from .arguments import DataArguments, Recipe, RecipeError
 from .brightness import BrightnessDecay
+from .likelihood import perplexity
 from .metrics import compute_summarization_metrics, decode, mean_length, score_summaries
 from .models import Processor, check_lengths, default_max_new_tokens, longest_source, set_generation
+from .own_tokenizer import own_tokenizer
 from .results import write_json
 from .tasks import Task
 
@@ -52,6 +58,7 @@ class SummarizationTask(Task):
         parts = ["train", "validation", *(["test"] if tested else [])]
         self._cuts = {part: TruncationReport() for part in parts}
         self._set_aside = {part: LoadReport() for part in parts}
+        self._train_documents: Dataset | IterableDataset | None = None
         self._validation_documents: Dataset | None = None
         self._test_documents: Dataset | None = None
         self._importance: Importance | None = data.importance
@@ -68,7 +75,12 @@ class SummarizationTask(Task):
         key_phrases.check(data)
 
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:  # noqa: D102  # as in Task
+        arguments = self.recipe.model
+        if arguments.tokenizer_words is not None:
+            folder = own_tokenizer(self.recipe, self.output_dir, self._fitted_tokenizer)
+            self.recipe.model = dataclasses.replace(arguments, tokenizer=str(folder), tokenizer_words=None)
         model, processor = super().load_model_and_processor()
+        self.recipe.model = arguments
         set_generation(model, self.recipe)
         check_lengths(model.config, self.recipe)
         self._prepare_importance(model, processor)
@@ -81,7 +93,7 @@ class SummarizationTask(Task):
         return model, processor
 
     def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset:  # noqa: D102
-        documents = self._load("train")
+        documents = self._load_train()
         if isinstance(documents, IterableDataset) and next(iter(documents), None) is None:
             data = self.recipe.data
             raise RecipeError(f"data: train has no usable documents ({data.train}, split {data.train_split})")
@@ -157,6 +169,7 @@ class SummarizationTask(Task):
             predictions_file=self.output_dir / file,
             importance=self._importance_at_test,
             num_proc=self.recipe.data.num_proc,
+            max_target_length=self.recipe.data.max_target_length,
         )
 
     def _prepare_importance(self, model: PreTrainedModel, processor: Processor) -> None:
@@ -189,6 +202,22 @@ class SummarizationTask(Task):
         at_test = data.importance_tagger or data.importance
         return {"importance": {part: data.importance if part == "train" else at_test for part in self._cuts}}
 
+    def _fitted_tokenizer(self) -> PreTrainedTokenizerBase:
+        """Fit the tokenizer of words to what is trained on."""
+        words = self.recipe.model.tokenizer_words
+        assert words is not None
+        tokenizer = train_word_level(_texts(self._load_train()), words, digits=self.recipe.data.digits)
+        found = len(tokenizer) - len(tokenizer.all_special_ids)
+        if found < words:
+            logger.warning("model: the training documents have only %d words of tokenizer_words: %d", found, words)
+        return tokenizer
+
+    def _load_train(self) -> Any:
+        """The training documents, loaded once: a second time would count what was left out twice."""
+        if self._train_documents is None:
+            self._train_documents = self._load("train")
+        return self._train_documents
+
     def _load(self, part: str) -> Any:
         return load_part(self.recipe.data, part, self.set_aside_file(part), self._set_aside[part])
 
@@ -219,13 +248,14 @@ def run_evaluation(
     sentence_splitter: str | Callable[[str], list[str]] = "punkt",
     importance: Importance | None = None,
     num_proc: int | None = None,
+    max_target_length: int | None = None,
     **generate_kwargs: Any,
 ) -> dict[str, Any]:
     """Summarize documents and score the summaries against their whole references.
 
     Generation follows the model's `generation_config` and `generate_kwargs`; where neither says how long a summary may
     be, it is 256 tokens, as in the pipeline. References are never cut, unlike the labels that Trainer's own evaluation
-    during training compares with.
+    during training compares with. Of several references (the column `references`) the best counts, per score.
 
     Args:
         model: Any encoder-decoder model with a `generate`.
@@ -241,12 +271,14 @@ def run_evaluation(
         importance: For a Top-Down Transformer with `pooling="importance"`, where the weights of tokens come from: an
             `ImportanceTagger` (the paper's AdaPool), or "oracle", the references (OracleAdaPool).
         num_proc: Processes that tokenize.
+        max_target_length: Also give the perplexity of the references, of several that of the first, cut to so many
+            tokens.
         **generate_kwargs: Passed to `generate`, such as `num_beams=4`.
 
     Returns:
         `rouge1`, `rouge2`, `rougeL`, `rougeLsum`, `rougeSU4` (mean F1 times 100), `gen_len` (tokens), `documents`,
         `settings` of ROUGE, `generation` (the settings generated with) and `truncation` (what of the sources did not
-        fit); with weights of tokens `importance`: "oracle" or "tagger".
+        fit); with weights of tokens `importance`: "oracle" or "tagger"; with `max_target_length` also `perplexity`.
 
     Raises:
         ValueError: If the dataset has no summaries to compare with, or there are weights for a model that does not
@@ -273,18 +305,21 @@ def run_evaluation(
     inputs = cast(
         Dataset,
         tokenize_documents(
-            documents if importance == "oracle" else documents.remove_columns("summary"),
+            documents if importance == "oracle" or max_target_length else documents.remove_columns("summary"),
             processor,
             max_source_length=max_source_length or longest_source(model.config, tokenizer),
+            max_target_length=max_target_length,
             importance=importance,
             num_proc=num_proc,
             report=report,
         ),
     )
+    labelled = inputs
     if "labels" in inputs.column_names:
         inputs = inputs.remove_columns("labels")
     # Longest first: batches of equal lengths need little padding, and memory runs out at once or never.
     order = np.argsort([-len(ids) for ids in inputs["input_ids"]], kind="stable")
+    scores: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as scratch:
         arguments = training_args or Seq2SeqTrainingArguments(
             output_dir=scratch, per_device_eval_batch_size=batch_size, report_to="none"
@@ -299,11 +334,13 @@ def run_evaluation(
         generation_config = copy.deepcopy(model.generation_config)
         generated = trainer.predict(inputs.select(order), metric_key_prefix="test", **generate_kwargs).predictions
         model.generation_config = generation_config  # the Trainer writes every default into it
+        if max_target_length is not None:
+            scores["perplexity"] = perplexity(model, processor, labelled.select(order), arguments)
     predictions = generated[np.argsort(order)]
     summaries = decode(predictions, tokenizer)
-    references = list(documents["summary"])
-    scores, settings = score_summaries(summaries, references, use_stemmer, sentence_splitter)
+    rouge, settings = score_summaries(summaries, references_of(documents), use_stemmer, sentence_splitter)
     results = {
+        **rouge,
         **scores,
         "gen_len": mean_length(predictions, tokenizer),
         "documents": len(documents),
@@ -389,6 +426,8 @@ def load_part(data: DataArguments, part: str, set_aside_file: Path | None, repor
         source_kind=data.source_kind,
         fillers=data.fillers,
         phrases_column=data.phrases_column,
+        several_references=data.several_references,
+        digits=data.digits,
         config_name=None if path.exists() else data.config_name,
         revision=None if path.exists() else data.revision,
         streaming=data.streaming and part == "train",
@@ -412,19 +451,43 @@ def _init_names(arguments: Seq2SeqTrainingArguments) -> set[str]:
     return set(inspect.signature(type(arguments)).parameters)
 
 
+def references_of(documents: Dataset) -> list[str] | list[list[str]]:
+    """Give what summaries are compared with.
+
+    Args:
+        documents: Documents with `summary`, and perhaps `references`.
+
+    Returns:
+        The references of each document; its summary where there are no others.
+    """
+    return list(documents[REFERENCES if REFERENCES in documents.column_names else "summary"])
+
+
+def _texts(documents: Dataset | IterableDataset) -> Iterator[str]:
+    """What a tokenizer is fitted to: sources and summaries."""
+    columns = documents.column_names or list(next(iter(documents)))
+    kind = source_kind(columns)
+    for document in documents:
+        yield plain_text(kind, document[kind])
+        yield document["summary"]
+
+
 def write_predictions(path: Path, documents: Dataset, summaries: list[str]) -> None:
     """Write summaries beside their references, as JSON lines.
 
     Args:
         path: The file.
-        documents: Documents with `summary`, and perhaps `id`.
+        documents: Documents with `summary`, and perhaps `references` and `id`.
         summaries: A summary of each.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     identifiers = list(documents["id"]) if "id" in documents.column_names else None
+    several = list(documents[REFERENCES]) if REFERENCES in documents.column_names else None
     with path.open("w", encoding="utf-8") as stream:
         for number, (summary, reference) in enumerate(zip(summaries, documents["summary"], strict=True)):
-            row = {"summary": summary, "reference": reference}
+            row: dict[str, Any] = {"summary": summary, "reference": reference}
+            if several is not None:
+                row["references"] = several[number]
             if identifiers is not None:
                 row = {"id": identifiers[number], **row}
             stream.write(json.dumps(row, ensure_ascii=False) + "\n")

@@ -1,0 +1,78 @@
+"""How likely a model finds texts."""
+
+import copy
+import inspect
+import math
+import tempfile
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from transformers import PreTrainedModel, Seq2SeqTrainer, Seq2SeqTrainingArguments
+
+from ..data import HierDataCollator
+from .models import Processor
+
+
+NO_LABEL = -100
+
+
+def perplexity(
+    model: PreTrainedModel, processor: Processor, dataset: Dataset, training_args: Seq2SeqTrainingArguments
+) -> float:
+    """Give the perplexity of labels: the exponential of their mean negative log-likelihood.
+
+    The mean is over all tokens of all labels, so that it does not depend on how they are batched, unlike the
+    exponential of the Trainer's `eval_loss`, which is a mean over batches. The decoder's first token is given and does
+    not count; EOS does.
+
+    Args:
+        model: Any encoder-decoder model.
+        processor: Its processor, or its tokenizer.
+        dataset: What `tokenize_documents` gives, with labels.
+        training_args: Arguments of the Trainer to run under (device, precision, batch size).
+
+    Returns:
+        The perplexity; infinite where it is too large for a number.
+
+    Source: Coarse-to-Fine LSTM, section 6.1.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        trainer = Seq2SeqTrainer(
+            model=model,
+            args=_for_likelihood(training_args, scratch),
+            processing_class=processor,
+            data_collator=HierDataCollator(processor, model=model),
+            preprocess_logits_for_metrics=_negative_log_likelihoods,
+        )
+        generation_config = copy.deepcopy(model.generation_config)
+        outcome = trainer.predict(dataset, metric_key_prefix="test")
+        model.generation_config = generation_config
+    counted = np.asarray(outcome.label_ids) != NO_LABEL
+    mean = float(np.asarray(outcome.predictions, dtype=np.float64)[counted].mean())
+    return math.exp(mean) if mean < 700 else math.inf
+
+
+def _negative_log_likelihoods(logits: Any, labels: torch.Tensor) -> torch.Tensor:
+    """Of each label, in place of the logits, which are too large to gather; (batch, target)."""
+    scores = (logits[0] if isinstance(logits, tuple) else logits).float()
+    flat = torch.nn.functional.cross_entropy(scores.flatten(0, 1), labels.flatten(), reduction="none")
+    return flat.view(labels.shape)
+
+
+def _for_likelihood(arguments: Seq2SeqTrainingArguments, folder: str) -> Seq2SeqTrainingArguments:
+    names = inspect.signature(type(arguments)).parameters
+    values = {name: value for name, value in arguments.to_dict().items() if name in names}
+    values |= {
+        "output_dir": folder,
+        "predict_with_generate": False,
+        "prediction_loss_only": False,
+        "train_sampling_strategy": "random",
+        "eval_strategy": "no",
+        "load_best_model_at_end": False,
+        "label_smoothing_factor": 0.0,
+        "push_to_hub": False,
+        "report_to": "none",
+    }
+    return type(arguments)(**values)
