@@ -11,6 +11,12 @@ from .registration import register
 
 
 if TYPE_CHECKING:
+    from .coarse_to_fine_lstm.configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
+    from .coarse_to_fine_lstm.modeling_coarse_to_fine_lstm import (
+        CoarseToFineLstmForConditionalGeneration,
+        CoarseToFineLstmModel,
+    )
+    from .coarse_to_fine_lstm.processing_coarse_to_fine_lstm import CoarseToFineLstmProcessor
     from .data import HierDataCollator, MaskingCollator
     from .hat_bart.configuration_hat_bart import HatBartConfig
     from .hat_bart.modeling_hat_bart import HatBartForConditionalGeneration, HatBartModel
@@ -51,6 +57,10 @@ __version__ = "0.1.0"
 
 # Public name -> module that defines it.
 _PUBLIC = {
+    "CoarseToFineLstmConfig": "hier_models.coarse_to_fine_lstm.configuration_coarse_to_fine_lstm",
+    "CoarseToFineLstmForConditionalGeneration": "hier_models.coarse_to_fine_lstm.modeling_coarse_to_fine_lstm",
+    "CoarseToFineLstmModel": "hier_models.coarse_to_fine_lstm.modeling_coarse_to_fine_lstm",
+    "CoarseToFineLstmProcessor": "hier_models.coarse_to_fine_lstm.processing_coarse_to_fine_lstm",
     "HatBartConfig": "hier_models.hat_bart.configuration_hat_bart",
     "HatBartForConditionalGeneration": "hier_models.hat_bart.modeling_hat_bart",
     "HatBartModel": "hier_models.hat_bart.modeling_hat_bart",
@@ -88,6 +98,10 @@ _PUBLIC = {
 }
 
 __all__ = [
+    "CoarseToFineLstmConfig",
+    "CoarseToFineLstmForConditionalGeneration",
+    "CoarseToFineLstmModel",
+    "CoarseToFineLstmProcessor",
     "HatBartConfig",
     "HatBartForConditionalGeneration",
     "HatBartModel",

@@ -37,6 +37,15 @@ class Family:
 
 
 FAMILIES = {
+    "coarse_to_fine_lstm": Family(
+        models={
+            "AutoModel": "CoarseToFineLstmModel",
+            "AutoModelForSeq2SeqLM": "CoarseToFineLstmForConditionalGeneration",
+        },
+        config="CoarseToFineLstmConfig",
+        processor="CoarseToFineLstmProcessor",
+        tokenizer="PreTrainedTokenizerFast",  # any will do, a word-level one above all
+    ),
     "hat_bart": Family(
         models={"AutoModel": "HatBartModel", "AutoModelForSeq2SeqLM": "HatBartForConditionalGeneration"},
         config="HatBartConfig",

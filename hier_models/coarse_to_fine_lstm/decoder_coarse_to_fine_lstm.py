@@ -1,0 +1,323 @@
+"""The decoder of the Coarse-to-Fine LSTM: LSTM layers with input feeding, and attention to rows and their words.
+
+Axes in shape comments:
+    batch       sequences that are decoded: documents, or documents times beams
+    target      target tokens
+    source      source tokens
+    rows        rows of a document
+    words       words of a row, padded to the longest
+    selected    rows that hard attention selects at a step
+    state       context, hidden states of the layers, cells of the layers
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from .cache_coarse_to_fine_lstm import CoarseToFineLstmCache
+from .configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
+from .memory_coarse_to_fine_lstm import DocumentMemory, WordMemory, make_memory
+from .modeling_outputs_coarse_to_fine_lstm import CoarseToFineLstmDecoderOutput, CoarseToFineLstmEncoderOutput
+from .pretrained_coarse_to_fine_lstm import CoarseToFineLstmPreTrainedModel
+from .reinforce_coarse_to_fine_lstm import draw_rows
+
+
+class RowChoice(NamedTuple):
+    """How attention over rows becomes the weights of rows.
+
+    Args:
+        how: `"soft"`, its own; `"draw"`, shares of `number` draws; `"best"`, normalised among the `number` best.
+        number: rows that are drawn or taken.
+    """
+
+    how: str
+    number: int = 0
+
+
+class Attended(NamedTuple):
+    """What attention found at one step.
+
+    Args:
+        context: weighted mean of word states, `(batch, hidden_size)`.
+        words: weight of each source token, `(batch, source)`.
+        row_scores: scores of the rows, `(batch, rows)`.
+        row_counts: how often each row was drawn, `(batch, rows)`.
+    """
+
+    context: torch.Tensor
+    words: torch.Tensor | None = None
+    row_scores: torch.Tensor | None = None
+    row_counts: torch.Tensor | None = None
+
+
+class CoarseToFineLstmAttention(nn.Module):
+    """Attention to words, to rows and their words, or to selected rows and their words.
+
+    Source: thesis, equations 4.8 to 4.10 and sections 4.3 and 4.4.
+
+    Args:
+        config: of the model.
+    """
+
+    def __init__(self, config: CoarseToFineLstmConfig):
+        super().__init__()
+        self.word_query = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
+
+    def forward(self, hidden: torch.Tensor, memory: WordMemory, choice: RowChoice) -> Attended:
+        """Attend to word states that are all there.
+
+        Args:
+            hidden: state of the decoder, `(batch, hidden_size)`.
+            memory: the source.
+            choice: how rows are weighed.
+
+        Returns:
+            Context and weights.
+        """
+        query = self.word_query(hidden)
+        scores = torch.bmm(memory.states, query.unsqueeze(2)).squeeze(2)  # equation 4.8, (batch, source)
+        row_scores = row_counts = None
+        if memory.row_keys is None:
+            words = (scores + memory.word_penalty).softmax(dim=-1)  # equation 4.9, wide as the penalty
+        else:
+            assert memory.places is not None
+            row_scores = torch.bmm(memory.row_keys, hidden.unsqueeze(2)).squeeze(2) + memory.row_penalty
+            weights, row_counts = _row_weights(row_scores, choice)  # (batch, rows)
+            by_row = scores.gather(1, memory.places).view_as(memory.word_penalty) + memory.word_penalty
+            by_row = by_row.softmax(dim=-1) * weights.unsqueeze(-1)  # (batch, rows, words)
+            words = torch.zeros_like(scores, dtype=by_row.dtype).scatter_add(1, memory.places, by_row.flatten(1))
+        context = torch.bmm(words.to(memory.states.dtype).unsqueeze(1), memory.states).squeeze(1)  # equation 4.10
+        return Attended(context, words, row_scores, row_counts)
+
+    def on_demand(self, hidden: torch.Tensor, memory: DocumentMemory, number: int, with_weights: bool) -> Attended:
+        """Attend to the best rows only, which are read when nobody has read them yet.
+
+        Args:
+            hidden: state of the decoder, `(batch, hidden_size)`.
+            memory: the source.
+            number: rows that are selected.
+            with_weights: return the weights of all words and the scores of all rows too.
+
+        Returns:
+            Context and, if wanted, weights.
+        """
+        row_scores = memory.row_scores(hidden)  # (batch, rows)
+        rows, weights = select_rows(row_scores, number)  # (batch, selected)
+        numbers = rows + memory.first_rows  # counted through all documents
+        states, exists = memory.store.states(numbers)  # (batch, selected, words, hidden_size)
+        query = self.word_query(hidden)
+        scores = torch.matmul(states, query[:, None, :, None]).squeeze(-1)  # (batch, selected, words)
+        penalty = torch.finfo(row_scores.dtype).min
+        words = scores.to(row_scores.dtype).masked_fill(~exists, penalty).softmax(dim=-1) * weights.unsqueeze(-1)
+        flat = words.to(states.dtype).flatten(1).unsqueeze(1)  # (batch, 1, selected * words)
+        context = torch.bmm(flat, states.flatten(1, 2)).squeeze(1)
+        if not with_weights:
+            return Attended(context)
+        places = memory.store.tokens(numbers).flatten(1)
+        zeros = words.new_zeros(len(words), memory.store.source)
+        return Attended(context, zeros.scatter_add(1, places, (words * exists).flatten(1)), row_scores)
+
+
+def select_rows(row_scores: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Take the best rows.
+
+    Args:
+        row_scores: `(batch, rows)`.
+        number: rows to take; all, if there are no more.
+
+    Returns:
+        Their numbers and weights, `(batch, selected)`: attention over rows, normalised among them.
+    """
+    best, rows = row_scores.topk(min(number, row_scores.shape[1]), dim=-1)
+    return rows, best.softmax(dim=-1)
+
+
+def _row_weights(row_scores: torch.Tensor, choice: RowChoice) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Weigh the rows, `(batch, rows)`; if they are drawn, return the draws too."""
+    if choice.how == "best":
+        rows, weights = select_rows(row_scores, choice.number)
+        return torch.zeros_like(row_scores).scatter(1, rows, weights), None
+    attention = row_scores.softmax(dim=-1)
+    if choice.how == "soft":
+        return attention, None
+    counts = draw_rows(attention, choice.number)
+    return counts / choice.number, counts
+
+
+class CoarseToFineLstmDecoderStep(GradientCheckpointingLayer):
+    """One step of the decoder, from a word and the last state to the next state.
+
+    Source: thesis, sections 4.1 and 4.2: input feeding, and equations 4.1 to 4.11.
+
+    Args:
+        config: of the model.
+    """
+
+    def __init__(self, config: CoarseToFineLstmConfig):
+        super().__init__()
+        size = config.hidden_size
+        # Of the lower layer from context and hidden state, of an upper one from the layer below and hidden state.
+        self.gates = nn.ModuleList(
+            nn.Linear(2 * size, 4 * size, bias=layer > 0) for layer in range(config.decoder_layers)
+        )
+        self.dropout = nn.Dropout(config.dropout)
+        self.attention = CoarseToFineLstmAttention(config)
+        self.context = nn.Linear(2 * size, size, bias=False)
+
+    def forward(
+        self,
+        word_gates: torch.Tensor,
+        state: torch.Tensor,
+        choice: RowChoice | None,
+        with_weights: bool,
+        *memory: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+        """Take one step.
+
+        Args:
+            word_gates: share of the word in the lower layer's gates, `(batch, 4 * hidden_size)`.
+            state: the last state, `(batch, state, hidden_size)`.
+            choice: how rows are weighed.
+            with_weights: return weights and scores.
+            *memory: the fields of a `WordMemory`, one by one so that checkpointing sees the tensors, or one
+                `DocumentMemory`.
+
+        Returns:
+            The next state, and if wanted the weights of source tokens, the scores of rows, and how often each was
+            drawn.
+        """
+        last_context, *others = state.unbind(dim=1)
+        hidden, cells = others[: len(self.gates)], others[len(self.gates) :]
+        below = last_context
+        for layer, gates_of_layer in enumerate(self.gates):
+            gates = gates_of_layer(torch.cat([below, hidden[layer]], dim=-1))
+            if layer == 0:
+                gates = gates + word_gates
+            hidden[layer], cells[layer] = _lstm_cell(gates, cells[layer])
+            below = hidden[layer] if layer == len(self.gates) - 1 else self.dropout(hidden[layer])
+        if isinstance(memory[0], DocumentMemory):
+            assert choice is not None
+            attended = self.attention.on_demand(below, memory[0], choice.number, with_weights)
+        else:
+            attended = self.attention(below, WordMemory(*memory), choice)
+        context = self.context(torch.cat([attended.context, below], dim=-1)).tanh()  # equation 4.11
+        next_state = torch.stack([context, *hidden, *cells], dim=1)
+        return (next_state, *(attended[1:] if with_weights else (None, None, None)))
+
+
+def _lstm_cell(gates: torch.Tensor, cell: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Equations 4.1 to 4.5, with the gates in the order input, forget, output, new."""
+    size = cell.shape[-1]
+    enter, forget, leave = gates[..., : 3 * size].sigmoid().chunk(3, dim=-1)
+    cell = forget * cell + enter * gates[..., 3 * size :].tanh()
+    return leave * cell.tanh(), cell
+
+
+class CoarseToFineLstmDecoder(CoarseToFineLstmPreTrainedModel):
+    """Writes the target. Source: thesis, sections 4.1 and 4.2.
+
+    Args:
+        config: of the model.
+    """
+
+    def __init__(self, config: CoarseToFineLstmConfig):
+        super().__init__(config)
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size, config.pad_token_id)
+        # All words of a target are multiplied at once; what depends on the last step is in `step`.
+        self.word_gates = nn.Linear(config.embedding_size, 4 * config.hidden_size)
+        self.step = CoarseToFineLstmDecoderStep(config)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """Return the embedding of the target."""
+        return self.embed_tokens
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        """Replace the embedding of the target."""
+        self.embed_tokens = value
+
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        encoder_outputs: CoarseToFineLstmEncoderOutput | None = None,
+        choice: RowChoice | None = None,
+        past_key_values: CoarseToFineLstmCache | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        use_cache: bool | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+    ) -> CoarseToFineLstmDecoderOutput:
+        """Decode a target.
+
+        Args:
+            input_ids: target token ids, `(batch, target)`.
+            attention_mask: 1 for tokens, 0 for padding, which leaves the state as it is, `(batch, target)`, or with
+                the earlier tokens in front.
+            encoder_outputs: the source.
+            choice: how rows are weighed.
+            past_key_values: state after earlier tokens.
+            inputs_embeds: embeddings in place of `input_ids`, `(batch, target, embedding_size)`.
+            use_cache: return the state after the last token.
+            output_attentions: return the weights of source tokens and attention over rows.
+            output_hidden_states: return the states of all layers.
+
+        Returns:
+            Contexts, and what else was asked for.
+        """
+        assert encoder_outputs is not None
+        embeddings = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
+        word_gates = self.word_gates(embeddings)  # (batch, target, 4 * hidden_size)
+        batch, length = word_gates.shape[:2]
+        memory = None if past_key_values is None else past_key_values.memory
+        if memory is None:
+            memory = make_memory(encoder_outputs, batch)
+        fields: Sequence[Any] = [memory] if isinstance(memory, DocumentMemory) else memory
+        state = None if past_key_values is None else past_key_values.state
+        if state is None:
+            size = self.config.hidden_size
+            state = word_gates.new_zeros(batch, 1 + 2 * self.config.decoder_layers, size)
+        is_padding = None
+        if attention_mask is not None:
+            is_padding = (attention_mask[:, -length:, None, None] == 0).to(state.device)
+
+        drawn = choice is not None and choice.how == "draw" and isinstance(memory, WordMemory)
+        with_weights = bool(output_attentions or drawn)
+        states, found = [], []
+        for position, gates in enumerate(word_gates.unbind(dim=1)):
+            new, *weights = self.step(gates, state, choice, with_weights, *fields)
+            state = new if is_padding is None else torch.where(is_padding[:, position], state, new)
+            states.append(state)
+            found.append(weights)
+
+        all_states = torch.stack(states, dim=1)  # (batch, target, state, hidden_size)
+        outputs = CoarseToFineLstmDecoderOutput(last_hidden_state=all_states[:, :, 0])
+        if use_cache:
+            cache = CoarseToFineLstmCache() if past_key_values is None else past_key_values
+            cache.memory = memory
+            cache.append(states)
+            outputs["past_key_values"] = cache
+        if output_hidden_states:
+            layers = all_states[:, :, 1 : 1 + self.config.decoder_layers].unbind(dim=2)
+            outputs["hidden_states"] = (embeddings, *layers)
+        if isinstance(memory, DocumentMemory):
+            outputs["encoded_rows"] = memory.store.encoded_rows[memory.document_ids]
+        if with_weights:
+            words, row_scores, row_counts = (_stack(column) for column in zip(*found, strict=True))
+            if drawn:
+                outputs["row_log_probabilities"] = row_scores.log_softmax(dim=-1)
+                outputs["row_counts"] = row_counts
+            if output_attentions:
+                attentions = row_scores.softmax(dim=-1) if row_scores is not None else None
+                outputs["cross_attentions"], outputs["row_attentions"] = memory.reported(words, attentions)
+        return outputs
+
+
+def _stack(column: Sequence[Any]) -> Any:
+    return None if column[0] is None else torch.stack(list(column), dim=1)
+
+
+__all__ = ["CoarseToFineLstmDecoder", "RowChoice", "select_rows"]

@@ -1,0 +1,229 @@
+"""The encoder of the Coarse-to-Fine LSTM: an LSTM over the words of each row, and the rows' keys for coarse attention.
+
+With hard attention and without gradient it computes the keys only, and reads a row when it is selected
+(row_store_coarse_to_fine_lstm.py).
+
+Axes in shape comments:
+    batch       documents
+    source      source tokens
+    rows        rows of a document, or of all documents where they stand in front
+    tokens      tokens in rows, of all rows, without padding
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.utils.rnn import PackedSequence
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.utils import can_return_tuple
+
+from .coarse_coarse_to_fine_lstm import CoarseToFineLstmRowRepresentation
+from .configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
+from .input_checks_coarse_to_fine_lstm import check_inputs, check_num_rows
+from .modeling_outputs_coarse_to_fine_lstm import CoarseToFineLstmEncoderOutput
+from .pretrained_coarse_to_fine_lstm import CoarseToFineLstmPreTrainedModel
+from .row_store_coarse_to_fine_lstm import CoarseToFineLstmRowStore
+from .rows_coarse_to_fine_lstm import Rows, find_rows
+
+
+class CoarseToFineLstmEncoderLayer(GradientCheckpointingLayer):
+    """One LSTM layer over packed rows. Source: equations 4.1 to 4.5.
+
+    Args:
+        input_size: width of what it reads.
+        hidden_size: its units.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__()
+        self.lstm = nn.LSTM(input_size, hidden_size)
+
+    def forward(self, inputs: torch.Tensor, batch_sizes: torch.Tensor) -> torch.Tensor:
+        """Return the states, `(tokens, hidden_size)`, for `(tokens, input_size)` in packed order."""
+        states: torch.Tensor = self.lstm(PackedSequence(inputs, batch_sizes))[0].data
+        return states
+
+
+class CoarseToFineLstmEncoder(CoarseToFineLstmPreTrainedModel):
+    """Reads a document row by row. Source: thesis, sections 4.1 and 4.3.
+
+    Args:
+        config: of the model.
+    """
+
+    def __init__(self, config: CoarseToFineLstmConfig):
+        super().__init__(config)
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size, config.pad_token_id)
+        sizes = [config.embedding_size] + [config.hidden_size] * config.encoder_layers
+        self.layers = nn.ModuleList(
+            CoarseToFineLstmEncoderLayer(*sizes[i : i + 2]) for i in range(config.encoder_layers)
+        )
+        self.dropout = nn.Dropout(config.dropout)
+        if config.attends_to_rows:
+            self.coarse = CoarseToFineLstmRowRepresentation(config)
+            # The bilinear matrix of attention over rows: keys once, then each decoding step is one product.
+            self.row_keys = nn.Linear(config.row_size, config.hidden_size, bias=False)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """Return the embedding of the source."""
+        return self.embed_tokens
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        """Replace the embedding of the source."""
+        self.embed_tokens = value
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        row_ids: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        **kwargs: Any,
+    ) -> CoarseToFineLstmEncoderOutput:
+        """Encode a source.
+
+        Args:
+            input_ids: source token ids, `(batch, source)`.
+            attention_mask: 1 for tokens, 0 for padding, `(batch, source)`.
+            row_ids: row of each token in its document, counted from 0, not decreasing; -1 for padding,
+                `(batch, source)`. Without them the whole source is one row.
+            inputs_embeds: embeddings in place of `input_ids`, `(batch, source, embedding_size)`.
+            output_hidden_states: return the states of all layers; all rows are then read at once.
+            **kwargs: not used; generation gives all that it has.
+
+        Returns:
+            States of the words, and what attention over rows needs.
+
+        Raises:
+            ValueError: if inputs are missing or given twice, have a wrong shape or are out of range, or there are more
+                rows than row positions.
+        """
+        config = self.config
+        check_inputs(config, input_ids, inputs_embeds, attention_mask, row_ids)
+        given = input_ids if input_ids is not None else inputs_embeds
+        assert given is not None
+        shape = given.shape[:2]
+        is_word = torch.ones(shape, dtype=torch.bool, device=given.device)
+        if attention_mask is not None:
+            is_word = attention_mask.to(given.device) != 0
+        if row_ids is None:
+            row_ids = torch.where(is_word, 0, -1)
+        elif not config.attend_padding:
+            row_ids = row_ids.to(given.device).where(is_word, -1)
+        num_rows = max(1, int(row_ids.max()) + 1)
+        check_num_rows(config, num_rows)
+
+        # Model 0 reads the document as one row, whatever rows its attention is looked at by.
+        read_ids, num_read = (row_ids.clamp(max=0), 1) if config.attention == "standard" else (row_ids, num_rows)
+        rows = find_rows(read_ids, num_read)
+        is_padding = None
+        if config.attend_padding:
+            is_padding = ~is_word.flatten()[rows.tokens]
+        words = self._embed(input_ids, inputs_embeds, rows, is_padding)
+
+        keys = None
+        if config.attends_to_rows:
+            token_ids = None
+            if config.coarse_representation == "bag_of_words":
+                assert input_ids is not None
+                token_ids = input_ids.flatten()[rows.tokens]
+                if is_padding is not None:
+                    token_ids = token_ids.masked_fill(is_padding, config.pad_token_id)
+            keys = self.row_keys(self.coarse(rows, len(row_ids), words, token_ids))  # (batch, rows, hidden_size)
+        if self._reads_on_demand(output_hidden_states):
+            assert keys is not None
+            store = CoarseToFineLstmRowStore(self.read, words, rows, is_padding, keys, shape[1])
+            return CoarseToFineLstmEncoderOutput(
+                last_hidden_state=keys.new_empty(*shape, 0),
+                document_ids=torch.arange(shape[0], device=given.device),
+                row_store=store,
+            )
+
+        vectors = words(torch.arange(len(rows.tokens), device=given.device))  # (tokens, embedding_size)
+        states = self.read(vectors, rows, is_padding)
+        if not output_hidden_states:
+            states = states[-1:]
+        # (batch, source, width), zero outside of rows
+        padded = [_scatter(state, rows.tokens, shape) for state in states]
+        return CoarseToFineLstmEncoderOutput(
+            last_hidden_state=padded[-1],
+            row_ids=row_ids,
+            row_keys=keys,
+            row_tokens=None if keys is None else _row_tokens(rows, shape),
+            hidden_states=tuple(padded) if output_hidden_states else None,
+        )
+
+    def read(self, vectors: torch.Tensor, rows: Rows, is_padding: torch.Tensor | None) -> list[torch.Tensor]:
+        """Run the LSTM over rows, each from a state of zeros. Source: equation 4.12.
+
+        Args:
+            vectors: word embeddings, `(tokens, embedding_size)`.
+            rows: the rows; where their tokens are in the source does not matter.
+            is_padding: tokens that are not read, and whose states are zero, `(tokens,)`.
+
+        Returns:
+            The embeddings and the states of each layer, `(tokens, width)` each.
+        """
+        all_states = [vectors]
+        if is_padding is not None:
+            rows = rows.only(~is_padding)
+        if len(rows.tokens) == 0:
+            return all_states + [vectors.new_zeros(len(vectors), self.config.hidden_size)] * len(self.layers)
+        order, batch_sizes = rows.reading_order()
+        places = order if is_padding is None else rows.tokens[order]
+        states = vectors.index_select(0, places)
+        for i, layer in enumerate(self.layers):
+            states = layer(states if i == 0 else self.dropout(states), batch_sizes)
+            zeros = states.new_zeros(len(vectors), states.shape[-1])
+            all_states.append(zeros.index_copy(0, places, states))
+        return all_states
+
+    def _embed(
+        self,
+        input_ids: torch.Tensor | None,
+        inputs_embeds: torch.Tensor | None,
+        rows: Rows,
+        is_padding: torch.Tensor | None,
+    ) -> Callable[[torch.Tensor], torch.Tensor]:
+        """Return what gives the embeddings of tokens at any places in `rows.tokens`."""
+        flat = None if inputs_embeds is None else inputs_embeds.flatten(0, 1)
+        ids = None if input_ids is None else input_ids.flatten()
+
+        def look_up(places: torch.Tensor) -> torch.Tensor:
+            tokens = rows.tokens[places] if len(rows.tokens) else None
+            if tokens is None:  # padding only
+                return self.row_keys.weight.new_zeros(*places.shape, self.config.embedding_size)
+            vectors = self.embed_tokens(ids[tokens]) if flat is None else flat[tokens]
+            if is_padding is not None:
+                vectors = vectors.masked_fill(is_padding[places].unsqueeze(-1), 0.0)
+            return vectors
+
+        if not torch.is_grad_enabled() or len(rows.tokens) == 0:
+            return look_up
+        # Once, or each time would make a gradient as large as the whole embedding.
+        found = look_up(torch.arange(len(rows.tokens), device=rows.tokens.device))
+        return lambda places: nn.functional.embedding(places, found)
+
+    def _reads_on_demand(self, output_hidden_states: bool | None) -> bool:
+        return self.config.attention == "hard" and not torch.is_grad_enabled() and not output_hidden_states
+
+
+def _scatter(states: torch.Tensor, places: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    zeros = states.new_zeros(shape.numel(), states.shape[-1])
+    return zeros.index_copy(0, places, states).unflatten(0, tuple(shape))
+
+
+def _row_tokens(rows: Rows, shape: torch.Size) -> torch.Tensor:
+    """Place in the source of each token of each row, `(batch, rows, words)`, -1 where there is none."""
+    places, exists = rows.table(max(1, int(rows.lengths.max())))
+    if len(rows.tokens) == 0:
+        return torch.full_like(places, -1).unflatten(0, (shape[0], -1))
+    return torch.where(exists, rows.tokens[places] % shape[1], -1).unflatten(0, (shape[0], -1))
+
+
+__all__ = ["CoarseToFineLstmEncoder"]

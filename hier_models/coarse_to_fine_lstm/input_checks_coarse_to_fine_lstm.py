@@ -1,0 +1,104 @@
+"""Refuses inputs that the Coarse-to-Fine LSTM cannot read, before they end in an index error inside it."""
+
+import torch
+from transformers.configuration_utils import PreTrainedConfig
+
+
+def check_inputs(
+    config: PreTrainedConfig,
+    input_ids: torch.Tensor | None,
+    inputs_embeds: torch.Tensor | None,
+    attention_mask: torch.Tensor | None,
+    row_ids: torch.Tensor | None,
+) -> None:
+    """Refuse inputs of the encoder that are missing, given twice, of a wrong shape or out of range.
+
+    Values are looked at on the CPU only: elsewhere it would make the device wait.
+
+    Args:
+        config: of the model.
+        input_ids: token ids, `(batch, source)`.
+        inputs_embeds: embeddings in their place, `(batch, source, embedding_size)`.
+        attention_mask: 1 for tokens, 0 for padding, `(batch, source)`.
+        row_ids: row of each token, `(batch, source)`.
+
+    Raises:
+        ValueError: says the argument, what was got, and what is allowed.
+    """
+    if (input_ids is None) == (inputs_embeds is None):
+        got = "both" if input_ids is not None else "none"
+        raise ValueError(f"Give exactly one of `input_ids` and `inputs_embeds`, got {got}.")
+    if input_ids is not None:
+        if input_ids.dim() != 2 or 0 in input_ids.shape:
+            raise ValueError(f"`input_ids` must be (batch, source), got shape {tuple(input_ids.shape)}.")
+        shape = input_ids.shape
+        if _can_look_at(input_ids):
+            low, high = (int(value) for value in torch.aminmax(input_ids))
+            if low < 0 or high >= config.vocab_size:
+                raise ValueError(
+                    f"`input_ids` must be in [0, vocab_size={config.vocab_size}), got values from {low} to {high}."
+                )
+    else:
+        assert inputs_embeds is not None
+        width = config.embedding_size
+        if inputs_embeds.dim() != 3 or 0 in inputs_embeds.shape or inputs_embeds.shape[-1] != width:
+            raise ValueError(
+                f"`inputs_embeds` must be (batch, source, embedding_size={width}), got shape "
+                f"{tuple(inputs_embeds.shape)}."
+            )
+        if config.attends_to_rows and config.coarse_representation == "bag_of_words":
+            raise ValueError(
+                "`inputs_embeds` must not be given with coarse_representation='bag_of_words', which has embeddings of "
+                "its own and needs the words. Give `input_ids`."
+            )
+        shape = inputs_embeds.shape[:2]
+    if attention_mask is not None and attention_mask.shape != shape:
+        raise ValueError(
+            f"`attention_mask` must be {tuple(shape)} like the tokens, got shape {tuple(attention_mask.shape)}."
+        )
+    if row_ids is not None:
+        _check_row_ids(row_ids, shape)
+
+
+def check_num_rows(config: PreTrainedConfig, num_rows: int) -> None:
+    """Refuse more rows than there are row positions.
+
+    Args:
+        config: of the model.
+        num_rows: rows of the document with the most.
+
+    Raises:
+        ValueError: if there are too many; it says what to do.
+    """
+    if config.attends_to_rows and config.row_position_size and num_rows > config.max_rows:
+        raise ValueError(
+            f"`row_ids` has {num_rows} rows, more than max_rows={config.max_rows} row positions. Truncate the document "
+            "(`max_rows` in the processor's call), or train a model with a larger `max_rows`, or without row positions "
+            "(`row_position_size=0`)."
+        )
+
+
+def _check_row_ids(row_ids: torch.Tensor, shape: torch.Size) -> None:
+    if row_ids.shape != shape:
+        raise ValueError(f"`row_ids` must be {tuple(shape)} like the tokens, got shape {tuple(row_ids.shape)}.")
+    if row_ids.is_floating_point() or row_ids.dtype == torch.bool:
+        raise ValueError(f"`row_ids` must be integers, got {row_ids.dtype}.")
+    if not _can_look_at(row_ids):
+        return
+    if (row_ids < -1).any():
+        raise ValueError(f"`row_ids` must count from 0, or be -1 for padding; got {int(row_ids.min())}.")
+    before = row_ids.cummax(dim=1).values
+    falls = (row_ids >= 0) & (row_ids < before)
+    if falls.any():
+        document, token = falls.nonzero()[0].tolist()
+        raise ValueError(
+            f"`row_ids` must not decrease in a document, got {int(row_ids[document, token])} after "
+            f"{int(before[document, token])} at token {token} of document {document}."
+        )
+
+
+def _can_look_at(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+__all__ = ["check_inputs", "check_num_rows"]

@@ -1,0 +1,138 @@
+"""What the decoder attends to: the states of all words, or rows that are read on demand.
+
+Axes in shape comments:
+    batch       sequences that are decoded: documents, or documents times beams
+    documents   documents, however many beams each has
+    source      source tokens
+    rows        rows of a document
+    words       words of a row, padded to the longest
+"""
+
+from typing import NamedTuple
+
+import torch
+
+from .modeling_outputs_coarse_to_fine_lstm import CoarseToFineLstmEncoderOutput
+from .row_store_coarse_to_fine_lstm import CoarseToFineLstmRowStore
+
+
+class WordMemory(NamedTuple):
+    """A source all of whose words were read.
+
+    Args:
+        states: zero for what is not attended to, `(batch, source, hidden_size)`.
+        word_penalty: what is added to scores of words, `(batch, source)`, or `(batch, rows, words)` with attention
+            over rows: 0, or the lowest number where there is no word. In float32 at least.
+        row_ids: row of each token, -1 for what is not attended to, `(batch, source)`.
+        row_keys: `(batch, rows, hidden_size)` with attention over rows.
+        row_penalty: what is added to scores of rows, `(batch, rows)`.
+        places: of each word of each row in the source, 0 where there is none, `(batch, rows * words)`.
+    """
+
+    states: torch.Tensor
+    word_penalty: torch.Tensor
+    row_ids: torch.Tensor
+    row_keys: torch.Tensor | None = None
+    row_penalty: torch.Tensor | None = None
+    places: torch.Tensor | None = None
+
+    def reported(
+        self, words: torch.Tensor, row_attentions: torch.Tensor | None
+    ) -> tuple[tuple[torch.Tensor], torch.Tensor]:
+        """Return attentions as outputs have them.
+
+        Args:
+            words: weights of source tokens, `(batch, target, source)`.
+            row_attentions: `(batch, target, rows)`, if there is attention over rows.
+
+        Returns:
+            Attention to words, `(batch, 1, target, source)`, in a tuple, and to rows, `(batch, target, rows)`. Both
+            are zero where there is nothing to attend to.
+        """
+        words = words * (self.row_ids >= 0).unsqueeze(1)
+        if row_attentions is not None and self.row_penalty is not None:
+            return (words.unsqueeze(1),), row_attentions * (self.row_penalty == 0).unsqueeze(1)
+        rows = words.new_zeros(*words.shape[:2], max(1, int(self.row_ids.max()) + 1))
+        places = self.row_ids.clamp(min=0).unsqueeze(1).expand_as(words)
+        return (words.unsqueeze(1),), rows.scatter_add(2, places, words)
+
+
+class DocumentMemory:
+    """Documents whose rows are read on demand; beams of a document share them.
+
+    Args:
+        store: the rows.
+        document_ids: document of each sequence, `(batch,)`.
+    """
+
+    def __init__(self, store: CoarseToFineLstmRowStore, document_ids: torch.Tensor):
+        self.store = store
+        self.document_ids = document_ids
+        documents, rows, _ = store.keys.shape
+        self.first_rows = (document_ids * rows).unsqueeze(1)  # (batch, 1)
+        beams = len(document_ids) // documents
+        in_order = torch.arange(documents, device=document_ids.device).repeat_interleave(max(1, beams))
+        self._keys = store.keys if torch.equal(document_ids, in_order) else store.keys[document_ids]
+        wide = torch.promote_types(store.keys.dtype, torch.float32)
+        self._penalty = None
+        if not store.exists.all():
+            self._penalty = _penalty(store.exists, wide)[document_ids]  # (batch, rows)
+        self._dtype = wide
+
+    def row_scores(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return the scores of all rows, `(batch, rows)`, in float32 at least.
+
+        Args:
+            hidden: state of the decoder, `(batch, hidden_size)`.
+        """
+        queries = hidden.view(len(self._keys), -1, hidden.shape[-1])  # (documents, beams, hidden_size)
+        scores = torch.bmm(queries, self._keys.transpose(1, 2)).flatten(0, 1).to(self._dtype)
+        return scores if self._penalty is None else scores + self._penalty
+
+    def reported(self, words: torch.Tensor, row_attentions: torch.Tensor) -> tuple[tuple[torch.Tensor], torch.Tensor]:
+        """As `WordMemory.reported`."""
+        exists = self.store.exists[self.document_ids].unsqueeze(1)
+        return (words.unsqueeze(1),), row_attentions * exists
+
+
+def make_memory(encoder_outputs: CoarseToFineLstmEncoderOutput, batch: int) -> WordMemory | DocumentMemory:
+    """Prepare what the encoder returned for the steps of the decoder.
+
+    Args:
+        encoder_outputs: of the source.
+        batch: sequences that are decoded.
+
+    Returns:
+        The memory.
+
+    Raises:
+        ValueError: if the source has another number of documents than the target.
+    """
+    store = encoder_outputs.get("row_store")
+    states = encoder_outputs.last_hidden_state
+    documents = encoder_outputs["document_ids"] if store is not None else states
+    if len(documents) != batch:
+        raise ValueError(f"`encoder_outputs` must have as many rows as the target, {batch}, got {len(documents)}.")
+    if store is not None:
+        return DocumentMemory(store, documents)
+    row_ids, row_tokens = encoder_outputs["row_ids"], encoder_outputs.get("row_tokens")
+    wide = torch.promote_types(states.dtype, torch.float32)
+    if row_tokens is None:
+        return WordMemory(states, _penalty(row_ids >= 0, wide), row_ids)
+    exists = row_tokens >= 0  # (batch, rows, words)
+    return WordMemory(
+        states,
+        _penalty(exists, wide),
+        row_ids,
+        encoder_outputs["row_keys"],
+        _penalty(exists[..., 0], wide),
+        row_tokens.clamp(min=0).flatten(1),
+    )
+
+
+def _penalty(exists: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    # Not minus infinity: where nothing exists at all, weights are then equal, and the states that they weigh zero.
+    return torch.zeros(exists.shape, dtype=dtype, device=exists.device).masked_fill(~exists, torch.finfo(dtype).min)
+
+
+__all__ = ["DocumentMemory", "WordMemory", "make_memory"]

@@ -1,0 +1,376 @@
+"""Coarse-to-Fine LSTM: attention to rows of a document, then to the words of a row; with hard attention, of few rows.
+
+Source: Jeffrey Ling, "Coarse-to-Fine Attention Models for Document Summarization", chapter 4.
+
+In the order data flows: encoder_coarse_to_fine_lstm.py, with its rows (rows_…, coarse_…, row_store_…);
+decoder_coarse_to_fine_lstm.py, with what it attends to (memory_…) and its state (cache_…); reinforce_…; and here the
+models.
+
+Axes in shape comments:
+    batch       documents
+    source      source tokens
+    rows        rows of a document
+    target      target tokens
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.cache_utils import Cache
+from transformers.generation import GenerationMixin
+from transformers.models.bart.modeling_bart import shift_tokens_right
+from transformers.processing_utils import Unpack
+from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
+
+from .cache_coarse_to_fine_lstm import CoarseToFineLstmCache
+from .configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
+from .decoder_coarse_to_fine_lstm import CoarseToFineLstmDecoder, RowChoice
+from .encoder_coarse_to_fine_lstm import CoarseToFineLstmEncoder
+from .modeling_outputs_coarse_to_fine_lstm import (
+    CoarseToFineLstmEncoderOutput,
+    CoarseToFineLstmLMOutput,
+    CoarseToFineLstmModelOutput,
+)
+from .pretrained_coarse_to_fine_lstm import CoarseToFineLstmPreTrainedModel
+from .reinforce_coarse_to_fine_lstm import RewardBaseline, surrogate_loss
+
+
+class CoarseToFineLstmModel(CoarseToFineLstmPreTrainedModel):
+    """Encoder and decoder of the Coarse-to-Fine LSTM, without the generator.
+
+    Source: thesis, chapter 4. `soft_attention` makes hard attention soft in training ("+PRETRAIN").
+
+    Args:
+        config: of the model.
+    """
+
+    def __init__(self, config: CoarseToFineLstmConfig):
+        super().__init__(config)
+        self.encoder = CoarseToFineLstmEncoder(config)
+        self.decoder = CoarseToFineLstmDecoder(config)
+        self.soft_attention = False
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """Return the embedding of the source."""
+        return self.encoder.embed_tokens
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        """Replace the embedding of the source."""
+        self.encoder.embed_tokens = value
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        row_ids: torch.Tensor | None = None,
+        decoder_input_ids: torch.Tensor | None = None,
+        decoder_attention_mask: torch.Tensor | None = None,
+        encoder_outputs: CoarseToFineLstmEncoderOutput | tuple[Any, ...] | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        decoder_inputs_embeds: torch.Tensor | None = None,
+        use_cache: bool | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> CoarseToFineLstmModelOutput:
+        """Encode a source and decode a target.
+
+        Args:
+            input_ids: source token ids, `(batch, source)`.
+            attention_mask: 1 for tokens, 0 for padding, `(batch, source)`.
+            row_ids: row of each token in its document, counted from 0, not decreasing; -1 for padding,
+                `(batch, source)`. Without them the whole source is one row.
+            decoder_input_ids: target token ids, `(batch, target)`; `input_ids` shifted to the right when not given,
+                as in BART.
+            decoder_attention_mask: 1 for tokens, 0 for padding, `(batch, target)`.
+            encoder_outputs: what the encoder returned for the source; it is not run again.
+            past_key_values: state after earlier decoding steps.
+            inputs_embeds: embeddings in place of `input_ids`, `(batch, source, embedding_size)`.
+            decoder_inputs_embeds: embeddings in place of `decoder_input_ids`, `(batch, target, embedding_size)`.
+            use_cache: return the state for later decoding steps.
+            **kwargs: `output_attentions`, `output_hidden_states` and `return_dict`.
+
+        Returns:
+            `last_hidden_state`, the contexts of the target, `(batch, target, hidden_size)`, and what else was asked
+            for.
+
+        Raises:
+            ValueError: if inputs are missing or given twice, have a wrong shape or are out of range, or there are more
+                rows than row positions.
+        """
+        if decoder_input_ids is None and decoder_inputs_embeds is None:
+            if input_ids is None:
+                raise ValueError("Give `decoder_input_ids` or `decoder_inputs_embeds` when there are no `input_ids`.")
+            decoder_input_ids = shift_tokens_right(
+                input_ids, self.config.pad_token_id, self.config.decoder_start_token_id
+            )
+        if decoder_input_ids is not None and decoder_inputs_embeds is not None:
+            raise ValueError("Give exactly one of `decoder_input_ids` and `decoder_inputs_embeds`, got both.")
+        wants = {
+            name: kwargs.get(name) if kwargs.get(name) is not None else getattr(self.config, name)
+            for name in ("output_attentions", "output_hidden_states")
+        }
+        if encoder_outputs is None:
+            encoder_outputs = self.encoder(
+                input_ids=input_ids,
+                attention_mask=attention_mask,
+                row_ids=row_ids,
+                inputs_embeds=inputs_embeds,
+                output_hidden_states=wants["output_hidden_states"],
+            )
+        elif not isinstance(encoder_outputs, ModelOutput):
+            encoder_outputs = _from_tuple(encoder_outputs)
+        encoder_outputs = self._with_rows(encoder_outputs, attention_mask, row_ids)
+
+        use_cache = self.config.use_cache if use_cache is None else use_cache
+        if self.training and self.decoder.step.gradient_checkpointing:
+            use_cache = False
+        decoder_outputs = self.decoder(
+            input_ids=decoder_input_ids,
+            attention_mask=decoder_attention_mask,
+            encoder_outputs=encoder_outputs,
+            choice=self._row_choice(),
+            past_key_values=_own_cache(past_key_values),
+            inputs_embeds=decoder_inputs_embeds,
+            use_cache=use_cache,
+            **wants,
+        )
+        on_demand = encoder_outputs.get("row_store") is not None
+        return CoarseToFineLstmModelOutput(
+            last_hidden_state=decoder_outputs.last_hidden_state,
+            past_key_values=decoder_outputs.past_key_values,
+            decoder_hidden_states=decoder_outputs.hidden_states,
+            cross_attentions=decoder_outputs.cross_attentions,
+            encoder_last_hidden_state=None if on_demand else encoder_outputs.last_hidden_state,
+            encoder_hidden_states=encoder_outputs.get("hidden_states"),
+            row_attentions=decoder_outputs.row_attentions,
+            row_log_probabilities=decoder_outputs.row_log_probabilities,
+            row_counts=decoder_outputs.row_counts,
+            encoded_rows=decoder_outputs.encoded_rows,
+        )
+
+    def _row_choice(self) -> RowChoice | None:
+        config = self.config
+        if not config.attends_to_rows:
+            return None
+        if config.attention == "coarse_to_fine":
+            return RowChoice("soft")
+        if not self.training:
+            return RowChoice("best", config.selected_rows or config.num_samples)
+        if self.soft_attention or torch.rand(()).item() < config.alternate_soft:
+            return RowChoice("soft")
+        return RowChoice("draw", config.num_samples)
+
+    def _with_rows(
+        self,
+        encoder_outputs: ModelOutput,
+        attention_mask: torch.Tensor | None,
+        row_ids: torch.Tensor | None,
+    ) -> ModelOutput:
+        """Complete what somebody else's encoder returned: states only, which Models 0 and 1 can attend to."""
+        if encoder_outputs.get("row_store") is not None or encoder_outputs.get("row_ids") is not None:
+            return encoder_outputs
+        if self.config.attends_to_rows:
+            raise ValueError(
+                f"`encoder_outputs` must be what this model's encoder returns, with `row_keys` and `row_tokens`, for "
+                f"attention={self.config.attention!r}; got {', '.join(encoder_outputs)}."
+            )
+        states = encoder_outputs["last_hidden_state"]
+        if row_ids is None:
+            row_ids = torch.zeros(states.shape[:2], dtype=torch.long, device=states.device)
+        if attention_mask is not None and not self.config.attend_padding:
+            row_ids = row_ids.where(attention_mask != 0, -1)
+        return CoarseToFineLstmEncoderOutput(**{**encoder_outputs, "row_ids": row_ids})
+
+
+class CoarseToFineLstmForConditionalGeneration(CoarseToFineLstmPreTrainedModel, GenerationMixin):
+    """The Coarse-to-Fine LSTM with its generator, for summarization. Source: thesis, chapter 4, equation 4.7.
+
+    Args:
+        config: of the model.
+    """
+
+    def __init__(self, config: CoarseToFineLstmConfig):
+        super().__init__(config)
+        self.model = CoarseToFineLstmModel(config)
+        self.dropout = nn.Dropout(config.dropout)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size)
+        if config.attention == "hard":
+            self.reward_baseline = RewardBaseline(config.baseline_rate)
+        self.post_init()
+
+    @property
+    def soft_attention(self) -> bool:
+        """Whether hard attention is soft in training, as in the first epochs of "+PRETRAIN"."""
+        return self.model.soft_attention
+
+    @soft_attention.setter
+    def soft_attention(self, value: bool) -> None:
+        self.model.soft_attention = value
+
+    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
+        """Resize the embeddings of source and target and the generator; see `PreTrainedModel`."""
+        embeddings = super().resize_token_embeddings(*args, **kwargs)
+        return embeddings
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        row_ids: torch.Tensor | None = None,
+        decoder_input_ids: torch.Tensor | None = None,
+        decoder_attention_mask: torch.Tensor | None = None,
+        encoder_outputs: CoarseToFineLstmEncoderOutput | tuple[Any, ...] | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        decoder_inputs_embeds: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        use_cache: bool | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> CoarseToFineLstmLMOutput:
+        """Predict the target.
+
+        When rows are drawn, in training with hard attention, the value of `loss` is the negative log-likelihood and its
+        gradient also that of the surrogate (REINFORCE).
+
+        Args:
+            input_ids: for this and all without a text here, see [`CoarseToFineLstmModel`].
+            attention_mask: see there.
+            row_ids: see there.
+            decoder_input_ids: see there.
+            decoder_attention_mask: see there.
+            encoder_outputs: see there.
+            past_key_values: see there.
+            inputs_embeds: see there.
+            decoder_inputs_embeds: see there.
+            labels: target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
+                shifted to the right are the `decoder_input_ids` if none are given.
+            use_cache: see there.
+            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch. [`Trainer`]
+                gives it, so that accumulated batches of unequal length weigh each token the same. Without it the loss
+                is a mean over this batch.
+
+        Returns:
+            `logits`, `(batch, target, vocab_size)`, `loss` if there are `labels`, and what else was asked for.
+
+        Raises:
+            ValueError: see there.
+        """
+        if labels is not None:
+            use_cache = False
+            if decoder_input_ids is None and decoder_inputs_embeds is None:
+                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+
+        num_items_in_batch = kwargs.pop("num_items_in_batch", None)
+        outputs = self.model(
+            input_ids,
+            attention_mask=attention_mask,
+            row_ids=row_ids,
+            decoder_input_ids=decoder_input_ids,
+            decoder_attention_mask=decoder_attention_mask,
+            encoder_outputs=encoder_outputs,
+            past_key_values=past_key_values,
+            inputs_embeds=inputs_embeds,
+            decoder_inputs_embeds=decoder_inputs_embeds,
+            use_cache=use_cache,
+            **kwargs,
+        )
+        logits = self.lm_head(self.dropout(outputs.last_hidden_state))  # (batch, target, vocab_size)
+        loss = surrogate = None
+        if labels is not None:
+            loss, surrogate = self._loss(logits, labels.to(logits.device), num_items_in_batch, outputs)
+        not_here = ("last_hidden_state", "row_log_probabilities", "row_counts")
+        return CoarseToFineLstmLMOutput(
+            loss=loss,
+            logits=logits,
+            surrogate=surrogate,
+            **{name: value for name, value in outputs.items() if name not in not_here},
+        )
+
+    def _loss(
+        self,
+        logits: torch.Tensor,
+        labels: torch.Tensor,
+        num_items_in_batch: Any,
+        outputs: CoarseToFineLstmModelOutput,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Negative log-likelihood for each label that is not -100, and the surrogate's value if rows were drawn."""
+        mask = labels != -100
+        per_token = nn.functional.cross_entropy(logits.transpose(1, 2).float(), labels, reduction="none")
+        count = mask.sum() if num_items_in_batch is None else num_items_in_batch
+        loss = per_token.sum() / count
+        if not (self.training and self.config.attention == "hard"):
+            return loss, None
+        rewards = None
+        surrogate = None
+        if outputs.row_log_probabilities is not None:
+            rewards = -per_token.detach()  # section 4.4.1: log p(y_t | …), (batch, target)
+            surrogate = surrogate_loss(
+                outputs.row_log_probabilities,
+                outputs.row_counts,
+                rewards,
+                self.reward_baseline(rewards.shape[1]),
+                mask,
+                self.config.reward_discount,
+                self.config.reward_scale,
+                count,
+            )
+            loss = loss + (surrogate - surrogate.detach())
+            surrogate = surrogate.detach()
+        self.reward_baseline.update(rewards, mask)
+        return loss, surrogate
+
+    def generate(self, *args: Any, **kwargs: Any) -> Any:
+        """Generate; see `GenerationMixin.generate`. With hard attention, only rows that are selected are read.
+
+        Args:
+            *args: see there.
+            **kwargs: see there.
+
+        Returns:
+            See there. With `return_dict_in_generate=True` and hard attention it has `encoded_rows` too, how many rows
+            of each document were read, `(batch,)`.
+        """
+        found = super().generate(*args, **kwargs)
+        cache = found.get("past_key_values") if isinstance(found, ModelOutput) else None
+        encoded_rows = getattr(cache, "encoded_rows", None)
+        if encoded_rows is not None:
+            found["encoded_rows"] = encoded_rows
+        return found
+
+    def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
+        """Shift `labels` to the right, behind the start token; -100 becomes padding."""
+        return shift_tokens_right(labels, self.config.pad_token_id, self.config.decoder_start_token_id)
+
+
+def _own_cache(past_key_values: Cache | None) -> CoarseToFineLstmCache | None:
+    """Put our cache in the place of the empty one that generation makes for Transformers."""
+    if past_key_values is None or isinstance(past_key_values, CoarseToFineLstmCache):
+        return past_key_values
+    if past_key_values.get_seq_length():
+        raise ValueError(
+            f"`past_key_values` must be what this model returned, got a {type(past_key_values).__name__} with "
+            f"{past_key_values.get_seq_length()} tokens."
+        )
+    return None
+
+
+def _from_tuple(encoder_outputs: tuple[Any, ...]) -> CoarseToFineLstmEncoderOutput:
+    """Read what the encoder returns with `return_dict=False`: its fields in order, without those that are missing."""
+    found: dict[str, Any] = {}
+    for value in encoder_outputs:
+        if isinstance(value, tuple):
+            found["hidden_states"] = value
+        elif not isinstance(value, torch.Tensor):
+            found["row_store"] = value
+        elif value.is_floating_point():
+            found["row_keys" if found else "last_hidden_state"] = value
+        else:
+            found[{1: "document_ids", 2: "row_ids", 3: "row_tokens"}[value.dim()]] = value
+    return CoarseToFineLstmEncoderOutput(**found)
+
+
+__all__ = ["CoarseToFineLstmForConditionalGeneration", "CoarseToFineLstmModel"]

@@ -1,0 +1,53 @@
+"""What the models of the Coarse-to-Fine LSTM share: capabilities, first weights, and embeddings that are not trained."""
+
+from typing import Any, Self
+
+import torch
+from torch import nn
+from transformers import initialization as init
+from transformers.modeling_utils import PreTrainedModel
+
+from .configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
+
+
+class CoarseToFineLstmPreTrainedModel(PreTrainedModel):
+    """What the models of this family share."""
+
+    config: CoarseToFineLstmConfig
+    config_class = CoarseToFineLstmConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["CoarseToFineLstmEncoderLayer", "CoarseToFineLstmDecoderStep"]
+    _skip_keys_device_placement = ["past_key_values"]
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Self:
+        """Load a model; see `PreTrainedModel.from_pretrained`."""
+        loaded = super().from_pretrained(*args, **kwargs)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded  # a pair with `output_loading_info=True`
+        model._freeze()  # loading makes every weight trainable
+        return loaded
+
+    def post_init(self) -> None:
+        """Make what the class needs once its modules are there."""
+        super().post_init()
+        self._freeze()
+
+    def _freeze(self) -> None:
+        if not self.config.freeze_source_embeddings:
+            return
+        encoder = getattr(getattr(self, "model", self), "encoder", self)
+        for module in encoder.modules():
+            if isinstance(module, nn.Embedding) and module.num_embeddings == self.config.vocab_size:
+                module.weight.requires_grad_(False)
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """Thesis, section 5.4: all weights uniform."""
+        for parameter in module.parameters(recurse=False):
+            init.uniform_(parameter, -self.config.init_range, self.config.init_range)
+        if isinstance(module, nn.Embedding) and module.padding_idx is not None:
+            init.zeros_(module.weight[module.padding_idx])
+
+
+__all__ = ["CoarseToFineLstmPreTrainedModel"]

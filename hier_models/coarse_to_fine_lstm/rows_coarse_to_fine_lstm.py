@@ -1,0 +1,83 @@
+"""Where the rows of a batch are, without padding: tokens row after row, and the order in which an LSTM reads them.
+
+Axes in shape comments:
+    tokens      tokens in rows, of all rows, one row after the other
+    rows        rows of all documents, document after document, each with as many as the one with the most has
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of different lengths.
+
+    Args:
+        tokens: where each token is in the flattened `(batch, source)`, `(tokens,)`.
+        lengths: tokens of each row, 0 for an empty one, `(rows,)`.
+    """
+
+    tokens: torch.Tensor
+    lengths: torch.Tensor
+
+    @cached_property
+    def starts(self) -> torch.Tensor:
+        """Place of each row's first token in `tokens`, `(rows,)`."""
+        return self.lengths.cumsum(0) - self.lengths
+
+    def row_of_each(self) -> torch.Tensor:
+        """Row of each token, `(tokens,)`."""
+        numbers = torch.arange(len(self.lengths), device=self.lengths.device)
+        return numbers.repeat_interleave(self.lengths, output_size=len(self.tokens))
+
+    def take(self, rows: torch.Tensor) -> "Rows":
+        """Return some of the rows, in the order given, `(taken,)`; `tokens` are then places in our `tokens`."""
+        lengths = self.lengths[rows]
+        taken = Rows(lengths.new_empty(int(lengths.sum())), lengths)
+        places = torch.arange(len(taken.tokens), device=lengths.device)
+        return Rows(places + (self.starts[rows] - taken.starts)[taken.row_of_each()], lengths)
+
+    def only(self, kept: torch.Tensor) -> "Rows":
+        """Return the rows with some of their tokens, `(tokens,)`; `tokens` are then places in our `tokens`."""
+        lengths = torch.zeros_like(self.lengths).index_add(0, self.row_of_each(), kept.to(self.lengths.dtype))
+        return Rows(kept.nonzero().squeeze(1), lengths)
+
+    def reading_order(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Sort the tokens as a packed sequence has them: the first of all rows, the longest first, then the second, …
+
+        Returns:
+            Places in `tokens`, `(tokens,)`, and how many rows go on at each step, on the CPU, `(longest,)`.
+        """
+        row_of_each = self.row_of_each()
+        step = torch.arange(len(self.tokens), device=row_of_each.device) - self.starts[row_of_each]
+        rank = self.lengths.argsort(descending=True, stable=True).argsort()
+        order = (step * len(self.lengths) + rank[row_of_each]).argsort()
+        return order, step.bincount().cpu()
+
+    def table(self, width: int, rows: torch.Tensor | slice = slice(None)) -> tuple[torch.Tensor, torch.Tensor]:
+        """Place in `tokens` of each token of some rows, `(rows, width)`, and where there is one; 0 where none is."""
+        steps = torch.arange(width, device=self.lengths.device)
+        exists = steps < self.lengths[rows, None]
+        return torch.where(exists, self.starts[rows, None] + steps, 0), exists
+
+
+def find_rows(row_ids: torch.Tensor, num_rows: int) -> Rows:
+    """Find the rows of a batch.
+
+    Args:
+        row_ids: row of each token in its document, not decreasing; -1 for what is in no row, `(batch, source)`.
+        num_rows: rows that each document gets, some of which may be empty.
+
+    Returns:
+        The rows, `num_rows` for each document.
+    """
+    documents = torch.arange(len(row_ids), device=row_ids.device)
+    flat = torch.where(row_ids >= 0, documents[:, None] * num_rows + row_ids, -1).flatten()
+    tokens = (flat >= 0).nonzero().squeeze(1)
+    return Rows(tokens, flat[tokens].bincount(minlength=len(row_ids) * num_rows))
+
+
+__all__ = ["Rows", "find_rows"]
