@@ -16,6 +16,8 @@ from .dropout_schedule import DropoutSchedule
 from .encoder_evaluation import run_encoder_evaluation
 from .encoder_tasks_importance_tagging import compute_tagging_metrics, importance_probabilities
 from .extractive_evaluation import run_extractive_evaluation
+from .hard_attention import SoftPretraining, SurrogateLog
+from .learning_rates import PerplexityDecay, optimizer_with_rates
 from .metrics import compute_summarization_metrics
 from .models import load_model_and_processor
 from .running import run_training
@@ -34,9 +36,12 @@ __all__ = [
     "DropoutSchedule",
     "GenerationArguments",
     "ModelArguments",
+    "PerplexityDecay",
     "Recipe",
     "RecipeError",
     "RunArguments",
+    "SoftPretraining",
+    "SurrogateLog",
     "Task",
     "WordVectorCoverage",
     "compute_summarization_metrics",
@@ -46,6 +51,7 @@ __all__ = [
     "last_complete_checkpoint",
     "load_model_and_processor",
     "load_recipe",
+    "optimizer_with_rates",
     "read_word_vectors",
     "run_encoder_evaluation",
     "run_evaluation",

@@ -1,0 +1,135 @@
+"""Learning rates: other ones for parts of a model, and lower ones once the validation perplexity stopped falling."""
+
+import itertools
+import logging
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from transformers import (
+    PreTrainedModel,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
+
+
+logger = logging.getLogger(__name__)
+
+
+def optimizer_with_rates(
+    model: PreTrainedModel, arguments: TrainingArguments, rates: Mapping[str, float]
+) -> tuple[Any, dict[str, Any]]:
+    """Give parts of a model learning rates of their own.
+
+    The optimizer is the one that the arguments name, with their weight decay of matrices; biases and what normalizes
+    have none. A schedule multiplies all rates alike.
+
+    Args:
+        model: The model that is trained.
+        arguments: Of the Trainer; what no rate is given for learns with `learning_rate`.
+        rates: Name of a part -> its learning rate. A part is named as in the names of its parameters, at whatever
+            depth: "encoder.coarse" is the sentence encoder of a Coarse-to-Fine LSTM. Of names that hold each other,
+            the longest counts.
+
+    Returns:
+        The Trainer's argument `optimizer_cls_and_kwargs`. It is used up by one Trainer.
+
+    Raises:
+        ValueError: If a rate is not a finite number of 0 or more, or a name is of no parameter that is trained.
+
+    Source: Coarse-to-Fine LSTM, section 5.4.
+    """
+    for name, rate in rates.items():
+        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < math.inf:
+            raise ValueError(f"the learning rate of {name!r} must be a number of 0 or more, got {rate!r}")
+    groups: dict[tuple[str | None, bool], list[torch.nn.Parameter]] = {}
+    for parameter_name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        parts = [name for name in rates if f".{name}." in f".{parameter_name}."]
+        key = (max(parts, key=len, default=None), parameter.dim() > 1)
+        groups.setdefault(key, []).append(parameter)
+    for name in rates:
+        if not any(part == name for part, _ in groups):
+            raise ValueError(f"{name!r} is of no parameter of {type(model).__name__} that is trained")
+    optimizer_class, options = Trainer.get_optimizer_cls_and_kwargs(arguments, model)
+    listed = [
+        {
+            "params": parameters,
+            "weight_decay": arguments.weight_decay if decayed else 0.0,
+            **({} if part is None else {"lr": float(rates[part])}),
+        }
+        for (part, decayed), parameters in sorted(groups.items(), key=lambda item: (item[0][0] or "", not item[0][1]))
+    ]
+    return optimizer_class, {**options, "params": listed}
+
+
+class PerplexityDecay(TrainerCallback):
+    """Multiplies all learning rates by `factor` at every evaluation, once the loss has stopped falling.
+
+    That is, from the first evaluation whose loss is not below that of the one before it; later ones may fall again. It
+    goes with evaluation at the end of each epoch, and with a constant learning rate (or any schedule, which it
+    multiplies). What was decayed is a part of the optimizer's and the schedule's state, and when it began is read from
+    the log, so that a resumed run goes on as it was. Save when you evaluate (`save_strategy` as `eval_strategy`): the
+    Trainer never makes up for an evaluation that was due right after a checkpoint.
+
+    Args:
+        factor: Above 0 and at most 1.
+        metric: The evaluation's loss, whose exponential is the perplexity.
+
+    Raises:
+        ValueError: If the factor is out of its range; when training begins, if nothing is evaluated; at an evaluation
+            that has no such metric.
+
+    Source: Coarse-to-Fine LSTM, section 5.4.
+    """
+
+    def __init__(self, factor: float = 0.5, metric: str = "eval_loss") -> None:
+        if not 0 < factor <= 1:
+            raise ValueError(f"factor must be above 0 and at most 1, got {factor}")
+        self.factor = factor
+        self.metric = metric
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Refuse a run that evaluates nothing.
+
+        Args:
+            args: The Trainer's arguments.
+            state: Its state.
+            control: Its flow.
+            **kwargs: What else the Trainer passes.
+        """
+        if str(getattr(args.eval_strategy, "value", args.eval_strategy)) == "no":
+            raise ValueError("eval_strategy must be 'epoch' or 'steps': learning rates decay by evaluation, got 'no'")
+
+    def on_evaluate(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Look at the losses so far.
+
+        Args:
+            args: The Trainer's arguments.
+            state: Its state; the log already has this evaluation.
+            control: Its flow.
+            **kwargs: `optimizer`, `lr_scheduler` and `metrics` among them.
+        """
+        if kwargs.get("optimizer") is None or kwargs.get("lr_scheduler") is None:
+            return  # not in training
+        losses = {entry["step"]: entry[self.metric] for entry in state.log_history if self.metric in entry}
+        if state.global_step not in losses:
+            raise ValueError(f"the evaluation has no {self.metric}, by which learning rates decay")
+        values = list(losses.values())
+        # A loss that is not a number has not fallen either.
+        if all(later < earlier for earlier, later in itertools.pairwise(values)):
+            return
+        schedule = getattr(kwargs["lr_scheduler"], "scheduler", kwargs["lr_scheduler"])  # out of accelerate's
+        schedule.base_lrs = [rate * self.factor for rate in schedule.base_lrs]
+        for group in kwargs["optimizer"].param_groups:
+            group["lr"] = group["lr"] * self.factor
+        logger.info("learning rates, lowered: %s", ", ".join(f"{rate:g}" for rate in schedule.base_lrs))

@@ -1,0 +1,199 @@
+"""Learning rates of parts, and their decay, over the stock Trainer."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+from transformers import PreTrainedConfig, PreTrainedModel, Trainer, TrainerCallback, TrainingArguments
+
+from hier_models.training import PerplexityDecay, optimizer_with_rates
+
+
+class PartsConfig(PreTrainedConfig):
+    model_type = "parts"
+
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.coarse = nn.Linear(1, 1)
+        self.words = nn.Linear(1, 1)
+        self.coarse_keys = nn.Linear(1, 1, bias=False)
+
+
+class Parts(PreTrainedModel):
+    config_class = PartsConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.encoder = Encoder()
+        self.frozen = nn.Linear(1, 1).requires_grad_(False)
+        self.post_init()
+
+    def forward(self, x, labels=None):
+        loss = sum(parameter.sum() for parameter in self.parameters() if parameter.requires_grad)
+        return {"loss": loss + 0 * x.sum() if self.training else self.losses.pop(0)}
+
+
+class Rows(Dataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return {"x": torch.tensor(float(index)), "labels": torch.tensor(0)}
+
+
+class Seen(TrainerCallback):
+    def __init__(self, stop_at=None):
+        self.rates, self.stop_at = [], stop_at
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        self.rates.append([group["lr"] for group in kwargs["optimizer"].param_groups])
+
+    def on_step_end(self, args, state, control, **kwargs):
+        control.should_training_stop = state.global_step == self.stop_at
+
+
+def arguments_of(folder, **options):
+    defaults = {
+        "optim": "sgd",
+        "learning_rate": 1.0,
+        "lr_scheduler_type": "constant",
+        "per_device_train_batch_size": 2,
+        "per_device_eval_batch_size": 4,
+        "num_train_epochs": 6,
+        "eval_strategy": "epoch",
+        "use_cpu": True,
+        "report_to": "none",
+        "disable_tqdm": True,
+    }
+    return TrainingArguments(str(folder), **{**defaults, **options})
+
+
+def run(folder, losses, seen, rates=None, callback=None, resume=None, **options):
+    """Train for six epochs of two steps, with losses of the evaluations as given."""
+    torch.manual_seed(0)
+    model, arguments = Parts(PartsConfig()), arguments_of(folder, **options)
+    model.losses = [torch.tensor(float(loss)) for loss in losses]
+    trainer = Trainer(
+        model,
+        arguments,
+        train_dataset=Rows(),
+        eval_dataset=Rows(),
+        callbacks=[callback or PerplexityDecay(), seen],
+        optimizer_cls_and_kwargs=optimizer_with_rates(model, arguments, {} if rates is None else rates),
+    )
+    trainer.train(resume_from_checkpoint=resume)
+    return model
+
+
+LOSSES = [3, 2, 2.5, 1, 1, 1]  # it stops falling after the third epoch
+
+
+def test_rates_fall_from_the_first_loss_that_does_not(tmp_path):
+    seen = Seen()
+    run(tmp_path, LOSSES, seen)
+    assert [rates[0] for rates in seen.rates] == [1.0] * 6 + [0.5] * 2 + [0.25] * 2 + [0.125] * 2
+
+
+def test_a_loss_that_stays_has_stopped_falling(tmp_path):
+    seen = Seen()
+    run(tmp_path, [3, 3, 2, 1, 0.5, 0.1], seen, callback=PerplexityDecay(factor=0.1))
+    expected = [1.0] * 4 + [0.1] * 2 + [0.01] * 2 + [1e-3] * 2 + [1e-4] * 2
+    assert [rates[0] for rates in seen.rates] == pytest.approx(expected)
+
+
+def test_one_that_always_falls_changes_nothing(tmp_path):
+    seen = Seen()
+    run(tmp_path, [6, 5, 4, 3, 2, 1], seen)
+    assert {rates[0] for rates in seen.rates} == {1.0}
+
+
+def test_a_loss_that_is_no_number_has_not_fallen(tmp_path):
+    seen = Seen()
+    run(tmp_path, [3, float("nan"), 2, 1, 0.5, 0.1], seen)
+    assert [rates[0] for rates in seen.rates][4] == 0.5
+
+
+def test_it_multiplies_any_schedule_and_every_part(tmp_path):
+    seen = Seen()
+    run(tmp_path, LOSSES, seen, rates={"coarse": 0.1}, lr_scheduler_type="linear")
+    assert [sorted(set(rates)) for rates in seen.rates] == [
+        pytest.approx([0.1 * share, share])
+        for share in (1 - step / 12 if step < 6 else (1 - step / 12) / 2 ** (step // 2 - 2) for step in range(12))
+    ]
+
+
+@pytest.mark.parametrize("steps", [4, 6, 7])
+def test_a_resumed_run_goes_on_as_it_was(tmp_path, steps):
+    whole = Seen()
+    saving = {"save_strategy": "epoch"} if steps % 2 == 0 else {"save_strategy": "steps", "save_steps": steps}
+    options = {"rates": {"encoder.coarse": 0.1}, **saving}
+    expected = run(tmp_path / "a", LOSSES, whole, **options)
+    first, second = Seen(stop_at=steps), Seen()
+    run(tmp_path / "b", LOSSES, first, **options)
+    checkpoint = str(tmp_path / "b" / f"checkpoint-{steps}")
+    found = run(tmp_path / "b", LOSSES[steps // 2 :], second, resume=checkpoint, **options)
+    assert first.rates + second.rates == whole.rates
+    for name, value in expected.state_dict().items():
+        assert torch.equal(value, found.state_dict()[name])
+
+
+def test_without_evaluation_it_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="eval_strategy must be 'epoch' or 'steps'"):
+        run(tmp_path, [], Seen(), eval_strategy="no")
+    with pytest.raises(ValueError, match="the evaluation has no eval_other, by which"):
+        run(tmp_path, LOSSES, Seen(), callback=PerplexityDecay(metric="eval_other"))
+
+
+@pytest.mark.parametrize("factor", [0.0, 1.5, -1.0, float("nan")])
+def test_wrong_factors_are_refused(factor):
+    with pytest.raises(ValueError, match="factor must be above 0 and at most 1, got"):
+        PerplexityDecay(factor)
+
+
+# Parts
+
+
+def names_of(model, groups):
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    return {tuple(names[id(parameter)] for parameter in group["params"]): group for group in groups}
+
+
+def test_parts_have_rates_of_their_own(tmp_path):
+    model = Parts(PartsConfig())
+    arguments = arguments_of(tmp_path, weight_decay=0.01)
+    kind, options = optimizer_with_rates(model, arguments, {"encoder": 0.5, "encoder.coarse": 0.1})
+    assert kind is torch.optim.SGD
+    assert options["lr"] == 1.0
+    groups = names_of(model, options["params"])
+    assert {names: (group.get("lr"), group["weight_decay"]) for names, group in groups.items()} == {
+        ("encoder.coarse.weight",): (0.1, 0.01),
+        ("encoder.coarse.bias",): (0.1, 0.0),
+        ("encoder.words.weight", "encoder.coarse_keys.weight"): (0.5, 0.01),
+        ("encoder.words.bias",): (0.5, 0.0),
+    }
+
+
+def test_the_rest_has_that_of_the_arguments(tmp_path):
+    model = Parts(PartsConfig())
+    kind, options = optimizer_with_rates(model, arguments_of(tmp_path, optim="adamw_torch"), {"coarse": 0.1})
+    optimizer = kind(options.pop("params"), **options)
+    assert isinstance(optimizer, torch.optim.AdamW)
+    assert sorted(group["lr"] for group in optimizer.param_groups) == [0.1, 0.1, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("rates", "message"),
+    [
+        ({"decoder": 0.1}, "'decoder' is of no parameter of Parts that is trained"),
+        ({"frozen": 0.1}, "'frozen' is of no parameter"),
+        ({"coars": 0.1}, "'coars' is of no parameter"),
+        ({"coarse": -0.1}, "the learning rate of 'coarse' must be a number of 0 or more, got -0.1"),
+        ({"coarse": "fast"}, "must be a number of 0 or more, got 'fast'"),
+        ({"coarse": float("inf")}, "must be a number of 0 or more, got inf"),
+    ],
+)
+def test_wrong_rates_are_refused(tmp_path, rates, message):
+    with pytest.raises(ValueError, match=message):
+        optimizer_with_rates(Parts(PartsConfig()), arguments_of(tmp_path), rates)
