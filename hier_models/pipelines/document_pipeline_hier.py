@@ -178,10 +178,11 @@ class DocumentPipeline(Pipeline):
             return [result[0] for result in results] if all(len(result) == 1 for result in results) else results
         return super().__call__(_as_stream(inputs, self.structures), **kwargs)
 
-    def _process(self, name: str, value: Any, limit: int | None, **options: Any) -> Example:
-        encoded = self.processor(
-            **{name: value}, truncation=limit is not None, max_length=limit, return_truncation=True, **options
-        )
+    def _process(
+        self, name: str, value: Any, limit: int | None, truncation: bool | None = None, **options: Any
+    ) -> Example:
+        cut = limit is not None if truncation is None else truncation
+        encoded = self.processor(**{name: value}, truncation=cut, max_length=limit, return_truncation=True, **options)
         cut = {key: int(encoded[key]) for key in _COUNTS if key in encoded}
         names = ("input_ids", "attention_mask", *self.processor.extra_inputs)
         notes = {key: encoded[key] for key in _NOTES if key in encoded}
@@ -214,6 +215,7 @@ class DocumentPipeline(Pipeline):
         for name in _all_names(example.counts for example in examples):
             outputs[name] = torch.tensor([example.counts.get(name, 0) for example in examples])
         outputs.update(self._looked_up(examples, batch, outputs["output_ids"]))
+        outputs.update(self._generated(examples, output))
         return outputs
 
     def _noted(self, ids: torch.Tensor, generation_config: GenerationConfig) -> dict[str, torch.Tensor]:
@@ -222,6 +224,10 @@ class DocumentPipeline(Pipeline):
 
     def _looked_up(self, examples: list[Example], batch: dict[str, torch.Tensor], ids: torch.Tensor) -> dict[str, Any]:
         """What the call wants to know beside the text, from the examples, the model's inputs and the generated ids."""
+        return {}
+
+    def _generated(self, examples: list[Example], output: Any) -> dict[str, Any]:
+        """What the call wants to know beside the text, from the examples and what `generate` returned."""
         return {}
 
     def _pad(self, examples: list[Example]) -> dict[str, torch.Tensor]:
@@ -261,6 +267,9 @@ class DocumentPipeline(Pipeline):
         # or where the model's own says too much: encoders in the manner of RoBERTa lose a few positions.
         if (limit is None or hasattr(self.model.config, "encoder")) and tokenizer_limit < _NO_LIMIT:
             limit = tokenizer_limit if limit is None else min(limit, tokenizer_limit)
+        if getattr(self.processor, "rows", None) == "grid":
+            grid = self.processor.num_rows * self.processor.row_length
+            limit = grid if limit is None else min(limit, grid)
         if max_source_length is None:
             return limit
         least = self.tokenizer.num_special_tokens_to_add() + 1

@@ -26,7 +26,9 @@ from .importance_tagger_hier import ImportanceTagger, load_importance_tagger
 
 # What `_looked_up` adds to the outputs, which are counts otherwise.
 _COPYING = ("copy_shares", "copy_places", "source_offsets")
-_NO_COUNTS = ("output_ids", "phrases", *_COPYING)
+# How many rows the model read, and how many it could choose from.
+_READING = ("num_encoded_rows", "num_rows")
+_NO_COUNTS = ("output_ids", "phrases", *_COPYING, *_READING)
 
 
 @dataclass
@@ -125,7 +127,7 @@ class SummarizationPipeline(DocumentPipeline):
                 `return_truncation` (False), `return_tensors` (False: token ids instead of text),
                 `phrases` (a list of (phrase, value), (start, end, value) or phrases alone, to highlight in each
                 document in the place of those that the processor finds; [] for none), `return_phrases` (False),
-                `return_copied` (False),
+                `return_copied` (False), `return_encoded_rows` (False),
                 `clean_up_tokenization_spaces` (False); and arguments of `generate`, such as `num_beams`, `max_length`,
                 `num_return_sequences`.
 
@@ -141,7 +143,9 @@ class SummarizationPipeline(DocumentPipeline):
             words of the summary that were rather copied than generated, {"text", "start", "end", "share" (of copying
             in the word's probability), "source" ([start, end] in the source, or None if it was put together from
             several places)}. Characters of the
-            source are those of the processor's `running_text`.
+            source are those of the processor's `running_text`. With `return_encoded_rows`, for models that read only
+            the rows that they select (Coarse-to-Fine LSTM with attention="hard"), there are `num_encoded_rows`, how
+            many they read, and `num_rows`, of how many.
 
         Raises:
             ValueError: If the input is not one of the above, if a document is too long and `truncation=False`, or if
@@ -161,6 +165,7 @@ class SummarizationPipeline(DocumentPipeline):
         phrases: Any = None,
         return_phrases: bool | None = None,
         return_copied: bool | None = None,
+        return_encoded_rows: bool | None = None,
         **generate_kwargs: Any,
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         preprocess: dict[str, Any] = {}
@@ -169,7 +174,12 @@ class SummarizationPipeline(DocumentPipeline):
             preprocess["truncation"] = as_truncation(truncation)
         if max_source_length is not None:
             preprocess["max_source_length"] = max_source_length
-        given = {"phrases": phrases, "return_phrases": return_phrases, "return_copied": return_copied}
+        given = {
+            "phrases": phrases,
+            "return_phrases": return_phrases,
+            "return_copied": return_copied,
+            "return_encoded_rows": return_encoded_rows,
+        }
         preprocess |= {name: value for name, value in given.items() if value is not None}
         if return_truncation is not None:
             postprocess["return_truncation"] = return_truncation
@@ -187,6 +197,7 @@ class SummarizationPipeline(DocumentPipeline):
         phrases: Any = None,
         return_phrases: bool = False,
         return_copied: bool = False,
+        return_encoded_rows: bool = False,
     ) -> dict[str, Example]:
         """Tokenize one document.
 
@@ -197,19 +208,24 @@ class SummarizationPipeline(DocumentPipeline):
             phrases: what is highlighted, unless the document says so itself; None for what the processor finds.
             return_phrases: whether the phrases are wanted.
             return_copied: whether the copied words are wanted.
+            return_encoded_rows: whether the number of rows that the model reads is wanted.
 
         Returns:
             The tokenized document, under "examples".
 
         Raises:
             ValueError: If the input is something else, or too long and not to be cut; if there are phrases and the
-                model knows none, or copied words are wanted of a model that copies none.
+                model knows none, copied words are wanted of a model that copies none, or the rows of a model that
+                reads all.
         """
         name, value = structure_of(input_, self.structures)
         limit = self._source_limit(max_source_length)
         options = self._options(input_, phrases, return_phrases, return_copied)
         if hasattr(self.processor, "extra_inputs"):
-            example = self._process(name, value, limit if truncation else None, **options)
+            # Rows may have a limit where tokens have none.
+            limited = limit is not None or getattr(self.processor, "num_rows", None) is not None
+            cut = truncation and limited
+            example = self._process(name, value, limit if truncation else None, truncation=cut, **options)
         else:
             example = self._tokenize(self._prefix() + as_text(name, value), limit if truncation else None)
         if not len(example):
@@ -222,6 +238,14 @@ class SummarizationPipeline(DocumentPipeline):
                 f"{'`max_source_length`' if max_source_length else type(self.model).__name__} allows. Shorten it, or "
                 f"leave out truncation=False to have it cut at the end."
             )
+        if return_encoded_rows:
+            if getattr(self.model.config, "attention", None) != "hard":
+                raise ValueError(
+                    f"`return_encoded_rows` is for models that read only the rows that they select (Coarse-to-Fine "
+                    f'LSTM with attention="hard"), and {type(self.model).__name__} reads all. Leave it out.'
+                )
+            example.settings["return_dict_in_generate"] = True
+            example.notes["num_rows"] = len({row for row in example.inputs.get("row_ids", [0]) if row >= 0})
         return {"examples": example}
 
     def _options(self, input_: Any, phrases: Any, return_phrases: bool, return_copied: bool) -> dict[str, Any]:
@@ -255,6 +279,12 @@ class SummarizationPipeline(DocumentPipeline):
             padded = [row + [[0, 0]] * (length - len(row)) for row in offsets]
             found["source_offsets"] = torch.tensor(padded)  # (batch, source, 2)
         return found
+
+    def _generated(self, examples: list[Example], output: Any) -> dict[str, Any]:
+        if "num_rows" not in examples[0].notes:
+            return {}
+        numbers = torch.tensor([example.notes["num_rows"] for example in examples])
+        return dict(zip(_READING, (output["encoded_rows"].cpu(), numbers), strict=True))
 
     def _pad(self, examples: list[Example]) -> dict[str, torch.Tensor]:
         # Here, and not where documents are tokenized, which may be in another process that must not use the GPU.
@@ -301,6 +331,7 @@ class SummarizationPipeline(DocumentPipeline):
             if return_truncation:
                 counts = {name: count for name, count in model_outputs.items() if name not in _NO_COUNTS}
                 record.update({name: int(count) for name, count in counts.items()})
+            record.update({name: int(model_outputs[name]) for name in _READING if name in model_outputs})
             if "phrases" in model_outputs:
                 phrases: Any = model_outputs["phrases"]
                 record["phrases"] = (phrases[0] if isinstance(phrases, list) else phrases).found
