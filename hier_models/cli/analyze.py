@@ -7,7 +7,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,6 +35,7 @@ from .options import (
 
 REFERENCE = "reference"
 REPORT_FILES = ("copying.json", "copying.jsonl", "copying.png", "copying.html")
+ENTROPY_FILE = "entropy.json"
 
 
 @app.command(
@@ -50,7 +51,8 @@ REPORT_FILES = ("copying.json", "copying.jsonl", "copying.png", "copying.html")
     The analysis of section 6 of the HAT paper over a whole test set. The folder gets copying.html (documents with the
     copied sentences of each model marked), copying.png (how far into the documents they lie), copying.json (all
     numbers), copying.jsonl (every copied sentence), and attention-NAME-1.html, … for models with hierarchical
-    attention.
+    attention. For Coarse-to-Fine LSTMs also entropy.json: how spread out their attention over sentences is, over all
+    words that they wrote.
 
     Each model summarizes the documents, into summaries-NAME.jsonl: if the job is interrupted, the same command goes on
     where it stopped. --predictions takes summaries that are there already, written by evaluate --predictions or by
@@ -136,15 +138,19 @@ def analyze(
         summaries[REFERENCE] = (documents.references or [])[: len(documents)]
     output.mkdir(exist_ok=True)
     making = given_only(max_source_length=max_source_length) | generation
+    entropy: dict[str, dict[str, Any]] = {}
     for name, checkpoint in checkpoints.items():
         pipe = None
         if name in generated:
             made = output / f"summaries-{name}.jsonl"
             pipe = _generate(checkpoint, documents, made, making, batch_size, device, dtype)
             summaries[name] = _match(str(made), _read_rows(made), documents)
-        if heatmaps:
+        if heatmaps or _attends_to_rows(checkpoint):
             pipe = pipe or load_pipeline(checkpoint, device, dtype)
+        if heatmaps:
             _draw_heatmaps(pipe, name, documents, summaries[name], heatmaps, max_source_length, output)
+        if _attends_to_rows(checkpoint):
+            entropy[name] = _entropy(pipe, name, documents, summaries[name], max_source_length)
         del pipe  # one model in memory at a time
 
     from ..inspection.copying_report import CopyingReport
@@ -158,8 +164,12 @@ def analyze(
     report.save_copies(output / REPORT_FILES[1])
     report.save_png(output / REPORT_FILES[2])
     report.save_html(output / REPORT_FILES[3])
+    if entropy:
+        (output / ENTROPY_FILE).write_text(json.dumps(entropy, indent=2) + "\n", encoding="utf-8")
     print(report.table())
-    say(f"Written: {', '.join(REPORT_FILES)} in {output}")
+    for name, found in entropy.items():
+        print(f"{name}: entropy {found['entropy']:.2f} of the attention over rows (uniform: {found['uniform']:.2f})")
+    say(f"Written: {', '.join([*REPORT_FILES, *([ENTROPY_FILE] if entropy else [])])} in {output}")
 
 
 @dataclass
@@ -224,7 +234,7 @@ def _check_output(output: Path, data: str, files: Mapping[str, str]) -> None:
     folder = output.resolve()
     if source.is_dir() and folder.is_relative_to(source):
         raise MistakeError(f"--output: {output} lies in the folder of the data; give a folder elsewhere")
-    written = {folder / name for name in REPORT_FILES}
+    written = {folder / name for name in (*REPORT_FILES, ENTROPY_FILE)}
     for what, path in (("DATA", data), *(("--predictions", file) for file in files.values())):
         if Path(path).expanduser().resolve() in written:
             raise MistakeError(f"{what}: {path} would be overwritten by the report; give another --output")
@@ -400,6 +410,31 @@ def _draw_heatmaps(
         attention.save_png(output / f"attention-{name}-{number}.png")
         drawn += 1
     say(f"{name}: attention over {drawn} document{'' if drawn == 1 else 's'} drawn")
+
+
+def _attends_to_rows(checkpoint: str) -> bool:
+    """Tell whether a checkpoint is of a model whose attention over rows can be measured."""
+    from transformers import AutoConfig
+
+    with mistakes(f"--model: cannot load {checkpoint!r}", OSError, ValueError, KeyError):
+        return bool(AutoConfig.from_pretrained(checkpoint).model_type == "coarse_to_fine_lstm")
+
+
+def _entropy(
+    pipe: Any, name: str, documents: _Documents, summaries: list[str], max_source_length: int | None
+) -> dict[str, Any]:
+    """Measure how spread out a model's attention over rows is."""
+    from ..inspection import row_entropy
+
+    both = ((document, summary) for (_, document), summary in zip(documents, summaries, strict=True))
+    with mistakes(f"{name}: no entropy", ValueError):
+        found = row_entropy(
+            pipe.model,
+            pipe.processor,
+            _bar(both, len(documents), "Measuring attention"),
+            max_source_length=max_source_length,
+        )
+    return asdict(found)
 
 
 def _bar(items: Iterable[Any], length: int, label: str) -> Iterator[Any]:

@@ -44,6 +44,8 @@ from .reporting import tokens_were
     A page (.html) opens in any browser and shows sentence, token and weight under the pointer; an image (.png) needs
     matplotlib.
 
+    For a Coarse-to-Fine LSTM there is one heatmap, of its attention over rows (sentences, or the rows of its grid).
+
     For a Highlight-Transformer the page shows the articles with their phrases shaded, the attention that highlighted
     heads give them with and without highlighting, and the words of the summary that were copied.
     """),
@@ -67,7 +69,9 @@ def inspect_attention(
         int, typer.Option("--document", min=1, metavar="N", help="Which document of INPUT, counted from 1.")
     ] = 1,
     title: Annotated[str | None, typer.Option(metavar="TEXT", help="The heading. Default: the name of INPUT.")] = None,
-    top_k: Annotated[int, typer.Option(min=1, metavar="N", help="Sentences kept for each token of the summary.")] = 16,
+    top_k: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Sentences kept for each token of the summary. [16]")
+    ] = None,
     phrase: PhraseOption = None,
     phrases_column: PhrasesColumnOption = None,
     max_length: MaxLengthOption = None,

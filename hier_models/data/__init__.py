@@ -5,11 +5,12 @@ from .collating import HierDataCollator
 from .importance import ImportanceLabels, importance_spans
 from .joint_bpe import train_joint_bpe
 from .key_phrases import fit_key_phrases
-from .loading import BadLineError, LoadReport, load_documents
+from .loading import BadLineError, load_documents
 from .masking import MaskingCollator
 from .packing import PackingReport, pack_documents
 from .parallel import ChunkReport, chunk_parallel, load_parallel
 from .question_answering import Answer, Prediction, QuestionReport, find_answers, tokenize_questions
+from .setting_aside import LoadReport
 from .tokenizing import TruncationReport, tokenize_documents
 from .word_level import train_word_level
 

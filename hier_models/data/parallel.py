@@ -13,7 +13,8 @@ from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
 from ..pipelines.chunking_hier import pack
 from .columns import ID_ALIASES, PROBLEMS, BadRecord, described, listing, matching, well_formed
-from .loading import BadLines, LoadReport, load_rows
+from .loading import BadLines, load_rows
+from .setting_aside import LoadReport
 from .tokenizing import DOCUMENTS_IN_MEMORY, plain_tokenizer
 from .totals import SharedTotals
 

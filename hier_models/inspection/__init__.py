@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .copying_report import CopyingReport
     from .heatmap import HierarchicalAttentionMap, top_sentences
     from .highlighting import HighlightingReport, highlighting_report
+    from .row_attention import RowEntropy, row_entropy
 
 
 __all__ = [
@@ -17,9 +18,11 @@ __all__ = [
     "CopyingReport",
     "HierarchicalAttentionMap",
     "HighlightingReport",
+    "RowEntropy",
     "find_copies",
     "hierarchical_attention",
     "highlighting_report",
+    "row_entropy",
     "source_text",
     "top_sentences",
 ]
@@ -30,9 +33,11 @@ _HOMES = {
     "CopyingReport": "copying_report",
     "HierarchicalAttentionMap": "heatmap",
     "HighlightingReport": "highlighting",
+    "RowEntropy": "row_attention",
     "find_copies": "copying",
     "hierarchical_attention": "capture",
     "highlighting_report": "highlighting",
+    "row_entropy": "row_attention",
     "source_text": "copying",
     "top_sentences": "heatmap",
 }

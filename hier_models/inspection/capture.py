@@ -12,6 +12,7 @@ import torch
 
 from ..pipelines import SummarizationPipeline
 from .heatmap import FloatArray, HierarchicalAttentionMap, top_sentences
+from .row_attention import attends_to_rows, row_attention_weights, row_texts
 
 
 __all__ = ["hierarchical_attention"]
@@ -19,6 +20,9 @@ __all__ = ["hierarchical_attention"]
 # Eager attention keeps every weight of a step, the attention over all source tokens among them. So many summary tokens
 # at a time keep that to some hundred MB for the paper's largest model.
 CHUNK = 64
+
+# Sentences that each summary token keeps, as in the paper.
+TOP_K = 16
 
 # What a decoder writes for a character whose last bytes are in the next token.
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"
@@ -33,7 +37,7 @@ def hierarchical_attention(
     turns: Sequence[Mapping[str, str]] | None = None,
     documents: Sequence[str] | None = None,
     summary: str | None = None,
-    top_k: int = 16,
+    top_k: int | None = None,
     max_source_length: int | None = None,
     title: str | None = None,
     **generate_kwargs: Any,
@@ -47,16 +51,19 @@ def hierarchical_attention(
     The heads are aggregated by `top_sentences`. The model comes back as it was: its attention implementation is set to
     "eager", the only one that returns weights, and its modules to evaluation, for the length of the call.
 
+    Of a Coarse-to-Fine LSTM it is the attention over rows, before hard attention selects; of one that has none, the
+    sum of the attention over the words of each row (Figures 6.5 to 6.12 of its thesis).
+
     Args:
         model: An encoder-decoder model whose output has `hierarchical_attentions`, a (batch, heads, target, sentences)
-            for each decoder layer, under `output_attentions=True`.
+            for each decoder layer, under `output_attentions=True`; or a Coarse-to-Fine LSTM.
         processor: Its processor.
         text: The document as one string; this or one of the next three.
         sentences: The document as its sentences.
         turns: A dialogue as `{"role": …, "content": …}`.
         documents: The articles of one input.
         summary: The summary to look at; generated if None.
-        top_k: How many sentences each summary token keeps.
+        top_k: How many sentences each summary token keeps; by default 16. A Coarse-to-Fine LSTM's keeps all rows.
         max_source_length: Cut the document to so many tokens; None for as many as the model takes. What was cut is
             counted in `num_truncated_tokens`.
         title: The heading of the pictures.
@@ -67,7 +74,8 @@ def hierarchical_attention(
 
     Raises:
         ValueError: If not exactly one document is given, if `generate_kwargs` come with a summary or ask for several
-            summaries, if the summary is longer than the decoder, or if the model has no hierarchical attention.
+            summaries, if the summary is longer than the decoder, if the model has no hierarchical attention, or if
+            `top_k` is below 1 or for a Coarse-to-Fine LSTM.
 
     Source:
         Section 6 of Rohde et al. (2021), Hierarchical Learning for Generation with Long Source Sequences.
@@ -87,8 +95,13 @@ def hierarchical_attention(
         raise ValueError(
             f"num_return_sequences: got {generate_kwargs['num_return_sequences']}; a map shows one summary"
         )
-    if top_k < 1:
+    if top_k is not None and top_k < 1:
         raise ValueError(f"top_k: got {top_k}; at least 1 sentence must be kept")
+    by_rows = attends_to_rows(processor)
+    if by_rows and top_k is not None:
+        raise ValueError(f"top_k: got {top_k}; the weights of a {type(model).__name__} are shown for all rows")
+    if not by_rows and top_k is None:
+        top_k = TOP_K
     if getattr(model.config, "hierarchical_layers", None) == 0:
         raise ValueError(_no_hierarchy(model))
 
@@ -106,10 +119,19 @@ def hierarchical_attention(
             target_ids = list(processor(text_target=summary)["labels"])
             labels = torch.tensor([target_ids], device=model.device)
             decoder_input_ids = model.prepare_decoder_input_ids_from_labels(labels)
-        weights = _attention_weights(model, inputs, decoder_input_ids, top_k)  # (decoder_layers, sentences, target)
+        # (decoder_layers, sentences, target)
+        if top_k is None:
+            weights = row_attention_weights(model, inputs, decoder_input_ids)
+        else:
+            weights = _attention_weights(model, inputs, decoder_input_ids, top_k)
 
     tokenizer = processor.tokenizer
-    rows, unit = _row_texts(tokenizer, inputs, weights.shape[1], "turn" if kind == "turns" else "sentence")
+    unit = "turn" if kind == "turns" else "sentence"
+    if by_rows:
+        rows = row_texts(tokenizer, inputs, weights.shape[1])
+        unit = unit if processor.rows == "sentences" and processor.row_length is None else "row"
+    else:
+        rows, unit = _row_texts(tokenizer, inputs, weights.shape[1], unit)
     return HierarchicalAttentionMap(
         weights=weights,
         sentences=rows,

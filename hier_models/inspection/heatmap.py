@@ -116,7 +116,8 @@ class HierarchicalAttentionMap:
         tokens: The text of each token of the summary, one for each column; joined they give the summary with its
             special tokens.
         summary: The summary as text.
-        top_k: How many sentences each token kept.
+        top_k: How many sentences each token kept; None for all, of a model without decoder layers of heads, whose only
+            attention over sentences `weights` are.
         num_truncated_tokens: How many tokens of the document were cut away before the model saw it.
         unit: What a row stands for, in the singular ("sentence", "turn", "segment").
         title: The heading of the pictures.
@@ -129,7 +130,7 @@ class HierarchicalAttentionMap:
     sentences: list[str]
     tokens: list[str]
     summary: str = ""
-    top_k: int = 16
+    top_k: int | None = 16
     num_truncated_tokens: int = 0
     unit: str = "sentence"
     title: str = field(default="Hierarchical attention")
@@ -209,7 +210,8 @@ class HierarchicalAttentionMap:
                 interpolation="nearest",
                 extent=(-0.5, num_tokens - 0.5, num_sentences - 0.5, -0.5),
             )
-            axes.set_title(f"Layer {layer + 1}", fontsize=9, loc="left", pad=4, color="#333333")
+            if self.top_k is not None:
+                axes.set_title(f"Layer {layer + 1}", fontsize=9, loc="left", pad=4, color="#333333")
             for spine in axes.spines.values():
                 spine.set(color="#b8b8c0", linewidth=0.6)
             axes.tick_params(length=2, width=0.6, color="#b8b8c0", labelcolor="#333333")
@@ -262,9 +264,12 @@ class HierarchicalAttentionMap:
         parts = [
             f"{num_sentences} {self.unit}{'' if num_sentences == 1 else 's'}",
             f"{num_tokens} summary token{'' if num_tokens == 1 else 's'}",
-            f"{num_layers} decoder layer{'' if num_layers == 1 else 's'}",
-            f"top {self.top_k} {self.unit}s per token across heads, normalized to 1",
         ]
+        if self.top_k is not None:
+            parts += [
+                f"{num_layers} decoder layer{'' if num_layers == 1 else 's'}",
+                f"top {self.top_k} {self.unit}s per token across heads, normalized to 1",
+            ]
         if self.num_truncated_tokens:
             cut = self.num_truncated_tokens
             parts.append(f"{cut} token{'' if cut == 1 else 's'} of the document cut")
@@ -315,6 +320,7 @@ class HierarchicalAttentionMap:
         return {
             "unit": self.unit,
             "topK": self.top_k,
+            "layered": self.top_k is not None,
             "scale": PAGE_SCALE,
             "power": COLOR_POWER,
             "ramps": {"light": LIGHT_RAMP, "dark": DARK_RAMP},

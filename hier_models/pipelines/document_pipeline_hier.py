@@ -181,8 +181,9 @@ class DocumentPipeline(Pipeline):
     def _process(
         self, name: str, value: Any, limit: int | None, truncation: bool | None = None, **options: Any
     ) -> Example:
-        cut = limit is not None if truncation is None else truncation
-        encoded = self.processor(**{name: value}, truncation=cut, max_length=limit, return_truncation=True, **options)
+        truncation = limit is not None if truncation is None else truncation
+        options = {"truncation": truncation, "max_length": limit, "return_truncation": True, **options}
+        encoded = self.processor(**{name: value}, **options)
         cut = {key: int(encoded[key]) for key in _COUNTS if key in encoded}
         names = ("input_ids", "attention_mask", *self.processor.extra_inputs)
         notes = {key: encoded[key] for key in _NOTES if key in encoded}

@@ -1,0 +1,170 @@
+"""How a model attends to the rows of a document: its weights, and how spread out they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from .heatmap import FloatArray
+
+
+__all__ = ["RowEntropy", "attends_to_rows", "entropies", "row_entropy"]
+
+
+def attends_to_rows(processor: Any) -> bool:
+    """Tell whether a model reads documents in rows, as the Coarse-to-Fine LSTM does.
+
+    Args:
+        processor: Its processor, or None.
+
+    Returns:
+        Whether its inputs say the row of each token.
+    """
+    return "row_ids" in getattr(processor, "extra_inputs", ())
+
+
+@torch.no_grad()
+def row_attention_weights(
+    model: Any, inputs: Mapping[str, torch.Tensor], decoder_input_ids: torch.Tensor
+) -> FloatArray:
+    """Run a model over a whole summary, and take what it pays attention to.
+
+    Args:
+        model: A Coarse-to-Fine LSTM.
+        inputs: One document, (1, source) each.
+        decoder_input_ids: Start token and summary, (1, target).
+
+    Returns:
+        (1, rows, target): the attention over rows at each step, before hard attention selects; of models without such
+        attention, the sum of the attention over the words of each row.
+    """
+    outputs = model(
+        **inputs, decoder_input_ids=decoder_input_ids, output_attentions=True, use_cache=False, return_dict=True
+    )
+    weights: FloatArray = outputs.row_attentions.float().cpu().numpy().transpose(0, 2, 1)
+    return weights
+
+
+def row_texts(tokenizer: Any, inputs: Mapping[str, torch.Tensor], count: int) -> list[str]:
+    """Give the text of each row, as the model sees it.
+
+    Args:
+        tokenizer: Of the processor.
+        inputs: One document, (1, source) each.
+        count: How many rows there are.
+
+    Returns:
+        Their texts, without end marks; unknown words are the unknown token.
+    """
+    left_out = {tokenizer.eos_token_id, tokenizer.pad_token_id}
+    rows: list[list[int]] = [[] for _ in range(count)]
+    for token, row in zip(inputs["input_ids"][0].tolist(), inputs["row_ids"][0].tolist(), strict=True):
+        if row >= 0 and token not in left_out:
+            rows[row].append(token)
+    return [tokenizer.decode(row).strip() for row in rows]
+
+
+def entropies(weights: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Compute the entropy of distributions.
+
+    Args:
+        weights: (…, rows), each row of numbers a distribution.
+
+    Returns:
+        (…), in nats: 0 where all weight is on one row, log(rows) where all rows have the same.
+
+    Source: Coarse-to-Fine LSTM, section 6.2.2.
+    """
+    shares = np.asarray(weights, dtype=np.float64)
+    logarithms = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
+    found: npt.NDArray[np.float64] = np.abs((shares * logarithms).sum(axis=-1))  # and no negative zero
+    return found
+
+
+@dataclass
+class RowEntropy:
+    """How spread out a model's attention over rows is, over a data set.
+
+    Args:
+        entropy: Mean over all written tokens, in nats.
+        uniform: The same if all rows of a document had the same weight.
+        tokens: How many tokens were written, with those that end the summaries.
+        documents: How many documents.
+    """
+
+    entropy: float
+    uniform: float
+    tokens: int
+    documents: int
+
+
+def row_entropy(
+    model: Any,
+    processor: Any,
+    documents: Iterable[tuple[Mapping[str, Any], str]],
+    *,
+    max_source_length: int | None = None,
+) -> RowEntropy:
+    """Measure how spread out a model's attention over rows is while it writes summaries.
+
+    The mean is over all written tokens of all documents, of the attention before hard attention selects, and without
+    the attention over words below it. Of models that have no attention over rows, it is the entropy of the sums of the
+    attention over the words of each row.
+
+    Args:
+        model: A Coarse-to-Fine LSTM.
+        processor: Its processor.
+        documents: Documents with one of `text`, `sentences`, `turns` and `documents`, each with its summary, as the
+            model wrote it.
+        max_source_length: Tokens that are read of a document; by default all, but for the processor's `num_rows`.
+
+    Returns:
+        The entropy.
+
+    Raises:
+        ValueError: If there is nothing to measure, or the model does not attend to rows.
+
+    Source: Coarse-to-Fine LSTM, section 6.2.2 and Table 6.2.
+    """
+    check_attends_to_rows(model, processor)
+    was_training = model.training
+    model.eval()
+    sums, tokens, count = np.zeros(2), 0, 0
+    try:
+        for document, summary in documents:
+            encoded = processor(
+                **document, text_target=summary, truncation=True, max_length=max_source_length, return_truncation=True
+            )
+            names = ("input_ids", "attention_mask", "row_ids", "labels")
+            inputs = {name: torch.tensor([encoded[name]], device=model.device) for name in names}
+            decoder_input_ids = model.prepare_decoder_input_ids_from_labels(inputs.pop("labels"))
+            weights = row_attention_weights(model, inputs, decoder_input_ids)[0].T  # (target, rows)
+            rows = len(set(encoded["row_ids"]) - {-1})
+            sums += entropies(weights).sum(), math.log(rows) * len(weights)
+            tokens += len(weights)
+            count += 1
+    finally:
+        model.train(was_training)
+    if not tokens:
+        raise ValueError("documents: there are none, and so nothing to measure")
+    return RowEntropy(float(sums[0] / tokens), float(sums[1] / tokens), tokens, count)
+
+
+def check_attends_to_rows(model: Any, processor: Any) -> None:
+    """Refuse a model that reads no rows.
+
+    Args:
+        model: Any model.
+        processor: Its processor.
+
+    Raises:
+        ValueError: If it does not attend to rows.
+    """
+    if not attends_to_rows(processor):
+        raise ValueError(f"model: {type(model).__name__} does not attend to rows (Coarse-to-Fine LSTM)")
