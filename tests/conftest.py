@@ -13,7 +13,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import datasets
 import pytest
@@ -212,3 +213,37 @@ def highlight_processor(tokenizer: PreTrainedTokenizerFast) -> "hier_models.High
 
     extractor = KeyPhraseExtractor(["the", "a", "in", "of", "is", "which"]).fit(DOCUMENTS)
     return hier_models.HighlightTransformerProcessor(tokenizer, key_phrases=extractor)
+
+
+@pytest.fixture(scope="session")
+def word_tokenizer() -> PreTrainedTokenizerFast:
+    """A tokenizer of whole words, fitted on the sample texts."""
+    from hier_models.data import train_word_level
+
+    return train_word_level([*DOCUMENTS, *SUMMARIES, *(f"{turn['role']}: {turn['content']}" for turn in TURNS)])
+
+
+@pytest.fixture
+def coarse_processor(word_tokenizer: PreTrainedTokenizerFast) -> "hier_models.CoarseToFineLstmProcessor":
+    return hier_models.CoarseToFineLstmProcessor(word_tokenizer)
+
+
+@pytest.fixture
+def coarse_model(
+    word_tokenizer: PreTrainedTokenizerFast,
+) -> "Callable[..., hier_models.CoarseToFineLstmForConditionalGeneration]":
+    """Makes tiny models with any attention; rows and words change what they write."""
+
+    def make(
+        attention: str = "coarse_to_fine", **settings: Any
+    ) -> "hier_models.CoarseToFineLstmForConditionalGeneration":
+        torch.manual_seed(0)
+        sizes = {"embedding_size": 12, "hidden_size": 16, "coarse_filters": 12, "coarse_kernel_size": 3}
+        config = hier_models.CoarseToFineLstmConfig(
+            vocab_size=len(word_tokenizer), attention=attention, **{**sizes, "init_range": 0.8, **settings}
+        )
+        model = hier_models.CoarseToFineLstmForConditionalGeneration(config)
+        model.generation_config.max_length = 10
+        return model.eval()
+
+    return make
