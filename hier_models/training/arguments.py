@@ -44,6 +44,7 @@ class ModelArguments:
         tokenizer: Folder or hub id of the tokenizer; by default that of the checkpoint.
         tokenizer_words: From scratch and without a tokenizer, fit one of the so many commonest words of the training
             documents and their summaries; it is kept in the output folder. For summarization.
+        word_vectors: From scratch, a file of word2vec or GloVe that the embeddings begin with; see `set_word_vectors`.
         language: Language of the documents, as the processor takes it; by default the checkpoint's, or English.
         max_position_embeddings: Longest source in tokens; `from_bart`, and checkpoints of the families that it is for,
             grow to it.
@@ -62,6 +63,7 @@ class ModelArguments:
     plain: bool = field(default=False, metadata=_help("Without the hierarchy: the papers' plain Transformer."))
     tokenizer: str | None = field(default=None, metadata=_help("Folder or hub id of the tokenizer."))
     tokenizer_words: int | None = field(default=None, metadata=_help("Words of a tokenizer to fit."))
+    word_vectors: str | None = field(default=None, metadata=_help("A file of word2vec or GloVe for the embeddings."))
     language: str | None = field(default=None, metadata=_help("Language of the documents, for the processor."))
     max_position_embeddings: int | None = field(default=None, metadata=_help("Longest source in tokens."))
     extra_positions: Literal["tile", "random"] = field(
@@ -82,6 +84,10 @@ class ModelArguments:
             raise RecipeError(f"{' and '.join(given)} are both given; the model comes from one of them")
         if self.from_roberta and self.max_position_embeddings:
             raise RecipeError("max_position_embeddings does not go with from_roberta; RoBERTa's positions are kept")
+        if self.word_vectors is not None and given:
+            raise RecipeError(
+                f"{given[0]} and word_vectors are both given; word vectors are for a model that is made from scratch"
+            )
         if self.tokenizer_words is not None:
             if self.tokenizer_words < 1:
                 raise RecipeError(f"tokenizer_words must be at least 1, got {self.tokenizer_words}")
@@ -249,6 +255,12 @@ class RunArguments:
         task: What the model is trained for; a task may have a section of its own, named like it.
         total_train_batch_size: Documents of one optimizer step on all devices together; sets the gradient accumulation
             so that a recipe means the same on one GPU and on eight.
+        learning_rates: JSON object (in YAML a mapping) of names of parts of the model and the learning rates that they
+            have in the place of `learning_rate`; see `optimizer_with_rates`.
+        perplexity_decay: Factor of all learning rates at each evaluation, once the evaluation loss has stopped
+            falling; see `PerplexityDecay`.
+        soft_epochs: Epochs in the beginning of which a Coarse-to-Fine LSTM with hard attention trains with soft
+            attention.
         overwrite: Start anew although the output folder holds a run; its checkpoints are deleted.
     """
 
@@ -256,7 +268,31 @@ class RunArguments:
     total_train_batch_size: int | None = field(
         default=None, metadata=_help("Documents of one optimizer step; sets gradient_accumulation_steps.")
     )
+    learning_rates: str | None = field(
+        default=None, metadata=_help('JSON object of parts of the model, such as {"encoder.coarse": 0.1}.')
+    )
+    perplexity_decay: float | None = field(
+        default=None, metadata=_help("Factor of the learning rates once the evaluation loss has stopped falling.")
+    )
+    soft_epochs: float | None = field(
+        default=None, metadata=_help("First epochs with soft attention, for a model with hard attention.")
+    )
     overwrite: bool = field(default=False, metadata=_help("Start anew although output_dir holds a run."))
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without the model."""
+        self.rates()
+
+    def rates(self) -> dict[str, Any]:
+        """The learning rates of `learning_rates`.
+
+        Returns:
+            Name of a part -> learning rate.
+
+        Raises:
+            RecipeError: If it is not a JSON object.
+        """
+        return _json_object("learning_rates", self.learning_rates)
 
 
 @dataclass

@@ -159,7 +159,8 @@ def has_loss_over_labels(model: PreTrainedModel, trainer: Trainer) -> bool:
 
     Returns:
         False for other losses: regression, several labels at once, answer spans, label smoothing (the Trainer's own,
-        which does use `num_items_in_batch`), and models that need the labels to make their decoder's inputs.
+        which does use `num_items_in_batch`), and models that need the labels to make their decoder's inputs or, with
+        hard attention, for the gradient of what was drawn.
     """
     config = model.config
     makes_inputs = hasattr(model, "prepare_decoder_input_ids_from_labels")  # the collator then makes them
@@ -167,6 +168,7 @@ def has_loss_over_labels(model: PreTrainedModel, trainer: Trainer) -> bool:
         trainer.label_smoother is None
         and trainer.compute_loss_func is None
         and trainer.label_names == ["labels"]
+        and getattr(config, "attention", None) != "hard"
         and getattr(config, "problem_type", None) in (None, "single_label_classification")
         and not ("Classification" in type(model).__name__ and config.num_labels == 1)
         and (makes_inputs or not config.is_encoder_decoder)

@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 import transformers
-from datasets import IterableDataset
-from transformers import PreTrainedConfig, set_seed
+from datasets import Dataset, IterableDataset
+from transformers import PreTrainedConfig, PreTrainedModel, TrainerCallback, set_seed
+from transformers.integrations.integration_utils import get_reporting_integration_callbacks
 
 from .arguments import Recipe, RecipeError
 from .distributed import (
@@ -23,8 +24,11 @@ from .distributed import (
     process_independent,
     read_checkpoints_on_cpu,
 )
+from .hard_attention import SoftPretraining, SurrogateLog, check_hard_attention
+from .learning_rates import PerplexityDecay, optimizer_with_rates
 from .results import write_json
 from .tasks import task_class
+from .word_vectors import count_tokens
 
 
 logger = logging.getLogger(__name__)
@@ -74,6 +78,10 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
     with arguments.main_process_first(desc="loading and tokenizing"):
         train_dataset = task.train_dataset(model, processor)
         validation_dataset = task.validation_dataset(model, processor)
+    if task.word_vectors is not None:
+        if isinstance(train_dataset, Dataset) and "input_ids" in train_dataset.column_names:
+            task.word_vectors.count(count_tokens(train_dataset))
+        logger.warning("%s", task.word_vectors)
     if isinstance(train_dataset, IterableDataset):
         # As one stream without end: the Trainer does not know where a stream's epochs end, and after resuming in the
         # second it would start that epoch anew.
@@ -82,6 +90,7 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
     if validation_dataset is None and arguments.eval_strategy != "no":
         raise RecipeError("training: eval_strategy is on, but data: validation is not given")
 
+    options = {**task.trainer_options(), **_optimizer(recipe, model)}
     trainer = process_independent(task.trainer_class())(
         model=model,
         args=arguments,
@@ -90,9 +99,14 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
         processing_class=processor,
         data_collator=task.collator(model, processor),
         compute_metrics=task.compute_metrics(processor),
-        callbacks=[*task.callbacks(), ProcessesInCheckpoint(arguments.world_size)],
-        **task.trainer_options(),
+        callbacks=[*_callbacks(recipe, model), *task.callbacks(), ProcessesInCheckpoint(arguments.world_size)],
+        **options,
     )
+    # Those that report behind those that add to the log.
+    for kind in get_reporting_integration_callbacks(arguments.report_to):
+        reporting = trainer.pop_callback(kind)
+        if reporting is not None:
+            trainer.add_callback(reporting)
     if has_loss_over_labels(model, trainer):
         trainer.compute_loss_func = loss_over_labels
     generation_config = copy.deepcopy(getattr(model, "generation_config", None))  # encoders have none
@@ -113,6 +127,7 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
     results |= task.reports()
     results |= {
         "loading": task.loading,
+        **({} if task.word_vectors is None else {"word_vectors": task.word_vectors.as_dict()}),
         "resumed_from": checkpoint,
         # DeepSpeed leaves nothing of a weight in its place but this number.
         "parameters": sum(getattr(parameter, "ds_numel", parameter.numel()) for parameter in model.parameters()),
@@ -125,6 +140,44 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
 
 
 # The run
+
+
+def _optimizer(recipe: Recipe, model: PreTrainedModel) -> dict[str, Any]:
+    """The Trainer's argument for parts with learning rates of their own."""
+    rates = recipe.run.rates()
+    if not rates:
+        return {}
+    try:
+        return {"optimizer_cls_and_kwargs": optimizer_with_rates(model, recipe.training, rates)}
+    except ValueError as error:
+        raise RecipeError(f"run: learning_rates: {error}") from error
+
+
+def _callbacks(recipe: Recipe, model: PreTrainedModel) -> list[TrainerCallback]:
+    """What a recipe asks for of any task, and the log of hard attention."""
+    run, found = recipe.run, list[TrainerCallback]()
+    is_hard = getattr(model.config, "attention", None) == "hard"
+    if is_hard and recipe.training.label_smoothing_factor:
+        raise RecipeError(
+            "training: label_smoothing_factor must be 0 with hard attention: the Trainer's loss would take the place "
+            "of the model's, with which hard attention learns"
+        )
+    if run.perplexity_decay is not None:
+        if recipe.training.eval_strategy == "no":
+            raise RecipeError("run: perplexity_decay needs evaluations; set training: eval_strategy: epoch")
+        try:
+            found.append(PerplexityDecay(run.perplexity_decay))
+        except ValueError as error:
+            raise RecipeError(f"run: perplexity_decay: {error}") from error
+    if run.soft_epochs is not None:
+        try:
+            check_hard_attention(model, "it")
+            found.append(SoftPretraining(run.soft_epochs))
+        except ValueError as error:
+            raise RecipeError(f"run: soft_epochs: {error}") from error
+        if recipe.data.streaming:
+            raise RecipeError("run: soft_epochs does not go with streaming: true; a stream has no epochs")
+    return [*found, SurrogateLog()] if is_hard else found
 
 
 def _set_accumulation(recipe: Recipe) -> None:

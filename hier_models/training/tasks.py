@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from .arguments import Recipe
     from .models import Processor
+    from .word_vectors import WordVectorCoverage
 
 
 # Name in a recipe's `run: task:` -> module in this package and class.
@@ -55,6 +56,8 @@ class Task(ABC):
         self.output_dir = output_dir
         # What of a checkpoint was loaded: see `load_model_and_processor`.
         self.loading: dict[str, list[str]] = {}
+        # What the model's word vectors cover, if the recipe names any.
+        self.word_vectors: WordVectorCoverage | None = None
 
     @property
     def options(self) -> Any:
@@ -93,9 +96,19 @@ class Task(ABC):
         """
         import transformers
 
+        from .arguments import RecipeError
         from .models import load_model_and_processor
+        from .word_vectors import set_word_vectors
 
-        return load_model_and_processor(self.recipe.model, getattr(transformers, self.auto_class), self.loading)
+        model, processor = load_model_and_processor(
+            self.recipe.model, getattr(transformers, self.auto_class), self.loading
+        )
+        if self.recipe.model.word_vectors is not None:
+            try:
+                self.word_vectors = set_word_vectors(model, processor, self.recipe.model.word_vectors)
+            except (OSError, ValueError) as error:
+                raise RecipeError(f"model: word_vectors: {error}") from error
+        return model, processor
 
     @abstractmethod
     def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset:

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 import torch
+from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
 
@@ -20,7 +21,7 @@ from ..data.tokenizing import plain_tokenizer
 
 logger = logging.getLogger(__name__)
 
-CHUNK = 1 << 18  # bytes
+CHUNK = 1 << 16  # bytes
 LONGEST_WORD = 1 << 14  # bytes; what has no end before is no word
 SHOWN = 20  # missing words in a report
 NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
@@ -152,8 +153,26 @@ def set_word_vectors(
         _ids=ids.numpy(),
         _special_ids=np.array(sorted(special), dtype=np.int64),
     )
-    logger.warning("%s", report)
+    logger.info("%s", report)
     return report
+
+
+def count_tokens(dataset: Dataset) -> np.ndarray[Any, Any]:
+    """Count the tokens of tokenized documents.
+
+    Args:
+        dataset: With a column `input_ids`.
+
+    Returns:
+        How often each id occurs, up to the largest.
+    """
+    counts = np.zeros(0, dtype=np.int64)
+    for table in dataset.select_columns("input_ids").with_format("arrow").iter(batch_size=4096):
+        for chunk in table["input_ids"].chunks:
+            found = np.bincount(chunk.flatten().to_numpy(zero_copy_only=False).astype(np.int64))
+            size = max(len(found), len(counts))
+            counts = np.pad(counts, (0, size - len(counts))) + np.pad(found, (0, size - len(found)))
+    return counts
 
 
 class _Found:
