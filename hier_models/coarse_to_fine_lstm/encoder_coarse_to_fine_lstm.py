@@ -53,6 +53,8 @@ class CoarseToFineLstmEncoder(CoarseToFineLstmPreTrainedModel):
         config: of the model.
     """
 
+    _reads_source = True
+
     def __init__(self, config: CoarseToFineLstmConfig):
         super().__init__(config)
         self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size, config.pad_token_id)
@@ -128,13 +130,14 @@ class CoarseToFineLstmEncoder(CoarseToFineLstmPreTrainedModel):
 
         keys = None
         if config.attends_to_rows:
-            token_ids = None
+            coarse_rows, token_ids = rows, None
             if config.coarse_representation == "bag_of_words":
                 assert input_ids is not None
                 token_ids = input_ids.flatten()[rows.tokens]
                 if is_padding is not None:
-                    token_ids = token_ids.masked_fill(is_padding, config.pad_token_id)
-            keys = self.row_keys(self.coarse(rows, len(row_ids), words, token_ids))  # (batch, rows, hidden_size)
+                    coarse_rows, token_ids = rows.only(~is_padding), token_ids[~is_padding]
+            representations = self.coarse(coarse_rows, len(row_ids), words, token_ids)  # (batch, rows, row_size)
+            keys = self.row_keys(representations)  # (batch, rows, hidden_size)
         if self._reads_on_demand(output_hidden_states):
             assert keys is not None
             store = CoarseToFineLstmRowStore(self.read, words, rows, is_padding, keys, shape[1])
@@ -195,9 +198,10 @@ class CoarseToFineLstmEncoder(CoarseToFineLstmPreTrainedModel):
         ids = None if input_ids is None else input_ids.flatten()
 
         def look_up(places: torch.Tensor) -> torch.Tensor:
-            tokens = rows.tokens[places] if len(rows.tokens) else None
-            if tokens is None:  # padding only
-                return self.row_keys.weight.new_zeros(*places.shape, self.config.embedding_size)
+            if len(rows.tokens) == 0:  # nothing but padding
+                shape = (*places.shape, self.config.embedding_size)
+                return torch.zeros(shape, dtype=self.dtype, device=places.device)
+            tokens = rows.tokens[places]
             vectors = self.embed_tokens(ids[tokens]) if flat is None else flat[tokens]
             if is_padding is not None:
                 vectors = vectors.masked_fill(is_padding[places].unsqueeze(-1), 0.0)

@@ -72,9 +72,9 @@ def check_num_rows(config: PreTrainedConfig, num_rows: int) -> None:
     """
     if config.attends_to_rows and config.row_position_size and num_rows > config.max_rows:
         raise ValueError(
-            f"`row_ids` has {num_rows} rows, more than max_rows={config.max_rows} row positions. Truncate the document "
-            "(`max_rows` in the processor's call), or train a model with a larger `max_rows`, or without row positions "
-            "(`row_position_size=0`)."
+            f"`row_ids` has {num_rows} rows, more than max_rows={config.max_rows} row positions. Truncate the "
+            "document (`truncation=True` with the processor's `num_rows`), or train a model with a larger `max_rows`, "
+            "or without row positions (`row_position_size=0`)."
         )
 
 

@@ -60,6 +60,18 @@ class CoarseToFineLstmModel(CoarseToFineLstmPreTrainedModel):
         """Replace the embedding of the source."""
         self.encoder.embed_tokens = value
 
+    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
+        """Resize all embeddings; see `PreTrainedModel.resize_token_embeddings`."""
+        embeddings = super().resize_token_embeddings(*args, **kwargs)
+        self._resize_others(embeddings.num_embeddings)
+        return embeddings
+
+    def _resize_others(self, vocab_size: int) -> None:
+        for module in (self.decoder, getattr(self.encoder, "coarse", None)):
+            embedding = getattr(module, "embed_tokens", None)
+            if embedding is not None and embedding.num_embeddings != vocab_size:
+                module.embed_tokens = _resized(embedding, vocab_size, self.config.init_range)
+
     @can_return_tuple
     def forward(
         self,
@@ -211,8 +223,9 @@ class CoarseToFineLstmForConditionalGeneration(CoarseToFineLstmPreTrainedModel, 
         self.model.soft_attention = value
 
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
-        """Resize the embeddings of source and target and the generator; see `PreTrainedModel`."""
+        """Resize all embeddings and the generator; see `PreTrainedModel.resize_token_embeddings`."""
         embeddings = super().resize_token_embeddings(*args, **kwargs)
+        self.model._resize_others(embeddings.num_embeddings)
         return embeddings
 
     @can_return_tuple
@@ -233,8 +246,8 @@ class CoarseToFineLstmForConditionalGeneration(CoarseToFineLstmPreTrainedModel, 
     ) -> CoarseToFineLstmLMOutput:
         """Predict the target.
 
-        When rows are drawn, in training with hard attention, the value of `loss` is the negative log-likelihood and its
-        gradient also that of the surrogate (REINFORCE).
+        When rows are drawn, in training with hard attention, the value of `loss` is the negative log-likelihood, and
+        its gradient also that of the surrogate (REINFORCE).
 
         Args:
             input_ids: for this and all without a text here, see [`CoarseToFineLstmModel`].
@@ -299,7 +312,8 @@ class CoarseToFineLstmForConditionalGeneration(CoarseToFineLstmPreTrainedModel, 
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Negative log-likelihood for each label that is not -100, and the surrogate's value if rows were drawn."""
         mask = labels != -100
-        per_token = nn.functional.cross_entropy(logits.transpose(1, 2).float(), labels, reduction="none")
+        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        per_token = nn.functional.cross_entropy(wide.flatten(0, 1), labels.flatten(), reduction="none").view_as(labels)
         count = mask.sum() if num_items_in_batch is None else num_items_in_batch
         loss = per_token.sum() / count
         if not (self.training and self.config.attention == "hard"):
@@ -344,6 +358,19 @@ class CoarseToFineLstmForConditionalGeneration(CoarseToFineLstmPreTrainedModel, 
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
         """Shift `labels` to the right, behind the start token; -100 becomes padding."""
         return shift_tokens_right(labels, self.config.pad_token_id, self.config.decoder_start_token_id)
+
+
+@torch.no_grad()
+def _resized(embedding: nn.Embedding, vocab_size: int, init_range: float) -> nn.Embedding:
+    """Cut an embedding, or give it new words, uniform as at first."""
+    weight = embedding.weight
+    new = weight.new_empty(vocab_size, embedding.embedding_dim).uniform_(-init_range, init_range)
+    kept = min(vocab_size, embedding.num_embeddings)
+    new[:kept] = weight[:kept]
+    padding_idx = embedding.padding_idx
+    if padding_idx is not None and padding_idx >= vocab_size:
+        padding_idx = None
+    return nn.Embedding.from_pretrained(new, freeze=not weight.requires_grad, padding_idx=padding_idx)
 
 
 def _own_cache(past_key_values: Cache | None) -> CoarseToFineLstmCache | None:

@@ -1,4 +1,4 @@
-"""What the models of the Coarse-to-Fine LSTM share: capabilities, first weights, and embeddings that are not trained."""
+"""What the models of the Coarse-to-Fine LSTM share: capabilities, first weights, embeddings that are not trained."""
 
 from typing import Any, Self
 
@@ -8,6 +8,7 @@ from transformers import initialization as init
 from transformers.modeling_utils import PreTrainedModel
 
 from .configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
+from .reinforce_coarse_to_fine_lstm import RewardBaseline
 
 
 class CoarseToFineLstmPreTrainedModel(PreTrainedModel):
@@ -18,7 +19,11 @@ class CoarseToFineLstmPreTrainedModel(PreTrainedModel):
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     _no_split_modules = ["CoarseToFineLstmEncoderLayer", "CoarseToFineLstmDecoderStep"]
+    _reads_source = False
     _skip_keys_device_placement = ["past_key_values"]
+    # Models 2 and 3 load each other's checkpoints.
+    _keys_to_ignore_on_load_unexpected = [r"reward_baseline\."]
+    _keys_to_ignore_on_load_missing = [r"reward_baseline\."]
 
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Self:
@@ -34,12 +39,14 @@ class CoarseToFineLstmPreTrainedModel(PreTrainedModel):
         self._freeze()
 
     def _freeze(self) -> None:
+        """Make embeddings of the source's words untrainable, if they are to be."""
         if not self.config.freeze_source_embeddings:
             return
-        encoder = getattr(getattr(self, "model", self), "encoder", self)
-        for module in encoder.modules():
-            if isinstance(module, nn.Embedding) and module.num_embeddings == self.config.vocab_size:
-                module.weight.requires_grad_(False)
+        for part in self.modules():
+            if getattr(part, "_reads_source", False):
+                for module in (part, getattr(part, "coarse", None)):
+                    if hasattr(module, "embed_tokens"):
+                        module.embed_tokens.weight.requires_grad_(False)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -48,6 +55,8 @@ class CoarseToFineLstmPreTrainedModel(PreTrainedModel):
             init.uniform_(parameter, -self.config.init_range, self.config.init_range)
         if isinstance(module, nn.Embedding) and module.padding_idx is not None:
             init.zeros_(module.weight[module.padding_idx])
+        if isinstance(module, RewardBaseline):
+            init.zeros_(module.values)
 
 
 __all__ = ["CoarseToFineLstmPreTrainedModel"]

@@ -46,7 +46,7 @@ class Rows:
         return Rows(kept.nonzero().squeeze(1), lengths)
 
     def reading_order(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Sort the tokens as a packed sequence has them: the first of all rows, the longest first, then the second, …
+        """Sort the tokens as a packed sequence has them: the first ones of all rows, the longest row first, and so on.
 
         Returns:
             Places in `tokens`, `(tokens,)`, and how many rows go on at each step, on the CPU, `(longest,)`.
