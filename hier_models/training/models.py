@@ -41,6 +41,8 @@ PLAIN: dict[str, dict[str, Any]] = {
 }
 # Those that begin with BART's weights.
 FROM_BART = ("hat_bart", "highlight_transformer", "top_down_transformer")
+# Those that read sources of any length.
+WITHOUT_POSITIONS = ("coarse_to_fine_lstm",)
 # What the families have beyond BART and RoBERTa.
 HIERARCHICAL = (
     *("hierarchical_layers", "num_segments", "hierarchical_attention", "hierarchical_queries"),
@@ -93,10 +95,10 @@ def load_model_and_processor(
         )
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_name)
     if arguments.max_position_embeddings is not None:
-        if arguments.model_type == "coarse_to_fine_lstm":
+        if arguments.model_type in WITHOUT_POSITIONS:
             raise RecipeError(
-                "model: max_position_embeddings means nothing to coarse_to_fine_lstm, which reads a source of any "
-                "length; leave it out (config_overrides: max_rows is the number of row positions)"
+                f"model: max_position_embeddings means nothing to {arguments.model_type}, which reads sources of any "
+                "length; leave it out (config_overrides: max_rows is the number of its row positions)"
             )
         overrides |= source_length(arguments.model_type, arguments.max_position_embeddings)
     report = {}

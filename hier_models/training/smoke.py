@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # Sizes of a tiny model, under all the names that configurations have for them.
 SIZES = {
-    **dict.fromkeys(("d_model", "hidden_size"), 32),
+    **dict.fromkeys(("d_model", "hidden_size", "embedding_size", "coarse_filters"), 32),
     **dict.fromkeys(("encoder_layers", "decoder_layers", "num_hidden_layers"), 2),
     **dict.fromkeys(("bottom_up_layers", "top_down_layers", "segment_layers"), 1),
     **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads", "num_attention_heads"), 4),
@@ -42,6 +42,7 @@ POSITIONS, GROWN_POSITIONS = 96, 160
 # Roberta's positions begin after the padding token's.
 ENCODER_OFFSET = 2
 TARGET_LENGTH, MAX_LENGTH, MIN_LENGTH = 24, 16, 4
+WORDS = 100
 
 
 def run_smoke(
@@ -136,7 +137,7 @@ def _on_this_machine(
 
 def _model(recipe: Recipe, task: "Task", folder: Path) -> dict[str, Any]:
     """A tiny checkpoint in the place of the recipe's, or tiny sizes; and a tokenizer in the place of the recipe's."""
-    from .models import PLAIN, save_processor, source_length
+    from .models import PLAIN, WITHOUT_POSITIONS, save_processor, source_length
 
     model = recipe.model
     overrides = model.overrides()
@@ -154,10 +155,13 @@ def _model(recipe: Recipe, task: "Task", folder: Path) -> dict[str, Any]:
     if model.tokenizer is not None:
         tokenizer.save_pretrained(folder / "tokenizer")
         changes["tokenizer"] = str(folder / "tokenizer")
+    if model.tokenizer_words is not None:
+        changes["tokenizer_words"] = min(model.tokenizer_words, WORDS)
     source = next((name for name in sources if getattr(model, name) is not None), None)
     if source is None:
         kept |= _sizes(model.model_type)
-        changes["max_position_embeddings"] = POSITIONS + (0 if _writes(task) else ENCODER_OFFSET)
+        if model.model_type not in WITHOUT_POSITIONS:
+            changes["max_position_embeddings"] = POSITIONS + (0 if _writes(task) else ENCODER_OFFSET)
     else:
         family, auto_class = sources[source]
         plain = PLAIN.get(family, {}) if model.plain else {}
@@ -165,7 +169,11 @@ def _model(recipe: Recipe, task: "Task", folder: Path) -> dict[str, Any]:
         config = AutoConfig.for_model(
             family,
             **{**_sizes(family), **ids, **plain, "vocab_size": len(tokenizer)},
-            **source_length(family, POSITIONS + (0 if _writes(task) else ENCODER_OFFSET)),
+            **(
+                {}
+                if family in WITHOUT_POSITIONS
+                else source_length(family, POSITIONS + (0 if _writes(task) else ENCODER_OFFSET))
+            ),
         )
         torch.manual_seed(0)
         checkpoint = folder / family
