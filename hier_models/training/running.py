@@ -90,7 +90,6 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
     if validation_dataset is None and arguments.eval_strategy != "no":
         raise RecipeError("training: eval_strategy is on, but data: validation is not given")
 
-    options = {**task.trainer_options(), **_optimizer(recipe, model)}
     trainer = process_independent(task.trainer_class())(
         model=model,
         args=arguments,
@@ -100,8 +99,10 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
         data_collator=task.collator(model, processor),
         compute_metrics=task.compute_metrics(processor),
         callbacks=[*_callbacks(recipe, model), *task.callbacks(), ProcessesInCheckpoint(arguments.world_size)],
-        **options,
+        **task.trainer_options(),
     )
+    # Here, since Seq2SeqTrainer does not hand it on.
+    trainer.optimizer_cls_and_kwargs = _optimizer(recipe, model)
     # Those that report behind those that add to the log.
     for kind in get_reporting_integration_callbacks(arguments.report_to):
         reporting = trainer.pop_callback(kind)
@@ -142,13 +143,13 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
 # The run
 
 
-def _optimizer(recipe: Recipe, model: PreTrainedModel) -> dict[str, Any]:
+def _optimizer(recipe: Recipe, model: PreTrainedModel) -> tuple[Any, dict[str, Any]] | None:
     """The Trainer's argument for parts with learning rates of their own."""
     rates = recipe.run.rates()
     if not rates:
-        return {}
+        return None
     try:
-        return {"optimizer_cls_and_kwargs": optimizer_with_rates(model, recipe.training, rates)}
+        return optimizer_with_rates(model, recipe.training, rates)
     except ValueError as error:
         raise RecipeError(f"run: learning_rates: {error}") from error
 
