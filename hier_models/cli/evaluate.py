@@ -9,7 +9,14 @@ from typing import Annotated, Any, cast
 import typer
 
 from .errors import MistakeError, guarded, mistakes, say
-from .extractive import LanguageOption, MaxWordsOption, check_options, is_extractive, load_extractive
+from .extractive import (
+    LanguageOption,
+    MaxSentencesOption,
+    MaxWordsOption,
+    check_options,
+    is_extractive,
+    load_extractive,
+)
 from .loading import check_checkpoint, generation_settings, given_only, load_pipeline, quiet
 from .options import (
     BatchSizeOption,
@@ -47,7 +54,9 @@ class Task(StrEnum):
       hier-models evaluate ./my-model test.jsonl
       hier-models evaluate ./my-model test.jsonl --predictions out.jsonl
       hier-models evaluate ./my-model corpus/ --split validation --json scores.json
+      hier-models evaluate ./my-model test.jsonl --perplexity 100 --several-references
       hier-models evaluate lexrank test.jsonl --max-words 200
+      hier-models evaluate lead test.jsonl --max-sentences 1
       hier-models evaluate ./my-model ccdv/pubmed-summarization --split test
 
     The table on standard output gives F1 times 100: rougeL compares the whole texts, rougeLsum sentence by sentence,
@@ -100,6 +109,17 @@ def evaluate(
         str | None,
         typer.Option(metavar="WORDS", help="Take filler words out of transcripts: `english`, or a file with a list."),
     ] = None,
+    several_references: Annotated[
+        bool,
+        typer.Option(
+            "--several-references",
+            help="Each string of a list, or each line, of the column is a reference by itself; the best counts.",
+        ),
+    ] = False,
+    digits: Annotated[
+        str | None,
+        typer.Option(metavar="MARK", help="What every digit of documents and references becomes, such as #."),
+    ] = None,
     predictions: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write each summary and its reference here, as JSON lines.")
     ] = None,
@@ -114,12 +134,19 @@ def evaluate(
     num_beams: NumBeamsOption = None,
     settings: SetOption = None,
     max_source_length: MaxSourceLengthOption = None,
+    perplexity: Annotated[
+        int | None,
+        typer.Option(
+            "--perplexity", min=3, metavar="N", help="Also give the perplexity of the references, cut to N tokens."
+        ),
+    ] = None,
     importance_tagger: ImportanceTaggerOption = None,
     oracle_importance: Annotated[
         bool, typer.Option("--oracle-importance", help="Weigh tokens by whether their word is in the reference.")
     ] = False,
     phrases_column: PhrasesColumnOption = None,
     max_words: MaxWordsOption = None,
+    max_sentences: MaxSentencesOption = None,
     language: LanguageOption = None,
     batch_size: BatchSizeOption = 4,
     device: DeviceOption = None,
@@ -139,12 +166,13 @@ def evaluate(
             "--num-beams": num_beams,
             "--set": settings,
             "--max-source-length": max_source_length,
+            "--perplexity": perplexity,
             "--importance-tagger": importance_tagger,
             "--oracle-importance": oracle_importance,
             "--phrases-column": phrases_column,
             "--task translation": task == Task.translation,
         },
-        {"--max-words": max_words, "--language": language},
+        {"--max-words": max_words, "--max-sentences": max_sentences, "--language": language},
     )
     extractive = is_extractive(model)
     encoder = not extractive and task is None and _is_encoder(model)
@@ -157,7 +185,14 @@ def evaluate(
         raise MistakeError(f"--importance-tagger and --oracle-importance are for summaries; {model!r} makes none")
     if (source_kind or fillers) and not encoder and (task or _task_of(model)) == Task.translation:
         raise MistakeError(f"--source-kind and --fillers are for summaries; {model!r} makes none")
-    only = {"--config-name": config_name, "--revision": revision, "--phrases-column": phrases_column}
+    only = {
+        "--config-name": config_name,
+        "--revision": revision,
+        "--phrases-column": phrases_column,
+        "--several-references": several_references or None,
+        "--digits": digits,
+        "--perplexity": perplexity,
+    }
     if (given := [name for name, value in only.items() if value is not None]) and (
         encoder or (task or _task_of(model)) == Task.translation
     ):
@@ -213,6 +248,8 @@ def evaluate(
         source_kind=cast(Any, source_kind),
         fillers=fillers,
         phrases_column=phrases_column,
+        several_references=several_references,
+        digits=digits,
         config_name=config_name,
         revision=revision,
         report=report,
@@ -223,7 +260,7 @@ def evaluate(
         from ..training import run_extractive_evaluation
 
         results = run_extractive_evaluation(
-            load_extractive(model, max_words, language),
+            load_extractive(model, max_words, language, max_sentences),
             documents,
             predictions_file=predictions,
             results_file=json_file,
@@ -243,6 +280,7 @@ def evaluate(
         predictions_file=predictions,
         results_file=json_file,
         importance="oracle" if oracle_importance else pipe.importance_tagger,
+        max_target_length=perplexity,
         **generation,
     )
     print(rouge_table(results))

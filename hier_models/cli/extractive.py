@@ -18,6 +18,10 @@ MaxWordsOption = Annotated[
     int | None,
     typer.Option(min=1, metavar="N", help=f"With {', '.join(METHODS)} for MODEL: longest summary, in words. [256]"),
 ]
+MaxSentencesOption = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help=f"With {', '.join(METHODS)} for MODEL: most sentences of a summary."),
+]
 LanguageOption = Annotated[
     str | None,
     typer.Option(metavar="NAME", help=f"With {', '.join(METHODS)} for MODEL: language of the documents. [english]"),
@@ -29,11 +33,11 @@ def is_extractive(model: str) -> bool:
     return model in METHODS and not Path(model).exists()
 
 
-def load_extractive(model: str, max_words: int | None, language: str | None) -> Any:
+def load_extractive(model: str, max_words: int | None, language: str | None, max_sentences: int | None = None) -> Any:
     """Make the summarizer that a method's name stands for."""
     from ..pipelines.extractive import ExtractiveSummarizer
 
-    given = {"max_words": max_words, "language": language}
+    given = {"max_words": max_words, "max_sentences": max_sentences, "language": language}
     with mistakes("--language", ValueError):
         summarizer: Any = ExtractiveSummarizer
         return summarizer(model, **{name: value for name, value in given.items() if value is not None})
@@ -63,9 +67,10 @@ class ExtractivePipe:
         batch_size: int = 1,
         return_truncation: bool = True,
         max_words: int | None = None,
+        max_sentences: int | None = None,
         language: str | None = None,
     ) -> Iterator[list[dict[str, Any]]]:
         """Summarize one document after the other; nothing is ever cut."""
-        summarize = load_extractive(self.model, max_words, language)
+        summarize = load_extractive(self.model, max_words, language, max_sentences)
         for document in documents:
             yield [{"summary_text": summarize(document), "num_truncated_tokens": 0}]

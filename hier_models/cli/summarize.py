@@ -9,7 +9,7 @@ import typer
 
 from .books import run_book
 from .errors import MistakeError, guarded, say
-from .extractive import LanguageOption, MaxWordsOption, check_options
+from .extractive import LanguageOption, MaxSentencesOption, MaxWordsOption, check_options
 from .jobs import SUMMARIES, run_job
 from .loading import generation_settings, given_only, read_phrases
 from .options import (
@@ -114,6 +114,7 @@ def summarize(
         bool, typer.Option("--mark-copied", help="[Mark] the words that the model copied from the document.")
     ] = False,
     max_words: MaxWordsOption = None,
+    max_sentences: MaxSentencesOption = None,
     language: LanguageOption = None,
     device: DeviceOption = None,
     dtype: DtypeOption = Dtype.auto,
@@ -140,7 +141,7 @@ def summarize(
             "--show-phrases": show_phrases,
             "--mark-copied": mark_copied,
         },
-        {"--max-words": max_words, "--language": language},
+        {"--max-words": max_words, "--max-sentences": max_sentences, "--language": language},
     )
     phrases = read_phrases(phrase)
     if show_phrases and not as_json and (output is None or output.suffix.lower() not in (".jsonl", ".ndjson")):
@@ -179,7 +180,12 @@ def summarize(
         inputs,
         settings=lambda: (
             generation_settings(max_length, min_length, num_beams, settings)
-            | given_only(max_source_length=max_source_length, max_words=max_words, language=language)
+            | given_only(
+                max_source_length=max_source_length,
+                max_words=max_words,
+                max_sentences=max_sentences,
+                language=language,
+            )
             | given_only(phrases=phrases, return_phrases=show_phrases or None, return_copied=mark_copied or None)
         ),
         output=output,

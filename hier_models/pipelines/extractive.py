@@ -42,22 +42,33 @@ class ExtractiveSummarizer:
     Args:
         method: One of the four.
         max_words: Longest summary, in words between spaces. A single sentence may be longer.
+        max_sentences: Most sentences of a summary; None for any number. One, with lead, is the baseline FIRST.
         language: Of the documents: for the sentence splitter, and for tf-idf's stopwords (english, german; other
             languages have none).
 
     Raises:
-        ValueError: If the method or the language is unknown, or `max_words` is below 1.
+        ValueError: If the method or the language is unknown, or `max_words` or `max_sentences` is below 1.
 
     Source: Highlight-Transformer, Table 1 (first part) and section 4.3.
     """
 
-    def __init__(self, method: Method = "lead", *, max_words: int = 256, language: str = "english") -> None:
+    def __init__(
+        self,
+        method: Method = "lead",
+        *,
+        max_words: int = 256,
+        max_sentences: int | None = None,
+        language: str = "english",
+    ) -> None:
         if method not in METHODS:
             raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
         if max_words < 1:
             raise ValueError(f"max_words must be at least 1, got {max_words}")
+        if max_sentences is not None and max_sentences < 1:
+            raise ValueError(f"max_sentences must be at least 1 or None, got {max_sentences}")
         self.method = method
         self.max_words = max_words
+        self.max_sentences = max_sentences
         self.language = language
         source_text({"text": ""}, language)  # refuses a language that it does not know
 
@@ -81,6 +92,8 @@ class ExtractiveSummarizer:
         left = self.max_words
         alike = None if self.method == "lead" else _similarities([words_of(sentence) for sentence in sentences])
         for number in order:
+            if len(chosen) == self.max_sentences:
+                break
             length = len(sentences[number].split())
             if chosen and length > left:
                 if self.method == "lead":

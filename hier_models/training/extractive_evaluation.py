@@ -25,7 +25,7 @@ def run_extractive_evaluation(
 
     Args:
         summarizer: What chooses the sentences.
-        dataset: Documents with `summary`, from `load_documents`.
+        dataset: Documents with `summary`, from `load_documents`; of several references (`references`) the best counts.
         predictions_file: JSON lines to write the summaries to: `id` if there is one, `summary`, `reference`.
         results_file: JSON file to write what is returned to.
         use_stemmer: Whether ROUGE compares stems.
@@ -53,6 +53,7 @@ def run_extractive_evaluation(
         "extractive": {
             "method": summarizer.method,
             "max_words": summarizer.max_words,
+            **({} if summarizer.max_sentences is None else {"max_sentences": summarizer.max_sentences}),
             "language": summarizer.language,
         },
     }

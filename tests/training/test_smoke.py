@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from transformers import AutoModelForSeq2SeqLM
+from transformers import AutoModelForSeq2SeqLM, AutoProcessor
 
 from hier_models import HatBartProcessor
 from hier_models.training import RecipeError, load_recipe, run_smoke, run_sweep, smoke, variant_names
@@ -19,6 +19,7 @@ RECIPES = sorted(FOLDER.rglob("*.yaml"))
 SWEEPS = [path for path in RECIPES if variant_names(path)]
 HAT_BART = FOLDER / "hat_bart"
 TOP_DOWN = FOLDER / "top_down_transformer"
+COARSE_TO_FINE = FOLDER / "coarse_to_fine_lstm"
 # What becomes of 2 heads of 8 in 2 layers of 4 where there are 4 heads and 2 layers; and the decay of the brightness.
 HIGHLIGHTING = {
     "copy_transformer": ("weighted", 0, 1, 0.9),
@@ -87,8 +88,24 @@ def test_every_sweep_runs(path, tmp_path):
         if path.parent == TOP_DOWN:
             update, _, window = name.rpartition("_")
             assert (config.top_down_update, config.attention_window) == (update, int(window))
+        elif path.parent == COARSE_TO_FINE:
+            check_row_of_table_6_1(name, config, tmp_path / "run" / name, results["variants"][name])
         else:
             assert highlighting(config) == HIGHLIGHTING[name]
+
+
+def check_row_of_table_6_1(name, config, folder, results):
+    model, _, options = name.removeprefix("model_").partition("_")
+    assert config.attention == ["standard", "flat", "coarse_to_fine", "hard"][int(model)]
+    assert config.row_position_size == (25 if "pos" in options else 0)
+    assert config.num_samples == (int(options[-1]) if "multi" in options else 1)
+    assert config.alternate_soft == (0.5 if "alternate" in options else 0)
+    assert (config.coarse_representation == "bag_of_words") == config.freeze_source_embeddings == ("bow" in options)
+    assert results["recipe"]["run"]["soft_epochs"] == (1 if "pretrain" in options else None)
+    processor = AutoProcessor.from_pretrained(folder)
+    shape = options if options in ("5x80", "2x200") else "10x40"
+    assert (f"{processor.num_rows}x{processor.row_length}", processor.pad_grid) == (shape, True)
+    assert results["test"]["perplexity"] > 1
 
 
 def highlighting(config):

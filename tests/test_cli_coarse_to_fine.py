@@ -1,0 +1,94 @@
+"""What the commands do with a Coarse-to-Fine LSTM."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hier_models import CoarseToFineLstmProcessor
+from hier_models.cli import app
+from hier_models.inspection import row_entropy
+from tests.conftest import DOCUMENTS, SUMMARIES
+
+
+@pytest.fixture(autouse=True)
+def checkpoints(coarse_model: Any, word_tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for attention in ("standard", "hard"):
+        coarse_model(attention).save_pretrained(attention)
+        CoarseToFineLstmProcessor(word_tokenizer).save_pretrained(attention)
+    rows = [
+        {"id": f"d{i}", "text": text, "summary": f"{SUMMARIES[i]}\nRoom 12 ."} for i, text in enumerate(DOCUMENTS[:3])
+    ]
+    Path("data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def run(*arguments: str, code: int = 0) -> Any:
+    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.mark.parametrize("attention", ["standard", "hard"])
+def test_inspect_draws_rows_and_words(attention: str) -> None:
+    result = run("inspect", attention, "data.jsonl", "--document", "2", "--max-length", "6")
+    page = Path("attention.html").read_text(encoding="utf-8")
+    assert "5 sentences" in page
+    assert "bees find their way home by the sun." in page
+    assert result.stdout.strip() in page
+
+
+def test_inspect_shows_all_rows() -> None:
+    result = run("inspect", "hard", "data.jsonl", "--top-k", "2", code=2)
+    assert "top_k: got 2; the weights of a CoarseToFineLstm" in result.output
+
+
+def test_analyze_measures_entropy(coarse_model: Any, coarse_processor: Any) -> None:
+    pytest.importorskip("matplotlib")
+    arguments = ("data.jsonl", "-m", "standard", "-m", "hard", "-o", "report", "--heatmaps", "1", "--max-length", "6")
+    result = run("analyze", *arguments)
+    entropy = json.loads(Path("report/entropy.json").read_text(encoding="utf-8"))
+    assert list(entropy) == ["standard", "hard"]
+    lines = Path("report/summaries-hard.jsonl").read_text(encoding="utf-8").splitlines()
+    written = [({"text": DOCUMENTS[i]}, json.loads(line)["summary"]) for i, line in enumerate(lines)]
+    expected = row_entropy(coarse_model("hard"), coarse_processor, written)
+    assert entropy["hard"] == pytest.approx(vars(expected), rel=1e-5)
+    shown = re.search(r"hard: entropy ([\d.]+) of the attention over rows \(uniform: ([\d.]+)\)", result.stdout)
+    assert shown is not None
+    assert float(shown[1]) == pytest.approx(expected.entropy, abs=0.006)
+    for name in ("standard", "hard"):
+        assert Path(f"report/attention-{name}-1.html").is_file()
+    assert "entropy.json in report" in result.stderr
+
+
+def test_evaluate_with_several_references_digits_and_perplexity() -> None:
+    arguments = ("evaluate", "hard", "data.jsonl", "--several-references", "--digits", "#", "--perplexity", "20")
+    result = run(*arguments, "--max-length", "6", "--json", "scores.json", "--predictions", "out.jsonl")
+    scores = json.loads(Path("scores.json").read_text(encoding="utf-8"))
+    assert f"perplexity       {scores['perplexity']:.2f}".split() in [
+        line.split() for line in result.stdout.splitlines()
+    ]
+    assert json.loads(Path("out.jsonl").read_text().splitlines()[0])["references"] == [SUMMARIES[0], "Room ## ."]
+
+
+def test_the_first_sentence_is_a_baseline() -> None:
+    arguments = ("evaluate", "lead", "data.jsonl", "--max-sentences", "1", "--several-references")
+    run(*arguments, "--json", "scores.json", "--predictions", "out.jsonl")
+    lines = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
+    assert [line["summary"] for line in lines] == [document.split(". ")[0] + "." for document in DOCUMENTS[:3]]
+    assert json.loads(Path("scores.json").read_text())["extractive"]["max_sentences"] == 1
+    summary = run("summarize", "lead", "data.jsonl", "--max-sentences", "2", "--json").stdout.splitlines()[0]
+    assert json.loads(summary)["summary"].count(".") == 2
+    assert (
+        "--max-sentences does not go with"
+        in run("evaluate", "hard", "data.jsonl", "--max-sentences", "1", code=2).output
+    )
+    assert "--perplexity does not go with" in run("evaluate", "lead", "data.jsonl", "--perplexity", "9", code=2).output
+
+
+def test_summarize() -> None:
+    record = json.loads(run("summarize", "hard", "data.jsonl", "--json", "--max-length", "6").stdout.splitlines()[0])
+    assert record["id"] == "d0"
