@@ -281,9 +281,62 @@ class TopDownTransformerEncoderTester(TopDownTransformerTaggerTester):
     )
 
 
+_NO_KERNELS = dict.fromkeys(
+    ("test_can_set_attention_dynamically", "test_eager_matches_sdpa_inference_*", "test_sdpa_can_dispatch_*"),
+    "An LSTM with one bilinear attention has no attention kernels to choose from.",
+)
+_NO_SELF_ATTENTION = dict.fromkeys(
+    ("test_attention_outputs", "test_retain_grad_hidden_states_attentions"),
+    "It looks at self-attention, which an LSTM has none of. Attention to the source is tested in our own tests.",
+)
+
+
+class CoarseToFineLstmTester(Seq2SeqTester):
+    config_class = hier_models.CoarseToFineLstmConfig
+    extra_inputs = ("row_ids",)
+    extra_outputs = ("row_attentions", "surrogate", "encoded_rows")
+    baselines = {
+        hier_models.CoarseToFineLstmForConditionalGeneration: BartForConditionalGeneration,
+    }
+    not_applicable = {**_NO_KERNELS, **_NO_SELF_ATTENTION}
+
+    def get_config(self):
+        return hier_models.CoarseToFineLstmConfig(
+            vocab_size=self.vocab_size,
+            embedding_size=self.hidden_size,
+            hidden_size=self.hidden_size,
+            encoder_layers=self.num_hidden_layers,
+            decoder_layers=self.num_hidden_layers,
+            coarse_filters=8,
+            coarse_kernel_size=3,
+            bos_token_id=self.bos_token_id,
+            pad_token_id=self.pad_token_id,
+            eos_token_id=self.eos_token_id,
+            decoder_start_token_id=self.eos_token_id,
+        )
+
+    def prepare_config_and_inputs_for_common(self):
+        config, inputs = super().prepare_config_and_inputs_for_common()
+        rows = torch.tensor([0, 0, 0, 1, 1, 3, 3], device=torch_device)  # one is empty
+        inputs["row_ids"] = rows.expand(self.batch_size, -1).clone()
+        return config, inputs
+
+
+class CoarseToFineLstmModelTester(CoarseToFineLstmTester):
+    baselines = {hier_models.CoarseToFineLstmModel: BartModel}
+    not_applicable = {
+        **CoarseToFineLstmTester.not_applicable,
+        "test_inputs_embeds_matches_input_ids": (
+            "It embeds the target with the embedding of the source, and these are two. Our own tests use each's own."
+        ),
+    }
+
+
 FAMILIES: tuple[type[ModelTester], ...] = (
     BartTester,
     RobertaTester,
+    CoarseToFineLstmTester,
+    CoarseToFineLstmModelTester,
     HatBartTester,
     HatEncoderTester,
     HighlightTransformerTester,

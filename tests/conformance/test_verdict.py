@@ -35,5 +35,14 @@ def test_a_listed_test_may_fail_but_neither_pass_nor_be_gone():
     assert len(problems(BASELINE, not_applicable={"test_of_old": "the reason"})) == 1
 
 
+def test_a_star_stands_for_what_follows():
+    listed = {"test_a*": "the reason"}
+    baseline = {"test_a_1": "passed", "test_a_2": "passed", "test_b": "passed"}
+    outcomes = {"test_a_1": "failed", "test_a_2": "skipped", "test_b": "passed"}
+    assert problems(outcomes, baseline, listed) == []
+    assert len(problems(baseline, baseline, listed)) == 2
+    assert len(problems({"test_b": "passed"}, {"test_b": "passed"}, listed)) == 1
+
+
 def test_a_suite_that_did_not_run_is_a_problem():
     assert problems({}, baseline={}) != []

@@ -33,13 +33,15 @@ def judge(model: str, outcomes: Outcomes, baseline: Outcomes, not_applicable: di
         model: Name of the model class.
         outcomes: How each test ended for it.
         baseline: How each test ended for the class of Transformers.
-        not_applicable: Test name -> reason, for tests that cannot apply to the model.
+        not_applicable: Test name -> reason, for tests that cannot apply to the model. A name with a star at its end
+            stands for all tests whose names begin so.
 
     Returns:
         Counts and problems. It is a problem if the model does not pass what the baseline passes, if it fails where the
         baseline is skipped, if a listed test passes or does not exist, and if the baseline passed nothing at all.
     """
     counts = {kind: sum(outcome == kind for outcome in outcomes.values()) for kind in (PASSED, SKIPPED, FAILED)}
+    not_applicable = _spell_out(not_applicable, baseline.keys() | outcomes.keys())
     verdict = Verdict(model, counts, not_applicable)
     if PASSED not in baseline.values():
         verdict.problems.append("the baseline passed no test at all: the suite did not run")
@@ -53,3 +55,11 @@ def judge(model: str, outcomes: Outcomes, baseline: Outcomes, not_applicable: di
         elif ours == FAILED != theirs:
             verdict.problems.append(f"{test}: failed, and the baseline is {theirs}")
     return verdict
+
+
+def _spell_out(not_applicable: dict[str, str], tests: set[str]) -> dict[str, str]:
+    spelled = {}
+    for name, reason in not_applicable.items():
+        found = [test for test in sorted(tests) if name.endswith("*") and test.startswith(name[:-1])]
+        spelled.update(dict.fromkeys(found or [name], reason))
+    return spelled
