@@ -132,6 +132,8 @@ def user_folder(
     top_down_processor,
     tiny_highlight,
     highlight_processor,
+    coarse_model,
+    coarse_processor,
     tokenizer,
 ):
     """A folder as the README's reader has it after `make demo`, with tiny models in the places that it names."""
@@ -146,6 +148,7 @@ def user_folder(
     tiny_top_down.config.pooling = "average"
     hier_models.export(tiny_top_down, top_down_processor, runs / "top_down_transformer_pubmed")
     hier_models.export(tiny_highlight, highlight_processor, runs / "highlight_transformer_multi_news")
+    hier_models.export(coarse_model("hard"), coarse_processor, runs / "coarse_to_fine_lstm_cnn_dailymail")
     sizes = {name: getattr(tiny_model.config, name) for name in ("vocab_size", "d_model", "max_position_embeddings")}
     bart = BartForConditionalGeneration(
         BartConfig(**sizes, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4, decoder_attention_heads=4)

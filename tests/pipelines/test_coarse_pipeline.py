@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from transformers import pipeline
 
-from hier_models import CoarseToFineLstmProcessor, SummarizationPipeline, summarize_book
+from hier_models import CoarseToFineLstmProcessor, summarize_book
+from hier_models.pipelines import SummarizationPipeline
 from tests.conftest import DOCUMENTS, TURNS
 
 
