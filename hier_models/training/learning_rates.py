@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 def optimizer_with_rates(
     model: PreTrainedModel, arguments: TrainingArguments, rates: Mapping[str, float]
-) -> tuple[Any, dict[str, Any]]:
+) -> torch.optim.Optimizer:
     """Give parts of a model learning rates of their own.
 
     The optimizer is the one that the arguments name, with their weight decay of matrices; biases and what normalizes
@@ -36,10 +36,11 @@ def optimizer_with_rates(
             the longest counts.
 
     Returns:
-        The Trainer's argument `optimizer_cls_and_kwargs`. It is used up by one Trainer.
+        The optimizer, for the Trainer's argument `optimizers=(optimizer, None)`.
 
     Raises:
-        ValueError: If a rate is not a finite number of 0 or more, or a name is of no parameter that is trained.
+        ValueError: If a rate is not a finite number of 0 or more, a name is of no parameter that is trained, or the
+            optimizer that the arguments name does not take groups of parameters.
 
     Source: Coarse-to-Fine LSTM, section 5.4.
     """
@@ -57,6 +58,9 @@ def optimizer_with_rates(
         if not any(part == name for part, _ in groups):
             raise ValueError(f"{name!r} is of no parameter of {type(model).__name__} that is trained")
     optimizer_class, options = Trainer.get_optimizer_cls_and_kwargs(arguments, model)
+    is_plain = isinstance(optimizer_class, type) and issubclass(optimizer_class, torch.optim.Optimizer)
+    if not is_plain or {"params", "model", "optimizer_dict"} & set(options):
+        raise ValueError(f"optim={arguments.optim} takes no learning rates of parts; use sgd or adamw_torch, say")
     listed = [
         {
             "params": parameters,
@@ -65,7 +69,8 @@ def optimizer_with_rates(
         }
         for (part, decayed), parameters in sorted(groups.items(), key=lambda item: (item[0][0] or "", not item[0][1]))
     ]
-    return optimizer_class, {**options, "params": listed}
+    optimizer: torch.optim.Optimizer = optimizer_class(listed, **options)
+    return optimizer
 
 
 class PerplexityDecay(TrainerCallback):

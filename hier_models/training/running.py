@@ -144,7 +144,7 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
 
 
 def _optimizer(recipe: Recipe, model: PreTrainedModel) -> tuple[Any, dict[str, Any]] | None:
-    """The Trainer's argument for parts with learning rates of their own."""
+    """The Trainer's argument where parts have learning rates of their own."""
     rates = recipe.run.rates()
     if not rates:
         return None

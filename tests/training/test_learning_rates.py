@@ -81,7 +81,7 @@ def run(folder, losses, seen, rates=None, callback=None, resume=None, **options)
         train_dataset=Rows(),
         eval_dataset=Rows(),
         callbacks=[callback or PerplexityDecay(), seen],
-        optimizer_cls_and_kwargs=optimizer_with_rates(model, arguments, {} if rates is None else rates),
+        optimizers=(optimizer_with_rates(model, arguments, {} if rates is None else rates), None),
     )
     trainer.train(resume_from_checkpoint=resume)
     return model
@@ -163,11 +163,10 @@ def names_of(model, groups):
 def test_parts_have_rates_of_their_own(tmp_path):
     model = Parts(PartsConfig())
     arguments = arguments_of(tmp_path, weight_decay=0.01)
-    kind, options = optimizer_with_rates(model, arguments, {"encoder": 0.5, "encoder.coarse": 0.1})
-    assert kind is torch.optim.SGD
-    assert options["lr"] == 1.0
-    groups = names_of(model, options["params"])
-    assert {names: (group.get("lr"), group["weight_decay"]) for names, group in groups.items()} == {
+    optimizer = optimizer_with_rates(model, arguments, {"encoder": 0.5, "encoder.coarse": 0.1})
+    assert type(optimizer) is torch.optim.SGD
+    groups = names_of(model, optimizer.param_groups)
+    assert {names: (group["lr"], group["weight_decay"]) for names, group in groups.items()} == {
         ("encoder.coarse.weight",): (0.1, 0.01),
         ("encoder.coarse.bias",): (0.1, 0.0),
         ("encoder.words.weight", "encoder.coarse_keys.weight"): (0.5, 0.01),
@@ -177,10 +176,15 @@ def test_parts_have_rates_of_their_own(tmp_path):
 
 def test_the_rest_has_that_of_the_arguments(tmp_path):
     model = Parts(PartsConfig())
-    kind, options = optimizer_with_rates(model, arguments_of(tmp_path, optim="adamw_torch"), {"coarse": 0.1})
-    optimizer = kind(options.pop("params"), **options)
+    optimizer = optimizer_with_rates(model, arguments_of(tmp_path, optim="adamw_torch"), {"coarse": 0.1})
     assert isinstance(optimizer, torch.optim.AdamW)
     assert sorted(group["lr"] for group in optimizer.param_groups) == [0.1, 0.1, 1.0, 1.0]
+
+
+def test_optimizers_without_groups_are_refused(tmp_path):
+    arguments = arguments_of(tmp_path, optim="galore_adamw", optim_target_modules=["words"])
+    with pytest.raises((ValueError, ImportError), match="galore"):
+        optimizer_with_rates(Parts(PartsConfig()), arguments, {"coarse": 0.1})
 
 
 @pytest.mark.parametrize(
