@@ -64,7 +64,7 @@ def train_word_level(
     if lowercase:
         steps.append(normalizers.Lowercase())
     if digits is not None:
-        steps.append(normalizers.Replace(Regex(r"\p{Nd}"), digits))
+        steps.append(normalizers.Replace(Regex(r"\d"), digits))
     digit = r"\d" if digits is None else rf"[\d{_in_set(digits)}]"
     words = "|".join(
         (

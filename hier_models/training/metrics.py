@@ -59,7 +59,8 @@ def score_summaries(
 
     Args:
         summaries: The summaries.
-        references: As many references, or lists of references, of which the best counts, for each score by itself.
+        references: As many references, or lists of references, of which the best counts, for each score by itself;
+            for rougeSU4 that of the best recall, as in ROUGE-1.5.5.
         use_stemmer: Whether ROUGE compares stems.
         sentence_splitter: Where rougeLsum's sentences end; see `hier_models.metrics.Rouge`.
 

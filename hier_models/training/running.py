@@ -99,10 +99,9 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
         data_collator=task.collator(model, processor),
         compute_metrics=task.compute_metrics(processor),
         callbacks=[*_callbacks(recipe, model), *task.callbacks(), ProcessesInCheckpoint(arguments.world_size)],
+        optimizers=(_optimizer(recipe, model), None),
         **task.trainer_options(),
     )
-    # Here, since Seq2SeqTrainer does not hand it on.
-    trainer.optimizer_cls_and_kwargs = _optimizer(recipe, model)
     # Those that report behind those that add to the log.
     for kind in get_reporting_integration_callbacks(arguments.report_to):
         reporting = trainer.pop_callback(kind)

@@ -170,13 +170,14 @@ def test_perplexity_is_a_mean_over_tokens(
 
 
 def test_the_best_of_several_references_counts(coarse_model: Any, coarse_processor: Any, tmp_path: Any) -> None:
-    scores, settings = score_summaries(["a b c", "x"], [["a b", "a b c", "d"], ["x"]])
+    scores, settings = score_summaries(["a b c", "x y"], [["a b", "a b c", "d"], ["x y"]])
     assert all(value == pytest.approx(100) for name, value in scores.items() if name != "rougeSU4")
     assert settings["rougeSU4"]["several_references"] == "best"
     # Each score its own best.
     scores, _ = score_summaries(["a b c d"], [["b a d c", "a b"]])
     singles = [score_summaries(["a b c d"], [reference])[0] for reference in ("b a d c", "a b")]
-    assert scores == {name: pytest.approx(max(single[name] for single in singles)) for name in scores}
+    for name in ("rouge1", "rouge2", "rougeL", "rougeLsum"):
+        assert scores[name] == pytest.approx(max(single[name] for single in singles)), name
 
 
 def test_references_of_a_file_are_used(coarse_model: Any, coarse_processor: Any, values: dict[str, Any]) -> None:
