@@ -142,8 +142,8 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
 # The run
 
 
-def _optimizer(recipe: Recipe, model: PreTrainedModel) -> tuple[Any, dict[str, Any]] | None:
-    """The Trainer's argument where parts have learning rates of their own."""
+def _optimizer(recipe: Recipe, model: PreTrainedModel) -> torch.optim.Optimizer | None:
+    """The optimizer where parts have learning rates of their own; None for the Trainer's."""
     rates = recipe.run.rates()
     if not rates:
         return None
