@@ -85,7 +85,7 @@ class EncoderTask(Task):
     # What of the section data means nothing to the task.
     unused: tuple[str, ...] = (
         *("text_column", "summary_column", "source_kind", "fillers", "test", "test_split"),
-        *("importance", "importance_tagger"),
+        *("importance", "importance_tagger", "several_references", "digits"),
     )
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
@@ -126,7 +126,7 @@ class EncoderTask(Task):
 
     def check(self) -> None:  # noqa: D102  # as in Task
         name = self.recipe.run.task
-        given = [f"data: {item}" for item in self.unused if getattr(self.recipe.data, item) is not None]
+        given = [f"data: {item}" for item in self.unused if getattr(self.recipe.data, item) not in (None, False)]
         given += [f"generation: {item}" for item in self.recipe.generation.settings()]
         if given:
             raise RecipeError(f"{given[0]} means nothing to {name} (run: task); leave it out")

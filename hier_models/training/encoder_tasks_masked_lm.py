@@ -61,7 +61,10 @@ class MaskedLMTask(EncoderTask):
     arguments = MaskedLMArguments
     auto_class = "AutoModelForMaskedLM"
     can_stream = True
-    unused = ("summary_column", "test", "test_split", "importance", "importance_tagger")
+    unused = (
+        *("summary_column", "test", "test_split", "importance", "importance_tagger"),
+        *("several_references", "digits"),
+    )
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)

@@ -87,8 +87,8 @@ class TranslationTask(Task):
 
     def check(self) -> None:  # noqa: D102  # as in Task
         model, codes = self.recipe.model, self.options.bpe_codes
-        for name in ("importance", "importance_tagger"):
-            if getattr(self.recipe.data, name) is not None:
+        for name in ("importance", "importance_tagger", "several_references", "digits"):
+            if getattr(self.recipe.data, name) not in (None, False):
                 raise RecipeError(f"data: {name} means nothing to translation (run: task); leave it out")
         if codes is not None and codes < 1:
             raise RecipeError(f"translation: bpe_codes must be at least 1, got {codes}")
