@@ -73,6 +73,7 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
     model, processor = task.load_model_and_processor()
     if checkpoint is not None:
         _check_same_model(checkpoint, model.config)
+    optimizer, callbacks = _optimizer(recipe, model), _callbacks(recipe, model)
 
     # The first process fills datasets' cache, the others read it.
     with arguments.main_process_first(desc="loading and tokenizing"):
@@ -98,8 +99,8 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
         processing_class=processor,
         data_collator=task.collator(model, processor),
         compute_metrics=task.compute_metrics(processor),
-        callbacks=[*_callbacks(recipe, model), *task.callbacks(), ProcessesInCheckpoint(arguments.world_size)],
-        optimizers=(_optimizer(recipe, model), None),
+        callbacks=[*callbacks, *task.callbacks(), ProcessesInCheckpoint(arguments.world_size)],
+        optimizers=(optimizer, None),
         **task.trainer_options(),
     )
     # Those that report behind those that add to the log.

@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import json
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -157,6 +158,8 @@ def _model(recipe: Recipe, task: "Task", folder: Path) -> dict[str, Any]:
         changes["tokenizer"] = str(folder / "tokenizer")
     if model.tokenizer_words is not None:
         changes["tokenizer_words"] = min(model.tokenizer_words, WORDS)
+    if model.word_vectors is not None:
+        changes["word_vectors"] = str(_word_vectors(task.smoke_rows(), tokenizer, folder / "word_vectors.txt"))
     source = next((name for name in sources if getattr(model, name) is not None), None)
     if source is None:
         kept |= _sizes(model.model_type)
@@ -185,6 +188,15 @@ def _model(recipe: Recipe, task: "Task", folder: Path) -> dict[str, Any]:
     if model.config_overrides is not None or kept:
         changes["config_overrides"] = kept
     return changes
+
+
+def _word_vectors(rows: Sequence[Any], tokenizer: PreTrainedTokenizerBase, path: Path) -> Path:
+    """Vectors as GloVe writes them, for the words of rows and for what the tokenizer has."""
+    words = {word for text in _texts(rows) for word in re.findall(r"\w+", text.lower())}
+    words |= {token for token in tokenizer.get_vocab() if not re.search(r"\s", token)}
+    numbers = " ".join(["0.1"] * SIZES["embedding_size"])
+    path.write_text("".join(f"{word} {numbers}\n" for word in sorted(words)), encoding="utf-8")
+    return path
 
 
 def tiny_tagger(tokenizer: PreTrainedTokenizerBase, folder: Path) -> Path:
