@@ -18,6 +18,7 @@ from .encoder_tasks_importance_tagging import compute_tagging_metrics, importanc
 from .extractive_evaluation import run_extractive_evaluation
 from .hard_attention import SoftPretraining, SurrogateLog
 from .learning_rates import PerplexityDecay, optimizer_with_rates
+from .likelihood import perplexity
 from .metrics import compute_summarization_metrics
 from .models import load_model_and_processor
 from .running import run_training
@@ -52,6 +53,7 @@ __all__ = [
     "load_model_and_processor",
     "load_recipe",
     "optimizer_with_rates",
+    "perplexity",
     "read_word_vectors",
     "run_encoder_evaluation",
     "run_evaluation",
