@@ -427,12 +427,13 @@ def _sizes(config: Any) -> dict[str, Any]:
         "d_model encoder_layers encoder_attention_heads encoder_ffn_dim decoder_layers decoder_attention_heads "
         "decoder_ffn_dim vocab_size max_position_embeddings"
     )
-    sizes = {name: getattr(config, name) for name in common.split() if hasattr(config, name)}
+    names = (name for name in common.split() if name not in config.attribute_map)  # other names of its own
+    sizes = {name: getattr(config, name) for name in names if hasattr(config, name)}
     for name in vars(type(config)).get("__annotations__", {}):  # the family's own
         value = getattr(config, name, None)
         is_size = isinstance(value, int | list) and not isinstance(value, bool) and not name.endswith("token_id")
-        own = ("hierarchical_", "pooling", "top_down_", "highlighting", "brightness", "use_copy")
-        if is_size or name.startswith(own):
+        own = ("hierarchical_", "pooling", "top_down_", "highlighting", "brightness", "use_copy", "coarse_")
+        if is_size or name.startswith(own) or name == "attention":
             sizes[name] = value
     return {name: value for name, value in sizes.items() if value is not None}
 

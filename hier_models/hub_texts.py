@@ -25,6 +25,20 @@ class Architecture:
 
 # By `model_type`.
 ARCHITECTURES = {
+    "coarse_to_fine_lstm": Architecture(
+        title="Coarse-to-Fine LSTM",
+        summary=(
+            "An LSTM encoder-decoder that attends first to the rows of a document, its sentences, and then to the "
+            "words of a row. Rows are represented by a convolution over word embeddings or a bag of words. With hard "
+            "attention, the word LSTM reads only the rows that the decoder selects, so that a decoding step costs the "
+            "same however long the document is."
+        ),
+        paper=(
+            "Jeffrey Ling: Coarse-to-Fine Attention Models for Document Summarization. Bachelor's thesis, Harvard "
+            "College, 2017. In short, with Alexander Rush, at the Workshop on New Frontiers in Summarization, 2017."
+        ),
+        made_for="abstractive summarization of long documents in one sentence",
+    ),
     "hat_bart": Architecture(
         title="HAT-BART",
         summary=(

@@ -84,6 +84,7 @@ class CoarseToFineLstmAttention(nn.Module):
             words = (scores + memory.word_penalty).softmax(dim=-1)  # equation 4.9, wide as the penalty
         else:
             assert memory.places is not None
+            assert memory.row_penalty is not None
             row_scores = torch.bmm(memory.row_keys, hidden.unsqueeze(2)).squeeze(2) + memory.row_penalty
             weights, row_counts = _row_weights(row_scores, choice)  # (batch, rows)
             by_row = scores.gather(1, memory.places).view_as(memory.word_penalty) + memory.word_penalty

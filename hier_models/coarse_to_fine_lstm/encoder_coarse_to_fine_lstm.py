@@ -194,7 +194,7 @@ class CoarseToFineLstmEncoder(CoarseToFineLstmPreTrainedModel):
         is_padding: torch.Tensor | None,
     ) -> Callable[[torch.Tensor], torch.Tensor]:
         """Return what gives the embeddings of tokens at any places in `rows.tokens`."""
-        flat = None if inputs_embeds is None else inputs_embeds.flatten(0, 1)
+        flat: Any = None if inputs_embeds is None else inputs_embeds.flatten(0, 1)
         ids = None if input_ids is None else input_ids.flatten()
 
         def look_up(places: torch.Tensor) -> torch.Tensor:
@@ -202,7 +202,7 @@ class CoarseToFineLstmEncoder(CoarseToFineLstmPreTrainedModel):
                 shape = (*places.shape, self.config.embedding_size)
                 return torch.zeros(shape, dtype=self.dtype, device=places.device)
             tokens = rows.tokens[places]
-            vectors = self.embed_tokens(ids[tokens]) if flat is None else flat[tokens]
+            vectors = flat[tokens] if ids is None else self.embed_tokens(ids[tokens])
             if is_padding is not None:
                 vectors = vectors.masked_fill(is_padding[places].unsqueeze(-1), 0.0)
             return vectors

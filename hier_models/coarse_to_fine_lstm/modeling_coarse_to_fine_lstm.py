@@ -348,7 +348,7 @@ class CoarseToFineLstmForConditionalGeneration(CoarseToFineLstmPreTrainedModel, 
             See there. With `return_dict_in_generate=True` and hard attention it has `encoded_rows` too, how many rows
             of each document were read, `(batch,)`.
         """
-        found = super().generate(*args, **kwargs)
+        found: Any = super().generate(*args, **kwargs)  # type: ignore[misc]  # of a mixin
         cache = found.get("past_key_values") if isinstance(found, ModelOutput) else None
         encoded_rows = getattr(cache, "encoded_rows", None)
         if encoded_rows is not None:

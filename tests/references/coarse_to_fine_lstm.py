@@ -152,7 +152,7 @@ def attend(
         if attention == "hard" and counts is not None:  # section 4.4.1
             used = [torch.tensor(count / sum(counts), dtype=torch.float64) for count in counts]
         elif attention == "hard":
-            chosen = sorted(numbers, key=lambda i: float(rows[i]), reverse=True)[:best]
+            chosen = sorted(numbers, key=lambda i: rows[i].item(), reverse=True)[:best]
             total = sum(rows[i] for i in chosen)
             used = [rows[i] / total if i in chosen else zero for i in range(len(scores))]
         words = [[used[i] * weight for weight in softmax(row)] if row else [] for i, row in enumerate(scores)]
