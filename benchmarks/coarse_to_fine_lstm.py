@@ -121,12 +121,12 @@ def measure(
     """Measure one model on one size of batch; call it in a fresh process."""
     model: Any = make_model(kind).eval()
     model.generate(**make_inputs(1, 2), max_new_tokens=2)  # whatever is done once
-    expected, last = 0.0, 0
+    known: list[tuple[int, float, float]] = []  # sentences, seconds of encoding and of the slowest decoding
     for length in sorted(sentences):
         words = length * WORDS * model.config.hidden_size * 4
-        if last and kind != OURS:
-            expected *= length / last
-        if expected > arguments["limit"] or (kind != OURS and documents * words > arguments["memory"] * 2**30):
+        if (kind != OURS and _expected(known, length) > arguments["limit"]) or (
+            kind != OURS and documents * words > arguments["memory"] * 2**30
+        ):
             return
         before = _peak(reset=True)
         encoded = Encoded(kind, model, documents, length)
@@ -157,9 +157,20 @@ def measure(
                 "rows": length if rows is None else rows.float().mean().item(),
             }
             longest = max(longest, statistics.median(times))
-        expected, last = encoded.seconds + longest, length
+        known.append((length, encoded.seconds, longest))
         del encoded
         gc.collect()
+
+
+def _expected(known: list[tuple[int, float, float]], length: int) -> float:
+    """Seconds of a longer document: encoding grows with it, and decoding as much as it did lately."""
+    if not known:
+        return 0.0
+    last, encoding, decoding = known[-1]
+    if len(known) > 1:
+        before, _, faster = known[-2]
+        decoding += max(0.0, decoding - faster) * (length - last) / (last - before)
+    return encoding * length / last + decoding
 
 
 def measure_training(kind: str, repeats: int) -> float:
