@@ -88,6 +88,12 @@ def analyze(
         float, typer.Option(metavar="SHARE", help="Words of a sentence that must be copied, in order.")
     ] = 0.8,
     split: Annotated[str | None, typer.Option(metavar="NAME", help="Part of the data: test, validation, …")] = None,
+    config_name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Configuration of a dataset on the Hub.")
+    ] = None,
+    revision: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Branch, tag or commit of a dataset on the Hub.")
+    ] = None,
     text_column: TextColumnOption = None,
     summary_column: Annotated[
         str | None, typer.Option(metavar="NAME", help="Column with the references, for --reference.")
@@ -128,7 +134,8 @@ def analyze(
     given = {name: _read_rows(Path(file).expanduser()) for name, file in files.items()}
     # References are looked at only where they are of use: data may have none, or some that could not be used.
     with_references = reference or summary_column or any("reference" in row for rows in given.values() for row in rows)
-    documents = _load(data, split, text_column, summary_column if with_references else "", limit)
+    on_hub = given_only(config_name=config_name, revision=revision)
+    documents = _load(data, split, text_column, summary_column if with_references else "", limit, **on_hub)
     if reference and documents.references is None:
         raise MistakeError(
             f"--reference: {data} has no reference summaries; --summary-column names their column if it has"
@@ -241,14 +248,19 @@ def _check_output(output: Path, data: str, files: Mapping[str, str]) -> None:
 
 
 def _load(
-    data: str, split: str | None, text_column: str | None, summary_column: str | None, limit: int | None
+    data: str,
+    split: str | None,
+    text_column: str | None,
+    summary_column: str | None,
+    limit: int | None,
+    **on_hub: str,
 ) -> _Documents:
     quiet()
     from ..data import load_documents
 
     path = Path(data).expanduser()
     rows: Any = load_documents(
-        path if path.exists() else data, split=split, text_column=text_column, summary_column=summary_column
+        path if path.exists() else data, split=split, text_column=text_column, summary_column=summary_column, **on_hub
     )
     own = [str(name or "") for name in rows["id"]] if "id" in rows.column_names else [""] * len(rows)
     seen: Counter[str] = Counter()
