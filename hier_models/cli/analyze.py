@@ -253,7 +253,7 @@ def _load(
     text_column: str | None,
     summary_column: str | None,
     limit: int | None,
-    **on_hub: str,
+    **on_hub: Any,
 ) -> _Documents:
     quiet()
     from ..data import load_documents
