@@ -93,20 +93,30 @@ class CoarseToFineLstmAttention(nn.Module):
         context = torch.bmm(words.to(memory.states.dtype).unsqueeze(1), memory.states).squeeze(1)  # equation 4.10
         return Attended(context, words, row_scores, row_counts)
 
-    def on_demand(self, hidden: torch.Tensor, memory: DocumentMemory, number: int, with_weights: bool) -> Attended:
-        """Attend to the best rows only, which are read when nobody has read them yet.
+    def on_demand(
+        self, hidden: torch.Tensor, memory: DocumentMemory, choice: RowChoice, with_weights: bool
+    ) -> Attended:
+        """Attend to selected rows only, which are read when nobody has read them yet.
 
         Args:
             hidden: state of the decoder, `(batch, hidden_size)`.
             memory: the source.
-            number: rows that are selected.
-            with_weights: return the weights of all words and the scores of all rows too.
+            choice: how rows are weighed; all are selected if it is soft.
+            with_weights: return the weights of all words, the scores of all rows and the draws too.
 
         Returns:
             Context and, if wanted, weights.
         """
-        row_scores = memory.row_scores(hidden)  # (batch, rows)
-        rows, weights = select_rows(row_scores, number)  # (batch, selected)
+        best_only = choice.how == "best" and not with_weights
+        row_scores = memory.best_scores(hidden, choice.number) if best_only else memory.row_scores(hidden)
+        row_counts = None
+        if choice.how == "draw":
+            weights, row_counts = _row_weights(row_scores, choice)
+            weights, rows = weights.topk(min(choice.number, weights.shape[1]), dim=-1)
+            rows = rows.where(weights > 0, rows[:, :1])  # a row that was drawn again, in the place of one that was not
+        else:
+            number = row_scores.shape[1] if choice.how == "soft" else choice.number
+            rows, weights = select_rows(row_scores, number)  # (batch, selected)
         numbers = rows + memory.first_rows  # counted through all documents
         states, exists = memory.store.states(numbers)  # (batch, selected, words, hidden_size)
         query = self.word_query(hidden)
@@ -119,7 +129,8 @@ class CoarseToFineLstmAttention(nn.Module):
             return Attended(context)
         places = memory.store.tokens(numbers).flatten(1)
         zeros = words.new_zeros(len(words), memory.store.source)
-        return Attended(context, zeros.scatter_add(1, places, (words * exists).flatten(1)), row_scores)
+        weights_of_all = zeros.scatter_add(1, places, (words * exists).flatten(1))
+        return Attended(context, weights_of_all, row_scores, row_counts)
 
 
 def select_rows(row_scores: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -144,7 +155,9 @@ def _row_weights(row_scores: torch.Tensor, choice: RowChoice) -> tuple[torch.Ten
     attention = row_scores.softmax(dim=-1)
     if choice.how == "soft":
         return attention, None
-    counts = draw_rows(attention, choice.number)
+    # Where no row exists, all have the same attention; none is drawn.
+    exists = row_scores > torch.finfo(row_scores.dtype).min / 2
+    counts = draw_rows(attention * exists, choice.number)
     return counts / choice.number, counts
 
 
@@ -201,7 +214,7 @@ class CoarseToFineLstmDecoderStep(GradientCheckpointingLayer):
             below = hidden[layer] if layer == len(self.gates) - 1 else self.dropout(hidden[layer])
         if isinstance(memory[0], DocumentMemory):
             assert choice is not None
-            attended = self.attention.on_demand(below, memory[0], choice.number, with_weights)
+            attended = self.attention.on_demand(below, memory[0], choice, with_weights)
         else:
             attended = self.attention(below, WordMemory(*memory), choice)
         context = self.context(torch.cat([attended.context, below], dim=-1)).tanh()  # equation 4.11
@@ -285,7 +298,7 @@ class CoarseToFineLstmDecoder(CoarseToFineLstmPreTrainedModel):
         if attention_mask is not None:
             is_padding = (attention_mask[:, -length:, None, None] == 0).to(state.device)
 
-        drawn = choice is not None and choice.how == "draw" and isinstance(memory, WordMemory)
+        drawn = choice is not None and choice.how == "draw"
         with_weights = bool(output_attentions or drawn)
         states, found = [], []
         for position, gates in enumerate(word_gates.unbind(dim=1)):

@@ -79,6 +79,28 @@ class DocumentMemory:
             self._penalty = _penalty(store.exists, wide)[document_ids]  # (batch, rows)
         self._dtype = wide
 
+    def best_scores(self, hidden: torch.Tensor, number: int) -> torch.Tensor:
+        """Score the rows that can be among the best.
+
+        Args:
+            hidden: state of the decoder, `(batch, hidden_size)`.
+            number: how many best ones are wanted.
+
+        Returns:
+            `(batch, rows)`, as `row_scores` for the best and others, the lowest number for the rest.
+        """
+        screen = self.store.screen
+        if screen is None or self._keys is not self.store.keys or hidden.dtype != self._keys.dtype:
+            return self.row_scores(hidden)
+        queries = hidden.view(len(self._keys), -1, hidden.shape[-1])
+        is_candidate = screen.candidates(queries, number).flatten(0, 1)  # (batch, rows)
+        sequences, rows = is_candidate.nonzero(as_tuple=True)
+        if 8 * len(sequences) > is_candidate.numel():
+            return self.row_scores(hidden)
+        scores = torch.full(is_candidate.shape, torch.finfo(self._dtype).min, dtype=self._dtype)
+        scores[sequences, rows] = (self._keys[self.document_ids[sequences], rows] * hidden[sequences]).sum(dim=-1)
+        return scores
+
     def row_scores(self, hidden: torch.Tensor) -> torch.Tensor:
         """Score all rows.
 

@@ -2,7 +2,7 @@
 
 Source: Jeffrey Ling, "Coarse-to-Fine Attention Models for Document Summarization", chapter 4.
 
-In the order data flows: encoder_coarse_to_fine_lstm.py, with its rows (rows_…, coarse_…, row_store_…);
+In the order data flows: encoder_coarse_to_fine_lstm.py, with its rows (rows_…, coarse_…, row_store_…, screening_…);
 decoder_coarse_to_fine_lstm.py, with what it attends to (memory_…) and its state (cache_…); reinforce_…; and here the
 models.
 
@@ -314,7 +314,8 @@ class CoarseToFineLstmForConditionalGeneration(CoarseToFineLstmPreTrainedModel, 
         mask = labels != -100
         wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
         per_token = nn.functional.cross_entropy(wide.flatten(0, 1), labels.flatten(), reduction="none").view_as(labels)
-        count = mask.sum() if num_items_in_batch is None else num_items_in_batch
+        count = torch.as_tensor(mask.sum() if num_items_in_batch is None else num_items_in_batch, device=logits.device)
+        count = count.clamp(min=1)  # without any label the loss is 0
         loss = per_token.sum() / count
         if not (self.training and self.config.attention == "hard"):
             return loss, None
@@ -354,6 +355,19 @@ class CoarseToFineLstmForConditionalGeneration(CoarseToFineLstmPreTrainedModel, 
         if encoded_rows is not None:
             found["encoded_rows"] = encoded_rows
         return found
+
+    @staticmethod
+    def create_masks_for_generate(attention_mask: torch.Tensor | None = None, **kwargs: Any) -> torch.Tensor | None:
+        """Keep the mask as it is; generation with a static cache asks for one of keys and values, and here are none.
+
+        Args:
+            attention_mask: of the target, `(batch, target)`.
+            **kwargs: not used.
+
+        Returns:
+            The same.
+        """
+        return attention_mask
 
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
         """Shift `labels` to the right, behind the start token; -100 becomes padding."""
