@@ -28,7 +28,11 @@ class CoarseToFineLstmCache(Cache):
     def encoded_rows(self) -> torch.Tensor | None:
         """Rows that were read of each document, `(documents,)`, if they are read on demand."""
         store = getattr(self.memory, "store", None)
-        return None if store is None else store.encoded_rows
+        return None if store is None else store.encoded_rows.clone()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copy and pickle the state alone: what attention needs is made anew of the encoder's outputs."""
+        return {**self.__dict__, "memory": None}
 
     def append(self, states: list[torch.Tensor]) -> None:
         """Add the states after further tokens.

@@ -1,6 +1,7 @@
 """Generation with the Coarse-to-Fine LSTM: rows are read when they are selected, once each, and the state reorders."""
 
 import copy
+import pickle
 
 import pytest
 import torch
@@ -194,6 +195,87 @@ class TestReadingOnDemand:
         alone = model.generate(**one, max_new_tokens=5, **WAYS[way])[0]
         assert found.sequences[0, : len(alone)].tolist() == alone.tolist()
 
+    def test_a_document_with_nothing_in_it_sees_nothing_of_others(self):
+        model = make_model(selected_rows=2)
+        batch, target = make_batch(6, 4), torch.tensor([[BOS, 7, 8], [BOS, 9, 10]])
+        batch["attention_mask"][1] = 0
+        expected = model(**batch, decoder_input_ids=target).logits
+        with torch.no_grad():
+            together = model(**batch, decoder_input_ids=target).logits
+            alone = model(**{name: value[1:] for name, value in batch.items()}, decoder_input_ids=target[1:]).logits
+        torch.testing.assert_close(together[1:], alone)
+        torch.testing.assert_close(together, expected)
+
+    @pytest.mark.parametrize("settings", [{"num_samples": 3}, {"alternate_soft": 1.0}], ids=["draws", "soft"])
+    def test_in_training_it_is_what_training_is(self, settings):
+        """Also without gradient, so in generation with a model that was left in training mode."""
+        model = make_model(**settings).train()
+        batch, labels = make_batch(6, 1, 4), torch.tensor([[7, 8, EOS], [9, 10, EOS], [11, 12, EOS]])
+        model.reward_baseline.rate = 0.0
+        torch.manual_seed(0)
+        expected = model(**batch, labels=labels, output_attentions=True)
+        torch.manual_seed(0)
+        with torch.no_grad():
+            got = model(**batch, labels=labels, output_attentions=True)
+        assert got.encoded_rows is not None
+        torch.testing.assert_close(got.logits, expected.logits)
+        torch.testing.assert_close(got.cross_attentions[0], expected.cross_attentions[0])
+        torch.testing.assert_close(got.surrogate, expected.surrogate)
+        torch.manual_seed(0)
+        sequences = model.generate(**batch, max_new_tokens=6)
+        torch.manual_seed(0)
+        assert torch.equal(sequences, model.generate(**batch, encoder_outputs=dense(model, batch), max_new_tokens=6))
+
+    def test_what_was_read_without_gradient_has_none(self):
+        model = make_model()
+        batch, target = make_batch(6, 4), torch.tensor([[BOS, 7, 8], [BOS, 9, 10]])
+        with torch.no_grad():
+            encoded = model.get_encoder()(**batch)
+        for _ in range(2):
+            model(encoder_outputs=encoded, decoder_input_ids=target).logits.sum().backward()
+        assert model.model.encoder.layers[0].lstm.weight_hh_l0.grad is None
+        assert model.model.decoder.word_gates.weight.grad.any()
+
+    def test_encoded_in_inference_mode(self):
+        model = make_model()
+        batch, target = make_batch(30, 11), torch.tensor([[BOS, 7], [BOS, 9]])
+        expected = model.generate(**batch, max_new_tokens=8, num_beams=2)
+        with torch.inference_mode():
+            encoded = model.get_encoder()(**batch)
+            model(encoder_outputs=encoded, decoder_input_ids=target)
+        assert torch.equal(model.generate(encoder_outputs=encoded, max_new_tokens=8, num_beams=2), expected)
+
+    def test_the_report_stays_as_it_was(self):
+        model = make_model()
+        batch = make_batch(30, 11)
+        with torch.no_grad():
+            encoded = model.get_encoder()(**batch)
+        settings = {"return_dict_in_generate": True, "max_new_tokens": 20}
+        first = model.generate(**batch, encoder_outputs=copy.copy(encoded), **{**settings, "max_new_tokens": 1})
+        before = first.encoded_rows.tolist()
+        beams = model.generate(**batch, encoder_outputs=copy.copy(encoded), num_beams=4, **settings)
+        assert beams.encoded_rows.sum() > sum(before)
+        assert first.encoded_rows.tolist() == before
+
+    def test_copies_and_files(self):
+        """Without the model; what is in a file was read."""
+        model = make_model()
+        batch = make_batch(30, 11)
+        size = sum(value.nbytes for value in model.state_dict().values())
+        with torch.no_grad():
+            encoded = model.get_encoder()(**batch)
+        found = model.generate(encoder_outputs=copy.copy(encoded), max_new_tokens=8, return_dict_in_generate=True)
+        copied = copy.deepcopy(encoded)
+        assert copied.row_store.encoded_rows.tolist() == found.encoded_rows.tolist()
+        assert copied.row_store.encoded_rows is not encoded.row_store.encoded_rows
+        assert torch.equal(model.generate(encoder_outputs=copied, max_new_tokens=8), found.sequences)
+        file = pickle.dumps(encoded)
+        assert torch.equal(model.generate(encoder_outputs=pickle.loads(file), max_new_tokens=8), found.sequences)
+        assert copied.row_store.encoded_rows.sum() < 20
+        again = pickle.loads(pickle.dumps(found))
+        assert again.encoded_rows.tolist() == found.encoded_rows.tolist()
+        assert len(pickle.dumps(found.past_key_values)) < size / 2
+
     def test_states_of_all_layers_read_everything(self):
         model = make_model()
         batch = make_batch(6, 4)
@@ -283,6 +365,26 @@ class TestCache:
             forced_eos_token_id=None,
         )
         assert torch.equal(further, whole)
+
+    def test_a_copy_goes_on_by_itself(self):
+        model = make_model()
+        batch, target = make_batch(7, 3), torch.tensor([[BOS, 7, 8], [BOS, 9, 10]])
+        with torch.no_grad():
+            expected = model(**batch, decoder_input_ids=target).logits[:, 2:]
+            cache = model(**batch, decoder_input_ids=target[:, :2], use_cache=True).past_key_values
+            copied = copy.deepcopy(cache)
+            for each in (cache, copied):
+                got = model(**batch, decoder_input_ids=target[:, 2:], past_key_values=each, use_cache=True).logits
+                torch.testing.assert_close(got, expected)
+
+    @pytest.mark.parametrize("attention", ["standard", "hard"])
+    @pytest.mark.parametrize("kind", ["static", "dynamic"])
+    def test_kinds_of_caches_of_transformers(self, attention, kind):
+        model = make_model(attention)
+        batch = make_batch(7, 3)
+        expected = model.generate(**batch, max_new_tokens=6, num_beams=2)
+        got = model.generate(**batch, max_new_tokens=6, num_beams=2, cache_implementation=kind)
+        assert torch.equal(got, expected)
 
     @pytest.mark.parametrize("attention", ["standard", "hard"])
     def test_without_a_cache(self, attention):

@@ -211,6 +211,28 @@ def test_more_draws_than_rows_and_a_document_without_rows():
     assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
+def test_a_document_without_rows_has_no_draws():
+    model = make(row_position_size=2)
+    given = {
+        "input_ids": torch.tensor([[4, 5, 6], [1, 1, 1]]),
+        "row_ids": torch.tensor([[0, 1, 2], [-1, -1, -1]]),
+        "labels": torch.tensor([[-100, -100], [6, 2]]),  # what the other draws is of no account
+    }
+    output = model(**given)
+    output.loss.backward()
+    assert output.surrogate == 0
+    assert not model.model.encoder.coarse.embed_positions.weight.grad.any()
+
+
+@pytest.mark.parametrize("number", [None, 0])
+def test_without_labels_there_is_no_loss(number):
+    model = make()
+    output = model(**{**BATCH, "labels": torch.full((1, 3), -100)}, num_items_in_batch=number)
+    output.loss.backward()
+    assert output.loss == 0
+    assert all(parameter.grad is None or not parameter.grad.any() for parameter in model.parameters())
+
+
 # The baseline in the model
 
 
