@@ -90,7 +90,8 @@ class RowScreen:
         # A score is off by less than this: from the query's rounding, the keys' rounding, and the score's own.
         off = lost * self.longest + norm * self.error + _ROUNDING * norm * (self.longest + self.error)
         best = scores.topk(min(number, scores.shape[-1]), dim=-1).values[..., -1:]
-        return (scores >= best - 2 * off) & exists
+        found: torch.Tensor = (scores >= best - 2 * off) & exists
+        return found
 
 
 def _product(queries: torch.Tensor, keys: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
