@@ -19,6 +19,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .cache_coarse_to_fine_lstm import CoarseToFineLstmCache
 from .configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
+from .input_checks_coarse_to_fine_lstm import check_target
 from .memory_coarse_to_fine_lstm import DocumentMemory, WordMemory, make_memory
 from .modeling_outputs_coarse_to_fine_lstm import CoarseToFineLstmDecoderOutput, CoarseToFineLstmEncoderOutput
 from .pretrained_coarse_to_fine_lstm import CoarseToFineLstmPreTrainedModel
@@ -286,6 +287,7 @@ class CoarseToFineLstmDecoder(CoarseToFineLstmPreTrainedModel):
         embeddings = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         word_gates = self.word_gates(embeddings)  # (batch, target, 4 * hidden_size)
         batch, length = word_gates.shape[:2]
+        check_target(batch, length, attention_mask)
         memory = None if past_key_values is None else past_key_values.memory
         if memory is None:
             memory = make_memory(encoder_outputs, batch)

@@ -78,6 +78,29 @@ def check_num_rows(config: PreTrainedConfig, num_rows: int) -> None:
         )
 
 
+def check_target(batch: int, length: int, attention_mask: torch.Tensor | None) -> None:
+    """Refuse a target without tokens, or a mask that does not fit it.
+
+    Args:
+        batch: sequences that are decoded.
+        length: their tokens.
+        attention_mask: 1 for tokens, 0 for padding, `(batch, target)`; earlier tokens may stand in front.
+
+    Raises:
+        ValueError: says the argument, what was got, and what is allowed.
+    """
+    if length == 0:
+        raise ValueError(f"`decoder_input_ids` must be (batch, target) with tokens, got shape {(batch, length)}.")
+    if attention_mask is None:
+        return
+    shape = tuple(attention_mask.shape)
+    if len(shape) != 2 or shape[0] != batch or shape[1] < length:
+        raise ValueError(
+            f"`decoder_attention_mask` must be {(batch, length)} like the target, with earlier tokens in front or "
+            f"without, got shape {shape}."
+        )
+
+
 def _check_row_ids(row_ids: torch.Tensor, shape: torch.Size) -> None:
     if row_ids.shape != shape:
         raise ValueError(f"`row_ids` must be {tuple(shape)} like the tokens, got shape {tuple(row_ids.shape)}.")
@@ -101,4 +124,4 @@ def _can_look_at(tensor: torch.Tensor) -> bool:
     return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-__all__ = ["check_inputs", "check_num_rows"]
+__all__ = ["check_inputs", "check_num_rows", "check_target"]

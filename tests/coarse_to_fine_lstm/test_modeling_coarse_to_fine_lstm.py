@@ -450,6 +450,8 @@ class TestBadInput:
         ({"input_ids": [5, 6]}, r"`input_ids` must be \(batch, source\), got shape \(2,\)"),
         ({"input_ids": None}, "Give exactly one of `input_ids` and `inputs_embeds`, got none"),
         ({"inputs_embeds": [[[0.0] * 5] * 4]}, "Give exactly one of `input_ids` and `inputs_embeds`, got both"),
+        ({"decoder_attention_mask": [[1]]}, r"`decoder_attention_mask` must be \(1, 2\) like the target, .* \(1, 1\)"),
+        ({"decoder_attention_mask": [1, 1]}, r"`decoder_attention_mask` must be \(1, 2\) like the target, .* \(2,\)"),
         ({"decoder_inputs_embeds": [[[0.0] * 5]]}, "Give exactly one of `decoder_input_ids` and"),
     ])  # fmt: skip
     def test_inputs(self, change, message):
@@ -458,6 +460,10 @@ class TestBadInput:
         inputs = {name: value if value is None else torch.tensor(value) for name, value in inputs.items()}
         with pytest.raises(ValueError, match=message):
             model(**inputs)
+
+    def test_a_target_without_tokens(self):
+        with pytest.raises(ValueError, match=r"`decoder_input_ids` must be .* with tokens, got shape \(2, 0\)"):
+            make_model()(**make_batch(DOCUMENTS), decoder_input_ids=TARGET[:, :0])
 
     def test_a_bag_of_words_needs_words(self):
         with pytest.raises(ValueError, match="`inputs_embeds` must not be given with coarse_representation='bag_of_"):

@@ -1,7 +1,6 @@
 """REINFORCE by itself: on a graph small enough to go through everything that could be drawn."""
 
 import itertools
-import math
 
 import pytest
 import torch
