@@ -32,7 +32,7 @@ class RowScreen:
     """
 
     def __init__(self, keys: torch.Tensor, exists: torch.Tensor):
-        self.exists = exists
+        self.exists = None if exists.all() else exists.unsqueeze(1)
         documents, rows, size = keys.shape
         self.padding = -size % _BLOCK
         self.small = torch.zeros(documents, rows, size + self.padding, dtype=torch.int8)
@@ -83,15 +83,18 @@ class RowScreen:
                 nn.functional.pad(short, (0, self.padding)), self.small, self.scales, strict=True
             )
         ]
-        exists = self.exists.unsqueeze(1)
-        scores = torch.stack(products).float().masked_fill_(~exists, float("-inf"))
+        scores = torch.stack(products).float()
+        if self.exists is not None:
+            scores.masked_fill_(~self.exists, float("-inf"))
         norm = torch.linalg.vector_norm(short.float(), dim=-1, keepdim=True)  # (documents, beams, 1)
         lost = torch.linalg.vector_norm(queries - short.float(), dim=-1, keepdim=True)
         # A score is off by less than this: from the query's rounding, the keys' rounding, and the score's own.
         off = lost * self.longest + norm * self.error + _ROUNDING * norm * (self.longest + self.error)
-        best = scores.topk(min(number, scores.shape[-1]), dim=-1).values[..., -1:]
-        found: torch.Tensor = (scores >= best - 2 * off) & exists
-        return found
+        best = (
+            scores.topk(min(number, scores.shape[-1]), dim=-1).values if number > 1 else scores.amax(-1, keepdim=True)
+        )
+        found: torch.Tensor = scores >= best[..., -1:] - 2 * off
+        return found if self.exists is None else found & self.exists
 
 
 def _product(queries: torch.Tensor, keys: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
