@@ -50,11 +50,14 @@ def train_word_level(
         The tokenizer, with `<s>`, `<pad>`, `</s>` and `<unk>` as the ids 0 to 3 and the commonest word as 4.
 
     Raises:
+        TypeError: If `texts` is a single string, whose letters would be taken for texts.
         ValueError: If `num_words` or `min_count` is below 1, or `digits` is no single character that can stand for
             one.
 
     Source: Coarse-to-Fine LSTM, section 5.1.1.
     """
+    if isinstance(texts, str):
+        raise TypeError("texts must be a list of texts, or another iterable of them, got a single string")
     for name, number in (("num_words", num_words), ("min_count", min_count)):
         if number < 1:
             raise ValueError(f"{name} must be at least 1, got {number}")

@@ -4,10 +4,12 @@ import inspect
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal, cast
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from transformers import (
     AutoConfig,
     AutoModelForSeq2SeqLM,
@@ -54,6 +56,18 @@ HIERARCHICAL = (
 SEGMENTS = "embed_segments.weight"
 
 
+@contextmanager
+def _settings_are_the_users() -> Iterator[None]:
+    """Turn what a configuration refuses into a mistake in the recipe."""
+    try:
+        yield
+    except StrictDataclassError as error:
+        # Its first line names the check that failed, the last says what is wrong.
+        reason = str(error).splitlines()[-1].strip().partition("Error: ")[2] or str(error)
+        raise RecipeError(f"model: config_overrides: {reason}") from error
+
+
+@_settings_are_the_users()
 def load_model_and_processor(
     arguments: ModelArguments, auto_class: Any = AutoModelForSeq2SeqLM, loading: dict[str, list[str]] | None = None
 ) -> tuple[PreTrainedModel, Processor]:
@@ -72,8 +86,8 @@ def load_model_and_processor(
         The model, in training precision (float32), and its processor.
 
     Raises:
-        RecipeError: If there is nothing to take the tokenizer from, it does not fit the model, or the processor does
-            not take the language.
+        RecipeError: If there is nothing to take the tokenizer from, it does not fit the model, the processor does not
+            take the language, or the configuration refuses a value of `config_overrides`.
     """
     overrides = arguments.overrides()
     options: dict[str, Any] = {}

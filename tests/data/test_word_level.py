@@ -106,6 +106,11 @@ def test_mistakes(wrong, message):
         train_word_level(TEXTS, **wrong)
 
 
+def test_a_single_string_is_no_corpus():
+    with pytest.raises(TypeError, match=r"texts must be a list of texts.* got a single string"):
+        train_word_level(TEXTS[0])
+
+
 def test_digits_of_texts():
     assert replace_digits("In 2015, ٣ of F16", "#") == "In ####, # of F##"
 

@@ -117,6 +117,14 @@ def recipe_values(folder: Any, **changes: Any) -> dict[str, Any]:
             "attend_padding=True and the processor pad_grid=False",
         ),
         (
+            {"config_overrides": {**SIZES, "attention": "hard", "reward_scale": -0.3}},
+            "^model: config_overrides: `reward_scale` must be finite and not negative, got -0.3",
+        ),
+        (
+            {"config_overrides": {**SIZES, "attention": "soft"}},
+            "^model: config_overrides: Field 'attention' expected one of .* got soft",
+        ),
+        (
             {
                 "config_overrides": {**SIZES, "row_position_size": 2, "max_rows": 4},
                 "processor_overrides": {"rows": "grid"},
