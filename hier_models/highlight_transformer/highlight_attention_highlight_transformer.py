@@ -83,7 +83,8 @@ class HighlightTransformerSelfAttention(BartAttention):
             `"eager"`, else `None`.
         """
         device = hidden_states.device.type
-        if torch.is_autocast_enabled(device):  # once, and not a copy for each projection, kept until the backward pass
+        if torch.is_autocast_enabled(device) and hidden_states.dtype != torch.float64:  # which autocast leaves alone
+            # Once, and not a copy for each projection, kept until the backward pass.
             hidden_states = hidden_states.to(torch.get_autocast_dtype(device))
         shape = (*hidden_states.shape[:-1], -1, self.head_dim)
         query, key, value = (
@@ -156,7 +157,9 @@ def _attend_densely(
     matrix = band.dense(query.shape[2])[:, None]  # alpha H
     highlighted, others = scores[:, :highlighted_heads], scores[:, highlighted_heads:]
     if highlighting == "weighted":
-        highlighted = (highlighted + matrix).to(scores.dtype)  # equation 2
+        highlighted = highlighted + matrix  # equation 2, in float32 at least
+        highest = highlighted.detach().amax(dim=-1, keepdim=True)  # half precision might not reach it
+        highlighted = (highlighted - highest).to(scores.dtype)
     scores = torch.cat([highlighted, others], dim=1)
     if attention_mask is not None:
         scores = scores + attention_mask
@@ -242,7 +245,8 @@ def _attend_from_rows(
 ) -> torch.Tensor:
     """Attend from highlighted rows to all tokens, (batch, heads, rows, head_dim)."""
     bias = band.values.new_zeros(*band.columns.shape[:2], key.shape[2])
-    bias = bias.scatter_add_(2, band.columns, band.values).to(query.dtype)
+    bias = bias.scatter_add_(2, band.columns, band.values)
+    bias = bias.sub_(bias.amax(dim=-1, keepdim=True)).to(query.dtype)  # half precision might not reach the highest
     if band.exists is not None:  # not infinite: softmax over nothing is not a number
         bias = bias.masked_fill(~band.exists[:, None], torch.finfo(bias.dtype).min)
     attended: torch.Tensor = nn.functional.scaled_dot_product_attention(

@@ -144,8 +144,8 @@ class HighlightTransformerCopyAttention(BartAttention):
     def _copy_attention(
         self, query: torch.Tensor, key: torch.Tensor, source_mask: torch.Tensor | None
     ) -> torch.Tensor:
-        scores = query @ key.transpose(1, 2)  # (batch, target, source)
-        scores = scores.to(torch.promote_types(scores.dtype, torch.float32)) * self.scaling
+        scores = (query * self.scaling) @ key.transpose(1, 2)  # (batch, target, source); unscaled, float16 overflows
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         if source_mask is not None:
             padding = source_mask[:, None].to(scores.device) == 0
             scores = scores.masked_fill(padding, torch.finfo(scores.dtype).min)
