@@ -155,6 +155,23 @@ def test_words_of_several_tokens(tokenizer):
     assert copied_words(tokenizer, [], "", [], [], offsets, decoding) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("deux cafe\u0301s noirs", ["deux", "cafe\u0301s", "noirs"]),
+        ("हिन्दी भाषा", ["हिन्दी", "भाषा"]),
+        ("لُغَةٌ", ["لُغَةٌ"]),
+        ("大桥 e-mail", ["大", "桥", "e-mail"]),
+    ],
+)
+def test_words_of_other_scripts(tokenizer, text, words):
+    encoded = tokenizer(text, return_offsets_mapping=True)
+    ids, offsets = encoded["input_ids"], encoded["offset_mapping"]
+    decoding = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
+    found = copied_words(tokenizer, ids, text, [0.9] * len(ids), list(range(len(ids))), offsets, decoding)
+    assert [word["text"] for word in found] == words
+
+
 def test_what_a_model_does_not_know_is_refused(tiny_model, processor, summarize, model):
     other = SummarizationPipeline(model=tiny_model, processor=processor, device="cpu")
     for name, value in (("phrases", PHRASES), ("return_phrases", True)):
