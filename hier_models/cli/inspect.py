@@ -9,7 +9,7 @@ import typer
 
 from .documents import PHRASES, STDIN_NAME, open_documents, read_text
 from .errors import MistakeError, guarded, say
-from .loading import check_checkpoint, generation_settings, load_pipeline, read_phrases
+from .loading import check_checkpoint, check_highlights, generation_settings, load_pipeline, read_phrases
 from .options import (
     DeviceOption,
     Dtype,
@@ -129,8 +129,7 @@ def inspect_attention(
         if missing := report.counts.get("num_missing_phrases", 0):
             say(f"{missing} of {len(report.phrases)} phrases are not in the document.")
         return
-    if phrases:
-        raise MistakeError(f"--phrase, --phrases-column: {type(pipe.model).__name__} highlights nothing; leave it out")
+    check_highlights(pipe, phrase or phrases_column)
     from ..inspection import hierarchical_attention
 
     if pipe.processor is None:

@@ -15,7 +15,7 @@ import typer
 from ..journal import Journal
 from .documents import open_documents
 from .errors import MistakeError, mistakes, say, state
-from .loading import check_checkpoint, given_only, load_pipeline
+from .loading import check_checkpoint, check_highlights, given_only, load_pipeline
 from .options import Dtype
 
 
@@ -105,6 +105,7 @@ def run_job(
         if len(done) == len(identifiers):
             return [], len(identifiers)
         pipe = load_pipeline(model, device, dtype, kind.task, importance_tagger)
+        check_highlights(pipe, phrases_column)
         check_all_roles(pipe, documents)
         if lines:
             state.when_interrupted = f"What is done is in {output}; the same command goes on from there."

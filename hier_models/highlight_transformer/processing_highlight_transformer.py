@@ -348,7 +348,7 @@ class HighlightTransformerProcessor(ProcessorMixin):
                 "`key_phrases`; fit a KeyPhraseExtractor, or give a list of phrases (an empty one for none)"
             )
         rows = zip(labels, values, texts, articles, strict=True)
-        return [None if value is None else read_phrases(label, value, *where) for label, value, *where in rows]
+        return [None if given is None else read_phrases(name, given, text, spans) for name, given, text, spans in rows]
 
     def _limit(self, name: str, value: int | None) -> int:
         limit = int(self.tokenizer.model_max_length) if value is None else value
