@@ -209,23 +209,21 @@ def highlight_rows(
     index = band.rows[:, None, :, None].expand(-1, highlighted_heads, -1, query.shape[-1])
     heads = slice(None, highlighted_heads)
     if highlighting == "weighted":
-        at_once = max(1, SCORES_AT_ONCE // query.shape[2])
-        operands = (query[:, heads].gather(2, index), key[:, heads], value[:, heads])
+        count, at_once = band.rows.shape[1], max(1, SCORES_AT_ONCE // query.shape[2])
+        # The usual one part is not made in a loop, which would bind an exported program to its number of rows.
+        places = [slice(None)]
+        if count > at_once:
+            places = [slice(first, first + at_once) for first in range(0, count, at_once)]
+        row_query, keys, values = query[:, heads].gather(2, index), key[:, heads], value[:, heads]
         parts = []
-        for first in range(0, band.rows.shape[1], at_once):
-            part = band._replace(
-                columns=band.columns[:, first : first + at_once], values=band.values[:, first : first + at_once]
-            )
-            states = (operands[0][:, :, first : first + at_once], *operands[1:])
+        for place in places:
+            part = band._replace(columns=band.columns[:, place], values=band.values[:, place])
+            arguments = (row_query[:, :, place], keys, values, part, dropout, scale)
             if torch.is_grad_enabled() and not is_compiling():
-                rows = checkpoint(
-                    *(_attend_from_rows, *states, part, dropout, scale),
-                    use_reentrant=False,
-                    preserve_rng_state=dropout > 0,
-                )
+                rows = checkpoint(_attend_from_rows, *arguments, use_reentrant=False, preserve_rng_state=dropout > 0)
                 parts.append(rows)
             else:
-                parts.append(_attend_from_rows(*states, part, dropout, scale))
+                parts.append(_attend_from_rows(*arguments))
         rows = torch.cat(parts, dim=2)
     else:
         plain = attended[:, heads].gather(2, index)

@@ -290,6 +290,24 @@ def test_autocast_leaves_a_model_in_float64_alone(how, attention):
         torch.testing.assert_close(encoder(**INPUTS).last_hidden_state, expected)
 
 
+@pytest.mark.parametrize("how", HOW)
+def test_an_exported_program_takes_other_lengths(how):
+    encoder = make_encoder(highlighting=how)
+    varies = {name: {1: torch.export.Dim.AUTO} for name in INPUTS}
+    program = torch.export.export(encoder, (), INPUTS, strict=False, dynamic_shapes=varies).module()
+    longer = {**INPUTS, "input_ids": torch.arange(5, 55)[None]}
+    for inputs in (INPUTS, longer):
+        torch.testing.assert_close(program(**inputs).last_hidden_state, encoder(**inputs).last_hidden_state)
+
+
+def test_an_exported_program_does_not_cut_phrases_in_silence():
+    encoder = make_encoder(max_phrase_length=4)
+    program = torch.export.export(encoder, (), INPUTS, strict=False).module()
+    inputs = {**INPUTS, "phrase_positions": torch.tensor([[[1, 4], [2, 7], [17, 20]]])}
+    with pytest.raises(RuntimeError, match="`phrase_positions` has a phrase longer than max_phrase_length"):
+        program(**inputs)
+
+
 def test_dropout_leaves_out_weights_and_keeps_their_mean():
     torch.manual_seed(0)
     mask = make_mask("none", 40)
