@@ -104,6 +104,9 @@ def test_inspect():
     assert "layer 1 head 1" in result.stdout
     page = Path("where.html").read_text(encoding="utf-8")
     assert "Highlighting: storm" in page
+    assert "Nothing is highlighted" not in result.stderr
+    assert "Nothing is highlighted." in run("inspect", "model", "articles.jsonl", "--phrase", "not there").stderr
+    assert "Nothing is highlighted." in run("inspect", "model", "articles.jsonl").stderr
     assert "give a file in .html" in run("inspect", "model", "articles.jsonl", "-o", "a.png", code=2).stderr
 
 

@@ -128,6 +128,10 @@ def inspect_attention(
             say(f"The document was longer than the model takes: {tokens_were(cut)} cut.")
         if missing := report.counts.get("num_missing_phrases", 0):
             say(f"{missing} of {len(report.phrases)} phrases are not in the document.")
+        if long := report.counts.get("num_long_phrases", 0):
+            say(f"Occurrences of phrases that are too long to be highlighted: {long}.")
+        if not any(value > 0 for value in report.values()):
+            say("Nothing is highlighted.")
         return
     check_highlights(pipe, phrase or phrases_column)
     from ..inspection import hierarchical_attention

@@ -29,6 +29,7 @@ from .options import (
       hier-models fit-phrases ./my-model train.jsonl
       hier-models fit-phrases ./my-model train.jsonl --max-source-length 500
       hier-models fit-phrases ./my-model papers.jsonl.xz --stopwords words.txt --output ./processor
+      hier-models fit-phrases ./my-model some/news --split train --source-kind documents
 
     The documents are read once, in bounded memory. What is counted becomes part of the model's processor
     (key_phrases.json), and all commands use it. Training fits it by itself where its recipe says key_phrases: fit.
