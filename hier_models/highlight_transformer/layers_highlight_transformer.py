@@ -128,7 +128,8 @@ class HighlightTransformerCopyAttention(BartAttention):
             cache = past_key_values.cross_attention_cache if is_pair else past_key_values
             if is_pair and past_key_values.is_updated.get(self.layer_idx):
                 layer = cache.layers[self.layer_idx]
-                assert layer.keys is not None and layer.values is not None
+                assert layer.keys is not None
+                assert layer.values is not None
                 return layer.keys, layer.values
         assert key_value_states is not None
         shape = (*key_value_states.shape[:-1], -1, self.head_dim)
