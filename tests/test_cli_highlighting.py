@@ -62,6 +62,15 @@ def test_a_job_goes_on_with_the_same_phrases():
     assert "was made with" in run(*other, code=2).stderr
 
 
+def test_a_job_goes_on_with_the_same_column_of_phrases():
+    record = {"id": "storm", "documents": DOCUMENTS[:3], "phrases": ["old road"], "others": []}
+    Path("own.jsonl").write_text(json.dumps(record) + "\n")
+    command = ("summarize", "model", "own.jsonl", "-o", "out.jsonl", "--phrases-column")
+    run(*command, "phrases")
+    assert "holds 1 of 1 summaries" in run(*command, "phrases").stderr
+    assert "was made with" in run(*command, "others", code=2).stderr
+
+
 def test_records_have_phrases_of_their_own():
     record = {"id": "storm", "documents": DOCUMENTS[:3], "phrases": [["second pillar", 0.5]]}
     Path("own.jsonl").write_text(json.dumps(record) + "\n")

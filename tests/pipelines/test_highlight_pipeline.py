@@ -6,6 +6,7 @@ import pytest
 import torch
 from transformers import pipeline
 
+from hier_models import HighlightTransformerProcessor
 from hier_models.pipelines import SummarizationPipeline
 from hier_models.pipelines.copied_words_hier import copied_words, copy_shares
 from tests.conftest import DOCUMENTS
@@ -46,6 +47,14 @@ def test_phrases_can_be_the_users(summarize):
     own = summarize({"text": DOCUMENTS[0], "phrases": PHRASES}, phrases=[])
     assert own[0]["summary_text"] == texts["given"]
     assert summarize({"text": DOCUMENTS[0], "phrases": None})[0]["summary_text"] == texts["found"]
+
+
+def test_says_once_when_there_is_nothing_to_highlight(model, tokenizer, caplog):
+    summarize = SummarizationPipeline(model=model, processor=HighlightTransformerProcessor(tokenizer), device="cpu")
+    summarize(DOCUMENTS[0], phrases=[])
+    assert not caplog.records
+    summarize(DOCUMENTS[:2])
+    assert [record.message.partition(":")[0] for record in caplog.records] == ["Nothing is highlighted"]
 
 
 def test_phrases_are_shown_and_counted(summarize):
