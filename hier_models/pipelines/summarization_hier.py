@@ -240,8 +240,8 @@ class SummarizationPipeline(DocumentPipeline):
             if phrases is None and self.processor.key_phrases is None and self.model.config.highlight_heads:
                 self._say_once(
                     "phrases",
-                    "Nothing is highlighted: the processor finds no key phrases of its own. Fit them with `hier-models "
-                    "fit-phrases`, or give `phrases` (an empty list for none).",
+                    "Nothing is highlighted: the processor finds no key phrases of its own. Fit them with "
+                    "`hier-models fit-phrases`, or give `phrases` (an empty list for none).",
                 )
             options |= {"return_phrases": True} if return_phrases else {}
         if return_copied:
