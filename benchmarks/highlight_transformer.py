@@ -1,6 +1,6 @@
 """What highlighting costs: the Highlight-Transformer's encoder with key phrases beside the same encoder without.
 
-    python benchmarks/highlight_transformer.py                     # all rows, about half an hour on 2 cores
+    python benchmarks/highlight_transformer.py                     # all rows, over an hour on 2 cores
     python benchmarks/highlight_transformer.py --modes forward --dtypes bfloat16 --lengths 4096
     python benchmarks/highlight_transformer.py --update model_cards/highlight_transformer.md
 
