@@ -16,7 +16,12 @@ from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 from transformers import BartConfig, BartForConditionalGeneration, Pipeline, pipeline
 
-from hier_models import HatBartForConditionalGeneration, HatBartProcessor
+from hier_models import (
+    HatBartForConditionalGeneration,
+    HatBartProcessor,
+    HighlightTransformerForConditionalGeneration,
+    HighlightTransformerProcessor,
+)
 from tests.conftest import DOCUMENTS, TURNS
 
 
@@ -125,6 +130,36 @@ def test_hat_bart(tmp_path: Path, tiny_model: HatBartForConditionalGeneration, p
             with pytest.raises(AppError, match=message):
                 ask(client, **arguments)
     # A mistake of the user is no failure of the app.
+    assert "Traceback" not in (tmp_path / "app.log").read_text(encoding="utf-8")
+
+
+def test_highlight_transformer(
+    tmp_path: Path,
+    tiny_highlight: HighlightTransformerForConditionalGeneration,
+    highlight_processor: HighlightTransformerProcessor,
+):
+    tiny_highlight.save_pretrained(tmp_path)
+    highlight_processor.save_pretrained(tmp_path)
+    summarize: Pipeline = pipeline("summarization", model=str(tmp_path))
+    articles = tmp_path / "articles.jsonl"
+    articles.write_text(json.dumps({"documents": DOCUMENTS[:3], "summary": "Left out."}), encoding="utf-8")
+    with serve(tmp_path) as client:
+        for document, arguments in (
+            ({"documents": DOCUMENTS[:3]}, {"file": handle_file(articles)}),
+            ({"text": DOCUMENTS[1]}, {"text": DOCUMENTS[1]}),
+            ({"turns": TURNS}, {"text": "\n".join(f"{t['role']}: {t['content']}" for t in TURNS), "form": DIALOGUE}),
+            ({"text": " ".join(DOCUMENTS * 3)}, {"text": " ".join(DOCUMENTS * 3)}),
+        ):
+            summary, note, frame = ask(client, **arguments)
+            [result] = summarize(document, return_phrases=True, **GENERATE)
+            assert summary == result["summary_text"].strip()
+            assert f"**{result['num_truncated_tokens']}** token" in note
+            page = page_of(frame)
+            assert page["summary"].strip() == summary
+            assert page["text"] == highlight_processor.running_text(**document)
+            assert len(page["articles"]) == len(document.get("documents", [""]))
+            assert [phrase["text"] for phrase in page["phrases"]] == [phrase["text"] for phrase in result["phrases"]]
+            assert page["heads"] == [[0, 0]]
     assert "Traceback" not in (tmp_path / "app.log").read_text(encoding="utf-8")
 
 

@@ -744,6 +744,10 @@ def test_evaluate_a_translator(tiny_model: HatBartForConditionalGeneration, proc
     assert scores["chunks"] == sum(record["num_chunks"] for record in records) > 4
     assert f"{scores['documents']} in {scores['chunks']} chunks" in result.stdout
     mistake("evaluate", "translator", "pairs.jsonl", says="cannot tell which column holds the source")
+    for option in ("--config-name", "--revision", "--phrases-column"):
+        mistake(
+            "evaluate", "translator", "pairs.jsonl", *columns, option, "a", says=f"{option}: for data to summarize"
+        )
     # The same checkpoint as a summarizer.
     Path("summaries.jsonl").write_text(json.dumps({"text": DOCUMENTS[0], "summary": SUMMARIES[0]}) + "\n")
     assert "rougeLsum" in run("evaluate", "translator", "summaries.jsonl", "--task", "summarization").stdout

@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+import datasets
 import pytest
 from typer.testing import CliRunner
 
@@ -48,6 +49,22 @@ def test_evaluate(method, records):
     assert scores["extractive"] == {"method": method, "max_words": 20, "language": "english"}
     summarizer = ExtractiveSummarizer(method, max_words=20)
     assert [row["summary"] for row in rows_of("p.jsonl")] == [summarizer(text=text) for text in DOCUMENTS]
+
+
+def test_evaluate_a_dataset_of_the_hub(records, monkeypatch):
+    calls = []
+
+    def load_dataset(path, name, **options):
+        calls.append((path, name, options["split"], options["revision"]))
+        return datasets.Dataset.from_list(rows_of(records))
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    options = ("--split", "test", "--config-name", "full", "--revision", "refs/convert/parquet")
+    assert run("evaluate", "lead", "some/papers", *options).stdout == run("evaluate", "lead", records).stdout
+    assert calls == [("some/papers", "full", "test", "refs/convert/parquet")]
+    for option, name in (("--config-name", "config_name"), ("--revision", "revision")):
+        result = run("evaluate", "lead", records, option, "a", code=2)
+        assert f"{name}='a' is for datasets on the Hub; 'test.jsonl' is local" in result.stderr
 
 
 def test_summarize_and_go_on(records):

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import pipeline
 from typer.testing import CliRunner
 
 from hier_models import HighlightTransformerProcessor
 from hier_models.cli import app
 from hier_models.cli.jobs import _marked
 from hier_models.cli.loading import read_phrases
-from tests.conftest import DOCUMENTS
+from tests.conftest import DOCUMENTS, SUMMARIES
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +62,15 @@ def test_a_job_goes_on_with_the_same_phrases():
     assert "was made with" in run(*other, code=2).stderr
 
 
+def test_a_job_goes_on_with_the_same_column_of_phrases():
+    record = {"id": "storm", "documents": DOCUMENTS[:3], "phrases": ["old road"], "others": []}
+    Path("own.jsonl").write_text(json.dumps(record) + "\n")
+    command = ("summarize", "model", "own.jsonl", "-o", "out.jsonl", "--phrases-column")
+    run(*command, "phrases")
+    assert "holds 1 of 1 summaries" in run(*command, "phrases").stderr
+    assert "was made with" in run(*command, "others", code=2).stderr
+
+
 def test_records_have_phrases_of_their_own():
     record = {"id": "storm", "documents": DOCUMENTS[:3], "phrases": [["second pillar", 0.5]]}
     Path("own.jsonl").write_text(json.dumps(record) + "\n")
@@ -69,12 +79,43 @@ def test_records_have_phrases_of_their_own():
     assert "second pillar" in run("inspect", "model", "own.jsonl", "--phrases-column", "phrases").stdout
 
 
+def test_evaluate_with_phrases_of_records():
+    rows = [
+        {"documents": DOCUMENTS[:1], "summary": SUMMARIES[0], "lit": [["old road", 5], ["no such words", 1]]},
+        {"documents": DOCUMENTS[2:], "summary": SUMMARIES[2], "lit": []},
+    ]
+    Path("own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = ("evaluate", "model", "own.jsonl", "--max-length", "12", "--phrases-column", "lit")
+    result = run(*command, "--predictions", "lit.jsonl", "--json", "scores.json")
+    assert "1 phrases are not in their documents." in result.stderr
+    assert json.loads(Path("scores.json").read_text())["truncation"]["missing_phrases"] == 1
+    run(*command[:5], "--predictions", "plain.jsonl")
+    lit, plain = (
+        [json.loads(line)["summary"] for line in Path(name).read_text().splitlines()]
+        for name in ("lit.jsonl", "plain.jsonl")
+    )
+    pipe = pipeline("summarization", model="model")
+    asked = {"max_new_tokens": 12, "num_beams": 1}
+    expected = [
+        pipe(documents=row["documents"], phrases=row["lit"], **asked)[0]["summary_text"].strip() for row in rows
+    ]
+    assert [summary.strip() for summary in lit] == expected
+    assert lit[0] != plain[0]
+    rows[1]["lit"] = [["bridge", -1]]
+    Path("own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "own.jsonl:2: column 'lit' must hold" in run(*command, code=2).stderr
+    assert "'nope' is not a column" in run(*command[:6], "nope", code=2).stderr
+
+
 def test_inspect():
     result = run("inspect", "model", "articles.jsonl", "--phrase", "second pillar=2", "-o", "where.html")
     assert "second pillar" in result.stdout
     assert "layer 1 head 1" in result.stdout
     page = Path("where.html").read_text(encoding="utf-8")
     assert "Highlighting: storm" in page
+    assert "Nothing is highlighted" not in result.stderr
+    assert "Nothing is highlighted." in run("inspect", "model", "articles.jsonl", "--phrase", "not there").stderr
+    assert "Nothing is highlighted." in run("inspect", "model", "articles.jsonl").stderr
     assert "give a file in .html" in run("inspect", "model", "articles.jsonl", "-o", "a.png", code=2).stderr
 
 
@@ -86,6 +127,11 @@ def test_wrong_options_are_refused(tiny_model, processor):
     tiny_model.save_pretrained("hat")
     processor.save_pretrained("hat")
     assert "highlights nothing" in run("inspect", "hat", "articles.jsonl", "--phrase", "a", code=2).stderr
+    record = {"documents": DOCUMENTS[:3], "phrases": [["second pillar", 0.5]], "summary": SUMMARIES[0]}
+    Path("own.jsonl").write_text(json.dumps(record) + "\n")
+    for command in ("inspect", "summarize", "evaluate"):
+        result = run(command, "hat", "own.jsonl", "--phrases-column", "phrases", code=2)
+        assert "HatBartForConditionalGeneration highlights nothing; leave it out" in result.stderr
 
 
 def test_phrases_are_read():

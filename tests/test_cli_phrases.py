@@ -2,7 +2,9 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
+import datasets
 import pytest
 from transformers import AutoProcessor, PreTrainedTokenizerFast
 
@@ -10,7 +12,7 @@ from hier_models import HatBartForConditionalGeneration, HatBartProcessor
 from hier_models.highlight_transformer.configuration_highlight_transformer import HighlightTransformerConfig
 from hier_models.highlight_transformer.processing_highlight_transformer import HighlightTransformerProcessor
 from tests.conftest import DOCUMENTS, SUMMARIES
-from tests.test_cli import library_settings, mistake, run, workplace  # noqa: F401
+from tests.test_cli import mistake, run, workplace  # noqa: F401
 
 
 @pytest.fixture
@@ -39,6 +41,24 @@ def test_elsewhere_with_other_words_and_only_what_is_read(highlighter: str) -> N
     extractor = AutoProcessor.from_pretrained("other").key_phrases
     assert extractor.stopwords == {"bridge"}
     assert AutoProcessor.from_pretrained(highlighter).key_phrases is None
+
+
+def test_articles_of_one_string_on_the_hub(highlighter: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"document": " ||||| ".join(DOCUMENTS[:2]), "summary": "a"}] * 2
+    calls = []
+
+    def load_dataset(path: str, name: str | None, **options: Any) -> Any:
+        calls.append((path, name, options["revision"]))
+        return datasets.Dataset.from_list(rows).to_iterable_dataset()
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    options = ("--split", "train", "--config-name", "a", "--revision", "b", "--source-kind", "documents")
+    run("fit-phrases", highlighter, "some/news", *options, "--max-source-length", "20", "--output", "hub")
+    assert calls == [("some/news", "a", "b")]
+    line = {"documents": DOCUMENTS[:2]}
+    Path("same.jsonl").write_text((json.dumps(line) + "\n") * 2, encoding="utf-8")
+    run("fit-phrases", highlighter, "same.jsonl", "--max-source-length", "20", "--output", "here")
+    assert Path("hub/key_phrases.json").read_text() == Path("here/key_phrases.json").read_text()
 
 
 def test_mistakes(highlighter: str, tiny_model: HatBartForConditionalGeneration, processor: HatBartProcessor) -> None:

@@ -17,9 +17,10 @@ from .extractive import (
     is_extractive,
     load_extractive,
 )
-from .loading import check_checkpoint, generation_settings, given_only, load_pipeline, quiet
+from .loading import check_checkpoint, check_highlights, generation_settings, given_only, load_pipeline, quiet
 from .options import (
     BatchSizeOption,
+    ConfigNameOption,
     DeviceOption,
     Dtype,
     DtypeOption,
@@ -30,7 +31,9 @@ from .options import (
     ModelArgument,
     NumBeamsOption,
     PhrasesColumnOption,
+    RevisionOption,
     SetOption,
+    SourceKindOption,
     TextColumnOption,
     app,
     help_text,
@@ -87,24 +90,14 @@ def evaluate(
         ),
     ],
     split: Annotated[str | None, typer.Option(metavar="NAME", help="Part of the data: test, validation, …")] = None,
-    config_name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Configuration of a dataset on the Hub.")
-    ] = None,
-    revision: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Branch, tag or commit of a dataset on the Hub.")
-    ] = None,
+    config_name: ConfigNameOption = None,
+    revision: RevisionOption = None,
     text_column: TextColumnOption = None,
     summary_column: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Column with the references. Recognized by its name if not given."),
     ] = None,
-    source_kind: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KIND",
-            help="What the documents are: text, sentences, turns (also of `Name: words` lines), documents.",
-        ),
-    ] = None,
+    source_kind: SourceKindOption = None,
     fillers: Annotated[
         str | None,
         typer.Option(metavar="WORDS", help="Take filler words out of transcripts: `english`, or a file with a list."),
@@ -269,6 +262,7 @@ def evaluate(
         _say_written(predictions, json_file)
         return
     pipe = load_pipeline(model, device, dtype, importance_tagger=importance_tagger)
+    check_highlights(pipe, phrases_column)
     from ..training import run_evaluation
 
     results = run_evaluation(

@@ -9,7 +9,7 @@ import typer
 
 from .documents import PHRASES, STDIN_NAME, open_documents, read_text
 from .errors import MistakeError, guarded, say
-from .loading import check_checkpoint, generation_settings, load_pipeline, read_phrases
+from .loading import check_checkpoint, check_highlights, generation_settings, load_pipeline, read_phrases
 from .options import (
     DeviceOption,
     Dtype,
@@ -132,9 +132,12 @@ def inspect_attention(
             say(f"The document was longer than the model takes: {tokens_were(cut)} cut.")
         if missing := report.counts.get("num_missing_phrases", 0):
             say(f"{missing} of {len(report.phrases)} phrases are not in the document.")
+        if long := report.counts.get("num_long_phrases", 0):
+            say(f"Occurrences of phrases that are too long to be highlighted: {long}.")
+        if not any(value > 0 for value in report.values()):
+            say("Nothing is highlighted.")
         return
-    if phrases:
-        raise MistakeError(f"--phrase, --phrases-column: {type(pipe.model).__name__} highlights nothing; leave it out")
+    check_highlights(pipe, phrase or phrases_column)
     from ..inspection import hierarchical_attention
 
     if pipe.processor is None:

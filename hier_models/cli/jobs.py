@@ -15,7 +15,7 @@ import typer
 from ..journal import Journal
 from .documents import open_documents
 from .errors import MistakeError, mistakes, say, state
-from .loading import check_checkpoint, given_only, load_pipeline
+from .loading import check_checkpoint, check_highlights, given_only, load_pipeline
 from .options import Dtype
 
 
@@ -96,7 +96,8 @@ def run_job(
         # A first look at everything, so that a bad record does not stop the job in its last hour.
         identifiers = [document["id"] for document in documents]
         # What each record says of its making; a job goes on only with the same.
-        making = {"model": model, "settings": settings() | given_only(importance_tagger=importance_tagger)}
+        also = given_only(importance_tagger=importance_tagger, phrases_column=phrases_column)
+        making = {"model": model, "settings": settings() | also}
         done: set[str] = set()
         if output is not None:
             done = finished(output, identifiers, making, kind)
@@ -105,6 +106,7 @@ def run_job(
         if len(done) == len(identifiers):
             return [], len(identifiers)
         pipe = load_pipeline(model, device, dtype, kind.task, importance_tagger)
+        check_highlights(pipe, phrases_column)
         check_all_roles(pipe, documents)
         if lines:
             state.when_interrupted = f"What is done is in {output}; the same command goes on from there."
@@ -166,8 +168,9 @@ def write_texts(
     journal = Journal(output or Path(), kind.product, making)
     with ExitStack() as stack:
         target = sys.stdout if output is None else stack.enter_context(output.open("a", encoding="utf-8"))
-        # The pipeline has the tagger already.
-        settings = {name: value for name, value in making["settings"].items() if name != "importance_tagger"}
+        # The pipeline has the tagger already, and each document its phrases.
+        known = ("importance_tagger", "phrases_column")
+        settings = {name: value for name, value in making["settings"].items() if name not in known}
         results = pipe(stream(), batch_size=batch_size, **{kind.counting: True}, **settings)
         bar = None
         # Not where the texts themselves go by.

@@ -80,6 +80,12 @@ def check_checkpoint(name: str, option: str = "MODEL") -> None:
         raise MistakeError(f"{option}: there is no folder {name!r}")
 
 
+def check_highlights(pipe: Any, phrases: object) -> None:
+    """Refuse phrases, or a column of them, for a model that highlights nothing."""
+    if phrases and "phrase_positions" not in getattr(pipe.processor, "extra_inputs", ()):
+        raise MistakeError(f"--phrase, --phrases-column: {type(pipe.model).__name__} highlights nothing; leave it out")
+
+
 def generation_settings(
     max_length: int | None, min_length: int | None, num_beams: int | None, others: list[str] | None
 ) -> dict[str, Any]:

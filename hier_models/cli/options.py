@@ -85,6 +85,18 @@ TextColumnOption = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Column with the documents. Recognized by its name if not given."),
 ]
+ConfigNameOption = Annotated[str | None, typer.Option(metavar="NAME", help="Configuration of a dataset on the Hub.")]
+RevisionOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Branch, tag or commit of a dataset on the Hub.")
+]
+SourceKindOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KIND",
+        help="What the documents are: text, sentences, turns (also of `Name: words` lines), documents (also one text "
+        "with ||||| between).",
+    ),
+]
 BatchSizeOption = Annotated[int, typer.Option(min=1, metavar="N", help="Documents at a time.")]
 MaxLengthOption = Annotated[
     int | None, typer.Option(min=1, metavar="TOKENS", help="Longest summary. Default: the model's setting.")

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
 from .errors import MistakeError, guarded, mistakes, say
 from .loading import check_checkpoint, quiet
-from .options import ModelArgument, TextColumnOption, app, help_text
+from .options import (
+    ConfigNameOption,
+    ModelArgument,
+    RevisionOption,
+    SourceKindOption,
+    TextColumnOption,
+    app,
+    help_text,
+)
 
 
 @app.command(
@@ -21,6 +29,7 @@ from .options import ModelArgument, TextColumnOption, app, help_text
       hier-models fit-phrases ./my-model train.jsonl
       hier-models fit-phrases ./my-model train.jsonl --max-source-length 500
       hier-models fit-phrases ./my-model papers.jsonl.xz --stopwords words.txt --output ./processor
+      hier-models fit-phrases ./my-model some/news --split train --source-kind documents
 
     The documents are read once, in bounded memory. What is counted becomes part of the model's processor
     (key_phrases.json), and all commands use it. Training fits it by itself where its recipe says key_phrases: fit.
@@ -37,7 +46,10 @@ def fit_phrases(
         ),
     ],
     split: Annotated[str | None, typer.Option(metavar="NAME", help="Only this split of the documents.")] = None,
+    config_name: ConfigNameOption = None,
+    revision: RevisionOption = None,
     text_column: TextColumnOption = None,
+    source_kind: SourceKindOption = None,
     output: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where to save the processor. Default: the model's folder.")
     ] = None,
@@ -78,6 +90,9 @@ def fit_phrases(
         split=split,
         text_column=text_column,
         summary_column="",
+        source_kind=cast(Any, source_kind),
+        config_name=config_name,
+        revision=revision,
         streaming=True,
     )
     extractor = fit_key_phrases(

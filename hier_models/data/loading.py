@@ -235,7 +235,7 @@ def load_rows(
         check_set_aside_file(Path(set_aside_file), source, files or [])
     for name, value in (("config_name", config_name), ("revision", revision)):
         if value is not None and files is not None:
-            raise ValueError(f"{name}={value!r} is for datasets on the Hub; {source!r} is local")
+            raise ValueError(f"{name}={value!r} is for datasets on the Hub; {str(source)!r} is local")
     # Made last, since it empties the file: a mistake in the other arguments must not cost the last run's bad lines.
     report = report or LoadReport()
     if files is None:

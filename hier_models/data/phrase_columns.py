@@ -66,4 +66,5 @@ def _fits(phrase: dict[str, Any]) -> bool:
         and math.isfinite(value)
         and value >= 0
         and all(isinstance(bound, int) and bound >= 0 for bound in bounds)
+        and not any(isinstance(number, bool) for number in (value, *bounds))
     )

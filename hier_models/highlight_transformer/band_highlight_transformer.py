@@ -82,6 +82,11 @@ def make_band(
         return None
     fixed = torch.compiler.is_compiling()  # shapes must then not depend on values
     longest = min(max_phrase_length, tokens) if fixed else int(length.max())
+    if fixed:  # where values are not looked at, and room is not made for more
+        torch._assert_async(
+            (length <= longest).all(),
+            f"`phrase_positions` has a phrase longer than max_phrase_length={max_phrase_length} or the source.",
+        )
     if not longest:
         return None
 

@@ -83,7 +83,8 @@ class HighlightTransformerSelfAttention(BartAttention):
             `"eager"`, else `None`.
         """
         device = hidden_states.device.type
-        if torch.is_autocast_enabled(device):  # once, and not a copy for each projection, kept until the backward pass
+        if torch.is_autocast_enabled(device) and hidden_states.dtype != torch.float64:  # which autocast leaves alone
+            # Once, and not a copy for each projection, kept until the backward pass.
             hidden_states = hidden_states.to(torch.get_autocast_dtype(device))
         shape = (*hidden_states.shape[:-1], -1, self.head_dim)
         query, key, value = (
@@ -156,7 +157,9 @@ def _attend_densely(
     matrix = band.dense(query.shape[2])[:, None]  # alpha H
     highlighted, others = scores[:, :highlighted_heads], scores[:, highlighted_heads:]
     if highlighting == "weighted":
-        highlighted = (highlighted + matrix).to(scores.dtype)  # equation 2
+        highlighted = highlighted + matrix  # equation 2, in float32 at least
+        highest = highlighted.detach().amax(dim=-1, keepdim=True)  # half precision might not reach it
+        highlighted = (highlighted - highest).to(scores.dtype)
     scores = torch.cat([highlighted, others], dim=1)
     if attention_mask is not None:
         scores = scores + attention_mask
@@ -206,23 +209,21 @@ def highlight_rows(
     index = band.rows[:, None, :, None].expand(-1, highlighted_heads, -1, query.shape[-1])
     heads = slice(None, highlighted_heads)
     if highlighting == "weighted":
-        at_once = max(1, SCORES_AT_ONCE // query.shape[2])
-        operands = (query[:, heads].gather(2, index), key[:, heads], value[:, heads])
+        count, at_once = band.rows.shape[1], max(1, SCORES_AT_ONCE // query.shape[2])
+        # The usual one part is not made in a loop, which would bind an exported program to its number of rows.
+        places = [slice(None)]
+        if count > at_once:
+            places = [slice(first, first + at_once) for first in range(0, count, at_once)]
+        row_query, keys, values = query[:, heads].gather(2, index), key[:, heads], value[:, heads]
         parts = []
-        for first in range(0, band.rows.shape[1], at_once):
-            part = band._replace(
-                columns=band.columns[:, first : first + at_once], values=band.values[:, first : first + at_once]
-            )
-            states = (operands[0][:, :, first : first + at_once], *operands[1:])
+        for place in places:
+            part = band._replace(columns=band.columns[:, place], values=band.values[:, place])
+            arguments = (row_query[:, :, place], keys, values, part, dropout, scale)
             if torch.is_grad_enabled() and not is_compiling():
-                rows = checkpoint(
-                    *(_attend_from_rows, *states, part, dropout, scale),
-                    use_reentrant=False,
-                    preserve_rng_state=dropout > 0,
-                )
+                rows = checkpoint(_attend_from_rows, *arguments, use_reentrant=False, preserve_rng_state=dropout > 0)
                 parts.append(rows)
             else:
-                parts.append(_attend_from_rows(*states, part, dropout, scale))
+                parts.append(_attend_from_rows(*arguments))
         rows = torch.cat(parts, dim=2)
     else:
         plain = attended[:, heads].gather(2, index)
@@ -242,7 +243,8 @@ def _attend_from_rows(
 ) -> torch.Tensor:
     """Attend from highlighted rows to all tokens, (batch, heads, rows, head_dim)."""
     bias = band.values.new_zeros(*band.columns.shape[:2], key.shape[2])
-    bias = bias.scatter_add_(2, band.columns, band.values).to(query.dtype)
+    bias = bias.scatter_add_(2, band.columns, band.values)
+    bias = bias.sub_(bias.amax(dim=-1, keepdim=True)).to(query.dtype)  # half precision might not reach the highest
     if band.exists is not None:  # not infinite: softmax over nothing is not a number
         bias = bias.masked_fill(~band.exists[:, None], torch.finfo(bias.dtype).min)
     attended: torch.Tensor = nn.functional.scaled_dot_product_attention(

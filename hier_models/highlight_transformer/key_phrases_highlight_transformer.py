@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import os
+import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -35,7 +36,10 @@ class _WordHashes(dict[str, int]):
 
     def __missing__(self, word: str) -> int:
         number = 0
-        if len(word) > 1 or is_unspaced(word):
+        composed = unicodedata.normalize("NFC", word)
+        if composed != word:  # é as e and an accent is the same letter
+            number = self[composed]
+        elif len(word) > 1 or is_unspaced(word):
             digest = hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
             number = max(2, int.from_bytes(digest, "little") & ~1) | (not word.isdigit())
         self[word] = number
@@ -74,7 +78,9 @@ class KeyPhraseExtractor:
         if not _is_count(top_k):
             raise ValueError(f"`top_k` must be an integer of 1 or more, got {top_k!r}")
         # As words are found in texts: "won't" is one word, "e-mail" two.
-        self.stopwords = frozenset(part for word in words for part in split_words(word)[0])
+        self.stopwords = frozenset(
+            unicodedata.normalize("NFC", part) for word in words for part in split_words(word)[0]
+        )
         self.lengths = tuple(sorted(set(lengths)))
         self.top_k = top_k
         self.documents = 0

@@ -128,7 +128,8 @@ class HighlightTransformerCopyAttention(BartAttention):
             cache = past_key_values.cross_attention_cache if is_pair else past_key_values
             if is_pair and past_key_values.is_updated.get(self.layer_idx):
                 layer = cache.layers[self.layer_idx]
-                assert layer.keys is not None and layer.values is not None
+                assert layer.keys is not None
+                assert layer.values is not None
                 return layer.keys, layer.values
         assert key_value_states is not None
         shape = (*key_value_states.shape[:-1], -1, self.head_dim)
@@ -144,8 +145,8 @@ class HighlightTransformerCopyAttention(BartAttention):
     def _copy_attention(
         self, query: torch.Tensor, key: torch.Tensor, source_mask: torch.Tensor | None
     ) -> torch.Tensor:
-        scores = query @ key.transpose(1, 2)  # (batch, target, source)
-        scores = scores.to(torch.promote_types(scores.dtype, torch.float32)) * self.scaling
+        scores = (query * self.scaling) @ key.transpose(1, 2)  # (batch, target, source); unscaled, float16 overflows
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         if source_mask is not None:
             padding = source_mask[:, None].to(scores.device) == 0
             scores = scores.masked_fill(padding, torch.finfo(scores.dtype).min)

@@ -248,7 +248,7 @@ class HighlightTransformerForConditionalGeneration(HighlightTransformerPreTraine
 
         Raises:
             ValueError: if the model copies and is given neither `input_ids` nor `source_ids`, nor encoder outputs that
-                hold them; and see there.
+                hold them, or ids of another shape than the encoded source; and see there.
         """
         if labels is not None:
             use_cache = False
@@ -304,6 +304,12 @@ class HighlightTransformerForConditionalGeneration(HighlightTransformerPreTraine
                 "The model copies tokens of the source and does not know them: got neither `input_ids` nor "
                 "`source_ids`, nor `encoder_outputs` that hold `source_ids`. Give `source_ids` beside embeddings, or "
                 "load the model with `use_copy=False`."
+            )
+        batch, _, source = copy_attentions.shape
+        if source_ids.shape != (batch, source):  # with encoder outputs they come past the checks of the encoder
+            raise ValueError(
+                f"`source_ids` (or `input_ids` in their place) must be {(batch, source)} like the encoded source, got "
+                f"shape {tuple(source_ids.shape)}."
             )
         device = logits.device
         return mix_log_probabilities(logits, gate, copy_attentions.to(device), source_ids.to(device))

@@ -32,7 +32,7 @@ class Phrase:
     spans: Spans
 
 
-def read_phrases(name: str, given: object, text: str) -> list[Phrase]:
+def read_phrases(name: str, given: object, text: str, articles: Sequence[tuple[int, int]]) -> list[Phrase]:
     """Check the phrases given with a document, and find them.
 
     Args:
@@ -41,6 +41,7 @@ def read_phrases(name: str, given: object, text: str) -> list[Phrase]:
             `{"start": …, "end": …, "value": …}`; or phrases alone (also `{"text": …}`), which get the same value each,
             with an L2 norm of 1 together. An entry of None in an object counts as none.
         text: The document's running text.
+        articles: Where in it each article is; an occurrence of a phrase is within one.
 
     Returns:
         The phrases, in their order. One that is given twice is there twice.
@@ -54,7 +55,7 @@ def read_phrases(name: str, given: object, text: str) -> list[Phrase]:
     alone = [_alone(item) for item in given]
     value = 1 / math.sqrt(max(1, sum(phrase is not None for phrase in alone)))
     return [
-        _read_phrase(f"{name}[{i}]", item if phrase is None else (phrase, value), text)
+        _read_phrase(f"{name}[{i}]", item if phrase is None else (phrase, value), text, articles)
         for i, (item, phrase) in enumerate(zip(given, alone, strict=True))
     ]
 
@@ -66,7 +67,7 @@ def _alone(item: object) -> str | None:
     return item if isinstance(item, str) else None
 
 
-def _read_phrase(place: str, item: object, text: str) -> Phrase:
+def _read_phrase(place: str, item: object, text: str, articles: Sequence[tuple[int, int]]) -> Phrase:
     if isinstance(item, Mapping):
         item = {name: value for name, value in item.items() if value is not None}  # Arrow has all names everywhere
         names = next((names for names in _FORMS if set(item) == set(names)), None)
@@ -86,7 +87,8 @@ def _read_phrase(place: str, item: object, text: str) -> Phrase:
             raise TypeError(f"`{place}` must be {_WANTED}, got {str(item)[:80]}")
         if not phrase.strip():
             raise ValueError(f"`{place}` is blank; give a phrase with at least one character that is no space")
-        spans = tuple(match.span() for match in phrase_pattern(phrase).finditer(text))
+        pattern = phrase_pattern(phrase)
+        spans = tuple(match.span() for start, end in articles for match in pattern.finditer(text, start, end))
         return Phrase(phrase, float(value), spans)
     if not all(isinstance(bound, int | float | np.number) and not isinstance(bound, bool) for bound in where):
         raise TypeError(f"`{place}` must be {_WANTED}, got {str(item)[:80]}")

@@ -272,7 +272,7 @@ class HighlightTransformerProcessor(ProcessorMixin):
         batched = True
         if name:
             texts, articles, batched = self._texts(name, value)
-            given = self._read_phrases(name, phrases, texts, batched)
+            given = self._read_phrases(name, phrases, texts, articles, batched)
             limit = self._limit("max_length", max_length) if cut else None
             data = self._ids(texts, articles, limit, given, return_offsets_mapping)
         if text_target is not None:
@@ -332,7 +332,7 @@ class HighlightTransformerProcessor(ProcessorMixin):
         return [[read(f"{label}[{j}]", part).strip() for j, part in enumerate(row)] for label, row in rows], batched
 
     def _read_phrases(
-        self, name: str, phrases: object, texts: list[str], batched: bool
+        self, name: str, phrases: object, texts: list[str], articles: list[list[Range]], batched: bool
     ) -> list[list[Phrase] | None] | None:
         """Check the phrases given with every document; None for those that are to be found."""
         if phrases is None:
@@ -347,8 +347,8 @@ class HighlightTransformerProcessor(ProcessorMixin):
                 f"`{labels[values.index(None)]}` is None, for the processor to find phrases, but it has no "
                 "`key_phrases`; fit a KeyPhraseExtractor, or give a list of phrases (an empty one for none)"
             )
-        rows = zip(labels, values, texts, strict=True)
-        return [None if value is None else read_phrases(label, value, text) for label, value, text in rows]
+        rows = zip(labels, values, texts, articles, strict=True)
+        return [None if given is None else read_phrases(name, given, text, spans) for name, given, text, spans in rows]
 
     def _limit(self, name: str, value: int | None) -> int:
         limit = int(self.tokenizer.model_max_length) if value is None else value

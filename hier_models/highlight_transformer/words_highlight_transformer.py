@@ -105,7 +105,7 @@ def ends_in_a_word(text: str, start: int, end: int) -> bool:
 
 @lru_cache(1024)
 def phrase_pattern(phrase: str) -> re.Pattern[str]:
-    """Make the pattern of a given phrase: whole words, in any case, with any spaces between.
+    """Make the pattern of a given phrase: whole words, in any case, accents apart or not, any spaces between.
 
     Args:
         phrase: Text with at least one character that is no space.
@@ -113,9 +113,16 @@ def phrase_pattern(phrase: str) -> re.Pattern[str]:
     Returns:
         The pattern.
     """
-    words = [re.sub(f"[{_APOSTROPHES}]", f"[{_APOSTROPHES}]", re.escape(word)) for word in phrase.split()]
+    words = phrase.split()
     letter = rf"[^\W_{UNSPACED}]"
     inside = f"{letter}|[{_marks()}]"
     before = f"(?<!{inside})" if re.match(letter, words[0]) else ""
-    after = f"(?!{inside})" if re.match(inside, phrase.rstrip()[-1]) else ""
-    return re.compile(before + r"\s+".join(words) + after, re.IGNORECASE)
+    after = f"(?!{inside})" if re.match(inside, words[-1][-1]) else ""
+    return re.compile(before + r"\s+".join(map(_spellings, words)) + after, re.IGNORECASE)
+
+
+def _spellings(word: str) -> str:
+    """A pattern of a word with any apostrophe, and of what looks the same: é is one character, or e and an accent."""
+    forms = dict.fromkeys([word, unicodedata.normalize("NFC", word), unicodedata.normalize("NFD", word)])
+    patterns = [re.sub(f"[{_APOSTROPHES}]", f"[{_APOSTROPHES}]", re.escape(form)) for form in forms]
+    return patterns[0] if len(patterns) == 1 else f"(?:{'|'.join(patterns)})"

@@ -100,7 +100,7 @@ class RougeSu(evaluate.Metric):  # type: ignore[misc]  # evaluate is untyped
         use_stemmer: bool = False,
         tokenizer: Words | None = None,
     ) -> dict[str, Any]:
-        if skip_distance is not None and (not isinstance(skip_distance, int) or skip_distance < 0):
+        if skip_distance is not None and (type(skip_distance) is not int or skip_distance < 0):
             raise ValueError(f"skip_distance must be a number of words (0 or more) or None, got {skip_distance!r}")
         if several_references not in ("average", "best"):
             raise ValueError(f"several_references must be 'average' or 'best', got {several_references!r}")

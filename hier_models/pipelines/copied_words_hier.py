@@ -5,7 +5,9 @@ Exported checkpoints carry a copy of this file, so it needs nothing but torch an
 
 import itertools
 import re
+import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -15,8 +17,15 @@ import torch
 MOSTLY = 0.5
 
 _UNSPACED = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-# Letters and digits, joined or not by an apostrophe or a hyphen; of Chinese and kana each character.
-_WORD = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+(?:['’\-][^\W_{_UNSPACED}]+)*")
+
+
+@lru_cache(1)
+def _word() -> re.Pattern[str]:
+    """Letters, marks and digits, joined or not by an apostrophe or a hyphen; of Chinese and kana each character."""
+    # Accents of their own and the vowel signs of Indic and Arabic words, which `\w` leaves out.
+    marks = "".join(c for c in map(chr, range(0x300, 0x1F000)) if unicodedata.category(c)[0] == "M")
+    spaced = f"[^\\W_{_UNSPACED}](?:[^\\W_{_UNSPACED}]|[{marks}\u200c\u200d])*"
+    return re.compile(f"[{_UNSPACED}][{marks}]*|{spaced}(?:['’\\-]{spaced})*")
 
 
 def check_copies(model: Any) -> None:
@@ -91,7 +100,7 @@ def copied_words(
     ends = _token_ends(tokenizer, ids, text, decoding)
     found = []
     first = 0
-    for word in _WORD.finditer(text):
+    for word in _word().finditer(text):
         while first < len(ends) and ends[first] <= word.start():
             first += 1
         last = first

@@ -261,6 +261,12 @@ class SummarizationPipeline(DocumentPipeline):
             own = input_.get("phrases") if isinstance(input_, Mapping) else None
             phrases = phrases if own is None else own
             options |= {} if phrases is None else {"phrases": phrases}
+            if phrases is None and self.processor.key_phrases is None and self.model.config.highlight_heads:
+                self._say_once(
+                    "phrases",
+                    "Nothing is highlighted: the processor finds no key phrases of its own. Fit them with "
+                    "`hier-models fit-phrases`, or give `phrases` (an empty list for none).",
+                )
             options |= {"return_phrases": True} if return_phrases else {}
         if return_copied:
             check_copies(self.model)

@@ -55,10 +55,9 @@ def prepare(
     """
     wanted = data.key_phrases
     if not highlights(processor):
-        if wanted is not None:
-            raise RecipeError(
-                f"data: key_phrases is for Highlight-Transformers, and this model is {config.model_type}"
-            )
+        given = {"key_phrases": wanted, "phrases_column": data.phrases_column}
+        if name := next((name for name, value in given.items() if value is not None), None):
+            raise RecipeError(f"data: {name} is for Highlight-Transformers, and this model is {config.model_type}")
         return {}
     reader = cast(Any, processor)
     if getattr(config, "highlight_heads", 0) == 0:

@@ -55,6 +55,8 @@ def test_none() -> None:
         [[" ", 1]],
         [[-1, 2, 1]],
         [[0.5, 2, 1]],
+        [["a", True]],
+        [[False, True, 1]],
         [{"text": "a", "weight": 1}],
         [{"start": 1, "end": 2}],
     ],

@@ -187,6 +187,16 @@ def test_ids_that_are_not_of_the_source(source_ids, match):
         make_model()(inputs_embeds=EMBEDS, source_ids=source_ids, decoder_input_ids=IDS)
 
 
+@pytest.mark.parametrize("target", [1, 3])
+@pytest.mark.parametrize("name", ["source_ids", "input_ids"])
+@pytest.mark.parametrize("ids", [IDS[:, :7], IDS[:1]])
+def test_ids_that_are_not_of_the_encoded_source(ids, name, target):
+    model = make_model()
+    encoded = (model.get_encoder()(IDS).last_hidden_state,)
+    with pytest.raises(ValueError, match=r"`source_ids` .* must be \(2, 8\) like the encoded source, got shape"):
+        model(encoder_outputs=encoded, decoder_input_ids=IDS[:, :target], **{name: ids})
+
+
 class TestTargets:
     def test_inputs_twice_or_not_at_all(self):
         model = make_model()

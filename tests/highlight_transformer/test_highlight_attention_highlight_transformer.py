@@ -219,6 +219,27 @@ def test_large_values_do_not_overflow(how):
             assert (one.double() - other).abs().max() < tolerance * max(1, other.abs().max())
 
 
+def by_all_pairs(query, key, value, band, how, scale):
+    return module._attend_densely(query, key, value, None, band, LIT, how, 0.0, scale)[0]
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("way", [on_cpu, by_rows, by_all_pairs])
+def test_values_beyond_half_precision_saturate_too(how, way):
+    mask = make_mask("none", 20)
+    positions = torch.tensor([[[0, 3], [2, 5]], [[1, 4], [17, 20]]])
+    values = torch.tensor([[7e4, 9e4], [2e5, 1e5]], dtype=torch.float64)
+    states = [state.detach().half() for state in make_states(20)]
+    matrix = matrix_of(positions, values, mask)
+    exact = [state.double().requires_grad_() for state in states]
+    expected, _ = value_and_gradients(densely, exact, mask, exists=mask, matrix=matrix, how=how, scale=0.5)
+    band = band_of(positions, values, mask, dtype=torch.float32)
+    low = [state.requires_grad_() for state in states]
+    found, gradients = value_and_gradients(way, low, mask, band=band, how=how, scale=0.5)
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=2e-2)  # float32 rounds 2e5 to 1/64
+    assert all(gradient.isfinite().all() for gradient in gradients)
+
+
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("way", [on_cpu, by_rows])
 def test_rows_in_parts(how, way, monkeypatch):
@@ -245,6 +266,48 @@ def test_autocast_keeps_corrections_in_float32():
             assert torch.equal(on_cpu(query, key, value, band, how, 0.5), expected)
 
 
+def make_encoder(**kwargs):
+    sizes = {"encoder_layers": 2, "encoder_attention_heads": 3, "highlight_heads": 2, "encoder_ffn_dim": 20}
+    decoder = {"decoder_layers": 1, "decoder_attention_heads": 2, "decoder_ffn_dim": 18}
+    config = HighlightTransformerConfig(vocab_size=60, d_model=12, dropout=0.0, **sizes, **decoder, **kwargs)
+    return HighlightTransformerModel(config).encoder.eval()
+
+
+INPUTS = {
+    "input_ids": torch.arange(5, 25)[None],
+    "phrase_positions": torch.tensor([[[1, 4], [2, 6], [17, 20]]]),
+    "phrase_values": torch.tensor([[0.5, 2.0, 1.0]]),
+}
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("how", HOW)
+def test_autocast_leaves_a_model_in_float64_alone(how, attention):
+    encoder = make_encoder(highlighting=how).double()
+    encoder.set_attn_implementation(attention)
+    expected = encoder(**INPUTS).last_hidden_state
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(encoder(**INPUTS).last_hidden_state, expected)
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_an_exported_program_takes_other_lengths(how):
+    encoder = make_encoder(highlighting=how)
+    varies = {name: {1: torch.export.Dim.AUTO} for name in INPUTS}
+    program = torch.export.export(encoder, (), INPUTS, strict=False, dynamic_shapes=varies).module()
+    longer = {**INPUTS, "input_ids": torch.arange(5, 55)[None]}
+    for inputs in (INPUTS, longer):
+        torch.testing.assert_close(program(**inputs).last_hidden_state, encoder(**inputs).last_hidden_state)
+
+
+def test_an_exported_program_does_not_cut_phrases_in_silence():
+    encoder = make_encoder(max_phrase_length=4)
+    program = torch.export.export(encoder, (), INPUTS, strict=False).module()
+    inputs = {**INPUTS, "phrase_positions": torch.tensor([[[1, 4], [2, 7], [17, 20]]])}
+    with pytest.raises(RuntimeError, match="`phrase_positions` has a phrase longer than max_phrase_length"):
+        program(**inputs)
+
+
 def test_dropout_leaves_out_weights_and_keeps_their_mean():
     torch.manual_seed(0)
     mask = make_mask("none", 40)
@@ -264,26 +327,8 @@ def test_dropout_leaves_out_weights_and_keeps_their_mean():
 
 def test_flex_attention_with_a_normalizer_is_corrected(monkeypatch):
     """As on a GPU, whose FlexAttention gives it; here another kernel stands in."""
-    model = HighlightTransformerModel(
-        HighlightTransformerConfig(
-            vocab_size=60,
-            d_model=12,
-            encoder_layers=2,
-            encoder_attention_heads=3,
-            highlight_heads=2,
-            encoder_ffn_dim=20,
-            decoder_layers=1,
-            decoder_attention_heads=2,
-            decoder_ffn_dim=18,
-            dropout=0.0,
-        )
-    ).eval()
-    inputs = {
-        "input_ids": torch.arange(5, 25)[None],
-        "phrase_positions": torch.tensor([[[1, 4], [2, 6], [17, 20]]]),
-        "phrase_values": torch.tensor([[0.5, 2.0, 1.0]]),
-    }
-    expected = model.encoder(**inputs).last_hidden_state
+    encoder = make_encoder()
+    expected = encoder(**INPUTS).last_hidden_state
     calls = []
 
     def kernel(query, key, value, block_mask, dropout, scale, training):
@@ -293,11 +338,11 @@ def test_flex_attention_with_a_normalizer_is_corrected(monkeypatch):
 
     monkeypatch.setattr(module, "_gives_normalizer", lambda implementation, device: True)
     monkeypatch.setattr(module, "_flex", kernel)
-    for layer in model.encoder.layers:
+    for layer in encoder.layers:
         monkeypatch.setattr(layer.self_attn, "config", SimpleNamespace(_attn_implementation="flex_attention"))
-    layer = model.encoder.layers[1]
-    monkeypatch.setattr(layer.self_attn, "config", model.config)  # not highlighted: plain
-    torch.testing.assert_close(model.encoder(**inputs).last_hidden_state, expected)
+    layer = encoder.layers[1]
+    monkeypatch.setattr(layer.self_attn, "config", encoder.config)  # not highlighted: plain
+    torch.testing.assert_close(encoder(**INPUTS).last_hidden_state, expected)
     assert len(calls) == 1
 
 

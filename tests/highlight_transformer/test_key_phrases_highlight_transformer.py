@@ -6,6 +6,7 @@ import json
 import pickle
 import random
 import re
+import unicodedata
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -201,6 +202,18 @@ def test_other_scripts(text: str, phrase: str) -> None:
 
 
 # ----------------------------------------------------------------------------------------------------------- fitting
+
+
+def test_accents_are_part_of_their_letters_or_apart() -> None:
+    extractor = KeyPhraseExtractor(["für"]).fit(["das große Café für müde Gäste"] * 3)
+    for form in ("NFC", "NFD"):
+        text = unicodedata.normalize(form, "große Café für müde Gäste")
+        found = extractor.find(text)
+        assert [phrase.text for phrase in found] == [
+            unicodedata.normalize(form, phrase) for phrase in ("große Café", "müde Gäste")
+        ]
+        assert [text[start:end] for phrase in found for start, end in phrase.spans] == [p.text for p in found]
+        assert [extractor.document_frequency(phrase.text) for phrase in found] == [3, 3]
 
 
 def test_a_document_may_be_articles_and_the_corpus_a_generator() -> None:

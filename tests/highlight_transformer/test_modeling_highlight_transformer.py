@@ -471,6 +471,17 @@ class TestCopying:
         outputs.loss.backward()
         assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
 
+    def test_scores_of_copying_do_not_overflow(self):
+        """Products of queries and keys are beyond float16 here; scaled, they are within it."""
+        model = make_model(d_model=96, decoder_attention_heads=1).half()
+        copying = model.model.decoder.layers[-1].encoder_attn
+        for projection in (copying.q_proj, copying.k_proj):
+            torch.nn.init.normal_(projection.weight, std=1e-3)
+            torch.nn.init.constant_(projection.bias, 35.0)
+        outputs = model(make_source(11), labels=make_source(5, seed=3), output_copying=True)
+        torch.testing.assert_close(outputs.copy_attentions.sum(-1), torch.ones(1, 5))
+        assert outputs.loss.isfinite()
+
     def test_label_smoothing_reads_log_probabilities(self):
         """Trainer's smoothing averages the logarithms of all of the vocabulary: none of them may be infinite."""
         model = make_model()

@@ -150,6 +150,9 @@ def test_a_phrase_is_found_wherever_it_occurs(processor: HighlightTransformerPro
         ("हिन्द", "हिन्दी हिन्द", ["हिन्द"]),
         ("(a|b)", "a b (a|b)", ["(a|b)"]),
         ("café", "Café, cafés", ["Café"]),
+        ("café", "Café, cafe\u0301, cafe, cafe\u0301s", ["Café", "cafe\u0301"]),
+        ("cafe\u0301", "café \u212bng", ["café"]),
+        ("\u212bng", "a\u030ang \u212bng", ["a\u030ang", "\u212bng"]),
         ("новости дня", "Новости\tдня", ["Новости\tдня"]),
     ],
 )
@@ -158,6 +161,16 @@ def test_phrases_are_whole_words_in_any_script(
 ) -> None:
     encoded = processor(text=text, phrases=[(phrase, 1)], return_phrases=True)
     assert [text[start:end] for start, end in encoded["phrases"][0]["spans"]] == found
+
+
+def test_a_phrase_is_in_one_article(processor: HighlightTransformerProcessor) -> None:
+    articles = ["Here ends the old", "road, and the old\n\nroad"]
+    encoded = processor(
+        documents=articles, phrases=[("old road", 1), ("the old", 1), ("road", 1)], return_phrases=True
+    )
+    text = processor.running_text(documents=articles)
+    found = [[text[start:end] for start, end in phrase["spans"]] for phrase in encoded["phrases"]]
+    assert found == [["old\n\nroad"], ["the old", "the old"], ["road", "road"]]
 
 
 def test_overlapping_nested_and_repeated_phrases_are_all_there(processor: HighlightTransformerProcessor) -> None:

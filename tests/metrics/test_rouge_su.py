@@ -103,6 +103,7 @@ def characters(text: str) -> list[str]:
     ("wrong", "message"),
     [
         ({"skip_distance": -1}, "skip_distance must be a number of words .0 or more. or None, got -1"),
+        ({"skip_distance": True}, "skip_distance must be a number of words .0 or more. or None, got True"),
         ({"skip_distance": "4"}, "skip_distance must be a number of words"),
         ({"several_references": "min"}, "several_references must be 'average' or 'best', got 'min'"),
     ],

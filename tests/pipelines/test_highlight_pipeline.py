@@ -6,6 +6,7 @@ import pytest
 import torch
 from transformers import pipeline
 
+from hier_models import HighlightTransformerProcessor
 from hier_models.pipelines import SummarizationPipeline
 from hier_models.pipelines.copied_words_hier import copied_words, copy_shares
 from tests.conftest import DOCUMENTS
@@ -46,6 +47,14 @@ def test_phrases_can_be_the_users(summarize):
     own = summarize({"text": DOCUMENTS[0], "phrases": PHRASES}, phrases=[])
     assert own[0]["summary_text"] == texts["given"]
     assert summarize({"text": DOCUMENTS[0], "phrases": None})[0]["summary_text"] == texts["found"]
+
+
+def test_says_once_when_there_is_nothing_to_highlight(model, tokenizer, caplog):
+    summarize = SummarizationPipeline(model=model, processor=HighlightTransformerProcessor(tokenizer), device="cpu")
+    summarize(DOCUMENTS[0], phrases=[])
+    assert not caplog.records
+    summarize(DOCUMENTS[:2])
+    assert [record.message.partition(":")[0] for record in caplog.records] == ["Nothing is highlighted"]
 
 
 def test_phrases_are_shown_and_counted(summarize):
@@ -153,6 +162,23 @@ def test_words_of_several_tokens(tokenizer):
     words = copied_words(tokenizer, ids, text, shares, places, offsets, decoding)
     assert "Straße" not in [word["text"] for word in words]
     assert copied_words(tokenizer, [], "", [], [], offsets, decoding) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("deux cafe\u0301s noirs", ["deux", "cafe\u0301s", "noirs"]),
+        ("हिन्दी भाषा", ["हिन्दी", "भाषा"]),
+        ("لُغَةٌ", ["لُغَةٌ"]),
+        ("大桥 e-mail", ["大", "桥", "e-mail"]),
+    ],
+)
+def test_words_of_other_scripts(tokenizer, text, words):
+    encoded = tokenizer(text, return_offsets_mapping=True)
+    ids, offsets = encoded["input_ids"], encoded["offset_mapping"]
+    decoding = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
+    found = copied_words(tokenizer, ids, text, [0.9] * len(ids), list(range(len(ids))), offsets, decoding)
+    assert [word["text"] for word in found] == words
 
 
 def test_what_a_model_does_not_know_is_refused(tiny_model, processor, summarize, model):

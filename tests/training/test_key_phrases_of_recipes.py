@@ -72,6 +72,8 @@ def test_mistakes(
         key_phrases.prepare(DataArguments(), config(), processor, DATA)
     with pytest.raises(RecipeError, match="key_phrases is for Highlight-Transformers, and this model is bart"):
         key_phrases.prepare(DataArguments(key_phrases="fit"), BartConfig(), tokenizer, DATA)
+    with pytest.raises(RecipeError, match="phrases_column is for Highlight-Transformers, and this model is bart"):
+        key_phrases.prepare(DataArguments(phrases_column="lit"), BartConfig(), tokenizer, DATA)
     assert key_phrases.prepare(DataArguments(), BartConfig(), tokenizer, DATA) == {}
     with pytest.raises(RecipeError, match="data: key_phrases: stopwords='fr'"):
         key_phrases.prepare(DataArguments(key_phrases="fit", stopwords="fr"), config(), processor, DATA)
