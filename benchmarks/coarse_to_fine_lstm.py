@@ -46,6 +46,7 @@ KINDS = {
 SENTENCES, WORDS, TOKENS = (10, 100, 1000, 10000), 40, 50
 BATCHES, BEAMS = (1, 16), (1, 5)
 TRAINING = {"documents": 20, "sentences": 10, "target": 15}
+NOISE = 16 * 2**20  # bytes: malloc keeps and gives back about as much
 HEADER = ("", "batch", "beams", "sentences", *KINDS)
 
 
@@ -270,7 +271,11 @@ def _cells(cases: Any, value_of: Any, scale: float, unit: str, digits: int = 1, 
         if value is None or math.isnan(value):
             cells.append("–")
             continue
+        if unit == "MiB" and value < NOISE:
+            cells.append(f"under {NOISE / scale:.0f} MiB")
+            continue
         text = f"{value / scale:,.{digits}f} {unit}".strip()
+        ratio = ratio and (unit != "MiB" or (first is not None and first >= NOISE))
         times = f" ({value / first:.2f}×)" if ratio and first and kind != OURS else ""
         cells.append(text.replace(" ×", "×") + times)
     return cells
