@@ -7,8 +7,6 @@ from .arguments import (
     Recipe,
     RecipeError,
     RunArguments,
-    load_recipe,
-    variant_names,
 )
 from .brightness import BrightnessDecay
 from .distributed import last_complete_checkpoint
@@ -21,6 +19,7 @@ from .learning_rates import PerplexityDecay, optimizer_with_rates
 from .likelihood import perplexity
 from .metrics import compute_summarization_metrics
 from .models import load_model_and_processor
+from .recipe_files import load_recipe, variant_names
 from .running import run_training
 from .smoke import run_smoke
 from .summarization import run_evaluation

@@ -9,8 +9,9 @@ from typing import Any, cast
 import torch
 from transformers import AutoConfig, PretrainedConfig
 
-from .arguments import RecipeError, load_recipe
+from .arguments import RecipeError
 from .encoder_tasks import usable_positions
+from .recipe_files import load_recipe
 from .results import write_json
 from .tasks import task_class
 

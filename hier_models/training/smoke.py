@@ -21,7 +21,8 @@ import transformers
 from tokenizers import ByteLevelBPETokenizer
 from transformers import AutoConfig, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from .arguments import DataArguments, PrecisionError, Recipe, RecipeError, as_options, load_recipe
+from .arguments import DataArguments, PrecisionError, Recipe, RecipeError
+from .recipe_files import as_options, load_recipe
 
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from .arguments import Recipe, RecipeError, check_overrides, load_recipe, variant_names
+from .arguments import Recipe, RecipeError
+from .recipe_files import check_overrides, load_recipe, variant_names
 from .running import RESULTS_FILE, run_training
 from .smoke import run_smoke
 

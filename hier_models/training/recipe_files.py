@@ -1,0 +1,289 @@
+"""Recipe files: what they say, with what the command line changes, as a `Recipe`; and their variants."""
+
+import dataclasses
+import difflib
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+import yaml
+from transformers import HfArgumentParser, Seq2SeqTrainingArguments
+
+from .arguments import SECTIONS, PrecisionError, Recipe, RecipeError, RunArguments
+from .tasks import TASKS, task_class
+
+
+# What else a recipe file may say, beside its sections.
+BASE, VARIANTS = "base", "variants"
+
+
+def _renamed() -> dict[str, str]:
+    """Transformers renamed gradient_checkpointing in 5.2x; recipes may use either name on every release."""
+    known = {item.name for item in dataclasses.fields(Seq2SeqTrainingArguments)}
+    pairs = {
+        "gradient_checkpointing": "activation_checkpointing",
+        "gradient_checkpointing_kwargs": "activation_checkpointing_kwargs",
+    }
+    return {old: new for old, new in pairs.items() if new in known} or {new: old for old, new in pairs.items()}
+
+
+class _RecipeParser(HfArgumentParser):
+    """The stock parser, which raises instead of ending the program."""
+
+    def error(self, message: str) -> NoReturn:
+        raise RecipeError(message)
+
+
+def load_recipe(
+    path: str | os.PathLike[str] | None = None,
+    overrides: Sequence[str] | Mapping[str, Any] = (),
+    variant: str | None = None,
+) -> Recipe:
+    """Read a recipe.
+
+    A recipe file has the sections `model`, `data`, `generation`, `run` and `training`, each a mapping of the names of
+    `ModelArguments`, `DataArguments`, `GenerationArguments`, `RunArguments` and `Seq2SeqTrainingArguments`; and, where
+    the task (`run: task:`) has options of its own, a section that is named like the task.
+
+    With `base:`, another recipe file (its path is taken from the folder of this one), a recipe is that one, but for
+    what it says itself; null takes a value of the base back. With `variants:`, a mapping of names to such changes, it
+    is a sweep: one recipe for each variant, whose `output_dir` is a folder named like it in the sweep's; see
+    `run_sweep`.
+
+    Args:
+        path: A YAML file; None to use the overrides alone.
+        overrides: What to change, as on the command line (`["--learning_rate", "1e-4"]`) or by name
+            (`{"learning_rate": 1e-4}`), without sections.
+        variant: Which variant of a sweep to read.
+
+    Returns:
+        The recipe.
+
+    Raises:
+        RecipeError: If the file is no such YAML, or a name or a value is not allowed; if it is a sweep and no variant
+            is named, or none of that name is in it.
+    """
+    content = {} if path is None else _content_of_file(Path(path))
+    variants = content.pop(VARIANTS, None)
+    if variants is not None or variant is not None:
+        content = _content_of_variant(content, variants, variant, path)
+    task = _task(content, overrides)
+    options = task_class(task).arguments
+    sections = {**SECTIONS, **({} if options is None else {task: options})}
+    arguments = _arguments_of_content(content, str(path), sections)
+    if isinstance(overrides, Mapping):
+        for name, value in overrides.items():
+            _check_name(str(name), "overrides", sections)
+            arguments += as_options(str(name), value)
+    else:
+        arguments += [_renamed_option(option) for option in overrides]
+    if variant is not None:
+        parent = _last_value(arguments, "output_dir")
+        if parent is None:
+            raise RecipeError(f"{path}: training: output_dir is not given; each variant gets a folder in it")
+        arguments += as_options("output_dir", os.path.join(parent, variant))
+    parser = _RecipeParser(cast(Any, list(sections.values())), allow_abbrev=False, add_help=False)
+    try:
+        *parsed, rest = parser.parse_args_into_dataclasses(
+            arguments, return_remaining_strings=True, look_for_args_file=False
+        )
+    except RecipeError:
+        raise
+    except (ValueError, TypeError) as error:  # from the arguments' own checks
+        if "bf16" in str(error):
+            raise PrecisionError(
+                "training: bf16: true needs a device with bfloat16, and there is none here. Say --bf16 false, with "
+                "--fp16 true on a GPU of before 2020; or --use_cpu true to compute in bfloat16 on the CPU, slowly "
+                f"({error})"
+            ) from error
+        raise RecipeError(str(error)) from error
+    for option in rest:
+        if option.startswith("--"):
+            _check_name(option[2:].split("=")[0].replace("-", "_"), "the command line", sections)
+    if rest:
+        raise RecipeError(f"cannot use {' '.join(rest)!r}: options are given as --name value")
+    return Recipe(*parsed)
+
+
+def variant_names(path: str | os.PathLike[str]) -> list[str]:
+    """List the variants of a sweep.
+
+    Args:
+        path: A YAML file, as for `load_recipe`.
+
+    Returns:
+        Their names, in the order of the file; empty if it is a plain recipe.
+
+    Raises:
+        RecipeError: If the file cannot be read, or its variants have no usable names.
+    """
+    return list(_content_of_file(Path(path)).get(VARIANTS, {}))
+
+
+def check_overrides(path: str | os.PathLike[str], overrides: Sequence[str] | Mapping[str, Any]) -> None:
+    """Refuse to change for all variants of a sweep what they differ in: they would be one and the same.
+
+    Args:
+        path: A YAML file with variants.
+        overrides: What to change, as for `load_recipe`.
+
+    Raises:
+        RecipeError: If a variant sets one of these names itself.
+    """
+    if isinstance(overrides, Mapping):
+        given = {str(name) for name in overrides}
+    else:
+        given = {option[2:].split("=")[0].replace("-", "_") for option in overrides if option.startswith("--")}
+    given = {_renamed().get(name, name) for name in given}
+    for variant, sections in _content_of_file(Path(path)).get(VARIANTS, {}).items():
+        for values in sections.values() if isinstance(sections, dict) else ():
+            for name in values if isinstance(values, dict) else ():
+                if _renamed().get(name, name) in given:
+                    raise RecipeError(
+                        f"{name} cannot be changed for all variants: variant {variant!r} of {path} sets it, and "
+                        "they would be the same; change it in the file"
+                    )
+
+
+def _content_of_file(path: Path, inheriting: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """The sections of a recipe file, over those of its `base`."""
+    content = _read(path)
+    variants = content.get(VARIANTS)
+    if VARIANTS in content:
+        if not isinstance(variants, dict) or not variants:
+            raise RecipeError(f"{path}: {VARIANTS} must be a mapping of names to sections, got {variants!r}")
+        for name in variants:
+            if not re.fullmatch(r"\w[\w.-]*", str(name)):
+                raise RecipeError(
+                    f"{path}: a variant's name becomes that of a folder: letters, digits, _ . and -; got {name!r}"
+                )
+        content[VARIANTS] = {str(name): sections or {} for name, sections in variants.items()}
+    base = content.pop(BASE, None)
+    if base is None:
+        return content
+    if not isinstance(base, str):
+        raise RecipeError(f"{path}: {BASE} must be the path of another recipe, got {base!r}")
+    inheriting = (*inheriting, path.resolve())
+    file = path.parent / base
+    if file.resolve() in inheriting:
+        raise RecipeError(f"{path}: {BASE}: {base} begins with this recipe itself")
+    below = _content_of_file(file, inheriting)
+    if VARIANTS in below:
+        raise RecipeError(f"{path}: {BASE}: {base} is a sweep; give the recipe that it begins with")
+    return _merged(below, content)
+
+
+def _content_of_variant(
+    content: dict[str, Any], variants: dict[str, Any] | None, variant: str | None, path: Any
+) -> dict[str, Any]:
+    if variants is None:
+        raise RecipeError(f"{path} has no variants, so no {variant!r}")
+    if variant not in variants:
+        problem = "is a sweep, for run_sweep" if variant is None else f"has no variant {variant!r}"
+        raise RecipeError(f"{path} {problem}; its variants are {', '.join(variants)}")
+    changes = variants[variant]
+    if not isinstance(changes, dict):
+        raise RecipeError(f"{path}: variant {variant!r} must hold sections, as a recipe does; got {changes!r}")
+    return _merged(content, changes)
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Mappings in mappings, to any depth; what is above wins."""
+    merged = dict(below)
+    for name, value in above.items():
+        old = merged.get(name)
+        merged[name] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise RecipeError(f"no such recipe: {path}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path} is no YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise RecipeError(f"{path} must hold the sections {', '.join(SECTIONS)}")
+    return content
+
+
+def _task(content: Mapping[str, Any], overrides: Sequence[str] | Mapping[str, Any]) -> str:
+    """The task, which decides what else a recipe can say."""
+    given = overrides.get("task") if isinstance(overrides, Mapping) else _last_value(overrides, "task")
+    run = content.get("run")
+    return str(given or (run.get("task") if isinstance(run, dict) else None) or RunArguments.task)
+
+
+def _last_value(options: Sequence[str], name: str) -> str | None:
+    """The value of an option, before all of them are read."""
+    parser = _RecipeParser(allow_abbrev=False, add_help=False)
+    parser.add_argument(f"--{name}", f"--{name.replace('_', '-')}", dest=name)
+    value: str | None = getattr(parser.parse_known_args(list(options))[0], name)
+    return value
+
+
+def _arguments_of_content(content: Mapping[str, Any], path: str, sections: Mapping[str, type]) -> list[str]:
+    arguments: list[str] = []
+    for section, values in content.items():
+        if section in TASKS and section not in sections:
+            raise RecipeError(f"{path}: section {section!r} goes with run: task: {section}")
+        if section not in sections:
+            raise RecipeError(f"{path}: unknown section {section!r}{_nearest(str(section), list(sections))}")
+        if not isinstance(values, dict | None):
+            raise RecipeError(f"{path}: section {section!r} must be a mapping of names to values, got {values!r}")
+        for name, value in (values or {}).items():
+            _check_name(str(name), f"{path}, section {section!r}", sections, section)
+            arguments += as_options(str(name), value)
+    return arguments
+
+
+def _names(section: type) -> list[str]:
+    return [item.name for item in dataclasses.fields(section) if item.init]
+
+
+def _check_name(name: str, where: str, sections: Mapping[str, type], section: str | None = None) -> None:
+    current = _renamed().get(name, name)
+    homes = [candidate for candidate, names in sections.items() if current in _names(names)]
+    if not homes:
+        known = [name for names in sections.values() for name in _names(names)]
+        raise RecipeError(f"{where}: unknown name {name!r}{_nearest(name, known)}")
+    if section is not None and section not in homes:
+        raise RecipeError(f"{where}: {name!r} belongs to section {homes[0]!r}")
+
+
+def _nearest(name: str, names: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(close)}?" if close else f"; allowed are {', '.join(sorted(names))}"
+
+
+def as_options(name: str, value: Any) -> list[str]:
+    """Write a value as it is given on the command line.
+
+    Args:
+        name: The option, without dashes.
+        value: Its value.
+
+    Returns:
+        The option; nothing for None.
+    """
+    option = f"--{_renamed().get(name, name)}"
+    if value is None:
+        return []
+    if isinstance(value, list | tuple):
+        return [option, *map(str, value)]
+    if isinstance(value, Mapping):
+        return [f"{option}={json.dumps(value)}"]
+    # With "=", so that a value may begin with a dash.
+    return [f"{option}={str(value).lower() if isinstance(value, bool) else value}"]
+
+
+def _renamed_option(option: str) -> str:
+    if not option.startswith("--"):
+        return option
+    name, separator, value = option[2:].partition("=")
+    plain = name.replace("-", "_")
+    return f"--{_renamed()[plain]}{separator}{value}" if plain in _renamed() else option
