@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     )
     from .coarse_to_fine_lstm.processing_coarse_to_fine_lstm import CoarseToFineLstmProcessor
     from .data import HierDataCollator, MaskingCollator
+    from .ham.attention_ham import HierarchicalAttention
+    from .ham.configuration_ham import HamConfig
+    from .ham.modeling_ham import HamForConditionalGeneration, HamModel
+    from .ham.processing_ham import HamProcessor
     from .hat_bart.configuration_hat_bart import HatBartConfig
     from .hat_bart.modeling_hat_bart import HatBartForConditionalGeneration, HatBartModel
     from .hat_bart.processing_hat_bart import HatBartProcessor
@@ -61,6 +65,10 @@ _PUBLIC = {
     "CoarseToFineLstmForConditionalGeneration": "hier_models.coarse_to_fine_lstm.modeling_coarse_to_fine_lstm",
     "CoarseToFineLstmModel": "hier_models.coarse_to_fine_lstm.modeling_coarse_to_fine_lstm",
     "CoarseToFineLstmProcessor": "hier_models.coarse_to_fine_lstm.processing_coarse_to_fine_lstm",
+    "HamConfig": "hier_models.ham.configuration_ham",
+    "HamForConditionalGeneration": "hier_models.ham.modeling_ham",
+    "HamModel": "hier_models.ham.modeling_ham",
+    "HamProcessor": "hier_models.ham.processing_ham",
     "HatBartConfig": "hier_models.hat_bart.configuration_hat_bart",
     "HatBartForConditionalGeneration": "hier_models.hat_bart.modeling_hat_bart",
     "HatBartModel": "hier_models.hat_bart.modeling_hat_bart",
@@ -75,6 +83,7 @@ _PUBLIC = {
     "HatEncoderProcessor": "hier_models.hat_encoder.processing_hat_encoder",
     "HatEncoderTokenizer": "hier_models.hat_encoder.tokenization_hat_encoder",
     "HierDataCollator": "hier_models.data",
+    "HierarchicalAttention": "hier_models.ham.attention_ham",
     "HighlightTransformerConfig": "hier_models.highlight_transformer.configuration_highlight_transformer",
     "HighlightTransformerForConditionalGeneration": (
         "hier_models.highlight_transformer.modeling_highlight_transformer"
@@ -102,6 +111,10 @@ __all__ = [
     "CoarseToFineLstmForConditionalGeneration",
     "CoarseToFineLstmModel",
     "CoarseToFineLstmProcessor",
+    "HamConfig",
+    "HamForConditionalGeneration",
+    "HamModel",
+    "HamProcessor",
     "HatBartConfig",
     "HatBartForConditionalGeneration",
     "HatBartModel",
@@ -116,6 +129,7 @@ __all__ = [
     "HatEncoderProcessor",
     "HatEncoderTokenizer",
     "HierDataCollator",
+    "HierarchicalAttention",
     "HighlightTransformerConfig",
     "HighlightTransformerForConditionalGeneration",
     "HighlightTransformerModel",
