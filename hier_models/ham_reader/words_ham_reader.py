@@ -1,0 +1,193 @@
+"""Words and their characters as vectors, and recurrent layers that read a batch of texts of any length.
+
+Axes in shape comments:
+    texts       contexts or questions
+    words       words of a text, padding on the right
+    chars       characters of a word, padding on the right
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from .configuration_ham_reader import HamReaderConfig
+
+
+class RecurrentEncoder(nn.Module):
+    """Recurrent layers that read in both directions, or in one, and never read padding.
+
+    Args:
+        cell: "lstm" or "gru".
+        input_size: width of the inputs.
+        hidden_size: units in each direction.
+        layers: number of layers.
+        bidirectional: whether to read backwards too.
+        dropout: before each layer.
+    """
+
+    def __init__(
+        self,
+        cell: str,
+        input_size: int,
+        hidden_size: int,
+        layers: int = 1,
+        *,
+        bidirectional: bool = True,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        make = nn.LSTM if cell == "lstm" else nn.GRU
+        sizes = [input_size] + [hidden_size * (1 + bidirectional)] * layers
+        self.layers = nn.ModuleList(
+            make(sizes[i], hidden_size, batch_first=True, bidirectional=bidirectional) for i in range(layers)
+        )
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, states: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Read texts.
+
+        Args:
+            states: inputs, `(texts, words, input_size)`
+            lengths: words of each text, on the CPU, `(texts,)`
+
+        Returns:
+            Outputs of the last layer, zero for padding, `(texts, words, hidden_size · directions)`, and its last
+            states, one direction after the other, `(texts, hidden_size · directions)`
+        """
+        width = states.shape[1]
+        # Of a text without words, one word of padding is read, and set to zero like all padding.
+        counts = lengths.clamp(min=1)
+        whole = bool((counts == width).all())
+        last: Any = None
+        for layer in self.layers:
+            states = self.dropout(states)
+            given: Any = states
+            if not whole:
+                given = pack_padded_sequence(states, counts, batch_first=True, enforce_sorted=False)
+            read, last = layer(given)
+            states = read if whole else pad_packed_sequence(read, batch_first=True, total_length=width)[0]
+        if bool((lengths == 0).any()):
+            states = states * (lengths > 0).to(states)[:, None, None]
+        final = last[0] if isinstance(last, tuple) else last  # (directions, texts, hidden_size)
+        return states, final.transpose(0, 1).flatten(1)
+
+
+class CharacterEncoder(nn.Module):
+    """A vector for each word from its characters.
+
+    Source: Seo et al. 2016, section 2, layer 1 (convolution, maximum over time); Wang et al. 2017, section 3.1 (the
+    last states of a bidirectional recurrent network). A filter sees zeros behind a word's last character, and stands
+    at each of its characters: the length to which words are padded does not matter.
+
+    Args:
+        config: of the model.
+    """
+
+    def __init__(self, config: HamReaderConfig):
+        super().__init__()
+        self.kernel_size = config.char_kernel_size
+        self.embed_chars = nn.Embedding(config.char_vocab_size, config.char_embedding_size, padding_idx=0)
+        self.dropout = nn.Dropout(config.dropout)
+        self.convolution: nn.Module | None = None
+        if config.char_encoder == "convolution":
+            self.convolution = nn.Conv1d(config.char_embedding_size, config.char_hidden_size, config.char_kernel_size)
+        else:
+            self.recurrent = RecurrentEncoder("gru", config.char_embedding_size, config.char_hidden_size // 2)
+
+    def forward(self, char_ids: torch.Tensor) -> torch.Tensor:
+        """Read the characters of words.
+
+        Args:
+            char_ids: `(words, chars)`, 0 for padding; each word has one character at least.
+
+        Returns:
+            `(words, char_hidden_size)`
+        """
+        mask = char_ids != 0
+        states = self.dropout(self.embed_chars(char_ids))
+        if self.convolution is None:
+            final: torch.Tensor = self.recurrent(states, mask.sum(-1).cpu())[1]
+            return final
+        states = nn.functional.pad(states * mask[..., None], (0, 0, 0, self.kernel_size - 1))
+        filtered = self.convolution(states.transpose(1, 2)).relu()  # (words, char_hidden_size, chars)
+        return (filtered * mask[:, None]).amax(-1)  # none is negative
+
+
+class HighwayLayer(nn.Module):
+    """A highway layer.
+
+    Source: Seo et al. 2016, section 2, layer 2.
+
+    Args:
+        size: width of its input and output.
+    """
+
+    def __init__(self, size: int):
+        super().__init__()
+        self.transform = nn.Linear(size, size)
+        self.gate = nn.Linear(size, size)
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        """Transform a part of each number.
+
+        Args:
+            states: `(…, size)`
+
+        Returns:
+            `(…, size)`
+        """
+        gate = self.gate(states).sigmoid()
+        return torch.lerp(states, self.transform(states).relu(), gate)
+
+
+class WordEncoder(nn.Module):
+    """Embeddings of words, what their characters give, and BiDAF's highway over both.
+
+    Args:
+        config: of the model.
+    """
+
+    def __init__(self, config: HamReaderConfig):
+        super().__init__()
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size, config.pad_token_id)
+        self.chars = CharacterEncoder(config) if config.char_vocab_size else None
+        layers = config.highway_layers if config.reader == "bidaf" else 0
+        self.highway = nn.ModuleList(HighwayLayer(config.word_size) for _ in range(layers))
+
+    def forward(
+        self, embeddings: torch.Tensor, mask: torch.Tensor, char_ids: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Make the vectors of words.
+
+        Args:
+            embeddings: embeddings of words, `(texts, words, embedding_size)`
+            mask: true where a word is no padding, `(texts, words)`
+            char_ids: `(texts, words, chars)`, 0 for padding.
+
+        Returns:
+            `(texts, words, word_size)`
+        """
+        states = embeddings
+        if self.chars is not None and char_ids is not None:
+            # A word without any character that is known to be one, such as padding, has a vector of zeros.
+            spelled = mask & (char_ids != 0).any(-1)
+            made = self.chars(char_ids[spelled]) if bool(spelled.any()) else states.new_zeros(0, self._char_size)
+            of_chars = states.new_zeros(*mask.shape, made.shape[-1])
+            of_chars[spelled] = made.to(states.dtype)
+            states = torch.cat([states, of_chars], -1)
+        for layer in self.highway:
+            states = layer(states)
+        return states
+
+    @property
+    def _char_size(self) -> int:
+        chars = self.chars
+        assert chars is not None
+        if isinstance(chars.convolution, nn.Conv1d):
+            return chars.convolution.out_channels
+        return 2 * chars.recurrent.layers[0].hidden_size
+
+
+__all__ = ["CharacterEncoder", "HighwayLayer", "RecurrentEncoder", "WordEncoder"]
