@@ -31,8 +31,8 @@ class HamConfig(PreTrainedConfig):
         vocab_size (`int`, *optional*, defaults to 8000):
             Number of token ids.
         body (`str`, *optional*, defaults to `"gru"`):
-            `"gru"`: bidirectional GRU encoder, GRU decoder, HAM-V between them. `"transformer"`: BART's body with HAM-S
-            in the encoder's layers and HAM-V as the decoder's attention to the source.
+            `"gru"`: bidirectional GRU encoder, GRU decoder, HAM-V between them. `"transformer"`: BART's body with
+            HAM-S in the encoder's layers and HAM-V as the decoder's attention to the source.
         attention_depth (`int`, *optional*, defaults to 10):
             Levels of every hierarchical attention; the paper recommends 5 to 10.
         level_weights (`str`, *optional*, defaults to `"learned"`):
@@ -42,7 +42,8 @@ class HamConfig(PreTrainedConfig):
             Scores of the GRU body's attention: `"scaled_dot_product"`, `"bilinear"` or `"additive"`. The Transformer
             body has scaled dot products.
         attention_keys (`str`, *optional*, defaults to `"level"`):
-            What levels of HAM-S attend to: `"level"`, the last level's output, or `"input"`. The GRU body has no HAM-S.
+            What levels of HAM-S attend to: `"level"`, the last level's output, or `"input"`. The GRU body has no
+            HAM-S.
         d_model (`int`, *optional*, defaults to 512):
             Width of the states; in the GRU body, units of each direction of the encoder and of the decoder.
         embedding_size (`int`, *optional*):
@@ -112,7 +113,11 @@ class HamConfig(PreTrainedConfig):
     # Beside the cache, leave the encoder's states out of what evaluation gathers: they are as large as the batch.
     keys_to_ignore_at_inference = ["past_key_values", "encoder_last_hidden_state", "level_weights"]
 
-    attribute_map = {"num_attention_heads": "encoder_attention_heads", "hidden_size": "d_model"}
+    attribute_map = {
+        "num_attention_heads": "encoder_attention_heads",
+        "num_hidden_layers": "encoder_layers",
+        "hidden_size": "d_model",
+    }
 
     vocab_size: int = 8000
     body: Literal["gru", "transformer"] = "gru"
@@ -151,20 +156,12 @@ class HamConfig(PreTrainedConfig):
         """Take the names that other models have, and fill in what depends on the body."""
         for name, field in self.attribute_map.items():
             setattr(self, field, kwargs.pop(name, getattr(self, field)))
-        layers = kwargs.pop("num_hidden_layers", None)
-        if layers is not None:
-            self.encoder_layers = layers
         for name, value in _BODIES.get(self.body, _BODIES["gru"]).items():
             if getattr(self, name) is None:
                 setattr(self, name, value)
         if self.embedding_size is None:
             self.embedding_size = self.d_model
         super().__post_init__(**kwargs)
-
-    @property
-    def num_hidden_layers(self) -> int:
-        """Layers of the encoder."""
-        return self.encoder_layers or 0
 
     def validate_architecture(self) -> None:
         """Refuse a configuration that no model could be built from, or that says what would change nothing."""
