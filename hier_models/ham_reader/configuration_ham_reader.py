@@ -10,8 +10,8 @@ from transformers.configuration_utils import PreTrainedConfig
 class HamReaderConfig(PreTrainedConfig):
     r"""Configuration of a reader: a question and a context in, the answer's span in the context out.
 
-    Source: "Hierarchical Attention: What Really Counts in Various NLP Tasks", sections 3 and 5.1; the readers are those
-    of Seo et al. 2016 (BiDAF), Wang and Jiang 2016 (Match-LSTM) and Wang et al. 2017 (R-NET).
+    Source: "Hierarchical Attention: What Really Counts in Various NLP Tasks", sections 3 and 5.1; the readers are
+    those of Seo et al. 2016 (BiDAF), Wang and Jiang 2016 (Match-LSTM) and Wang et al. 2017 (R-NET).
 
     Args:
         reader (`str`, *optional*, defaults to `"bidaf"`):
@@ -22,8 +22,8 @@ class HamReaderConfig(PreTrainedConfig):
             How levels are summed: with `"learned"` weights (softmax of d parameters, all equal at first), or only the
             `"first"` (plain attention) or the `"last"` (multi-level attention).
         self_attention_keys (`str`, *optional*, defaults to `"level"`):
-            What the levels of R-NET's self-matching attend to: `"level"`, the output of the level before, or `"input"`,
-            always the states that the first level attends to. The other readers don't read it.
+            What the levels of R-NET's self-matching attend to: `"level"`, the output of the level before, or
+            `"input"`, always the states that the first level attends to. The other readers don't read it.
         vocab_size (`int`, *optional*, defaults to 50000):
             Number of word ids.
         embedding_size (`int`, *optional*, defaults to 300):

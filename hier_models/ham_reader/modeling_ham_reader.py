@@ -57,7 +57,7 @@ class HamReaderPreTrainedModel(PreTrainedModel):
 
     config: HamReaderConfig
     config_class = HamReaderConfig
-    base_model_prefix = "reader"
+    base_model_prefix = ""
     _no_split_modules = ["WordEncoder", "BidafReader", "MatchLstmReader", "RNetReader"]
 
     @classmethod
@@ -171,7 +171,9 @@ class HamReaderForQuestionAnswering(HamReaderPreTrainedModel):
         given = inputs_embeds if input_ids is None else self.words.embed_tokens(input_ids)
         asked = self.words.embed_tokens(question_ids)
         if len(given) != len(asked):
-            raise ValueError(f"`question_ids` must have a question for each of {len(given)} contexts, got {len(asked)}.")
+            raise ValueError(
+                f"`question_ids` must have a question for each of {len(given)} contexts, got {len(asked)}."
+            )
         mask = _mask(attention_mask, given)
         question_mask = _mask(question_attention_mask, asked)
         check_documents(document_ids, mask)
@@ -187,9 +189,7 @@ class HamReaderForQuestionAnswering(HamReaderPreTrainedModel):
             ),
             asked_layout.lengths,
         )
-        words = self.words(
-            layout.to_rows(given), layout.mask, None if char_ids is None else layout.to_rows(char_ids)
-        )
+        words = self.words(layout.to_rows(given), layout.mask, None if char_ids is None else layout.to_rows(char_ids))
         read, attention = self.reader.read(
             words, layout.lengths, layout.mask, layout.of_rows(question), layout.of_rows(asked_layout.mask)
         )
@@ -232,7 +232,8 @@ def _loss(
             raise ValueError(f"`{name}` must be one for each of {len(logits)} contexts, got {tuple(places.shape)}.")
         places = places.flatten()
         places = torch.where((places >= 0) & (places < logits.shape[1]), places, -100)
-        summed = nn.functional.cross_entropy(logits.float() if logits.dtype != torch.float64 else logits, places, reduction="sum")
+        logits = logits if logits.dtype == torch.float64 else logits.float()
+        summed = nn.functional.cross_entropy(logits, places, reduction="sum")
         losses.append(summed / (places != -100).sum().clamp(min=1))
     return (losses[0] + losses[1]) / 2
 

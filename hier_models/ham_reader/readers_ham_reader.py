@@ -26,8 +26,9 @@ from .words_ham_reader import RecurrentEncoder
 class BidafReader(nn.Module):
     """Bi-directional attention flow.
 
-    Source: Seo et al. 2016, section 2, layers 3 to 6; the attention in levels (HAM, section 3.1). For several documents
-    each is read with the question, and start and end are looked for in all of them together, as DuReader's authors do.
+    Source: Seo et al. 2016, section 2, layers 3 to 6; the attention in levels (HAM, section 3.1). For several
+    documents each is read with the question, and start and end are looked for in all of them together, as DuReader's
+    authors do.
 
     Args:
         config: of the model.
