@@ -23,7 +23,7 @@ UNITS = ("words", "characters")
 VERSION = 1
 
 # Chinese characters: the unified ideographs with all extensions, the compatibility ones, and zero.
-CHINESE = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af〇"
+CHINESE = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af\u3007"
 _RUN = re.compile(f"[{CHINESE}]+")
 
 # TextRank (Mihalcea and Tarau, 2004): words are linked within so many words, and the surfer follows a link so often.
@@ -33,12 +33,13 @@ LEAST_TOGETHER = 2
 
 # What says nothing of what a poem is about: pronouns, particles, prepositions, negations, of now and of then.
 _STOPWORDS = """
-的 了 着 过 是 在 有 和 与 及 或 而 且 但 也 都 就 还 又 很 太 更 最 被 把 从 到 对 向 给 让 使 因 为 由 于 以 之 乎 者 矣 焉 哉 兮 其
-所 则 乃 若 如 此 彼 这 那 哪 谁 何 什 么 怎 不 无 没 未 非 莫 勿 我 你 您 他 她 它 们 吾 汝 尔 余 咱 自 己 吗 呢 吧 啊 呀 嘛 个 些 只
-每 各 某 即 便 亦 皆 既 却 虽 然 可 能 会 要 想 该 应 已 曾 将 正 才 再 须 欲 得 地 上 下 里 中 外 内 前 后 时 一 二 三 两 几 多 少
-我们 你们 他们 她们 它们 自己 咱们 这个 那个 这些 那些 这样 那样 这里 那里 一个 一些 一样 一种 什么 怎么 怎样 为什么 为何 如何 如此 何处
-何时 何人 何事 不知 不是 不能 不可 不得 不如 不见 没有 可以 可能 应该 能够 已经 曾经 正在 因为 所以 但是 而且 或者 如果 虽然 然而 只是 就是
-还是 也是 都是 不要 非常 十分 时候 起来 出来 下来 可是 于是 以及 之间 之中 其中 无人 无事 不须 不堪 不为 一时
+的 了 着 过 是 在 有 和 与 及 或 而 且 但 也 都 就 还 又 很 太 更 最 被 把 从 到 对 向 给 让 使 因 为 由 于 以 之
+乎 者 矣 焉 哉 兮 其 所 则 乃 若 如 此 彼 这 那 哪 谁 何 什 么 怎 不 无 没 未 非 莫 勿 我 你 您 他 她 它 们 吾 汝
+尔 余 咱 自 己 吗 呢 吧 啊 呀 嘛 个 些 只 每 各 某 即 便 亦 皆 既 却 虽 然 可 能 会 要 想 该 应 已 曾 将 正 才 再
+须 欲 得 地 上 下 里 中 外 内 前 后 时 一 二 三 两 几 多 少 我们 你们 他们 她们 它们 自己 咱们 这个 那个 这些 那些
+这样 那样 这里 那里 一个 一些 一样 一种 什么 怎么 怎样 为什么 为何 如何 如此 何处 何时 何人 何事 不知 不是 不能
+不可 不得 不如 不见 没有 可以 可能 应该 能够 已经 曾经 正在 因为 所以 但是 而且 或者 如果 虽然 然而 只是 就是 还是
+也是 都是 不要 非常 十分 时候 起来 出来 下来 可是 于是 以及 之间 之中 其中 无人 无事 不须 不堪 不为 一时
 """
 STOPWORDS = frozenset(_STOPWORDS.split())
 
@@ -237,15 +238,16 @@ class PoemKeywords:
         ]
         return cls(kept, [scores[word] for word in kept], neighbours, unit)
 
-    def of_line(self, line: str) -> str:
+    def of_line(self, line: str, usable: Callable[[str], bool] | None = None) -> str | None:
         """Find the keyword of a line of a poem, as in training.
 
         Args:
             line: The line.
+            usable: Tells whether a word can be a keyword; all can by default.
 
         Returns:
             Its word of the highest score in the corpus, of several the first; where the corpus has none of them, its
-            first word that is no stopword, else its first word.
+            first word that is no stopword, else its first word, else its first character. None if none is usable.
 
         Raises:
             ValueError: If there is no Chinese character in the line.
@@ -255,10 +257,12 @@ class PoemKeywords:
         words = segment(line, self.unit)
         if not words:
             raise ValueError(f"`line` must have Chinese characters, got {line!r}")
-        known = [word for word in words if word in self._scores]
-        if known:
+        candidates = [word for word in words if usable is None or usable(word)]
+        if known := [word for word in candidates if word in self._scores]:
             return max(known, key=lambda word: self._scores[word])
-        return next((word for word in words if word not in STOPWORDS), words[0])
+        candidates = [word for word in candidates if word not in STOPWORDS] or candidates
+        candidates = candidates or [c for word in words for c in word if usable is None or usable(c)]
+        return candidates[0] if candidates else None
 
     def extract(self, text: str, count: int = 4, usable: Callable[[str], bool] | None = None) -> list[str]:
         """Find the keywords of a user's text by TextRank over the text itself.

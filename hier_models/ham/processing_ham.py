@@ -128,8 +128,8 @@ class HamProcessor(ProcessorMixin):
                 targets, `num_truncated_target_tokens`. Without it, cuts are logged, the first as a warning.
 
         Returns:
-            `input_ids` and `attention_mask` (batch, tokens); with `keywords` also `keyword_mask` (batch, tokens), 1 for
-            the keyword's tokens; with `text_target` also `labels` (batch, target tokens); the counts (batch,).
+            `input_ids` and `attention_mask` (batch, tokens); with `keywords` also `keyword_mask` (batch, tokens), 1
+            for the keyword's tokens; with `text_target` also `labels` (batch, target tokens); the counts (batch,).
 
         Raises:
             ValueError: If the inputs are none, several, empty lists or of different lengths, a turn is malformed, a
