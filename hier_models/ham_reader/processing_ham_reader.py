@@ -35,7 +35,7 @@ class Words(NamedTuple):
 
 
 class Window(NamedTuple):
-    """A part of a context that is read at once: its question's number, and its first word and the one after its last."""
+    """A part of a context that is read at once: its question, its first word, and the one after its last."""
 
     example: int
     first: int
@@ -75,8 +75,8 @@ class HamReaderProcessor(ProcessorMixin):
     """Turns questions and contexts into a reader's input: words, the characters of each, and no special tokens.
 
     Args:
-        tokenizer: A fast tokenizer with a padding token, such as that of `train_word_level`; it tells where in the text
-            each word stands.
+        tokenizer: A fast tokenizer with a padding token, such as that of `train_word_level`; it tells where in the
+            text each word stands.
         characters: The characters that have an id (`fit_characters`), for a model that reads characters; its
             `char_vocab_size` is two more than there are. None for a model that reads words only.
         max_word_length: Characters of a word that are read, the first.
@@ -322,6 +322,7 @@ class HamReaderProcessor(ProcessorMixin):
             raise ValueError('`max_length` must be given with padding="max_length"')
         pads = padding not in (False, "do_not_pad")
         left = self.tokenizer.padding_side == "left"
+        lengths = [len(row) for row in data.get("input_ids", [])]
         for inputs, ids in ((CONTEXT_INPUTS, "input_ids"), (QUESTION_INPUTS, "question_ids")):
             if ids not in data:
                 continue
@@ -351,7 +352,7 @@ class HamReaderProcessor(ProcessorMixin):
                 data[name] = rows
         if pads and left and all(name in data for name in POSITIONS):
             # Positions count padding too.
-            shifts = [row.index(1) for row in data["attention_mask"]]
+            shifts = [len(row) - length for row, length in zip(data["input_ids"], lengths, strict=True)]
             for name in POSITIONS:
                 data[name] = [p + s if p >= 0 else p for p, s in zip(data[name], shifts, strict=True)]
         return data
@@ -387,8 +388,8 @@ def _place(
     text, start = answer
     if start < 0 or context[start : start + len(text)] != text or not text.strip():
         raise AnswerNotFoundError(
-            f"`answers[{number}]`: the answer {text[:60]!r} does not stand at answer_start={start} of its context, where "
-            f"{context[max(start, 0) : max(start, 0) + len(text)][:60]!r} is"
+            f"`answers[{number}]`: the answer {text[:60]!r} does not stand at answer_start={start} of its context, "
+            f"where {context[max(start, 0) : max(start, 0) + len(text)][:60]!r} is"
         )
     first_char = start + len(text) - len(text.lstrip())
     end_char = start + len(text.rstrip())
