@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from .ham.configuration_ham import HamConfig
     from .ham.modeling_ham import HamForConditionalGeneration, HamModel
     from .ham.processing_ham import HamProcessor
+    from .ham_reader.configuration_ham_reader import HamReaderConfig
+    from .ham_reader.modeling_ham_reader import HamReaderForQuestionAnswering
+    from .ham_reader.processing_ham_reader import HamReaderProcessor
     from .hat_bart.configuration_hat_bart import HatBartConfig
     from .hat_bart.modeling_hat_bart import HatBartForConditionalGeneration, HatBartModel
     from .hat_bart.processing_hat_bart import HatBartProcessor
@@ -69,6 +72,9 @@ _PUBLIC = {
     "HamForConditionalGeneration": "hier_models.ham.modeling_ham",
     "HamModel": "hier_models.ham.modeling_ham",
     "HamProcessor": "hier_models.ham.processing_ham",
+    "HamReaderConfig": "hier_models.ham_reader.configuration_ham_reader",
+    "HamReaderForQuestionAnswering": "hier_models.ham_reader.modeling_ham_reader",
+    "HamReaderProcessor": "hier_models.ham_reader.processing_ham_reader",
     "HatBartConfig": "hier_models.hat_bart.configuration_hat_bart",
     "HatBartForConditionalGeneration": "hier_models.hat_bart.modeling_hat_bart",
     "HatBartModel": "hier_models.hat_bart.modeling_hat_bart",
@@ -115,6 +121,9 @@ __all__ = [
     "HamForConditionalGeneration",
     "HamModel",
     "HamProcessor",
+    "HamReaderConfig",
+    "HamReaderForQuestionAnswering",
+    "HamReaderProcessor",
     "HatBartConfig",
     "HatBartForConditionalGeneration",
     "HatBartModel",

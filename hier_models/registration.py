@@ -52,6 +52,12 @@ FAMILIES = {
         processor="HamProcessor",
         tokenizer="PreTrainedTokenizerFast",  # any will do, one of characters above all
     ),
+    "ham_reader": Family(
+        models={"AutoModelForQuestionAnswering": "HamReaderForQuestionAnswering"},
+        config="HamReaderConfig",
+        processor="HamReaderProcessor",
+        tokenizer="PreTrainedTokenizerFast",  # any will do, a word-level one above all
+    ),
     "hat_bart": Family(
         models={"AutoModel": "HatBartModel", "AutoModelForSeq2SeqLM": "HatBartForConditionalGeneration"},
         config="HatBartConfig",

@@ -3,8 +3,8 @@
 Source: "Hierarchical Attention: What Really Counts in Various NLP Tasks" (HAM), section 3.1 and 3.2; Seo et al. 2016
 (BiDAF), section 2; Wang and Jiang 2016 (Match-LSTM), section 2.2; Wang et al. 2017 (R-NET), section 3.
 
-It shares no code with hier_models or Transformers. One question at a time, without padding, without batch axis, nothing
-fused. It takes the weights as a dict of tensors, so that autograd gives its gradients too.
+It shares no code with hier_models or Transformers. One question at a time, without padding, without batch axis,
+nothing fused. It takes the weights as a dict of tensors, so that autograd gives its gradients too.
 """
 
 from dataclasses import dataclass, field
