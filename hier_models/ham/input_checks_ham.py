@@ -1,0 +1,98 @@
+"""Refuses inputs that HAM cannot read, before they end in an index error inside it."""
+
+import torch
+from transformers.configuration_utils import PreTrainedConfig
+
+
+def check_inputs(
+    config: PreTrainedConfig,
+    input_ids: torch.Tensor | None,
+    inputs_embeds: torch.Tensor | None,
+    attention_mask: torch.Tensor | None,
+    keyword_mask: torch.Tensor | None,
+) -> None:
+    """Refuse inputs of the encoder that are missing, given twice, of a wrong shape or out of range.
+
+    Values are looked at on the CPU only: elsewhere it would make the device wait.
+
+    Args:
+        config: of the model.
+        input_ids: token ids, `(batch, source)`.
+        inputs_embeds: embeddings in their place, `(batch, source, embedding_size)`.
+        attention_mask: 1 for tokens, 0 for padding, `(batch, source)`.
+        keyword_mask: 1 for the keyword's tokens, `(batch, source)`.
+
+    Raises:
+        ValueError: says the argument, what was got, and what is allowed.
+    """
+    if (input_ids is None) == (inputs_embeds is None):
+        got = "both" if input_ids is not None else "none"
+        raise ValueError(f"Give exactly one of `input_ids` and `inputs_embeds`, got {got}.")
+    if input_ids is not None:
+        if input_ids.dim() != 2 or 0 in input_ids.shape:
+            raise ValueError(f"`input_ids` must be (batch, source), got shape {tuple(input_ids.shape)}.")
+        shape = input_ids.shape
+        if input_ids.device.type == "cpu" and not torch.compiler.is_compiling():
+            low, high = (int(value) for value in torch.aminmax(input_ids))
+            if low < 0 or high >= config.vocab_size:
+                raise ValueError(
+                    f"`input_ids` must be in [0, vocab_size={config.vocab_size}), got values from {low} to {high}."
+                )
+    else:
+        assert inputs_embeds is not None
+        width = config.embedding_size
+        if inputs_embeds.dim() != 3 or 0 in inputs_embeds.shape or inputs_embeds.shape[-1] != width:
+            raise ValueError(
+                f"`inputs_embeds` must be (batch, source, embedding_size={width}), got shape "
+                f"{tuple(inputs_embeds.shape)}."
+            )
+        shape = inputs_embeds.shape[:2]
+    for name, mask in (("attention_mask", attention_mask), ("keyword_mask", keyword_mask)):
+        if mask is not None and mask.shape != shape:
+            raise ValueError(f"`{name}` must be {tuple(shape)} like the tokens, got shape {tuple(mask.shape)}.")
+    if config.body == "transformer":
+        check_length(config, shape[1], "source")
+
+
+def check_length(config: PreTrainedConfig, length: int, part: str) -> None:
+    """Refuse more tokens than there are positions.
+
+    Args:
+        config: of the model.
+        length: tokens.
+        part: `"source"` or `"target"`.
+
+    Raises:
+        ValueError: if there are too many; it says what to do.
+    """
+    if length > config.max_position_embeddings:
+        raise ValueError(
+            f"The {part} has {length} tokens, more than max_position_embeddings={config.max_position_embeddings}. "
+            "Truncate it (`truncation=True` with `max_length`), or train a model with more positions."
+        )
+
+
+def check_target(batch: int, length: int, attention_mask: torch.Tensor | None) -> None:
+    """Refuse a target without tokens, or a mask that does not fit it.
+
+    Args:
+        batch: sequences that are decoded.
+        length: their tokens.
+        attention_mask: 1 for tokens, 0 for padding, `(batch, target)`; earlier tokens may stand in front.
+
+    Raises:
+        ValueError: says the argument, what was got, and what is allowed.
+    """
+    if length == 0:
+        raise ValueError(f"`decoder_input_ids` must be (batch, target) with tokens, got shape {(batch, length)}.")
+    if attention_mask is None:
+        return
+    shape = tuple(attention_mask.shape)
+    if len(shape) != 2 or shape[0] != batch or shape[1] < length:
+        raise ValueError(
+            f"`decoder_attention_mask` must be {(batch, length)} like the target, with earlier tokens in front or "
+            f"without, got shape {shape}."
+        )
+
+
+__all__ = ["check_inputs", "check_length", "check_target"]

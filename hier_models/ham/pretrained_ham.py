@@ -1,0 +1,61 @@
+"""What the models of HAM share: capabilities, first weights, and the weights of levels."""
+
+import torch
+from torch import nn
+from transformers import initialization as init
+from transformers.modeling_utils import PreTrainedModel
+
+from .configuration_ham import HamConfig
+
+
+class HamPreTrainedModel(PreTrainedModel):
+    """What the models of this family share."""
+
+    config: HamConfig
+    config_class = HamConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _no_split_modules = [
+        "HamGruEncoderLayer",
+        "HamGruDecoderStep",
+        "HamTransformerEncoderLayer",
+        "HamTransformerDecoderLayer",
+    ]
+    _skip_keys_device_placement = ["past_key_values"]
+    # With one level there is nothing to weigh, and no attention where another depth has a weight for each.
+    _keys_to_ignore_on_load_unexpected = [r"encoder\.version", r"decoder\.version"]
+    _supports_flash_attn = True
+    _supports_sdpa = True
+    _supports_flex_attn = True
+
+    def get_level_weights(self) -> dict[str, list[float]]:
+        """Return how much each level counts.
+
+        Returns:
+            For each hierarchical attention, by the name of its module, the weight of each level; they sum to one.
+        """
+        return {name: module.mixture.tolist() for name, module in self._hierarchical_attentions()}
+
+    def _hierarchical_attentions(self) -> list[tuple[str, nn.Module]]:
+        return [(name, module) for name, module in self.named_modules() if hasattr(module, "mixture")]
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        if isinstance(module, nn.RNNBase | nn.RNNCellBase):
+            for name, parameter in module.named_parameters(recurse=False):
+                if name.startswith("bias"):
+                    init.zeros_(parameter)
+                elif name.startswith("weight_hh"):
+                    for gate in parameter.chunk(3):
+                        init.orthogonal_(gate)
+                else:
+                    init.xavier_uniform_(parameter)
+            return
+        super()._init_weights(module)
+        if hasattr(module, "reset_parameters") and hasattr(module, "mixture"):
+            module.reset_parameters()
+        elif hasattr(module, "mixture") and module.level_weights is not None:
+            init.zeros_(module.level_weights)
+
+
+__all__ = ["HamPreTrainedModel"]
