@@ -22,7 +22,7 @@ from .cache_ham import HamCache
 from .configuration_ham import HamConfig
 from .input_checks_ham import check_inputs, check_target
 from .modeling_outputs_ham import HamDecoderOutput, HamEncoderOutput
-from .pretrained_ham import HamPreTrainedModel
+from .pretrained_ham import HamPreTrainedModel, make_embedding
 
 
 class HamGruEncoderLayer(GradientCheckpointingLayer):
@@ -65,7 +65,7 @@ class HamGruEncoder(HamPreTrainedModel):
         super().__init__(config)
         assert config.embedding_size is not None
         assert config.encoder_layers is not None
-        self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size, config.pad_token_id)
+        self.embed_tokens = make_embedding(config)
         sizes = [config.embedding_size, *[2 * config.d_model] * (config.encoder_layers - 1)]
         self.layers = nn.ModuleList(HamGruEncoderLayer(size, config.d_model) for size in sizes)
         self.dropout = nn.Dropout(config.dropout)
@@ -209,7 +209,7 @@ class HamGruDecoder(HamPreTrainedModel):
         super().__init__(config)
         assert config.embedding_size is not None
         assert config.decoder_layers is not None
-        self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size, config.pad_token_id)
+        self.embed_tokens = make_embedding(config)
         self.first_state = nn.Linear(config.d_model, config.decoder_layers * config.d_model)
         self.step = HamGruDecoderStep(config)
         self.dropout = nn.Dropout(config.dropout)
@@ -305,7 +305,7 @@ class HamGruDecoder(HamPreTrainedModel):
 
 
 def _to_the_left(part: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Where the tokens of a part of each source are, then the other tokens, `(batch, width)`; and how many, `(batch,)`.
+    """Where the tokens of a part of each source are, and then others, `(batch, width)`; and how many, `(batch,)`.
 
     Behind the longest part everything is left out, unless shapes must not depend on values.
     """

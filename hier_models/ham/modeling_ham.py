@@ -26,7 +26,7 @@ from .cache_ham import HamCache
 from .configuration_ham import HamConfig
 from .gru_ham import HamGruDecoder, HamGruEncoder
 from .modeling_outputs_ham import HamEncoderOutput, HamLMOutput, HamModelOutput
-from .pretrained_ham import HamPreTrainedModel
+from .pretrained_ham import HamPreTrainedModel, make_embedding
 from .transformer_ham import HamTransformerDecoder, HamTransformerEncoder
 
 
@@ -47,10 +47,9 @@ class HamModel(HamPreTrainedModel):
     def __init__(self, config: HamConfig):
         super().__init__(config)
         is_gru = config.body == "gru"
+        self.shared = make_embedding(config)
         self.encoder = HamGruEncoder(config) if is_gru else HamTransformerEncoder(config)
         self.decoder = HamGruDecoder(config) if is_gru else HamTransformerDecoder(config)
-        self.shared = self.encoder.embed_tokens
-        self.decoder.embed_tokens = self.shared
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Embedding:

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 from transformers import initialization as init
 from transformers.modeling_utils import PreTrainedModel
+from transformers.models.bart.modeling_bart import BartScaledWordEmbedding
 
 from .configuration_ham import HamConfig
 
@@ -22,7 +23,6 @@ class HamPreTrainedModel(PreTrainedModel):
         "HamTransformerDecoderLayer",
     ]
     _skip_keys_device_placement = ["past_key_values"]
-    # With one level there is nothing to weigh, and no attention where another depth has a weight for each.
     _keys_to_ignore_on_load_unexpected = [r"encoder\.version", r"decoder\.version"]
     _supports_flash_attn = True
     _supports_sdpa = True
@@ -58,4 +58,11 @@ class HamPreTrainedModel(PreTrainedModel):
             init.zeros_(module.level_weights)
 
 
-__all__ = ["HamPreTrainedModel"]
+def make_embedding(config: HamConfig) -> nn.Embedding:
+    """Make the embedding that encoder, decoder and head share."""
+    assert config.embedding_size is not None
+    scale = config.embedding_size**0.5 if config.scale_embedding else 1.0
+    return BartScaledWordEmbedding(config.vocab_size, config.embedding_size, config.pad_token_id, embed_scale=scale)
+
+
+__all__ = ["HamPreTrainedModel", "make_embedding"]

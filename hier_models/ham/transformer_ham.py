@@ -1,6 +1,6 @@
 """The Transformer body: BART's, with HAM-S in the encoder's layers and HAM-V as the decoder's attention to the source.
 
-Source: "Hierarchical Attention: What Really Counts in Various NLP Tasks", section 3; Several heads are the paper's
+Source: "Hierarchical Attention: What Really Counts in Various NLP Tasks", section 3; several heads are the paper's
 future work (section 7).
 
 Axes in shape comments:
@@ -11,7 +11,6 @@ Axes in shape comments:
     d_model     width
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +24,6 @@ from transformers.models.bart.modeling_bart import (
     BartDecoderLayer,
     BartEncoderLayer,
     BartLearnedPositionalEmbedding,
-    BartScaledWordEmbedding,
     eager_attention_forward,
 )
 from transformers.processing_utils import Unpack
@@ -36,7 +34,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 from .configuration_ham import HamConfig
 from .input_checks_ham import check_inputs, check_length, check_target
 from .modeling_outputs_ham import HamDecoderOutput, HamEncoderOutput
-from .pretrained_ham import HamPreTrainedModel
+from .pretrained_ham import HamPreTrainedModel, make_embedding
 
 
 class HamAttention(BartAttention):
@@ -194,7 +192,7 @@ class HamTransformerEncoder(HamPreTrainedModel):
     def __init__(self, config: HamConfig):
         super().__init__(config)
         assert config.encoder_layers is not None
-        self.embed_tokens = _token_embedding(config)
+        self.embed_tokens = make_embedding(config)
         self.embed_positions = BartLearnedPositionalEmbedding(config.max_position_embeddings, config.d_model)
         self.embed_keyword = nn.Embedding(1, config.d_model)
         self.layers = nn.ModuleList(HamTransformerEncoderLayer(config, i) for i in range(config.encoder_layers))
@@ -246,7 +244,7 @@ class HamTransformerDecoder(HamPreTrainedModel):
     def __init__(self, config: HamConfig):
         super().__init__(config)
         assert config.decoder_layers is not None
-        self.embed_tokens = _token_embedding(config)
+        self.embed_tokens = make_embedding(config)
         self.embed_positions = BartLearnedPositionalEmbedding(config.max_position_embeddings, config.d_model)
         self.layers = nn.ModuleList(HamTransformerDecoderLayer(config, i) for i in range(config.decoder_layers))
         self.layernorm_embedding = nn.LayerNorm(config.d_model)
@@ -307,11 +305,6 @@ class HamTransformerDecoder(HamPreTrainedModel):
                 **kwargs,
             )
         return HamDecoderOutput(last_hidden_state=hidden_states, past_key_values=past_key_values)
-
-
-def _token_embedding(config: HamConfig) -> BartScaledWordEmbedding:
-    scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
-    return BartScaledWordEmbedding(config.vocab_size, config.d_model, config.pad_token_id, embed_scale=scale)
 
 
 def _positions(tokens: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
