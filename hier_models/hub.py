@@ -319,9 +319,12 @@ def task_of(config: Any) -> str:
         config: its config.
 
     Returns:
-        "translation" if its `task_specific_params` speak of it and not of summarization, else "summarization".
+        "poem-generation" if its `task_specific_params` speak of it, "translation" if they speak of that and not of
+        summarization, else "summarization".
     """
     named = {name.partition("_")[0] for name in getattr(config, "task_specific_params", None) or {}}
+    if "poem-generation" in named:
+        return "poem-generation"
     return "translation" if "translation" in named and "summarization" not in named else "summarization"
 
 

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .extractive import ExtractiveSummarizer
     from .importance_tagger_hier import ImportanceTagger
+    from .poem_generation_hier import PoemGenerationPipeline
     from .summarization_hier import SummarizationPipeline
     from .translation_hier import TranslationPipeline
 
 __all__ = [
     "ExtractiveSummarizer",
     "ImportanceTagger",
+    "PoemGenerationPipeline",
     "SummarizationPipeline",
     "TranslationPipeline",
     "register_pipelines",
@@ -23,6 +25,7 @@ __all__ = [
 PIPELINES = {
     "summarization": ("hier_models.pipelines.summarization_hier", "SummarizationPipeline"),
     "translation": ("hier_models.pipelines.translation_hier", "TranslationPipeline"),
+    "poem-generation": ("hier_models.pipelines.poem_generation_hier", "PoemGenerationPipeline"),
 }
 # What the first of them takes as `importance_tagger`.
 IMPORTANCE_TAGGER = ("hier_models.pipelines.importance_tagger_hier", "ImportanceTagger")
