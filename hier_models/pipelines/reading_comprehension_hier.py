@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-import torch
 from transformers import Pipeline
 
 
@@ -107,7 +106,9 @@ class ReadingComprehensionPipeline(Pipeline):
             _check_item(item, f"inputs[{number}]" if batched else "inputs")
         if not items:
             raise ValueError("`inputs` is an empty list; give at least one question")
-        answers = super().__call__({"items": items}, **kwargs)  # one mapping, which the base class does not take apart
+        # One mapping, which the base class does not take apart; it would also take `batch_size` for itself.
+        size = kwargs.pop("batch_size", None) or self._batch_size
+        answers = super().__call__({"items": items}, windows_at_once=size, **kwargs)
         return answers if batched else answers[0]
 
     def _stream(self, items: Iterator[Mapping[str, Any]], **kwargs: Any) -> Iterator[Any]:
@@ -121,6 +122,7 @@ class ReadingComprehensionPipeline(Pipeline):
         max_answer_length: int | None = None,
         max_length: int | None = None,
         stride: int | None = None,
+        windows_at_once: int | None = None,
         **kwargs: Any,
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         if kwargs:
@@ -128,14 +130,19 @@ class ReadingComprehensionPipeline(Pipeline):
                 f"{next(iter(kwargs))!r} is no argument of reading-comprehension; it takes top_k, max_answer_length, "
                 "max_length, stride and batch_size"
             )
-        for name, value in (("top_k", top_k), ("max_answer_length", max_answer_length), ("max_length", max_length)):
+        for name, value in (
+            ("top_k", top_k),
+            ("max_answer_length", max_answer_length),
+            ("max_length", max_length),
+            ("batch_size", windows_at_once),
+        ):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise ValueError(f"`{name}` must be an integer of at least 1, got {value!r}")
         preprocess = {"max_length": max_length, "stride": stride}
         postprocess = {"top_k": top_k, "max_answer_length": max_answer_length}
         return (
             {name: value for name, value in preprocess.items() if value is not None},
-            {},
+            {} if windows_at_once is None else {"batch_size": windows_at_once},
             {name: value for name, value in postprocess.items() if value is not None},
         )
 
@@ -169,26 +176,24 @@ class ReadingComprehensionPipeline(Pipeline):
             windows += [{name: made[name][i] for name in made} for i in range(len(made["input_ids"]))]
         return {"windows": windows, "contexts": contexts, "items": input_["items"]}
 
-    def _forward(self, input_tensors: dict[str, Any], **forward_parameters: Any) -> dict[str, Any]:
-        size = max(1, int(self._batch_size or 1))
-        windows, logits = input_tensors["windows"], []
-        # Windows without documents and with them are batches of their own.
-        kinds = sorted(range(len(windows)), key=lambda i: ("document_ids" in windows[i], i))
-        order: list[int] = []
-        while kinds:
-            head = kinds[:size]
-            names = [name for name in windows[head[0]] if name not in _NOTES]
-            head = [i for i in head if ("document_ids" in windows[i]) == ("document_ids" in names)]
-            kinds = kinds[len(head) :]
-            order += head
-            batch = self.processor.pad(
-                [{name: windows[i][name] for name in names} for i in head], return_tensors="pt"
-            ).to(self.device)
-            output = self.model(**batch)
-            for row, mask in enumerate(batch["attention_mask"].bool()):
-                logits.append([part[row][mask].float().cpu().numpy() for part in _scores(output)])
-        in_order = dict(zip(order, logits, strict=True))
-        return {**input_tensors, "logits": [in_order[i] for i in range(len(windows))]}
+    def _forward(  # type: ignore[override]
+        self, input_tensors: dict[str, Any], batch_size: int = 1
+    ) -> dict[str, Any]:
+        windows = input_tensors["windows"]
+        logits: list[Any] = [None] * len(windows)
+        # Questions with several documents and those with one text have different inputs.
+        groups = [[i for i in range(len(windows)) if ("document_ids" in windows[i]) is kind] for kind in (False, True)]
+        for group in groups:
+            for head in range(0, len(group), batch_size):
+                numbers = group[head : head + batch_size]
+                rows = [{name: value for name, value in windows[i].items() if name not in _NOTES} for i in numbers]
+                batch = self.processor.pad(rows, return_tensors="pt").to(self.device)
+                output = self.model(**batch)
+                for row, number in enumerate(numbers):
+                    words = batch["attention_mask"][row].bool()
+                    parts = (output["start_logits"], output["end_logits"])
+                    logits[number] = [part[row][words].float().cpu().numpy() for part in parts]
+        return {**input_tensors, "logits": logits}
 
     def postprocess(  # type: ignore[override]
         self, model_outputs: dict[str, Any], top_k: int = 1, max_answer_length: int = DEFAULT_MAX_ANSWER_LENGTH
@@ -258,10 +263,6 @@ def _log_sum(parts: Sequence[Array]) -> float:
     values = np.concatenate(parts).astype(np.float64)
     highest = values.max()
     return float(highest + np.log(np.exp(values - highest).sum()))
-
-
-def _scores(output: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    return output["start_logits"], output["end_logits"]
 
 
 def _answer(documents: list[str], several: bool, span: tuple[int, int], score: float) -> dict[str, Any]:
