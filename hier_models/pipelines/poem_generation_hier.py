@@ -109,10 +109,10 @@ class PoemGenerationPipeline(Pipeline):
 
         Returns:
             For one text a list of poems, the most probable first, each `{"poem_text": …, "lines": […],
-            "keywords": […], "num_added_keywords": …, "score": …}`: the lines as one text and as a list, the keyword of each line, how
-            many of these the corpus added, and the sum of the log-probabilities of all characters. For a list of texts
-            a list of such dictionaries, or of such lists if `num_candidates` is above 1. For a dataset or a generator
-            an iterator over such lists.
+            "keywords": […], "num_added_keywords": …, "score": …}`: the lines as one text and as a list, the keyword of
+            each line, how many of these the corpus added, and the sum of the log-probabilities of all characters. For
+            a list of texts a list of such dictionaries, or of such lists if `num_candidates` is above 1. For a dataset
+            or a generator an iterator over such lists.
 
         Raises:
             ValueError: If the input is not one of the above, a length is neither 5 nor 7, there are more than four

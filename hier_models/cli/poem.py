@@ -1,0 +1,146 @@
+"""`hier-models poem` and `hier-models quatrains`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .errors import MistakeError, guarded, mistakes, say
+from .loading import generation_settings, given_only, load_pipeline
+from .options import (
+    DeviceOption,
+    Dtype,
+    DtypeOption,
+    ModelArgument,
+    NumBeamsOption,
+    SetOption,
+    app,
+    help_text,
+)
+
+
+@app.command(
+    help=help_text("""Write Chinese quatrains about a text, with a HAM model trained on poems.
+
+    \b
+    Examples:
+      hier-models poem ./my-poet "春风吹过江南的小镇"
+      hier-models poem ./my-poet letter.txt --length 5 --candidates 3
+      hier-models poem ./my-poet --keyword 明月 --keyword 故乡
+      hier-models poem ./my-poet "秋天的雨" --set do_sample=true --set temperature=0.8 --seed 7
+
+    The important words of the text become keywords, one a line; where they are fewer than four, the words are added
+    that go with them in the poems that the model was trained on. Each line has exactly 5 or 7 characters. With --json
+    each poem is a JSON object: lines, keywords, num_added_keywords, score (the log-probability of all characters).
+    """)
+)
+@guarded
+def poem(
+    model: ModelArgument,
+    text: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TEXT", help="A text with Chinese characters, or a file with one. - or nothing: standard input."
+        ),
+    ] = None,
+    keywords: Annotated[
+        list[str] | None,
+        typer.Option("--keyword", "-k", metavar="WORD", help="A keyword, in the place of TEXT. Up to four times."),
+    ] = None,
+    length: Annotated[int, typer.Option(metavar="N", help="Characters of a line: 5 or 7.")] = 7,
+    candidates: Annotated[int, typer.Option(min=1, metavar="N", help="Poems to write.")] = 1,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write JSON objects, one a line, to standard output.")
+    ] = False,
+    num_beams: NumBeamsOption = None,
+    settings: SetOption = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Decides what sampling draws.")] = None,
+    device: DeviceOption = None,
+    dtype: DtypeOption = Dtype.auto,
+) -> None:
+    """Write poems."""
+    if keywords and text is not None:
+        raise MistakeError("--keyword: give keywords or TEXT, not both")
+    if length not in (5, 7):
+        raise MistakeError(f"--length: must be 5 or 7, got {length}")
+    asked = None if keywords else _read(text)
+    pipe = load_pipeline(model, device, dtype, "poem-generation")
+    if seed is not None:
+        from transformers import set_seed
+
+        set_seed(seed)
+    given = given_only(num_beams=num_beams) | generation_settings(None, None, None, settings)
+    with mistakes("--keyword" if keywords else "TEXT", ValueError):
+        poems = pipe(asked, keywords=keywords or None, length=length, num_candidates=candidates, **given)
+    for number, written in enumerate(poems):
+        if as_json:
+            print(json.dumps({name: written[name] for name in written if name != "poem_text"}, ensure_ascii=False))
+            continue
+        if number:
+            print()
+        print(written["poem_text"])
+    if not as_json:
+        added = poems[0]["num_added_keywords"]
+        say(
+            f"Keywords: {' '.join(poems[0]['keywords'])}"
+            + (f" ({added} of them added from the corpus)" if added else "")
+        )
+
+
+def _read(text: str | None) -> str:
+    """The text itself, or that of a file or of standard input."""
+    if text in (None, "-"):
+        return sys.stdin.read()
+    assert text is not None
+    try:
+        is_file = Path(text).is_file()
+    except OSError:  # a text too long for a name
+        is_file = False
+    if not is_file:
+        return text
+    with mistakes(f"TEXT: {text}", UnicodeDecodeError):
+        return Path(text).read_text(encoding="utf-8")
+
+
+@app.command(
+    help=help_text("""Collect the quatrains of a folder of poems, to train on.
+
+    \b
+    Examples:
+      npm install chinese-poetry
+      hier-models quatrains node_modules/chinese-poetry/dist/quantangshi quatrains.jsonl --simplify
+
+    Reads the JSON files of the chinese-poetry package: records with author, title and paragraphs. Kept are poems of
+    four lines that all have 5 or all 7 Chinese characters; how many others there are, and why they were left out, is
+    written to standard error.
+    """)
+)
+@guarded
+def quatrains(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder with the JSON files.")],
+    output: Annotated[Path, typer.Argument(metavar="OUTPUT", help="JSON lines to write.")],
+    simplify: Annotated[
+        bool, typer.Option("--simplify", help="Change traditional characters into simplified ones, with OpenCC.")
+    ] = False,
+) -> None:
+    """Collect quatrains."""
+    if output.exists():
+        raise MistakeError(f"OUTPUT: {output} is there already; remove it, or name another file")
+    if not output.absolute().parent.is_dir():
+        raise MistakeError(f"OUTPUT: there is no folder {output.absolute().parent}")
+    from ..data.poems import write_quatrains
+
+    report = write_quatrains(folder, output, simplify=simplify)
+    kept = ", ".join(f"{number} of {length} characters a line" for length, number in sorted(report.quatrains.items()))
+    say(f"{report.poems} poems read. Quatrains written to {output}: {kept or 'none'}.")
+    for reason, number in report.left_out.most_common():
+        say(f"Left out, {reason}: {number}")
+    if report.strange:
+        say(f"Characters that are not Chinese: {' '.join(name for name, _ in report.strange.most_common(20))}")
+
+
+__all__ = ["poem", "quatrains"]
