@@ -1,7 +1,7 @@
 """BiDAF as one would write it down in PyTorch: the peer of `benchmarks/ham.py`, without levels.
 
-Source: Seo et al. 2016, section 2. Words and characters in, scores of starts and ends out, with the usual shortcuts: the
-similarity is a tensor of (batch, words, keys, 6 · hidden_size) made by expanding, and padding is read like words.
+Source: Seo et al. 2016, section 2. Words and characters in, scores of starts and ends out, with the usual shortcuts:
+the similarity is a tensor of (batch, words, keys, 6 · hidden_size) made by expanding, and padding is read like words.
 """
 
 import torch
