@@ -364,8 +364,8 @@ def _write(
     inputs = Dataset.from_dict({name: encoded[name] for name in ("input_ids", "attention_mask", "keyword_mask")})
     # Lines are written to their length whatever the model's settings say of it.
     config = model.generation_config
-    config.max_length = config.min_length = config.min_new_tokens = None
-    config.max_new_tokens = length + 1
+    config.min_length = config.min_new_tokens = config.max_new_tokens = None
+    config.max_length = length + 2  # with the decoder's start and the end; the Trainer pads to it
     generated = trainer.predict(
         inputs,  # type: ignore[arg-type]  # a Dataset of `datasets`, which the Trainer takes
         metric_key_prefix="test",
