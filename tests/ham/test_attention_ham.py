@@ -1,0 +1,348 @@
+"""Hierarchical attention: against plain loops, its theorems, masks, and its bad input."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hier_models import HierarchicalAttention
+from hier_models.ham import attention_ham
+from tests.references import ham as reference
+
+
+SCORINGS = ["scaled_dot_product", "additive", "bilinear"]
+
+
+def make(size=6, depth=3, *args, seed=0, **kwargs):
+    torch.manual_seed(seed)
+    module = HierarchicalAttention(size, depth, *args, **kwargs).double().eval()
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter, std=0.7)
+    return module
+
+
+def random(*shape, seed=1):
+    return torch.randn(*shape, dtype=torch.double, generator=torch.Generator().manual_seed(seed), requires_grad=True)
+
+
+@pytest.fixture(params=[True, False], ids=["fused", "plain"])
+def fused(request, monkeypatch):
+    """Both ways to compute levels."""
+    monkeypatch.setattr(attention_ham, "_FUSED_KEYS", 1000 if request.param else 0)
+    return request.param
+
+
+def level_logits(module):
+    """The reference's numbers of levels: very small ones for what does not count."""
+    if module.level_weights is not None:
+        return module.level_weights
+    return torch.log(module.mixture.double().clamp(min=1e-300))
+
+
+def score_of(module, head):
+    if module.scoring == "bilinear":
+        return reference.bilinear(module.score_weight[head])
+    if module.scoring == "additive":
+        return reference.additive(module.query_weight[head], module.key_weight[head], module.score_vector[head])
+    return reference.scaled_dot_product
+
+
+def project(module, name, states, head):
+    """The states of one head, plainly."""
+    if module.num_heads == 1:
+        return list(states)
+    layer = getattr(module, name)
+    rows = slice(head * module.head_dim, (head + 1) * module.head_dim)
+    return [layer.weight[rows] @ state + layer.bias[rows] for state in states]
+
+
+def expected_of(module, query, key=None, value=None, masks=None):
+    """The reference, sequence by sequence and head by head; what is masked is left out."""
+    outputs = []
+    for row in range(len(query)):
+        kept = torch.arange((query if key is None else key).shape[1])
+        if masks is not None:
+            kept = kept[masks[row].bool()]
+        by_head = []
+        for head in range(module.num_heads):
+            logits, score = level_logits(module), score_of(module, head)
+            queries = project(module, "q_proj", query[row], head)
+            source = query if key is None else key
+            keys = project(module, "k_proj", source[row][kept], head)
+            values = project(module, "v_proj", (source if value is None else value)[row][kept], head)
+            if key is None and module.keys == "level":
+                levels = []
+                for _ in logits:
+                    queries = [reference.attention(one, keys, values, score)[0] for one in queries]
+                    keys = values = [queries[i] for i in kept]
+                    levels.append(queries)
+                found = [reference.mix([level[i] for level in levels], logits) for i in range(len(queries))]
+            else:
+                found = [reference.ham_v(one, keys, values, logits, score)[0] for one in queries]
+            by_head.append(torch.stack(found))
+        joined = torch.cat(by_head, dim=-1)
+        outputs.append(module.out_proj(joined) if module.num_heads > 1 else joined)
+    return torch.stack(outputs)
+
+
+def assert_equal_with_gradients(got, expected, leaves):
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)
+    weight = torch.randn(got.shape, dtype=got.dtype, generator=torch.Generator().manual_seed(2))
+    for mine, plain in zip(
+        torch.autograd.grad((got * weight).sum(), leaves, allow_unused=True),
+        torch.autograd.grad((expected * weight).sum(), leaves, allow_unused=True),
+        strict=True,
+    ):
+        assert mine is not None
+        torch.testing.assert_close(mine, plain, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("scoring", SCORINGS)
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("level_weights", ["learned", "first", "last"])
+def test_ham_v_equals_plain_loops(fused, scoring, heads, level_weights):
+    module = make(6, 3, heads, scoring, level_weights=level_weights)
+    query, key, value = random(2, 2, 6), random(2, 4, 6, seed=3), random(2, 4, 6, seed=4)
+    mask = torch.tensor([[1, 1, 1, 1], [0, 1, 1, 0]])
+    got, _ = module(query, key, value, key_padding_mask=mask)
+    expected = expected_of(module, query, key, value, mask)
+    assert_equal_with_gradients(got, expected, [query, key, value, *module.parameters()])
+
+
+@pytest.mark.parametrize("scoring", SCORINGS)
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("keys", ["level", "input"])
+def test_ham_s_equals_plain_loops(fused, scoring, heads, keys):
+    module = make(6, 3, heads, scoring, keys=keys)
+    states = random(2, 3, 6)
+    mask = torch.tensor([[1, 1, 1], [1, 0, 1]])
+    got, _ = module(states, key_padding_mask=mask)
+    assert_equal_with_gradients(got, expected_of(module, states, masks=mask), [states, *module.parameters()])
+
+
+def test_the_reference_of_ham_s_is_the_same():
+    """What the test above builds of attentions is the paper's figure 2."""
+    module, states = make(), random(1, 4, 6)
+    expected = reference.ham_s(list(states[0]), module.level_weights)
+    torch.testing.assert_close(module(states)[0][0], torch.stack(expected), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("scoring", SCORINGS)
+@pytest.mark.parametrize("heads", [1, 3])
+def test_other_widths_of_keys_and_values(fused, scoring, heads):
+    if heads == 1:
+        if scoring == "scaled_dot_product":
+            return  # refused, see below
+        module, value = make(6, 2, heads, scoring, kdim=5), random(2, 4, 6, seed=4)
+    else:
+        module, value = make(6, 2, heads, scoring, kdim=5, vdim=7), random(2, 4, 7, seed=4)
+    query, key = random(2, 2, 6), random(2, 4, 5, seed=3)
+    expected = expected_of(module, query, key, value)
+    assert_equal_with_gradients(module(query, key, value)[0], expected, [query, key, value])
+
+
+@pytest.mark.parametrize("keys", ["level", "input"])
+def test_depth_one_is_torch_s_attention(keys):
+    module, query, key = make(6, 1, keys=keys), random(2, 3, 6), random(2, 5, 6, seed=3)
+    plain = torch.nn.functional.scaled_dot_product_attention
+    assert not list(module.parameters())
+    torch.testing.assert_close(module(query, key)[0], plain(query, key, key), rtol=0, atol=1e-15)
+    torch.testing.assert_close(module(query)[0], plain(query, query, query), rtol=0, atol=1e-15)
+
+
+def test_several_heads_of_depth_one_are_torch_s_multi_head_attention():
+    module = make(6, 1, 2)
+    peer = torch.nn.MultiheadAttention(6, 2, batch_first=True).double()
+    parts = (module.q_proj, module.k_proj, module.v_proj)
+    peer.in_proj_weight.data = torch.cat([part.weight for part in parts])
+    peer.in_proj_bias.data = torch.cat([part.bias for part in parts])
+    peer.out_proj.load_state_dict(module.out_proj.state_dict())
+    query, key = random(2, 3, 6), random(2, 5, 6, seed=3)
+    torch.testing.assert_close(module(query, key)[0], peer(query, key, key)[0], rtol=0, atol=1e-12)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    depth=st.integers(1, 6),
+    keys=st.integers(1, 7),
+    seed=st.integers(0, 10**6),
+    scoring=st.sampled_from(SCORINGS),
+    self_attention=st.booleans(),
+)
+def test_theorem_1_norms_stay_within_those_of_the_keys(depth, keys, seed, scoring, self_attention):
+    """The upper bound holds always; the lower one, as the paper has it, of a single key."""
+    module = make(4, depth, 1, scoring, seed=seed)
+    key = random(1, keys, 4, seed=seed + 1)
+    output, _ = module(key) if self_attention else module(random(1, 2, 4, seed=seed), key)
+    norms, of_keys = output.norm(dim=-1), key.norm(dim=-1)
+    assert (norms <= of_keys.max() * (1 + 1e-12)).all()
+    if keys == 1:
+        torch.testing.assert_close(norms, of_keys.expand_as(norms))
+
+
+@settings(max_examples=25, deadline=None)
+@given(depth=st.integers(1, 6), keys=st.integers(1, 7), seed=st.integers(0, 10**6))
+def test_theorem_1_every_coordinate_stays_between_those_of_the_keys(depth, keys, seed):
+    """What holds below as well, where the least norm does not: keys that differ in sign cancel each other out."""
+    key = random(1, keys, 4, seed=seed + 1)
+    output, _ = make(4, depth, seed=seed)(random(1, 2, 4, seed=seed), key)
+    assert (output <= key.amax(dim=1, keepdim=True) + 1e-12).all()
+    assert (output >= key.amin(dim=1, keepdim=True) - 1e-12).all()
+
+
+@settings(max_examples=25, deadline=None)
+@given(depth=st.integers(2, 6), level=st.integers(0, 5), seed=st.integers(0, 10**6), self_attention=st.booleans())
+def test_extreme_cases(depth, level, seed, self_attention):
+    """One weight of one: the first level is plain attention, the last one multi-level attention."""
+    level %= depth
+    module = make(4, depth, seed=seed)
+    with torch.no_grad():
+        module.level_weights.fill_(-1e4)
+        module.level_weights[level] = 0.0
+    query, key = random(1, 2, 4, seed=seed), None if self_attention else random(1, 5, 4, seed=seed + 1)
+    states = query
+    for _ in range(level + 1):
+        source = states if self_attention else key
+        states = torch.nn.functional.scaled_dot_product_attention(states, source, source)
+    torch.testing.assert_close(module(query, key)[0], states, rtol=0, atol=1e-12)
+    if level in (0, depth - 1):
+        name = "first" if level == 0 else "last"
+        same = make(4, depth, level_weights=name)
+        torch.testing.assert_close(same(query, key)[0], states, rtol=0, atol=1e-12)
+        torch.testing.assert_close(same.mixture.double(), module.mixture)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    depth=st.integers(2, 6),
+    heads=st.sampled_from([1, 2]),
+    seed=st.integers(0, 10**6),
+    scoring=st.sampled_from(SCORINGS),
+)
+def test_theorem_2_a_deeper_model_can_be_the_same(depth, heads, seed, scoring):
+    """With a last number of minus infinity, d + 1 levels are d levels, so that their least loss is no larger."""
+    module, deeper = make(4, depth, heads, scoring, seed=seed), make(4, depth + 1, heads, scoring, seed=seed)
+    weights = dict(module.state_dict())
+    weights["level_weights"] = torch.cat([weights["level_weights"], torch.tensor([-torch.inf], dtype=torch.double)])
+    deeper.load_state_dict(weights)
+    query, key = random(1, 2, 4, seed=seed), random(1, 5, 4, seed=seed + 1)
+    for source in (key, None):
+        torch.testing.assert_close(deeper(query, source)[0], module(query, source)[0], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("scoring", SCORINGS)
+@pytest.mark.parametrize("keys", ["level", "input", None])
+def test_padding_does_not_matter_whatever_it_holds(fused, scoring, keys):
+    module = make(6, 3, 2, scoring, keys=keys or "level")
+    states, query = random(2, 4, 6).detach(), random(2, 3, 6, seed=5).detach()
+    padded = torch.cat([torch.full((2, 2, 6), torch.nan).double(), states], dim=1)
+    mask = torch.tensor([[0, 0, 1, 1, 1, 1]] * 2)
+    if keys is None:
+        got, expected = module(query, padded, key_padding_mask=mask)[0], module(query, states)[0]
+    else:
+        padded[:, :2] = 1e3
+        got, expected = module(padded, key_padding_mask=mask)[0][:, 2:], module(states)[0]
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_nothing_to_attend_to_gives_nothing(fused, heads):
+    module = make(6, 3, heads)
+    if heads > 1:
+        torch.nn.init.zeros_(module.out_proj.bias)
+    query, key = random(2, 3, 6), random(2, 4, 6, seed=3)
+    got, _ = module(query, key, key_padding_mask=torch.tensor([[0, 0, 0, 0], [1, 1, 1, 1]]))
+    assert got[0].abs().max() == 0
+    assert got[1].abs().max() > 0
+    blocked = torch.ones(3, 4, dtype=torch.long)
+    blocked[1] = 0
+    got, _ = module(query, key, attention_mask=blocked)
+    assert got[:, 1].abs().max() == 0
+
+
+@pytest.mark.parametrize("keys", ["level", "input"])
+@pytest.mark.parametrize("shape", [2, 3, 4])
+def test_a_causal_mask_hides_what_comes(fused, keys, shape):
+    module = make(6, 3, 2, keys=keys)
+    mask = torch.ones(5, 5, dtype=torch.long).tril()
+    mask = {2: mask, 3: mask.expand(2, 5, 5), 4: mask.expand(2, 2, 5, 5)}[shape]
+    states = random(2, 5, 6)
+    got, _ = module(states, attention_mask=mask)
+    for length in range(1, 5):
+        expected, _ = module(states[:, :length], attention_mask=torch.ones(length, length, dtype=torch.long).tril())
+        torch.testing.assert_close(got[:, :length], expected, rtol=0, atol=1e-12)
+    added = torch.zeros(mask.shape).double().masked_fill(mask == 0, -torch.inf)
+    torch.testing.assert_close(module(states, attention_mask=added)[0], got, rtol=0, atol=1e-12)
+    torch.testing.assert_close(module(states, attention_mask=mask.bool())[0], got, rtol=0, atol=0)
+
+
+def test_weights_of_every_level(fused):
+    module, query, key = make(6, 3), random(1, 2, 6), random(1, 4, 6, seed=3)
+    output, weights = module(query, key, need_weights=True)
+    assert weights.shape == (1, 3, 1, 2, 4)
+    for i, one in enumerate(query[0]):
+        expected, levels = reference.ham_v(one, list(key[0]), list(key[0]), module.level_weights)
+        torch.testing.assert_close(output[0, i], expected, rtol=0, atol=1e-12)
+        torch.testing.assert_close(weights[0, :, 0, i], torch.stack([torch.stack(level) for level in levels]))
+    assert module(query, key)[1] is None
+
+
+def test_levels_count_the_same_at_first():
+    torch.testing.assert_close(HierarchicalAttention(4, 5).mixture, torch.full((5,), 0.2))
+
+
+def test_dropout_is_of_every_level(fused):
+    module, query, key = make(6, 3, dropout=0.5), random(1, 2, 6), random(1, 4, 6, seed=3)
+    still = module(query, key)[0]
+    module.train()
+    assert not torch.equal(module(query, key)[0], still)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_other_precisions(fused, dtype):
+    module, query, key = make(8, 4, 2), random(2, 3, 8).detach(), random(2, 5, 8, seed=3).detach()
+    mask = torch.tensor([[1, 1, 1, 0, 0], [0, 0, 0, 0, 0]])
+    expected, _ = module(query, key, key_padding_mask=mask)
+    got, _ = module.to(dtype)(query.to(dtype), key.to(dtype), key_padding_mask=mask)
+    torch.testing.assert_close(got.double(), expected, rtol=0, atol=20 * torch.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"depth": 0}, "`depth` must be an integer of at least 1, got 0"),
+        ({"embed_dim": 0}, "`embed_dim` must be an integer of at least 1, got 0"),
+        ({"num_heads": 4}, "`num_heads` must divide embed_dim=6, got 4"),
+        ({"scoring": "dot"}, "`scoring` must be one of 'scaled_dot_product', 'additive', 'bilinear', got 'dot'"),
+        ({"keys": "both"}, "`keys` must be one of"),
+        ({"level_weights": "all"}, "`level_weights` must be one of"),
+        ({"dropout": 1.5}, "`dropout` must be between 0 and 1, got 1.5"),
+        ({"kdim": 5}, "`kdim` must be embed_dim=6"),
+        ({"vdim": 5}, "`vdim` must be embed_dim=6"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        HierarchicalAttention(**{"embed_dim": 6, "depth": 2, **arguments})
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({"query": (2, 3, 5)}, "`query` must be"),
+        ({"query": (3, 3, 6)}, "`query` must be"),
+        ({"key": (2, 4, 5)}, "`key` must be"),
+        ({"value": (2, 3, 6)}, "`value` must be"),
+        ({"key_padding_mask": (2, 3)}, "`key_padding_mask` must be"),
+        ({"attention_mask": (4, 3)}, "`attention_mask` must be"),
+    ],
+)
+def test_bad_shapes_are_refused(inputs, message):
+    shapes = {"query": (2, 3, 6), "key": (2, 4, 6), **inputs}
+    with pytest.raises(ValueError, match=message):
+        make()(**{name: torch.ones(shape).double() for name, shape in shapes.items()})
+
+
+def test_a_value_without_a_key_is_refused():
+    with pytest.raises(ValueError, match="`value` must come with `key`"):
+        make()(random(1, 2, 6), value=random(1, 2, 6))
