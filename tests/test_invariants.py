@@ -20,6 +20,8 @@ from transformers import AutoModelForMaskedLM, AutoModelForSeq2SeqLM, PreTrained
 from hier_models import (
     CoarseToFineLstmConfig,
     CoarseToFineLstmForConditionalGeneration,
+    HamConfig,
+    HamForConditionalGeneration,
     HatBartConfig,
     HatBartForConditionalGeneration,
     HatEncoderConfig,
@@ -232,6 +234,29 @@ def coarse_to_fine_document(length: int, seed: int) -> Document:
     return {"input_ids": ids, "row_ids": [row + (row > 1) for row in rows]}  # the third is empty
 
 
+def ham_config(**kwargs: Any) -> PreTrainedConfig:
+    return HamConfig(**{"vocab_size": 60, "d_model": 24, "attention_depth": 3, **kwargs})
+
+
+def ham_transformer_config(**kwargs: Any) -> PreTrainedConfig:
+    sizes = {
+        "body": "transformer",
+        "max_position_embeddings": 48,
+        "encoder_layers": 2,
+        "encoder_attention_heads": 4,
+        "encoder_ffn_dim": 32,
+        "decoder_layers": 2,
+        "decoder_attention_heads": 4,
+        "decoder_ffn_dim": 32,
+    }
+    return ham_config(**{**sizes, **kwargs})
+
+
+def ham_document(length: int, seed: int) -> Document:
+    ids = hat_bart_document(length, seed)["input_ids"]
+    return {"input_ids": ids, "keyword_mask": [int(position < 1 + seed) for position in range(length)]}
+
+
 HIGHLIGHT = Case(
     model_class=HighlightTransformerForConditionalGeneration,
     make_config=highlight_config,
@@ -273,6 +298,25 @@ COARSE_TO_FINE = Case(
     has_markers=False,
     attention_kernels=False,
     is_tied=False,
+    is_static=False,
+)
+
+HAM = Case(
+    model_class=HamForConditionalGeneration,
+    make_config=ham_config,
+    make_document=ham_document,
+    pad_values={"input_ids": PAD, "keyword_mask": 0},
+    change={"keyword_mask": lambda document: [*document["keyword_mask"][:-3], 1, 1, 0]},
+    edge_documents={
+        "one token": {"input_ids": [7], "keyword_mask": [0]},
+        "an empty document": {"input_ids": [BOS, EOS], "keyword_mask": [0, 0]},
+        "nothing but a keyword": {"input_ids": [7, 8], "keyword_mask": [1, 1]},
+    },
+    lora_targets=("memory", "readout"),
+    upper_states=None,
+    attentions="cross_attentions",
+    has_markers=False,
+    attention_kernels=False,
     is_static=False,
 )
 
@@ -325,6 +369,25 @@ CASES = {
     ),
     "coarse_to_fine_lstm_standard": replace(
         COARSE_TO_FINE, make_config=partial(coarse_to_fine_config, attention="standard"), change={}
+    ),
+    "ham": HAM,
+    "ham_heads": replace(
+        HAM,
+        make_config=partial(
+            ham_config,
+            decoder_attention_heads=4,
+            attention_scoring="additive",
+            encoder_layers=2,
+            decoder_layers=2,
+            embedding_size=20,
+        ),
+    ),
+    "ham_transformer": replace(
+        HAM,
+        make_config=ham_transformer_config,
+        lora_targets=("q_proj", "v_proj"),
+        attention_kernels=True,
+        is_static=True,
     ),
     "hat_bart": Case(
         model_class=HatBartForConditionalGeneration,

@@ -336,11 +336,58 @@ class CoarseToFineLstmModelTester(CoarseToFineLstmTester):
     }
 
 
+class HamTester(Seq2SeqTester):
+    """The GRU body."""
+
+    config_class = hier_models.HamConfig
+    extra_inputs = ("keyword_mask",)
+    extra_outputs = ("level_weights", "level_attentions")
+    baselines = {
+        hier_models.HamModel: BartModel,
+        hier_models.HamForConditionalGeneration: BartForConditionalGeneration,
+    }
+    not_applicable = {
+        name: reason.replace("An LSTM with one bilinear", "A GRU with one").replace("an LSTM", "a GRU")
+        for name, reason in {**_NO_KERNELS, **_NO_SELF_ATTENTION}.items()
+    }
+
+    def get_config(self):
+        return hier_models.HamConfig(
+            vocab_size=self.vocab_size,
+            d_model=self.hidden_size,
+            encoder_layers=self.num_hidden_layers,
+            decoder_layers=self.num_hidden_layers,
+            attention_depth=3,
+            bos_token_id=self.bos_token_id,
+            pad_token_id=self.pad_token_id,
+            eos_token_id=self.eos_token_id,
+            decoder_start_token_id=self.eos_token_id,
+        )
+
+    def prepare_config_and_inputs_for_common(self):
+        config, inputs = super().prepare_config_and_inputs_for_common()
+        inputs["keyword_mask"] = torch.zeros_like(inputs["input_ids"])
+        inputs["keyword_mask"][:, :2] = 1
+        return config, inputs
+
+
+class HamTransformerTester(HamTester):
+    """The Transformer body."""
+
+    extra_config = {"body": "transformer", "attention_depth": 3}
+    not_applicable = {}
+
+    def get_config(self):
+        return Seq2SeqTester.get_config(self)
+
+
 FAMILIES: tuple[type[ModelTester], ...] = (
     BartTester,
     RobertaTester,
     CoarseToFineLstmTester,
     CoarseToFineLstmModelTester,
+    HamTester,
+    HamTransformerTester,
     HatBartTester,
     HatEncoderTester,
     HighlightTransformerTester,
