@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 LINES, LINE_LENGTHS = 4, (5, 7)
 LINE_ALIASES = ("lines", "l", "paragraphs", "content", "poem")
 # What ends a line where several stand in one string, as in the chinese-poetry package.
-_LINE_END = re.compile("[，。！？；、,.!?;\\s]+")  # noqa: RUF001  # Chinese marks
+_LINE_END = re.compile("[，。！？；、,.!?;\\s]+")  # Chinese marks too
 
 
 # Reading

@@ -9,6 +9,7 @@ import json
 import logging
 import math
 import re
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -93,7 +94,9 @@ def segment(text: str, unit: str = "words") -> list[str]:
 def _jieba() -> Any:
     """A cutter of jieba's, by name, so that poems of single characters work without the library."""
     try:
-        jieba = importlib.import_module("jieba")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of how it is packaged and written
+            jieba = importlib.import_module("jieba")
     except ImportError as error:
         raise ImportError(
             "keywords that are words need jieba: pip install jieba. Keywords of single characters need nothing: "

@@ -238,8 +238,8 @@ class HamProcessor(ProcessorMixin):
             if unknown in keyword:
                 missing = self.unknown_characters(word)
                 raise ValueError(
-                    f"`keywords`: {word!r} is not in the vocabulary ({', '.join(missing) or 'it'} was never seen in "
-                    "training); give another keyword, in the script that the model was trained on"
+                    f"`keywords`: {word!r} is not in the vocabulary (never seen in training: "
+                    f"{' '.join(missing) or word}); give another keyword, in the script that the model was trained on"
                 )
             before = [token for _ in lines for token in (*next(encoded), eos)]
             room = len(before) if limit is None else limit - len(keyword) - 1

@@ -20,7 +20,7 @@ logger = logging.get_logger(__name__)
 LINES, LENGTHS, DEFAULT_LENGTH = 4, (5, 7), 7
 # Settings of `generate` that are not the user's to make: the length of a line says how long it gets.
 _LENGTHS = ("max_length", "max_new_tokens", "min_length", "min_new_tokens")
-_BETWEEN_KEYWORDS = re.compile("[\\s,;、，；]+")  # noqa: RUF001  # Chinese marks
+_BETWEEN_KEYWORDS = re.compile("[\\s,;、，；]+")  # Chinese marks too
 _LETTERS = re.compile("[A-Za-z]+")
 
 

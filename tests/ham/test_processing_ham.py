@@ -149,7 +149,11 @@ def test_saved_without_keywords(texts, tmp_path):
         ({"keywords": "spring"}, ValueError, "`keywords` must be Chinese characters alone"),
         ({"keywords": "花", "lines": ["花开。"]}, ValueError, r"`lines\[0\]` must be Chinese characters alone"),
         ({"keywords": "花", "lines": "花开"}, TypeError, "`lines` must be a list of lines, got str"),
-        ({"keywords": "龙凤"}, ValueError, r"`keywords`: '龙凤' is not in the vocabulary \(龙, 凤 was never seen"),
+        (
+            {"keywords": "龙凤"},
+            ValueError,
+            r"`keywords`: '龙凤' is not in the vocabulary \(never seen in training: 龙 凤\)",
+        ),
         ({"keywords": 3}, TypeError, "`keywords` must be a string or a list of strings, got int"),
         ({"text": []}, ValueError, "`text` is an empty list"),
         ({"text": "花", "truncation": "middle"}, ValueError, "`truncation` must be True or False"),
