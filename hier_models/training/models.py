@@ -45,7 +45,7 @@ PLAIN: dict[str, dict[str, Any]] = {
 # Those that begin with BART's weights.
 FROM_BART = ("hat_bart", "highlight_transformer", "top_down_transformer")
 # Those that read sources of any length.
-WITHOUT_POSITIONS = ("coarse_to_fine_lstm",)
+WITHOUT_POSITIONS = ("coarse_to_fine_lstm", "ham_reader")
 # What the families have beyond BART and RoBERTa.
 HIERARCHICAL = (
     *("hierarchical_layers", "num_segments", "hierarchical_attention", "hierarchical_queries"),

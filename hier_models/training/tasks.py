@@ -33,6 +33,7 @@ TASKS = {
     "classification": ("encoder_tasks_classification", "ClassificationTask"),
     "multiple_choice": ("encoder_tasks_multiple_choice", "MultipleChoiceTask"),
     "poem_generation": ("poem_generation", "PoemGenerationTask"),
+    "reading_comprehension": ("reading_comprehension", "ReadingComprehensionTask"),
     "importance_tagging": ("encoder_tasks_importance_tagging", "ImportanceTaggingTask"),
 }
 

@@ -1,0 +1,100 @@
+"""BLEU and ROUGE-L of answers, as MS MARCO and DuReader score them, each answer against several references.
+
+Self-contained, so that the file can be used alone.
+"""
+
+import re
+from collections.abc import Sequence
+
+import sacrebleu
+
+
+# ROUGE-L's weight of recall in the scripts of MS MARCO and DuReader.
+BETA = 1.2
+UNITS = ("words", "characters")
+
+
+def answer_units(text: str, unit: str) -> list[str]:
+    """Split an answer into what is compared.
+
+    Args:
+        text: The answer.
+        unit: "words": small letters, runs of letters and digits, every other mark for itself; "characters": every
+            character but white space.
+
+    Returns:
+        The units.
+
+    Raises:
+        ValueError: If there is no such unit.
+    """
+    if unit not in UNITS:
+        raise ValueError(f"`unit` must be one of {', '.join(UNITS)}, got {unit!r}")
+    return re.findall(r"\w+|[^\w\s]", text.lower()) if unit == "words" else re.findall(r"\S", text.lower())
+
+
+def rouge_l(answer: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+    """ROUGE-L of one answer.
+
+    Args:
+        answer: Its units.
+        references: The units of each reference.
+
+    Returns:
+        F of the best precision and the best recall, from 0 to 1.
+    """
+    if not answer or not any(references):
+        return 0.0
+    common = [_common(answer, reference) for reference in references]
+    precision = max(common) / len(answer)
+    recall = max(length / len(reference) for length, reference in zip(common, references, strict=True) if reference)
+    if not precision or not recall:
+        return 0.0
+    return (1 + BETA**2) * precision * recall / (recall + BETA**2 * precision)
+
+
+def _common(first: Sequence[str], second: Sequence[str]) -> int:
+    """Length of the longest common subsequence."""
+    row = [0] * (len(second) + 1)
+    for item in first:
+        before = 0
+        for place, other in enumerate(second, 1):
+            before, row[place] = row[place], before + 1 if item == other else max(row[place], row[place - 1])
+    return row[-1]
+
+
+def score_answers(
+    answers: Sequence[str], references: Sequence[Sequence[str]], unit: str = "words"
+) -> dict[str, float]:
+    """Score answers.
+
+    Args:
+        answers: The answers.
+        references: The references of each, at least one.
+        unit: "words" or "characters", see `answer_units`.
+
+    Returns:
+        `bleu1` and `bleu4` of all answers together, without smoothing, and `rougeL`, the mean; in percent.
+
+    Raises:
+        ValueError: If there is no answer, they are not as many as references, or one has none.
+    """
+    if len(answers) != len(references) or not answers:
+        raise ValueError(
+            f"`references` must be a list for each of {len(answers)} answers, and at least one; got {len(references)}"
+        )
+    split = [answer_units(answer, unit) for answer in answers]
+    golds = [[answer_units(reference, unit) for reference in several] for several in references]
+    for number, several in enumerate(golds):
+        if not any(several):
+            raise ValueError(f"`references[{number}]` must have an answer with text, got {list(references[number])}")
+    # A reference that is there twice changes nothing, and sacrebleu wants as many for each.
+    most = max(map(len, golds))
+    columns = [[" ".join(several[min(i, len(several) - 1)]) for several in golds] for i in range(most)]
+    systems = [" ".join(units) for units in split]
+    scores = {}
+    for order in (1, 4):
+        bleu = sacrebleu.BLEU(tokenize="none", max_ngram_order=order, smooth_method="none", force=True)
+        scores[f"bleu{order}"] = float(bleu.corpus_score(systems, columns).score)
+    total = sum(rouge_l(units, several) for units, several in zip(split, golds, strict=True))
+    return {**scores, "rougeL": 100 * total / len(answers)}
