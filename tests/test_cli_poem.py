@@ -1,0 +1,86 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from hier_models import HamConfig, HamForConditionalGeneration
+from hier_models.cli import app
+from tests.ham.poems import FIVE, poem_processor
+
+
+@pytest.fixture(scope="module")
+def poet(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("poet")
+    processor = poem_processor()
+    torch.manual_seed(0)
+    config = HamConfig(vocab_size=len(processor.tokenizer), d_model=8, attention_depth=2)
+    HamForConditionalGeneration(config).save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*arguments: str, code: int = 0, **options):
+    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False, **options)
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_a_poem_from_a_text_a_file_or_standard_input(poet):
+    result = run("poem", poet, "春风吹青山", "--length", "5")
+    assert [len(line) for line in result.stdout.splitlines()] == [5] * 4
+    assert "Keywords: 春" in result.stderr
+    Path("text.txt").write_text("春风吹青山", encoding="utf-8")
+    assert run("poem", poet, "text.txt", "--length", "5").stdout == result.stdout
+    assert run("poem", poet, "--length", "5", input="春风吹青山").stdout == result.stdout
+    assert [len(line) for line in run("poem", poet, "春风").stdout.splitlines()] == [7] * 4
+
+
+def test_keywords_and_candidates(poet):
+    result = run("poem", poet, "-k", "花", "-k", "月", "--candidates", "2", "--num-beams", "3")
+    assert [len(line) for line in result.stdout.splitlines()] == [7, 7, 7, 7, 0, 7, 7, 7, 7]
+    assert "Keywords: 花 月" in result.stderr
+    assert "2 of them added" in result.stderr
+    result = run("poem", poet, "-k", "花", "-k", "月", "--candidates", "2", "--json")
+    poems = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [set(poem) for poem in poems] == [{"lines", "keywords", "num_added_keywords", "score"}] * 2
+    sampled = [run("poem", poet, "春风", "--set", "do_sample=true", "--seed", "7").stdout for _ in range(2)]
+    assert sampled[0] == sampled[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("春风", "--length", "6"), "--length: must be 5 or 7, got 6"),
+        (("春风", "-k", "花"), "give keywords or TEXT, not both"),
+        (("Spring",), "TEXT: `text` must have Chinese characters"),
+        (("-k", "龙"), "--keyword: `keywords`: '龙' is not in the vocabulary"),
+    ],
+)
+def test_mistakes(poet, arguments, message):
+    assert message in run("poem", poet, *arguments, code=2).stderr
+
+
+def test_quatrains_of_a_package():
+    Path("package").mkdir()
+    records = [
+        {
+            "author": "nobody",
+            "title": "one",
+            "paragraphs": [f"{FIVE[0][0]}，{FIVE[0][1]}。", f"{FIVE[0][2]}，{FIVE[0][3]}。"],
+        },
+        {"author": "nobody", "title": "two", "paragraphs": ["花开，一树红。"]},
+    ]
+    Path("package/poet.tang.0.json").write_text(json.dumps(records, ensure_ascii=False), encoding="utf-8")
+    result = run("quatrains", "package", "q.jsonl")
+    assert "2 poems read. Quatrains written to q.jsonl: 1 of 5 characters a line." in result.stderr
+    assert "Left out, more or fewer lines: 1" in result.stderr
+    assert json.loads(Path("q.jsonl").read_text(encoding="utf-8"))["l"] == FIVE[0]
+    assert "is there already" in run("quatrains", "package", "q.jsonl", code=2).stderr
+    assert "no such folder" in run("quatrains", "nowhere", "r.jsonl", code=2).stderr
