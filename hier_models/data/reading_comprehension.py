@@ -1,8 +1,8 @@
 """Questions on one context or on several documents: rows of SQuAD, MS MARCO and DuReader as one format.
 
 Every row becomes `question`, `documents` (one for SQuAD), `references` (all answers, to score against) and `answers`,
-the one span to learn from, in characters of the documents joined by a newline each. Where the data have free answers and
-no span, as in MS MARCO, the span of the documents that shares most with an answer stands in for it.
+the one span to learn from, in characters of the documents joined by a newline each. Where data have free answers and
+no span, as in MS MARCO, the documents' span that shares most with an answer stands in.
 """
 
 from collections import Counter
@@ -81,8 +81,8 @@ def resolve_reading(
     """Recognize the columns of questions on one context or several documents.
 
     Args:
-        row: A record: of DuReader, if it has `documents` with `segmented_paragraphs`; of MS MARCO, if it has `passages`
-            with `passage_text`; else as in SQuAD.
+        row: A record: of DuReader, if it has `documents` with `segmented_paragraphs`; of MS MARCO, if it has
+            `passages` with `passage_text`; else as in SQuAD.
         question_column: Column with the question; None to recognize it by its name.
         context_column: Column with the context or the documents; None to recognize it by its name.
         answers_column: Column with the answers; None to recognize it by its name.
