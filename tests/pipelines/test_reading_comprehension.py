@@ -1,0 +1,156 @@
+"""The reading-comprehension pipeline: spans of the original text, top-k, documents, windows, batches, bad input."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import pipeline
+
+from hier_models import HamReaderConfig, HamReaderForQuestionAnswering, HamReaderProcessor
+from hier_models.data.word_level import train_word_level
+from hier_models.ham_reader.processing_ham_reader import fit_characters
+from hier_models.pipelines.reading_comprehension_hier import ReadingComprehensionPipeline, best_spans
+
+
+CONTEXT = "Marta keeps a bakery.  Every morning, she lights the Oven at four."
+OTHER = "The lamp was lit by a keeper. Today a machine turns it."
+QUESTION = "When does Marta light the oven?"
+
+
+@pytest.fixture(scope="module")
+def processor():
+    texts = [CONTEXT, OTHER, QUESTION]
+    return HamReaderProcessor(train_word_level(texts, digits=None), characters=fit_characters(texts))
+
+
+@pytest.fixture(scope="module")
+def model(processor):
+    torch.manual_seed(0)
+    config = HamReaderConfig(
+        vocab_size=len(processor.tokenizer),
+        char_vocab_size=processor.char_vocab_size,
+        embedding_size=6,
+        char_hidden_size=4,
+        hidden_size=5,
+        attention_depth=2,
+        pad_token_id=processor.tokenizer.pad_token_id,
+    )
+    model = HamReaderForQuestionAnswering(config).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return model
+
+
+@pytest.fixture(scope="module")
+def read(model, processor):
+    return pipeline("reading-comprehension", model=model, processor=processor, device="cpu")
+
+
+def test_an_answer_is_a_span_of_the_text(read):
+    answer = read(question=QUESTION, context=CONTEXT)
+    assert isinstance(read, ReadingComprehensionPipeline)
+    assert set(answer) == {"answer", "start", "end", "score"}
+    assert CONTEXT[answer["start"] : answer["end"]] == answer["answer"]
+    assert answer["answer"]
+    assert 0 < answer["score"] <= 1
+
+
+def test_the_best_of_all_spans(read, model, processor):
+    made = processor([QUESTION], [CONTEXT], return_tensors="pt", return_spans=True)
+    spans = made.pop("context_spans")[0]
+    made.pop("example_index")
+    output = model(**made)
+    start, end = output.start_logits[0].softmax(-1), output.end_logits[0].softmax(-1)
+    want = sorted(
+        (
+            (float(start[i] * end[j]), spans[i][0], spans[j][1])
+            for i in range(len(spans))
+            for j in range(i, min(len(spans), i + 4))
+        ),
+        reverse=True,
+    )[:5]
+    got = read(question=QUESTION, context=CONTEXT, top_k=5, max_answer_length=4)
+    assert [(answer["start"], answer["end"]) for answer in got] == [place[1:] for place in want]
+    np.testing.assert_allclose([answer["score"] for answer in got], [place[0] for place in want], rtol=1e-4)
+
+
+def test_documents(read):
+    for answer in read(question=QUESTION, documents=[OTHER, CONTEXT], top_k=20):
+        text = [OTHER, CONTEXT][answer["document"]]
+        assert text[answer["start"] : answer["end"]] == answer["answer"]
+    assert {a["document"] for a in read(question=QUESTION, documents=[OTHER, CONTEXT], top_k=200)} == {0, 1}
+
+
+def test_windows_cover_the_context(read):
+    answers = read(question=QUESTION, context=CONTEXT, max_length=5, stride=2, max_answer_length=1, top_k=50)
+    assert len(answers) == len({(answer["start"], answer["end"]) for answer in answers}) == 14
+    assert all(CONTEXT[answer["start"] : answer["end"]] == answer["answer"] for answer in answers)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 5])
+def test_batches_change_nothing(read, batch_size):
+    items = [
+        {"question": QUESTION, "context": CONTEXT},
+        {"question": "Who?", "documents": [OTHER, CONTEXT]},
+        {"question": "What turns the lamp today?", "context": OTHER},
+    ]
+    want = [read(item) for item in items]
+    for got in (read(items, batch_size=batch_size), list(read(iter(items), batch_size=batch_size))):
+        assert [answer["answer"] for answer in got] == [answer["answer"] for answer in want]
+        np.testing.assert_allclose([a["score"] for a in got], [a["score"] for a in want], rtol=1e-4)
+
+
+def test_several_questions_on_one_context(read):
+    answers = read(question=[QUESTION, "Who?"], context=CONTEXT)
+    assert answers == [read(question=QUESTION, context=CONTEXT), read(question="Who?", context=CONTEXT)]
+
+
+def test_from_a_folder(model, processor, read, tmp_path):
+    model.save_pretrained(tmp_path)
+    processor.save_pretrained(tmp_path)
+    loaded = pipeline("reading-comprehension", model=str(tmp_path), device="cpu")
+    assert loaded(question=QUESTION, context=CONTEXT) == read(question=QUESTION, context=CONTEXT)
+
+
+def test_no_span_goes_from_one_document_into_the_next():
+    window = {"context_spans": [(0, 1), (2, 3), (4, 5)], "document_ids": [0, 0, 1]}
+    start, end = np.array([0.0, 5.0, 0.0]), np.array([1.0, 0.0, 5.0])
+    spans = [span for span, _ in best_spans([window], [(start, end)], 9, 3)]
+    assert (2, 5) not in spans
+    assert (0, 5) not in spans
+    assert spans[0] == (4, 5) or spans[0] == (2, 3)
+    assert len(spans) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"question": QUESTION}, ValueError, "give exactly one of `context` and `documents`"),
+        ({"context": CONTEXT}, ValueError, "give a `question`"),
+        ({"question": QUESTION, "context": " "}, ValueError, "must have a word"),
+        ({"question": [QUESTION], "context": [CONTEXT, OTHER]}, ValueError, "for each of 1 questions, got 2"),
+        ({"inputs": {"question": QUESTION}}, ValueError, '`inputs` must have "question" and one of'),
+        ({"inputs": []}, ValueError, "empty list"),
+        ({"inputs": [QUESTION]}, TypeError, r"`inputs\[0\]` must be a dictionary"),
+        ({"inputs": QUESTION}, TypeError, "`inputs` must be a dictionary"),
+        ({"question": QUESTION, "context": CONTEXT, "top_k": 0}, ValueError, "`top_k` must be an integer"),
+        ({"question": QUESTION, "context": CONTEXT, "depth": 2}, TypeError, "'depth' is no argument"),
+        (
+            {"question": QUESTION, "context": CONTEXT, "max_length": 4, "stride": 4},
+            ValueError,
+            "`stride` must be less",
+        ),
+    ],
+)
+def test_bad_input(read, arguments, error, message):
+    with pytest.raises(error, match=message):
+        read(**arguments)
+
+
+def test_without_a_processor(model):
+    with pytest.raises(ValueError, match="`processor` must be a reader's"):
+        ReadingComprehensionPipeline(model=model)
+
+
+def test_without_a_model():
+    with pytest.raises(ValueError, match="a loaded reader together"):
+        pipeline("reading-comprehension")
