@@ -42,6 +42,75 @@ class HamMemory(NamedTuple):
     penalty: torch.Tensor | None = None
 
 
+class HamLevelWeights(nn.Module):
+    """How much each level counts. Source: section 3.1.
+
+    A module, so that hooks which bring weights in see every use of them.
+
+    Args:
+        depth: levels.
+        weighing: `"learned"`, `"first"` or `"last"`.
+    """
+
+    def __init__(self, depth: int, weighing: str):
+        super().__init__()
+        self.depth, self.weighing = depth, weighing
+        is_learned = weighing == "learned" and depth > 1
+        self.logits = nn.Parameter(torch.zeros(depth)) if is_learned else None  # w_1 … w_d
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Let all levels count the same."""
+        if self.logits is not None:
+            init.zeros_(self.logits)
+
+    @property
+    def computed(self) -> int:
+        """Levels that are computed: those after the last that counts are not."""
+        return 1 if self.weighing == "first" else self.depth
+
+    def forward(self) -> torch.Tensor:
+        """Return the weights, `(depth,)`; they sum to one."""
+        if self.logits is not None:
+            return self.logits.softmax(dim=0)
+        one = torch.zeros(self.depth)
+        one[-1 if self.weighing == "last" else 0] = 1.0
+        return one
+
+    def sum(self, levels: list[torch.Tensor]) -> torch.Tensor:
+        """Sum what levels gave, weighed; if nothing is learned, the last one that was computed is all that counts."""
+        if self.logits is None:
+            return levels[-1]
+        return torch.matmul(torch.stack(levels, dim=-1), self().to(levels[0].dtype))
+
+
+class HamHeadProjection(nn.Module):
+    """A matrix for each head.
+
+    Args:
+        heads: how many.
+        size: width of what is multiplied.
+        new_size: width of the product.
+    """
+
+    def __init__(self, heads: int, size: int, new_size: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(heads, size, new_size))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw new weights."""
+        bound = (3.0 / self.weight.shape[1]) ** 0.5
+        init.uniform_(self.weight, -bound, bound)
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        """Multiply `(batch * heads, tokens, size)`: `(batch * heads, tokens, new_size)`."""
+        if len(self.weight) == 1:
+            return states @ self.weight[0]
+        return torch.matmul(states.unflatten(0, (-1, len(self.weight))), self.weight).flatten(0, 1)
+
+
 class HierarchicalAttention(nn.Module):
     r"""Attention of several levels: HAM-V with keys, HAM-S without.
 
@@ -93,11 +162,10 @@ class HierarchicalAttention(nn.Module):
         kdim, vdim = (embed_dim if size is None else size for size in (kdim, vdim))
         _check_arguments(embed_dim, depth, num_heads, scoring, keys, level_weights, dropout, kdim, vdim)
         self.embed_dim, self.depth, self.num_heads = embed_dim, depth, num_heads
-        self.scoring, self.keys, self.weighing, self.dropout = scoring, keys, level_weights, dropout
+        self.scoring, self.keys, self.dropout = scoring, keys, dropout
         self.kdim, self.vdim = kdim, vdim
         self.head_dim = embed_dim // num_heads
-        is_learned = level_weights == "learned" and depth > 1
-        self.level_weights = nn.Parameter(torch.empty(depth)) if is_learned else None  # w_1 … w_d
+        self.level_weights = HamLevelWeights(depth, level_weights)
         if num_heads > 1:
             self.q_proj = nn.Linear(embed_dim, embed_dim)
             self.k_proj = nn.Linear(kdim, embed_dim)
@@ -106,36 +174,28 @@ class HierarchicalAttention(nn.Module):
             kdim = embed_dim
         size = self.head_dim
         if scoring == "bilinear":
-            self.score_weight = nn.Parameter(torch.empty(num_heads, size, kdim // num_heads))
+            self.score_key = HamHeadProjection(num_heads, kdim // num_heads, size)
         elif scoring == "additive":
-            self.query_weight = nn.Parameter(torch.empty(num_heads, size, size))
-            self.key_weight = nn.Parameter(torch.empty(num_heads, kdim // num_heads, size))
-            self.score_vector = nn.Parameter(torch.empty(num_heads, size))
+            self.score_key = HamHeadProjection(num_heads, kdim // num_heads, size)
+            self.score_query = HamHeadProjection(num_heads, size, size)
+            self.score_sum = HamHeadProjection(num_heads, size, 1)
         self.reset_parameters()
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Draw new weights; all levels count the same."""
-        if self.level_weights is not None:
-            init.zeros_(self.level_weights)
-        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
-            if hasattr(self, name):
-                init.xavier_uniform_(getattr(self, name).weight)
-                init.zeros_(getattr(self, name).bias)
-        for name in ("score_weight", "query_weight", "key_weight", "score_vector"):
-            weight = getattr(self, name, None)
-            if weight is not None:
-                bound = (3.0 / weight.shape[1]) ** 0.5
-                init.uniform_(weight, -bound, bound)
+        for part in self.children():
+            if isinstance(part, nn.Linear):
+                init.xavier_uniform_(part.weight)
+                init.zeros_(part.bias)
+            else:
+                part.reset_parameters()  # type: ignore[operator]  # ours
 
     @property
     def mixture(self) -> torch.Tensor:
         """Weight of each level in the output, `(depth,)`; they sum to one."""
-        if self.level_weights is not None:
-            return self.level_weights.softmax(dim=0)
-        one = torch.zeros(self.depth)
-        one[-1 if self.weighing == "last" else 0] = 1.0
-        return one
+        weights: torch.Tensor = self.level_weights()
+        return weights
 
     def forward(
         self,
@@ -177,7 +237,7 @@ class HierarchicalAttention(nn.Module):
     @property
     def levels(self) -> int:
         """Levels that are computed: with `level_weights="first"`, those after the first do not count."""
-        return 1 if self.weighing == "first" else self.depth
+        return self.level_weights.computed
 
     def prepare(
         self,
@@ -235,12 +295,12 @@ class HierarchicalAttention(nn.Module):
         if memory.step is not None or need_weights or self.scoring == "additive":
             weights = self._level_weights(states, memory, penalty)
             # Values are the same at every level, so that weights can be summed in the place of results.
-            output = torch.bmm(self._sum(weights), memory.value)
+            output = torch.bmm(self.level_weights.sum(weights), memory.value)
         else:
             weights, results = [], [states]
             for _ in range(self.levels):
                 results.append(self._result(results[-1], memory, penalty))
-            output = self._sum(results[1:])
+            output = self.level_weights.sum(results[1:])
         return self._join(_blank(output, blocked)), self._report(weights) if need_weights else None
 
     def _attend_to_levels(
@@ -270,7 +330,7 @@ class HierarchicalAttention(nn.Module):
             states = _blank(states, blocked)
             results.append(states)
             key = value = states
-        return self._join(self._sum(results)), self._report(weights) if need_weights else None
+        return self._join(self.level_weights.sum(results)), self._report(weights) if need_weights else None
 
     def _memory(
         self, key: torch.Tensor, value: torch.Tensor, penalty: torch.Tensor | None, fuse: bool = True
@@ -285,11 +345,11 @@ class HierarchicalAttention(nn.Module):
         fuse = fuse and self.levels > 1
         step = None
         if self.scoring == "additive":
-            key = _by_head(key, self.key_weight)
-            step = _by_head(value, self.query_weight) if fuse else None
+            key = self.score_key(key)
+            step = self.score_query(value) if fuse else None
         else:
             if self.scoring == "bilinear":
-                key = _by_head(key, self.score_weight.transpose(1, 2))  # q (W k)
+                key = self.score_key(key)  # q (W k)
             if fuse and key.shape[1] <= _FUSED_KEYS * self.head_dim:
                 step = torch.bmm(value, key.transpose(1, 2)) * self._scale  # q_i = P_i V, so q_i Kᵀ = P_i (V Kᵀ)
         return HamMemory(key, value, step, penalty)
@@ -315,15 +375,15 @@ class HierarchicalAttention(nn.Module):
         return weights
 
     def _scored_query(self, states: torch.Tensor) -> torch.Tensor:
-        return _by_head(states, self.query_weight) if self.scoring == "additive" else states
+        projected: torch.Tensor = self.score_query(states) if self.scoring == "additive" else states
+        return projected
 
     def _scores(self, query: torch.Tensor, memory: HamMemory, penalty: torch.Tensor | None) -> torch.Tensor:
         """Scores of queries and keys, `(batch * heads, queries, keys)`."""
         if self.scoring != "additive":
             return _product(query * self._scale, memory.key.transpose(1, 2), penalty)
         sums = (query.unsqueeze(2) + memory.key.unsqueeze(1)).tanh()  # (batch * heads, queries, keys, head_dim)
-        vector = self.score_vector.repeat(len(query) // self.num_heads, 1)
-        scores = torch.bmm(sums.flatten(1, 2), vector.unsqueeze(2)).view(sums.shape[:3])
+        scores: torch.Tensor = self.score_sum(sums.flatten(1, 2)).view(sums.shape[:3])
         return scores if penalty is None else scores + penalty
 
     def _result(self, query: torch.Tensor, memory: HamMemory, penalty: torch.Tensor | None) -> torch.Tensor:
@@ -336,12 +396,6 @@ class HierarchicalAttention(nn.Module):
             dropout_p=self.dropout if self.training else 0.0,
             scale=self._scale,
         ).squeeze(1)
-
-    def _sum(self, levels: list[torch.Tensor]) -> torch.Tensor:
-        """Weighted sum of levels, or what is left of it when the weights are not learned."""
-        if self.level_weights is None:
-            return levels[-1]
-        return torch.matmul(torch.stack(levels, dim=-1), self.mixture.to(levels[0].dtype))
 
     def _report(self, weights: list[torch.Tensor]) -> torch.Tensor:
         return torch.stack(weights, dim=1).unflatten(0, (-1, self.num_heads)).transpose(1, 2)
@@ -393,13 +447,6 @@ class HierarchicalAttention(nn.Module):
 
 def _product(left: torch.Tensor, right: torch.Tensor, penalty: torch.Tensor | None) -> torch.Tensor:
     return torch.bmm(left, right) if penalty is None else torch.baddbmm(penalty, left, right)
-
-
-def _by_head(states: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Multiply `(batch * heads, tokens, size)` with a matrix for each head, `(heads, size, new size)`."""
-    if len(weight) == 1:
-        return states @ weight[0]
-    return torch.matmul(states.unflatten(0, (-1, len(weight))), weight).flatten(0, 1)
 
 
 def _as_penalty(allowed: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -467,4 +514,4 @@ def _check_memory(
         )
 
 
-__all__ = ["HamMemory", "HierarchicalAttention"]
+__all__ = ["HamHeadProjection", "HamLevelWeights", "HamMemory", "HierarchicalAttention"]

@@ -143,14 +143,14 @@ class HamModel(HamPreTrainedModel):
             encoder_last_hidden_state=encoder_outputs.last_hidden_state,
             encoder_hidden_states=encoder_outputs.get("hidden_states"),
             encoder_attentions=encoder_outputs.get("attentions"),
-            level_weights=self._level_weights(decoder_outputs.last_hidden_state.device),
+            level_weights=self._level_weights(decoder_outputs.last_hidden_state),
             level_attentions=decoder_outputs.get("level_attentions"),
         )
 
-    def _level_weights(self, device: torch.device) -> torch.Tensor:
-        """Weights of the levels of every attention, `(attentions, depth)`, without gradient."""
-        mixtures = [module.mixture for _, module in self._hierarchical_attentions()]
-        return torch.stack([mixture.detach().to(device) for mixture in mixtures])
+    def _level_weights(self, states: torch.Tensor) -> torch.Tensor:
+        """Weights of the levels of every attention, `(batch, attentions, depth)`, without gradient."""
+        mixtures = [module.mixture.detach().to(states.device) for _, module in self._hierarchical_attentions()]
+        return torch.stack(mixtures).expand(len(states), -1, -1)
 
 
 class HamForConditionalGeneration(HamPreTrainedModel, GenerationMixin):

@@ -54,8 +54,8 @@ class HamModelOutput(Seq2SeqModelOutput):
     """Output of encoder and decoder.
 
     Args:
-        level_weights: weight of each level in each hierarchical attention, `(attentions, depth)`, in the order that
-            data flows; rows sum to one.
+        level_weights: weight of each level in each hierarchical attention, in the order that data flows,
+            `(batch, attentions, depth)`; the same for the whole batch, they sum to one.
         level_attentions: to the source at each level, `(batch, depth, heads, target, source)`; GRU body, with
             `output_attentions`.
     """

@@ -6,6 +6,7 @@ from transformers import initialization as init
 from transformers.modeling_utils import PreTrainedModel
 from transformers.models.bart.modeling_bart import BartScaledWordEmbedding
 
+from .attention_ham import HamHeadProjection, HamLevelWeights
 from .configuration_ham import HamConfig
 
 
@@ -52,10 +53,8 @@ class HamPreTrainedModel(PreTrainedModel):
                     init.xavier_uniform_(parameter)
             return
         super()._init_weights(module)
-        if hasattr(module, "reset_parameters") and hasattr(module, "mixture"):
+        if isinstance(module, HamLevelWeights | HamHeadProjection):
             module.reset_parameters()
-        elif hasattr(module, "mixture") and module.level_weights is not None:
-            init.zeros_(module.level_weights)
 
 
 def make_embedding(config: HamConfig) -> nn.Embedding:

@@ -31,6 +31,7 @@ from transformers.utils import TransformersKwargs
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
+from .attention_ham import HamLevelWeights
 from .configuration_ham import HamConfig
 from .input_checks_ham import check_inputs, check_length, check_target
 from .modeling_outputs_ham import HamDecoderOutput, HamEncoderOutput
@@ -58,20 +59,14 @@ class HamAttention(BartAttention):
             config=config,
             layer_idx=layer_idx,
         )
-        self.depth, self.weighing = config.attention_depth, config.level_weights
-        self.levels = 1 if self.weighing == "first" else self.depth
         self.moves_keys = not is_decoder and config.attention_keys == "level"
-        is_learned = self.weighing == "learned" and self.depth > 1
-        self.level_weights = nn.Parameter(torch.zeros(self.depth)) if is_learned else None
+        self.level_weights = HamLevelWeights(config.attention_depth, config.level_weights)
 
     @property
     def mixture(self) -> torch.Tensor:
         """Weight of each level in the output, `(depth,)`; they sum to one."""
-        if self.level_weights is not None:
-            return self.level_weights.softmax(dim=0)
-        one = torch.zeros(self.depth)
-        one[-1 if self.weighing == "last" else 0] = 1.0
-        return one
+        weights: torch.Tensor = self.level_weights()
+        return weights
 
     def forward(
         self,
@@ -94,7 +89,7 @@ class HamAttention(BartAttention):
             The attended states, `(batch, queries, d_model)`, and from `"eager"` how much of each token is in them,
             `(batch, heads, queries, keys)`, else `None`.
         """
-        if self.levels == 1:
+        if self.level_weights.computed == 1:
             result: tuple[torch.Tensor, torch.Tensor | None] = super().forward(
                 hidden_states, key_value_states, past_key_values, attention_mask, **kwargs
             )
@@ -108,7 +103,7 @@ class HamAttention(BartAttention):
         )
         dropout = self.dropout if self.training else 0.0
         results, parts = [], []
-        for _ in range(self.levels):
+        for _ in range(self.level_weights.computed):
             attended, weights = attend(
                 self, query, key, value, attention_mask, dropout=dropout, scaling=self.scaling, **kwargs
             )  # (batch, queries, heads, head_dim)
@@ -118,13 +113,8 @@ class HamAttention(BartAttention):
                 key = value = query
                 weights = weights if weights is None or not parts else weights @ parts[-1]
             parts.append(weights)
-        attended = self.out_proj(self._sum(results).reshape(*shape[:-2], -1))
-        return attended, None if parts[-1] is None else self._sum(parts)
-
-    def _sum(self, levels: list[torch.Tensor]) -> torch.Tensor:
-        if self.level_weights is None:
-            return levels[-1]
-        return torch.matmul(torch.stack(levels, dim=-1), self.mixture.to(levels[0].dtype))
+        attended = self.out_proj(self.level_weights.sum(results).reshape(*shape[:-2], -1))
+        return attended, None if parts[-1] is None else self.level_weights.sum(parts)
 
     def _keys_and_values(
         self, states: torch.Tensor, past_key_values: Cache | None

@@ -34,16 +34,17 @@ def fused(request, monkeypatch):
 
 def level_logits(module):
     """The reference's numbers of levels: very small ones for what does not count."""
-    if module.level_weights is not None:
-        return module.level_weights
+    if module.level_weights.logits is not None:
+        return module.level_weights.logits
     return torch.log(module.mixture.double().clamp(min=1e-300))
 
 
 def score_of(module, head):
     if module.scoring == "bilinear":
-        return reference.bilinear(module.score_weight[head])
+        return reference.bilinear(module.score_key.weight[head].T)
     if module.scoring == "additive":
-        return reference.additive(module.query_weight[head], module.key_weight[head], module.score_vector[head])
+        vector = module.score_sum.weight[head, :, 0]
+        return reference.additive(*(part.weight[head] for part in (module.score_query, module.score_key)), vector)
     return reference.scaled_dot_product
 
 
@@ -123,7 +124,7 @@ def test_ham_s_equals_plain_loops(fused, scoring, heads, keys):
 def test_the_reference_of_ham_s_is_the_same():
     """What the test above builds of attentions is the paper's figure 2."""
     module, states = make(), random(1, 4, 6)
-    expected = reference.ham_s(list(states[0]), module.level_weights)
+    expected = reference.ham_s(list(states[0]), module.level_weights.logits)
     torch.testing.assert_close(module(states)[0][0], torch.stack(expected), rtol=0, atol=1e-12)
 
 
@@ -197,8 +198,8 @@ def test_extreme_cases(depth, level, seed, self_attention):
     level %= depth
     module = make(4, depth, seed=seed)
     with torch.no_grad():
-        module.level_weights.fill_(-1e4)
-        module.level_weights[level] = 0.0
+        module.level_weights.logits.fill_(-1e4)
+        module.level_weights.logits[level] = 0.0
     query, key = random(1, 2, 4, seed=seed), None if self_attention else random(1, 5, 4, seed=seed + 1)
     states = query
     for _ in range(level + 1):
@@ -223,7 +224,9 @@ def test_theorem_2_a_deeper_model_can_be_the_same(depth, heads, seed, scoring):
     """With a last number of minus infinity, d + 1 levels are d levels, so that their least loss is no larger."""
     module, deeper = make(4, depth, heads, scoring, seed=seed), make(4, depth + 1, heads, scoring, seed=seed)
     weights = dict(module.state_dict())
-    weights["level_weights"] = torch.cat([weights["level_weights"], torch.tensor([-torch.inf], dtype=torch.double)])
+    weights["level_weights.logits"] = torch.cat(
+        [weights["level_weights.logits"], torch.tensor([-torch.inf], dtype=torch.double)]
+    )
     deeper.load_state_dict(weights)
     query, key = random(1, 2, 4, seed=seed), random(1, 5, 4, seed=seed + 1)
     for source in (key, None):
@@ -281,7 +284,7 @@ def test_weights_of_every_level(fused):
     output, weights = module(query, key, need_weights=True)
     assert weights.shape == (1, 3, 1, 2, 4)
     for i, one in enumerate(query[0]):
-        expected, levels = reference.ham_v(one, list(key[0]), list(key[0]), module.level_weights)
+        expected, levels = reference.ham_v(one, list(key[0]), list(key[0]), module.level_weights.logits)
         torch.testing.assert_close(output[0, i], expected, rtol=0, atol=1e-12)
         torch.testing.assert_close(weights[0, :, 0, i], torch.stack([torch.stack(level) for level in levels]))
     assert module(query, key)[1] is None

@@ -63,11 +63,13 @@ def expected_logits(model, source, target):
     attention = model.model.decoder.step.attention
     score = reference.scaled_dot_product
     if config.attention_scoring == "bilinear":
-        score = reference.bilinear(attention.score_weight[0])
+        score = reference.bilinear(attention.score_key.weight[0].T)
     elif config.attention_scoring == "additive":
-        score = reference.additive(attention.query_weight[0], attention.key_weight[0], attention.score_vector[0])
+        score = reference.additive(
+            attention.score_query.weight[0], attention.score_key.weight[0], attention.score_sum.weight[0, :, 0]
+        )
     memory = reference.encode(weights, config.encoder_layers, source)
-    logits = attention.level_weights if config.attention_depth > 1 else torch.zeros(1)
+    logits = attention.level_weights.logits if config.attention_depth > 1 else torch.zeros(1)
     return torch.stack(
         reference.decode(weights, config.decoder_layers, memory, target.tolist(), logits.double(), score)
     )
@@ -114,7 +116,7 @@ def test_attentions_of_the_gru_body(heads):
     assert attentions.shape == (3, heads, 4, 7)
     assert outputs.level_attentions.shape == (3, 3, heads, 4, 7)
     torch.testing.assert_close(attentions.sum(dim=-1), torch.ones(3, heads, 4))
-    mixed = torch.einsum("bdhts,d->bhts", outputs.level_attentions, outputs.level_weights[0])
+    mixed = torch.einsum("bdhts,d->bhts", outputs.level_attentions, outputs.level_weights[0, 0])
     torch.testing.assert_close(attentions, mixed)
     # The keyword is one state, at its first token; nothing attends to padding.
     assert (attentions[0, 0, :, 0] > 0).all()
@@ -125,14 +127,14 @@ def test_attentions_of_the_gru_body(heads):
 def test_level_weights_are_reported():
     model = make_model()
     outputs = model(**make_batch(SOURCES), decoder_input_ids=TARGET)
-    logits = model.model.decoder.step.attention.level_weights
-    torch.testing.assert_close(outputs.level_weights, logits.softmax(0)[None])
+    logits = model.model.decoder.step.attention.level_weights.logits
+    torch.testing.assert_close(outputs.level_weights, logits.softmax(0).expand(3, 1, 3))
     (name,) = model.get_level_weights()
     assert name == "model.decoder.step.attention"
     assert model.get_level_weights()[name] == logits.softmax(0).tolist()
     transformer = make_model(**TRANSFORMER)
     outputs = transformer(**make_batch(SOURCES), decoder_input_ids=TARGET)
-    assert outputs.level_weights.shape == (4, 3)
+    assert outputs.level_weights.shape == (3, 4, 3)
     assert list(transformer.get_level_weights())[:2] == [f"model.encoder.layers.{i}.self_attn" for i in range(2)]
 
 
@@ -143,7 +145,7 @@ def test_extreme_cases_have_nothing_to_learn(choice, expected, body):
     model = make_model(level_weights=choice, **sizes)
     assert not [name for name, _ in model.named_parameters() if "level_weights" in name]
     outputs = model(**make_batch(SOURCES), decoder_input_ids=TARGET)
-    assert outputs.level_weights.tolist() == [expected] * len(outputs.level_weights)
+    assert outputs.level_weights[0].tolist() == [expected] * outputs.level_weights.shape[1]
     if choice == "first":  # plain attention
         plain = make_model(attention_depth=1, **sizes)
         plain.load_state_dict(model.state_dict())
@@ -214,7 +216,7 @@ def test_a_deeper_model_loads_a_plain_one(tmp_path):
     """Only the levels' numbers are new."""
     make_model(attention_depth=1).save_pretrained(tmp_path)
     model, report = HamForConditionalGeneration.from_pretrained(tmp_path, attention_depth=4, output_loading_info=True)
-    assert set(report["missing_keys"]) == {"model.decoder.step.attention.level_weights"}
+    assert set(report["missing_keys"]) == {"model.decoder.step.attention.level_weights.logits"}
     assert model.get_level_weights() == {"model.decoder.step.attention": [0.25] * 4}
 
 
