@@ -16,7 +16,7 @@ def test_rouge_l_by_hand():
     # The longest common subsequence of "a b c d" and "a x c" is "a c": precision 1/2, recall 2/3.
     precision, recall, weight = 1 / 2, 2 / 3, 1.2**2
     want = (1 + weight) * precision * recall / (recall + weight * precision)
-    assert rouge_l("a b c d".split(), ["a x c".split()]) == pytest.approx(want)
+    assert rouge_l(["a", "b", "c", "d"], [["a", "x", "c"]]) == pytest.approx(want)
 
 
 def test_rouge_l_takes_the_best_precision_and_the_best_recall():
