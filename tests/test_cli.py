@@ -19,7 +19,18 @@ from hier_models import HatBartForConditionalGeneration, HatBartProcessor, cli
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
 
-COMMANDS = ["summarize", "translate", "train", "evaluate", "inspect", "analyze", "fit-phrases", "export"]
+COMMANDS = [
+    "summarize",
+    "translate",
+    "train",
+    "evaluate",
+    "inspect",
+    "analyze",
+    "fit-phrases",
+    "poem",
+    "quatrains",
+    "export",
+]
 
 
 @pytest.fixture(autouse=True)

@@ -24,6 +24,7 @@ TARGETS = re.findall(r"^([a-z][a-z-]*):(?!=)", MAKEFILE, re.MULTILINE)
 # Commands in the README that set up a machine. `.ci/run` goes through them, in its own way.
 SET_UP = (
     "git clone ",
+    "npm install ",
     "cd ",
     "pip install ",
     "python -m pip install ",
@@ -179,8 +180,25 @@ def user_folder(
     (tmp_path / "articles.jsonl").write_text(json.dumps({"documents": DOCUMENTS[:3]}) + "\n", encoding="utf-8")
     chat = 'chat\n"Ann: Um, hello.\nBob: Uh.\nAnn: Bye."\n'
     (tmp_path / "chats.csv").write_text(chat, encoding="utf-8")
+    write_poems(tmp_path)
     shutil.copytree(ROOT / "examples" / "recipes", tmp_path / "examples" / "recipes")
     return tmp_path
+
+
+def write_poems(folder: Path) -> None:
+    """Poems as users have them, those of the npm package, and a tiny model that writes them."""
+    from tests.ham.poems import POEMS, poem_processor
+
+    lines = [json.dumps({"lines": poem}, ensure_ascii=False) for poem in POEMS]
+    (folder / "poems.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    package = folder / "node_modules/chinese-poetry/dist/quantangshi"
+    package.mkdir(parents=True)
+    records = [{"author": "", "title": "", "paragraphs": [f"{a}，{b}。", f"{c}，{d}。"]} for a, b, c, d in POEMS]
+    (package / "poet.tang.0.json").write_text(json.dumps(records, ensure_ascii=False), encoding="utf-8")
+    processor = poem_processor("words")
+    config = hier_models.HamConfig(vocab_size=len(processor.tokenizer), d_model=8, attention_depth=2)
+    hier_models.HamForConditionalGeneration(config).save_pretrained(folder / "runs/ham_poems")
+    processor.save_pretrained(folder / "runs/ham_poems")
 
 
 def run_in(folder: Path, command: list[str]) -> None:

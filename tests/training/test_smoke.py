@@ -20,6 +20,7 @@ SWEEPS = [path for path in RECIPES if variant_names(path)]
 HAT_BART = FOLDER / "hat_bart"
 TOP_DOWN = FOLDER / "top_down_transformer"
 COARSE_TO_FINE = FOLDER / "coarse_to_fine_lstm"
+HAM = FOLDER / "ham"
 # What becomes of 2 heads of 8 in 2 layers of 4 where there are 4 heads and 2 layers; and the decay of the brightness.
 HIGHLIGHTING = {
     "copy_transformer": ("weighted", 0, 1, 0.9),
@@ -88,6 +89,10 @@ def test_every_sweep_runs(path, tmp_path):
         if path.parent == TOP_DOWN:
             update, _, window = name.rpartition("_")
             assert (config.top_down_update, config.attention_window) == (update, int(window))
+        elif path.parent == HAM:
+            depth = 1 if name == "ppg" else int(name.removeprefix("ham_"))
+            assert (config.model_type, config.body, config.attention_depth) == ("ham", "gru", depth)
+            assert results["variants"][name]["test"]["poems"] == 2
         elif path.parent == COARSE_TO_FINE:
             check_row_of_table_6_1(name, config, tmp_path / "run" / name, results["variants"][name])
         else:
