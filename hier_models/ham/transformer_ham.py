@@ -208,7 +208,7 @@ class HamTransformerEncoder(HamPreTrainedModel):
         hidden_states = inputs_embeds + self.embed_positions(positions, position_ids=positions)[0]
         is_keyword = torch.zeros_like(positions) if keyword_mask is None else keyword_mask != 0
         is_keyword = is_keyword.to(hidden_states).unsqueeze(-1)
-        hidden_states = hidden_states + is_keyword * self.embed_keyword.weight[0]
+        hidden_states = hidden_states + is_keyword * self.embed_keyword(torch.zeros_like(positions))
         hidden_states = self.layernorm_embedding(hidden_states)
         hidden_states = nn.functional.dropout(hidden_states, p=self.config.dropout, training=self.training)
         mask = create_bidirectional_mask(self.config, inputs_embeds, attention_mask)
