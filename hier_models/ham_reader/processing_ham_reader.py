@@ -94,7 +94,6 @@ class HamReaderProcessor(ProcessorMixin):
         characters: str | None = None,
         max_word_length: int = 16,
     ) -> None:
-        super().__init__(tokenizer)
         if not getattr(tokenizer, "is_fast", False):
             raise ValueError(
                 f"`tokenizer` must be a fast one, which tells where in the text each word stands, got "
@@ -111,6 +110,7 @@ class HamReaderProcessor(ProcessorMixin):
             raise ValueError(f"`characters` must have each character once, got {twice!r} more often")
         if isinstance(max_word_length, bool) or not isinstance(max_word_length, int) or max_word_length < 1:
             raise ValueError(f"`max_word_length` must be an integer of at least 1, got {max_word_length!r}")
+        super().__init__(tokenizer)
         self.characters = characters
         self.max_word_length = max_word_length
 
@@ -286,8 +286,11 @@ class HamReaderProcessor(ProcessorMixin):
         if not texts:
             return []
         encoded = self.tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        # The literal text of a special token is no special token.
+        unknown = self.tokenizer.unk_token_id
+        special = set() if unknown is None else set(self.tokenizer.all_special_ids)
         return [
-            Words(list(ids), [(int(a), int(b)) for a, b in spans])
+            Words([unknown if i in special else i for i in ids], [(int(a), int(b)) for a, b in spans])
             for ids, spans in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
         ]
 

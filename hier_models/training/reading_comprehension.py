@@ -206,7 +206,9 @@ class ReadingComprehensionTask(EncoderTask):
             rows = self.rows(part)
             if rows is None:
                 return None
-            windows = _Windows(processor, self.recipe.data.max_source_length, self.options, part == "train")
+            # The same inputs for all rows: numbers of documents, if a question has several.
+            several = any(len(documents) > 1 for documents in rows["documents"])
+            windows = _Windows(processor, self.recipe.data.max_source_length, self.options, several)
             made = rows.map(
                 windows,
                 batched=True,
@@ -247,6 +249,9 @@ class ReadingComprehensionTask(EncoderTask):
             of_question[example].append(number)
         answers = []
         for numbers, documents in zip(of_question, rows["documents"], strict=True):
+            if not numbers:  # a question without a word
+                answers.append(("", 0.0))
+                continue
             notes = [windows[number] for number in numbers]
             logits = [
                 [np.asarray(part[number])[_words_of(note)].astype(np.float64) for part in predictions[:2]]
@@ -310,15 +315,14 @@ class _Resolver:
 class _Windows:
     """Maps a batch of questions to windows; holds only what decides the result, since datasets hashes it."""
 
-    def __init__(self, processor: Any, limit: int, options: Any, training: bool) -> None:
+    def __init__(self, processor: Any, limit: int, options: Any, several: bool) -> None:
         self.processor = processor
         self.limit = limit
         self.stride = options.stride
         self.max_question_length = options.max_question_length
-        self.training = training
+        self.several = several
 
     def __call__(self, batch: dict[str, list[Any]], indices: list[int]) -> dict[str, list[Any]]:
-        several = any(len(documents) > 1 for documents in batch["documents"])
         columns: dict[str, list[Any]] = {}
         for number, index in enumerate(indices):
             question, answers = batch["question"][number], batch["answers"][number]
@@ -331,7 +335,7 @@ class _Windows:
             if not spans:
                 continue
             documents = batch["documents"][number]
-            given: dict[str, Any] = {"documents": [documents]} if several else {"context": documents}
+            given: dict[str, Any] = {"documents": [documents]} if self.several else {"context": documents}
             try:
                 made = self._made(question, given, answers)
             except AnswerNotFoundError:

@@ -82,7 +82,7 @@ def test_documents(read):
 
 def test_windows_cover_the_context(read):
     answers = read(question=QUESTION, context=CONTEXT, max_length=5, stride=2, max_answer_length=1, top_k=50)
-    assert len(answers) == len({(answer["start"], answer["end"]) for answer in answers}) == 14
+    assert len(answers) == len({(answer["start"], answer["end"]) for answer in answers}) == 15
     assert all(CONTEXT[answer["start"] : answer["end"]] == answer["answer"] for answer in answers)
 
 
