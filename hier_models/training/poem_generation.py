@@ -24,6 +24,7 @@ from transformers import (
 from ..data import HierDataCollator, LoadReport
 from ..data.characters import train_characters
 from ..data.poems import (
+    LINE_LENGTHS,
     LINES,
     PoemReport,
     character_coverage,
@@ -120,6 +121,9 @@ class PoemGenerationTask(Task):
         model, processor = super().load_model_and_processor()
         self.recipe.model = arguments
         set_generation(model, self.recipe)
+        generation = model.generation_config
+        if generation.max_length is None and generation.max_new_tokens is None:
+            generation.max_length = max(LINE_LENGTHS) + 2  # with the decoder's start and the end
         if not hasattr(processor, "poem_keywords"):
             raise RecipeError(f"model: poem_generation is for HAM (model_type: ham), got {model.config.model_type}")
         poems: Any = processor
