@@ -48,8 +48,8 @@ class PoemGenerationPipeline(Pipeline):
 
     Args:
         model: HAM model.
-        processor: its `HamProcessor`, with `poem_keywords`.
         tokenizer: not needed beside a processor.
+        processor: its `HamProcessor`, with `poem_keywords`.
         **kwargs: arguments of `Pipeline`, and defaults for the arguments of the call, such as `length`.
 
     Raises:
