@@ -1,5 +1,6 @@
 """Metrics that load with no network."""
 
+from .answers import AnswerOverlap
 from .bleu import Bleu
 from .poem_bleu import PoemBleu
 from .rouge import Rouge
@@ -7,4 +8,4 @@ from .rouge_su import RougeSu
 from .squad import Squad
 
 
-__all__ = ["Bleu", "PoemBleu", "Rouge", "RougeSu", "Squad"]
+__all__ = ["AnswerOverlap", "Bleu", "PoemBleu", "Rouge", "RougeSu", "Squad"]

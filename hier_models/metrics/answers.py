@@ -1,13 +1,41 @@
 """BLEU and ROUGE-L of answers, as MS MARCO and DuReader score them, each answer against several references.
 
-Self-contained, so that the file can be used alone.
+Self-contained, so that `evaluate.load` with the path of this file works too.
 """
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
+import datasets
+import evaluate
 import sacrebleu
 
+
+_DESCRIPTION = """\
+BLEU-1, BLEU-4 and ROUGE-L of answers, in percent, each against one or more references. BLEU is that of all answers
+together, without smoothing; ROUGE-L the mean over answers, with the references' best precision and best recall
+and a weight of 1.2 for recall, as in the scripts of MS MARCO and DuReader.
+"""
+
+_INPUTS = """
+Args:
+    predictions: list of answers.
+    references: list of lists of answers, one or more for each prediction.
+    unit: what is compared: "words" (small letters, marks apart; the default) or "characters" (for Chinese).
+Returns:
+    a dict with bleu1, bleu4 and rougeL.
+"""
+
+_CITATION = """\
+@inproceedings{he-etal-2018-dureader,
+    title = "{D}u{R}eader: a {C}hinese Machine Reading Comprehension Dataset from Real-world Applications",
+    author = "He, Wei and Liu, Kai and Liu, Jing and others",
+    booktitle = "Proceedings of the Workshop on Machine Reading for Question Answering",
+    year = "2018",
+    url = "https://aclanthology.org/W18-2605",
+}
+"""
 
 # ROUGE-L's weight of recall in the scripts of MS MARCO and DuReader.
 BETA = 1.2
@@ -98,3 +126,40 @@ def score_answers(
         scores[f"bleu{order}"] = float(bleu.corpus_score(systems, columns).score)
     total = sum(rouge_l(units, several) for units, several in zip(split, golds, strict=True))
     return {**scores, "rougeL": 100 * total / len(answers)}
+
+
+class AnswerOverlap(evaluate.Metric):  # type: ignore[misc]  # evaluate is untyped
+    """BLEU-1, BLEU-4 and ROUGE-L of answers as a metric of the evaluate library.
+
+    `AnswerOverlap().compute(predictions=…, references=…)` returns percentages; its `inputs_description` lists
+    inputs and results. Exact match and F1 are `hier_models.metrics.Squad`.
+
+    Args:
+        config_name: Name of the configuration, as in evaluate; there is only one.
+        keep_in_memory: Whether answers are kept in memory, not in a file of evaluate's cache; None does so unless
+            several processes compute one score together.
+        **kwargs: What else `evaluate.Metric` takes (num_process, process_id, experiment_id, …).
+
+    Source: HAM, section 5.1.
+    """
+
+    def __init__(self, config_name: str | None = None, keep_in_memory: bool | None = None, **kwargs: Any) -> None:
+        if keep_in_memory is None:
+            # evaluate's files are shared by all processes of a user, and a metric needs none unless it is distributed.
+            keep_in_memory = kwargs.get("num_process", 1) == 1
+        super().__init__(config_name, keep_in_memory, **kwargs)
+
+    def _info(self) -> evaluate.MetricInfo:
+        text = datasets.Value("string")
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=_INPUTS,
+            features=datasets.Features({"predictions": text, "references": datasets.Sequence(text)}),
+            reference_urls=["https://github.com/baidu/DuReader"],
+        )
+
+    def _compute(
+        self, predictions: Sequence[str], references: Sequence[Sequence[str]], unit: str = "words"
+    ) -> dict[str, float]:
+        return score_answers(predictions, references, unit)

@@ -19,6 +19,7 @@ from .tasks import task_class
 # What a model's class ends with -> the task it was trained for.
 HEADS = {
     "ForMaskedLM": "masked_lm",
+    "HamReaderForQuestionAnswering": "reading_comprehension",
     "ForQuestionAnswering": "question_answering",
     "ForSequenceClassification": "classification",
     "ForMultipleChoice": "multiple_choice",
@@ -104,7 +105,7 @@ def run_encoder_evaluation(
             "report_to": "none",
             "use_cpu": use_cpu,
         }
-        if name == "question_answering":  # the usual values, or what there is room for
+        if name in ("question_answering", "reading_comprehension"):  # the usual values, or what there is room for
             length = options["max_source_length"]
             options |= {"stride": min(128, length // 3), "max_question_length": min(64, length // 3)}
         if name == "classification":

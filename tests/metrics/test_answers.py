@@ -2,6 +2,7 @@
 
 import pytest
 
+from hier_models.metrics import AnswerOverlap
 from hier_models.metrics.answers import answer_units, rouge_l, score_answers
 
 
@@ -36,6 +37,13 @@ def test_bleu_by_hand():
     scores = score_answers(["a b c x"], [["a b c d"]])
     assert scores["bleu1"] == pytest.approx(75)
     assert scores["bleu4"] == 0
+
+
+def test_as_a_metric_of_evaluate():
+    answers, references = ["四 点", "a b"], [["四点", "五点"], ["a b"]]
+    got = AnswerOverlap().compute(predictions=answers, references=references, unit="characters")
+    assert got == score_answers(answers, references, "characters")
+    assert got["rougeL"] == pytest.approx(100)
 
 
 def test_numbers_of_references_may_differ():
