@@ -39,6 +39,20 @@ ARCHITECTURES = {
         ),
         made_for="abstractive summarization of long documents in one sentence",
     ),
+    "ham": Architecture(
+        title="HAM",
+        summary=(
+            "An encoder-decoder with hierarchical attention: each level attends with the last level's result as its "
+            "query, and the output is the sum of all levels, weighed by learned numbers. The body is a bidirectional "
+            "GRU with a GRU decoder, or a Transformer."
+        ),
+        paper=(
+            "Zehao Dou and Zhihua Zhang: Hierarchical Attention: What Really Counts in Various NLP Tasks. 2018. "
+            "https://arxiv.org/abs/1808.03728. The poem model's body is that of Zhe Wang et al.: Chinese Poetry "
+            "Generation with Planning based Neural Network. 2016. https://arxiv.org/abs/1610.09889"
+        ),
+        made_for="Chinese quatrains, translation and short summaries",
+    ),
     "hat_bart": Architecture(
         title="HAT-BART",
         summary=(

@@ -21,6 +21,7 @@ PACKAGE = Path(hier_models.__file__).parent
 # Libraries that an architecture needs at inference, by its folder.
 LIBRARIES: dict[str, set[str]] = {
     "coarse_to_fine_lstm": {"punkt"},
+    "ham": set(),
     "hat_bart": {"punkt"},
     "hat_encoder": {"punkt"},
     "highlight_transformer": set(),

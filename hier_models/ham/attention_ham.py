@@ -388,17 +388,19 @@ class HierarchicalAttention(nn.Module):
 
     def _result(self, query: torch.Tensor, memory: HamMemory, penalty: torch.Tensor | None) -> torch.Tensor:
         """One level by torch's own attention, `(batch * heads, queries, head_dim)`."""
-        return nn.functional.scaled_dot_product_attention(
+        result: torch.Tensor = nn.functional.scaled_dot_product_attention(
             query.unsqueeze(1),
             memory.key.unsqueeze(1),
             memory.value.unsqueeze(1),
             attn_mask=None if penalty is None else penalty.unsqueeze(1),
             dropout_p=self.dropout if self.training else 0.0,
             scale=self._scale,
-        ).squeeze(1)
+        )
+        return result.squeeze(1)
 
     def _report(self, weights: list[torch.Tensor]) -> torch.Tensor:
-        return torch.stack(weights, dim=1).unflatten(0, (-1, self.num_heads)).transpose(1, 2)
+        found: torch.Tensor = torch.stack(weights, dim=1).unflatten(0, (-1, self.num_heads)).transpose(1, 2)
+        return found
 
     def _penalty(self, key_padding_mask: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | None:
         """What padding adds to scores, `(batch * heads, 1, keys)`."""
@@ -435,7 +437,8 @@ class HierarchicalAttention(nn.Module):
 
     def _split(self, states: torch.Tensor) -> torch.Tensor:
         """Take heads apart: `(batch * heads, tokens, head_dim)`."""
-        return states.unflatten(-1, (self.num_heads, -1)).transpose(1, 2).flatten(0, 1)
+        found: torch.Tensor = states.unflatten(-1, (self.num_heads, -1)).transpose(1, 2).flatten(0, 1)
+        return found
 
     def _join(self, states: torch.Tensor) -> torch.Tensor:
         """Put heads together: `(batch, queries, embed_dim)`."""

@@ -195,12 +195,17 @@ class HamConfig(PreTrainedConfig):
         self._refuse_what_would_change_nothing()
 
     def _refuse_what_would_change_nothing(self) -> None:
+        only: dict[str, Any] = {"attention_scoring": "scaled_dot_product", "embedding_size": self.d_model}
         if self.body == "gru":
-            only = (("attention_keys", "level"), ("encoder_attention_heads", 1), ("activation_dropout", 0))
-            only += (("encoder_layerdrop", 0), ("decoder_layerdrop", 0), ("scale_embedding", False))
-        else:
-            only = (("attention_scoring", "scaled_dot_product"), ("embedding_size", self.d_model))
-        for name, value in only:
+            only = {
+                "attention_keys": "level",
+                "encoder_attention_heads": 1,
+                "activation_dropout": 0,
+                "encoder_layerdrop": 0,
+                "decoder_layerdrop": 0,
+                "scale_embedding": False,
+            }
+        for name, value in only.items():
             if getattr(self, name) != value:
                 raise ValueError(f"`{name}` must be {value!r} with body={self.body!r}, got {getattr(self, name)!r}.")
 

@@ -149,7 +149,7 @@ class HamModel(HamPreTrainedModel):
 
     def _level_weights(self, states: torch.Tensor) -> torch.Tensor:
         """Weights of the levels of every attention, `(batch, attentions, depth)`, without gradient."""
-        mixtures = [module.mixture.detach().to(states.device) for _, module in self._hierarchical_attentions()]
+        mixtures = [weights().detach().to(states.device) for _, weights in self._level_modules()]
         return torch.stack(mixtures).expand(len(states), -1, -1)
 
 

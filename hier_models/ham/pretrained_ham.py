@@ -35,10 +35,12 @@ class HamPreTrainedModel(PreTrainedModel):
         Returns:
             For each hierarchical attention, by the name of its module, the weight of each level; they sum to one.
         """
-        return {name: module.mixture.tolist() for name, module in self._hierarchical_attentions()}
+        return {name: weights().tolist() for name, weights in self._level_modules()}
 
-    def _hierarchical_attentions(self) -> list[tuple[str, nn.Module]]:
-        return [(name, module) for name, module in self.named_modules() if hasattr(module, "mixture")]
+    def _level_modules(self) -> list[tuple[str, HamLevelWeights]]:
+        """Weights of levels, with the names of the attentions that they are of, in the order that data flows."""
+        found = [(name, module) for name, module in self.named_modules() if isinstance(module, HamLevelWeights)]
+        return [(name.removesuffix(".level_weights"), module) for name, module in found]
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

@@ -102,7 +102,8 @@ class HamAttention(BartAttention):
             self.config._attn_implementation, eager_attention_forward
         )
         dropout = self.dropout if self.training else 0.0
-        results, parts = [], []
+        results: list[torch.Tensor] = []
+        parts: list[torch.Tensor] = []
         for _ in range(self.level_weights.computed):
             attended, weights = attend(
                 self, query, key, value, attention_mask, dropout=dropout, scaling=self.scaling, **kwargs
@@ -135,6 +136,7 @@ class HamAttention(BartAttention):
         if cache is not None:
             key, value = cache.update(key, value, self.layer_idx)
             if isinstance(past_key_values, EncoderDecoderCache):
+                assert self.layer_idx is not None
                 past_key_values.is_updated[self.layer_idx] = True
         return key, value
 
