@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .data import HierDataCollator, MaskingCollator
     from .ham.attention_ham import HierarchicalAttention
     from .ham.configuration_ham import HamConfig
+    from .ham.keywords_ham import PoemKeywords
     from .ham.modeling_ham import HamForConditionalGeneration, HamModel
     from .ham.processing_ham import HamProcessor
     from .ham_reader.configuration_ham_reader import HamReaderConfig
@@ -99,6 +100,7 @@ _PUBLIC = {
     "ImportanceTagger": "hier_models.pipelines.importance_tagger_hier",
     "KeyPhraseExtractor": "hier_models.highlight_transformer.key_phrases_highlight_transformer",
     "MaskingCollator": "hier_models.data",
+    "PoemKeywords": "hier_models.ham.keywords_ham",
     "TopDownTransformerConfig": "hier_models.top_down_transformer.configuration_top_down_transformer",
     "TopDownTransformerEncoderModel": "hier_models.top_down_transformer.modeling_top_down_transformer",
     "TopDownTransformerForConditionalGeneration": "hier_models.top_down_transformer.modeling_top_down_transformer",
@@ -146,6 +148,7 @@ __all__ = [
     "ImportanceTagger",
     "KeyPhraseExtractor",
     "MaskingCollator",
+    "PoemKeywords",
     "TopDownTransformerConfig",
     "TopDownTransformerEncoderModel",
     "TopDownTransformerForConditionalGeneration",

@@ -1,13 +1,14 @@
 import json
 from pathlib import Path
 
+import datasets
 import pytest
 import torch
 from typer.testing import CliRunner
 
 from hier_models import HamConfig, HamForConditionalGeneration
 from hier_models.cli import app
-from tests.ham.poems import FIVE, poem_processor
+from tests.ham.poems import FIVE, POEMS, poem_processor
 
 
 @pytest.fixture(scope="module")
@@ -16,6 +17,7 @@ def poet(tmp_path_factory):
     processor = poem_processor()
     torch.manual_seed(0)
     config = HamConfig(vocab_size=len(processor.tokenizer), d_model=8, attention_depth=2)
+    config.task_specific_params = {"poem-generation": {"lengths": [5, 7]}}
     HamForConditionalGeneration(config).save_pretrained(folder)
     processor.save_pretrained(folder)
     return str(folder)
@@ -24,6 +26,7 @@ def poet(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
 
 
 def run(*arguments: str, code: int = 0, **options):
@@ -84,3 +87,18 @@ def test_quatrains_of_a_package():
     assert json.loads(Path("q.jsonl").read_text(encoding="utf-8"))["l"] == FIVE[0]
     assert "is there already" in run("quatrains", "package", "q.jsonl", code=2).stderr
     assert "no such folder" in run("quatrains", "nowhere", "r.jsonl", code=2).stderr
+
+
+def test_evaluate(poet):
+    lines = [json.dumps({"verses": poem}, ensure_ascii=False) for poem in POEMS]
+    Path("poems.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    options = ("--text-column", "verses", "--predictions", "p.jsonl", "--json", "s.json", "--num-beams", "2")
+    out = run("evaluate", poet, "poems.jsonl", *options).stdout
+    assert out.split()[:2] == ["5-Char", "7-Char"]
+    scores = json.loads(Path("s.json").read_text(encoding="utf-8"))
+    assert f"{scores['bleu_5']:.3f}" in out
+    assert (scores["poems"], scores["generation"]["num_beams"]) == (6, 2)
+    written = [json.loads(line)["written"] for line in Path("p.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [[len(line) for line in lines] for lines in written] == [[5] * 3] * 3 + [[7] * 3] * 3
+    result = run("evaluate", poet, "poems.jsonl", "--max-length", "9", "--digits", "#", code=2)
+    assert "--digits, --max-length: not for poems" in result.stderr

@@ -197,6 +197,7 @@ def write_poems(folder: Path) -> None:
     (package / "poet.tang.0.json").write_text(json.dumps(records, ensure_ascii=False), encoding="utf-8")
     processor = poem_processor("words")
     config = hier_models.HamConfig(vocab_size=len(processor.tokenizer), d_model=8, attention_depth=2)
+    config.task_specific_params = {"poem-generation": {"lengths": [5, 7]}}
     hier_models.HamForConditionalGeneration(config).save_pretrained(folder / "runs/ham_poems")
     processor.save_pretrained(folder / "runs/ham_poems")
 
