@@ -1,10 +1,9 @@
-"""What holds for models of Transformers, for readers: gradients, resizing, LoRA, the Trainer's and DataParallel's way."""
+"""What holds for models of Transformers, for readers: gradients, resizing, LoRA, outputs, and Theorem 1."""
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from peft import LoraConfig, get_peft_model
 
 from hier_models.ham_reader.levels_ham_reader import BidafAttention, SelfMatchingAttention
 from tests.ham_reader.test_modeling_ham_reader import READERS, make_batch, make_model
@@ -46,13 +45,15 @@ def test_embeddings_can_be_resized(reader):
     torch.testing.assert_close(model(**batch).start_logits, want)
 
 
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # PEFT asks for it
 @pytest.mark.parametrize("reader", READERS)
 def test_lora(reader):
+    peft = pytest.importorskip("peft")
     model = make_model(reader=reader)
     batch = make_batch()
     want = model(**batch).start_logits
     target = {"bidaf": ["start_score"]}.get(reader, ["query_projection"])
-    adapted = get_peft_model(model, LoraConfig(r=1, target_modules=target))
+    adapted = peft.get_peft_model(model, peft.LoraConfig(r=1, target_modules=target))
     torch.testing.assert_close(adapted(**batch).start_logits, want)
     adapted(**batch, start_positions=STARTS, end_positions=ENDS).loss.backward()
     trained = [name for name, parameter in adapted.named_parameters() if parameter.requires_grad]
