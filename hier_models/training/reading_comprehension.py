@@ -12,7 +12,7 @@ import numpy as np
 from transformers import BatchEncoding, EvalPrediction, PreTrainedModel, PreTrainedTokenizerBase, Trainer
 
 from ..data.columns import RowFormat
-from ..data.reading_comprehension import resolve_reading
+from ..data.reading_rows import resolve_reading
 from ..data.totals import SharedTotals
 from ..data.word_level import train_word_level
 from ..ham_reader.processing_ham_reader import AnswerNotFoundError, fit_characters
