@@ -5,7 +5,7 @@ Exported checkpoints carry a copy of this file, so it needs nothing but torch an
 
 import copy
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,6 +126,8 @@ class PoemGenerationPipeline(Pipeline):
             # The base class looks at the first element, so it cannot be asked for an empty list.
             results = super().__call__(list(inputs), **kwargs) if inputs else []
             return [result[0] for result in results] if all(len(result) == 1 for result in results) else results
+        if isinstance(inputs, Iterable) and not isinstance(inputs, str | bytes | Mapping):
+            inputs = _stream(inputs)
         return super().__call__(inputs, **kwargs)
 
     def _sanitize_parameters(
@@ -265,7 +267,8 @@ class PoemGenerationPipeline(Pipeline):
         kwargs = dict(generate_kwargs)
         config = copy.deepcopy(kwargs.pop("generation_config", None) or self.model.generation_config)
         others = config.update(**kwargs)
-        config.max_length = config.min_length = config.min_new_tokens = None
+        config.max_length = config.min_new_tokens = None
+        config.min_length = 0
         config.max_new_tokens = length + 1  # and the end
         if config.pad_token_id is None:
             config.pad_token_id = self.tokenizer.pad_token_id
@@ -284,6 +287,11 @@ class PoemGenerationPipeline(Pipeline):
             One dictionary for each, the most probable first.
         """
         return [{"poem_text": "\n".join(poem["lines"]), **poem} for poem in model_outputs["poems"]]
+
+
+def _stream(items: Iterable[Any]) -> Iterator[Any]:
+    """A dataset or iterator as a generator, which is what `Pipeline` streams."""
+    yield from items
 
 
 __all__ = ["PoemGenerationPipeline"]

