@@ -119,10 +119,11 @@ class BidafAttention(nn.Module):
         )  # (rows, queries, keys)
         if self.depth > 1:
             of_next = torch.baddbmm(self.context_score(question), scaled, question.transpose(1, 2))
+        attention = scores  # from the first level on, the last level's
         to_question, to_context = torch.zeros_like(scores), torch.zeros_like(scores[..., 0])
         for level in range(self.depth):
             if level:
-                scores = torch.baddbmm(of_question, attention, of_next)  # noqa: F821  # of the level before
+                scores = torch.baddbmm(of_question, attention, of_next)
             scores = scores.masked_fill(~keys, torch.finfo(scores.dtype).min)
             attention = scores.softmax(-1)
             to_question = to_question + weights[level] * attention

@@ -3,6 +3,8 @@
 Axes in shape comments: as in levels_ham_reader.py.
 """
 
+from collections.abc import Iterable
+
 import torch
 from torch import nn
 
@@ -73,7 +75,7 @@ class MatchRecurrence(nn.Module):
     def _read(
         self,
         cell: nn.Module,
-        places: "range | reversed[int]",
+        places: Iterable[int],
         of_context: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
         of_question: tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None],
         weights: torch.Tensor,
