@@ -214,7 +214,8 @@ class PoemGenerationPipeline(Pipeline):
     ) -> dict[str, Any]:
         requests = model_inputs["request"]
         requests = requests if isinstance(requests, list) else [requests]
-        rows = [(request.keywords, []) for request in requests]  # of each poem its keywords, and the lines so far
+        # Of each poem its keywords, and the lines so far.
+        rows: list[tuple[list[str], list[str]]] = [(request.keywords, []) for request in requests]
         scores = torch.zeros(len(rows), device=self.device)
         for number in range(LINES):
             inputs = self._inputs(rows, number)
