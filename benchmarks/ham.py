@@ -4,10 +4,10 @@
     python benchmarks/ham.py --depths 1 10 --repeats 9
     python benchmarks/ham.py --update model_cards/ham.md
 
-The poem model has the paper's sizes (512 units, embeddings of 512, a vocabulary of 8,000) and random weights. Training
-is one step of AdamW on a batch of 64 lines of 7 characters, each written from a keyword of 2 characters and three lines
-before it, with their ends; decoding writes the 8 tokens of such a line for a batch of 16 with 5 beams. Plain levels are
-the same model without fusing: each level multiplies with all keys and values.
+The poem model has the paper's sizes (512 units, embeddings of 512, a vocabulary of 8,000) and random weights.
+Training is one step of AdamW on a batch of 64 lines of 7 characters, each written from a keyword of 2 characters and
+three lines before it, with their ends; decoding writes the 8 tokens of such a line for a batch of 16 with 5 beams.
+Plain levels are the same model without fusing: each level multiplies with all keys and values.
 
 The reader is BiDAF with one level, 100 units, characters and a vocabulary of 20,000, beside the one that is written
 down plainly in tests/references/bidaf.py, in the same sizes: a training step on 16 contexts of 150 words and questions

@@ -375,7 +375,7 @@ CASES = {
         HAM,
         make_config=partial(
             ham_config,
-            decoder_attention_heads=4,
+            decoder_attention_heads=2,
             attention_scoring="additive",
             encoder_layers=2,
             decoder_layers=2,

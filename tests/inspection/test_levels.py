@@ -1,0 +1,43 @@
+"""How much levels count: read from models, as a table and as a picture."""
+
+import pytest
+import torch
+
+from hier_models import HamConfig, HamForConditionalGeneration, HierarchicalAttention
+from hier_models.inspection import LevelWeights, level_weights
+
+
+def make_model(**kwargs):
+    torch.manual_seed(0)
+    return HamForConditionalGeneration(HamConfig(vocab_size=20, d_model=8, attention_depth=3, **kwargs))
+
+
+def test_weights_of_a_model():
+    model = make_model()
+    torch.nn.init.normal_(model.model.decoder.step.attention.level_weights.logits)
+    report = level_weights(model)
+    assert report.weights == model.get_level_weights()
+    assert list(report.weights) == ["model.decoder.step.attention"]
+    (levels,) = report.weights.values()
+    assert sum(levels) == pytest.approx(1.0)
+    assert report.to_text().splitlines()[2].startswith(f"| model.decoder.step.attention | {levels[0]:.3f} |")
+
+
+def test_weights_of_any_module():
+    assert level_weights(HierarchicalAttention(4, 2)).weights == {"HierarchicalAttention": [0.5, 0.5]}
+    both = torch.nn.ModuleDict({"one": HierarchicalAttention(4, 2), "two": HierarchicalAttention(4, 1)})
+    text = level_weights(both).to_text()
+    assert text == "| attention | 1 | 2 |\n| --- | --- | --- |\n| one | 0.500 | 0.500 |\n| two | 1.000 | – |"
+
+
+def test_picture(tmp_path):
+    pytest.importorskip("matplotlib")
+    path = level_weights(make_model()).to_png(tmp_path / "new" / "levels.png")
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_model_without_levels_is_refused():
+    with pytest.raises(ValueError, match=r"`model` must have a hierarchical attention.*got a Linear"):
+        level_weights(torch.nn.Linear(2, 2))
+    with pytest.raises(ValueError, match="`weights` must hold the levels of at least one attention"):
+        LevelWeights({})
