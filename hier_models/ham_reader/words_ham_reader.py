@@ -112,7 +112,7 @@ class CharacterEncoder(nn.Module):
             return final
         states = nn.functional.pad(states * mask[..., None], (0, 0, 0, self.kernel_size - 1))
         filtered = self.convolution(states.transpose(1, 2)).relu()  # (words, char_hidden_size, chars)
-        return (filtered * mask[:, None]).amax(-1)  # none is negative
+        return torch.amax(filtered * mask[:, None], -1)  # none is negative
 
 
 class HighwayLayer(nn.Module):
@@ -153,6 +153,7 @@ class WordEncoder(nn.Module):
         super().__init__()
         self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size, config.pad_token_id)
         self.chars = CharacterEncoder(config) if config.char_vocab_size else None
+        self.char_size = config.char_hidden_size
         layers = config.highway_layers if config.reader == "bidaf" else 0
         self.highway = nn.ModuleList(HighwayLayer(config.word_size) for _ in range(layers))
 
@@ -173,21 +174,13 @@ class WordEncoder(nn.Module):
         if self.chars is not None and char_ids is not None:
             # A word without any character that is known to be one, such as padding, has a vector of zeros.
             spelled = mask & (char_ids != 0).any(-1)
-            made = self.chars(char_ids[spelled]) if bool(spelled.any()) else states.new_zeros(0, self._char_size)
+            made = self.chars(char_ids[spelled]) if bool(spelled.any()) else states.new_zeros(0, self.char_size)
             of_chars = states.new_zeros(*mask.shape, made.shape[-1])
             of_chars[spelled] = made.to(states.dtype)
             states = torch.cat([states, of_chars], -1)
         for layer in self.highway:
             states = layer(states)
         return states
-
-    @property
-    def _char_size(self) -> int:
-        chars = self.chars
-        assert chars is not None
-        if isinstance(chars.convolution, nn.Conv1d):
-            return chars.convolution.out_channels
-        return 2 * chars.recurrent.layers[0].hidden_size
 
 
 __all__ = ["CharacterEncoder", "HighwayLayer", "RecurrentEncoder", "WordEncoder"]

@@ -43,11 +43,11 @@ class ReadingComprehensionPipeline(Pipeline):
     model: Any
     processor: Any
 
-    _load_processor = True
-    _load_tokenizer = False
-    _load_feature_extractor = False
-    _load_image_processor = False
-    _load_video_processor = False
+    _load_processor = True  # type: ignore[assignment]
+    _load_tokenizer = False  # type: ignore[assignment]
+    _load_feature_extractor = False  # type: ignore[assignment]
+    _load_image_processor = False  # type: ignore[assignment]
+    _load_video_processor = False  # type: ignore[assignment]
     _pipeline_calls_generate = False
 
     def __init__(self, model: Any, processor: Any = None, **kwargs: Any) -> None:

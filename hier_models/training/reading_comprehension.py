@@ -241,7 +241,7 @@ class ReadingComprehensionTask(EncoderTask):
             long_questions=len(long),
         )
 
-    def _answers(self, predictions: Sequence[Any]) -> list[tuple[str, float]]:
+    def _answers(self, predictions: Any) -> list[tuple[str, float]]:
         """The best answer to each validation question, over all of its windows."""
         rows, windows = self.rows("validation"), self._windows["validation"]
         of_question: list[list[int]] = [[] for _ in range(len(rows))]
