@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from .heatmap import require_matplotlib
 
 
@@ -87,11 +89,12 @@ def level_weights(model: Any) -> LevelWeights:
     """
     if hasattr(model, "get_level_weights"):
         return LevelWeights(model.get_level_weights())
-    found = {
-        name or type(module).__name__: module.mixture.detach().tolist()
-        for name, module in model.named_modules()
-        if hasattr(module, "mixture")
-    }
+    found = {}
+    for name, module in model.named_modules():
+        if hasattr(module, "mixture"):
+            found[name or type(module).__name__] = module.mixture.detach().tolist()
+        elif isinstance(numbers := getattr(module, "level_weights", None), torch.nn.Parameter):  # of the readers
+            found[name] = numbers.detach().softmax(dim=0).tolist()
     if not found:
         raise ValueError(
             f"`model` must have a hierarchical attention, as those of HAM have; got a {type(model).__name__}, which "

@@ -3,7 +3,13 @@
 import pytest
 import torch
 
-from hier_models import HamConfig, HamForConditionalGeneration, HierarchicalAttention
+from hier_models import (
+    HamConfig,
+    HamForConditionalGeneration,
+    HamReaderConfig,
+    HamReaderForQuestionAnswering,
+    HierarchicalAttention,
+)
 from hier_models.inspection import LevelWeights, level_weights
 
 
@@ -28,6 +34,13 @@ def test_weights_of_any_module():
     both = torch.nn.ModuleDict({"one": HierarchicalAttention(4, 2), "two": HierarchicalAttention(4, 1)})
     text = level_weights(both).to_text()
     assert text == "| attention | 1 | 2 |\n| --- | --- | --- |\n| one | 0.500 | 0.500 |\n| two | 1.000 | – |"
+
+
+def test_weights_of_a_reader():
+    sizes = {"vocab_size": 20, "embedding_size": 8, "hidden_size": 4, "attention_depth": 3}
+    report = level_weights(HamReaderForQuestionAnswering(HamReaderConfig(**sizes)))
+    assert report.weights
+    assert all(levels == pytest.approx([1 / 3] * 3) for levels in report.weights.values())
 
 
 def test_picture(tmp_path):
