@@ -21,6 +21,7 @@ from .hub_texts import (
     ARCHITECTURES,
     HEADS,
     NOT_GIVEN,
+    READER_HEAD,
     TEMPLATE,
     USAGE_HEAD,
     USAGE_HEAD_PIPELINE,
@@ -139,15 +140,17 @@ def export(
     references = {auto: f"{Path(inspect.getfile(cls)).stem}.{cls.__name__}" for auto, cls in auto_map.items()}
     tokenizer_reference = references.pop("AutoTokenizer", None)  # stands in the tokenizer's own config
     additions: dict[str, Any] = {"auto_map": references}
-    if "AutoModelForSeq2SeqLM" in auto_map:
-        task = task_of(model.config)
+    # The Auto class of a model that has a pipeline of ours.
+    head = "AutoModelForQuestionAnswering" if model.config.model_type == "ham_reader" else "AutoModelForSeq2SeqLM"
+    if head in auto_map:
+        task = READER_HEAD.task if model.config.model_type == "ham_reader" else task_of(model.config)
         pipeline_class = _pipeline_class(task)
         for source in _source_files([pipeline_class]):
             shutil.copyfile(source, target / source.name)
         additions["custom_pipelines"] = {
             task: {
                 "impl": f"{Path(inspect.getfile(pipeline_class)).stem}.{pipeline_class.__name__}",
-                "pt": ["AutoModelForSeq2SeqLM"],
+                "pt": [head],
                 "type": "text",
             }
         }
@@ -219,7 +222,7 @@ def model_card(model: Any, details: CardDetails, *, source: str, code: Iterable[
     architecture = ARCHITECTURES.get(config.model_type)
     is_generator = config.is_encoder_decoder and model.can_generate()
     auto_class = _auto_class(model)
-    head = None if is_generator else HEADS.get(auto_class)
+    head = None if is_generator else READER_HEAD if config.model_type == "ham_reader" else HEADS.get(auto_class)
     task = task_of(config) if is_generator else head.task if head else None
     datasets = [details.datasets] if isinstance(details.datasets, str) else details.datasets
     results = _eval_results(details, task)

@@ -53,6 +53,19 @@ ARCHITECTURES = {
         ),
         made_for="Chinese quatrains, translation and short summaries",
     ),
+    "ham_reader": Architecture(
+        title="HAM reader",
+        summary=(
+            "A reader, BiDAF, Match-LSTM or R-NET, whose attentions are hierarchical: each level attends with what the "
+            "last level attended to as its query, and the output is the sum of all levels, weighed by learned numbers."
+        ),
+        paper=(
+            "Zehao Dou and Zhihua Zhang: Hierarchical Attention: What Really Counts in Various NLP Tasks. 2018. "
+            "https://arxiv.org/abs/1808.03728. The readers are those of Minjoon Seo et al. 2016, Shuohang Wang and "
+            "Jing Jiang 2016, and Wenhui Wang et al. 2017."
+        ),
+        made_for="answering questions with spans of one or several documents",
+    ),
     "hat_bart": Architecture(
         title="HAT-BART",
         summary=(
@@ -129,6 +142,15 @@ class Head:
     inputs: str
     result: str
 
+
+# The head of a reader, which has inputs and a pipeline of its own.
+READER_HEAD = Head(
+    task="reading-comprehension",
+    has_pipeline=True,
+    example='run(question="When was it closed?", context="The bridge was closed on Monday.")',
+    inputs='question="When was it closed?", context="The bridge was closed on Monday."',
+    result="outputs.start_logits.argmax(-1), outputs.end_logits.argmax(-1)",
+)
 
 _TEXT = '"The bridge was closed on Monday. Repairs will take six weeks."'
 

@@ -22,6 +22,7 @@ PACKAGE = Path(hier_models.__file__).parent
 LIBRARIES: dict[str, set[str]] = {
     "coarse_to_fine_lstm": {"punkt"},
     "ham": set(),
+    "ham_reader": set(),
     "hat_bart": {"punkt"},
     "hat_encoder": {"punkt"},
     "highlight_transformer": set(),
