@@ -57,7 +57,8 @@ ARCHITECTURES = {
         title="HAM reader",
         summary=(
             "A reader, BiDAF, Match-LSTM or R-NET, whose attentions are hierarchical: each level attends with what "
-            "the last level attended to as its query, and the output is the sum of all levels, weighed by learned numbers."
+            "the last level attended to as its query, and the output is the sum of all levels, weighed by learned "
+            "numbers."
         ),
         paper=(
             "Zehao Dou and Zhihua Zhang: Hierarchical Attention: What Really Counts in Various NLP Tasks. 2018. "
