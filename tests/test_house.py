@@ -189,7 +189,8 @@ def write_poems(folder: Path) -> None:
     """Poems as users have them, those of the npm package, and a tiny model that writes them."""
     from tests.ham.poems import POEMS, poem_processor
 
-    lines = [json.dumps({"lines": poem}, ensure_ascii=False) for poem in POEMS]
+    # Three times each: rarer words are no keywords.
+    lines = [json.dumps({"lines": poem}, ensure_ascii=False) for poem in POEMS * 3]
     (folder / "poems.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     package = folder / "node_modules/chinese-poetry/dist/quantangshi"
     package.mkdir(parents=True)
