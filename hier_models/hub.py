@@ -439,7 +439,8 @@ def _sizes(config: Any) -> dict[str, Any]:
         value = getattr(config, name, None)
         is_size = isinstance(value, int | list) and not isinstance(value, bool) and not name.endswith("token_id")
         own = ("hierarchical_", "pooling", "top_down_", "highlighting", "brightness", "use_copy", "coarse_")
-        if is_size or name.startswith(own) or name == "attention":
+        choices = ("attention", "attention_keys", "attention_scoring", "body", "level_weights", "reader")
+        if is_size or name.startswith(own) or name in choices:
             sizes[name] = value
     return {name: value for name, value in sizes.items() if value is not None}
 
