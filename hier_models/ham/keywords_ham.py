@@ -40,7 +40,8 @@ _STOPWORDS = """
 须 欲 得 地 上 下 里 中 外 内 前 后 时 一 二 三 两 几 多 少 我们 你们 他们 她们 它们 自己 咱们 这个 那个 这些 那些
 这样 那样 这里 那里 一个 一些 一样 一种 什么 怎么 怎样 为什么 为何 如何 如此 何处 何时 何人 何事 不知 不是 不能
 不可 不得 不如 不见 没有 可以 可能 应该 能够 已经 曾经 正在 因为 所以 但是 而且 或者 如果 虽然 然而 只是 就是 还是
-也是 都是 不要 非常 十分 时候 起来 出来 下来 可是 于是 以及 之间 之中 其中 无人 无事 不须 不堪 不为 一时
+也是 都是 不要 非常 十分 时候 起来 出来 下来 可是 于是 以及 之间 之中 其中 无人 无事 不须 不堪 不为 一时 来 去 似
+见 知 看 作 尽 犹 处 事 相 同 入 归 共 难 成 出 起
 """
 STOPWORDS = frozenset(_STOPWORDS.split())
 
@@ -153,7 +154,7 @@ class PoemKeywords:
         words: The words that may be keywords.
         scores: How important each is in the corpus (TextRank).
         neighbours: For each word those that it shares most poems with for how common they are: (number of the word,
-            normalised pointwise mutual information), the best first.
+            pointwise mutual information times the shared poems), the best first.
         unit: What words are: "words" or "characters".
 
     Raises:
@@ -231,7 +232,7 @@ class PoemKeywords:
         for (one, other), number in together.items():
             if number < LEAST_TOGETHER:
                 continue
-            value = _npmi(number, counts[kept[one]], counts[kept[other]], len(cut))
+            value = _association(number, counts[kept[one]], counts[kept[other]], len(cut))
             if value > 0:
                 rows[one].append((other, value))
                 rows[other].append((one, value))
@@ -310,8 +311,9 @@ class PoemKeywords:
             usable: Tells whether a word can be a keyword; all can by default.
 
         Returns:
-            The keywords, and behind them the words of the corpus with the largest sum of normalised pointwise mutual
-            information with them; where no word of the corpus goes with them, the most important words of the corpus.
+            The keywords, and behind them the words of the corpus with the largest sum of pointwise mutual information
+            with them, each times the number of shared poems; where no word of the corpus goes with them, the most
+            important words of the corpus.
 
         Raises:
             ValueError: If the corpus has too few words.
@@ -384,11 +386,9 @@ class PoemKeywords:
             raise ValueError(f"{path} does not hold keywords of poems ({error})") from error
 
 
-def _npmi(together: int, one: int, other: int, total: int) -> float:
-    """Pointwise mutual information over its largest value, so that rare pairs do not come before all others."""
-    if together == total:
-        return 0.0  # in every poem: they tell nothing of each other
-    return math.log(together * total / (one * other)) / -math.log(together / total)
+def _association(together: int, one: int, other: int, total: int) -> float:
+    """Pointwise mutual information times the poems that it rests on, so that rare pairs do not come before all."""
+    return together * math.log(together * total / (one * other))
 
 
 def _overlaps(word: str, words: Iterable[str]) -> bool:

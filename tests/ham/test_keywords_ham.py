@@ -98,10 +98,10 @@ def test_keywords_of_a_text(keywords):
 def test_words_are_added_by_the_poems_that_they_share(keywords):
     poems = [set("".join(poem)) for poem in POEMS]
 
-    def npmi(one, other):
-        both = sum({one, other} <= poem for poem in poems) / len(poems)
+    def association(one, other):
+        both = sum({one, other} <= poem for poem in poems)
         of_one, of_other = (sum(word in poem for poem in poems) / len(poems) for word in (one, other))
-        return math.log(both / (of_one * of_other)) / -math.log(both)
+        return both * math.log(both / len(poems) / (of_one * of_other))
 
     # Three share both of its poems, and one of them is in no other.
     found = keywords.expand(["雨"])
@@ -109,7 +109,7 @@ def test_words_are_added_by_the_poems_that_they_share(keywords):
     assert set(found[2:]) == {"青", "山"}
     numbers = {word: number for number, word in enumerate(keywords.words)}
     near = {keywords.words[number]: value for number, value in keywords._neighbours[numbers["雨"]]}
-    assert near == pytest.approx({word: npmi("雨", word) for word in found[1:]})
+    assert near == pytest.approx({word: association("雨", word) for word in found[1:]})
     assert keywords.expand(["春", "风", "山", "月"]) == ["春", "风", "山", "月"]
     assert keywords.expand(found) == found
 
