@@ -6,11 +6,8 @@ Axes in shape comments:
     chars       characters of a word, padding on the right
 """
 
-from typing import Any
-
 import torch
 from torch import nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from .configuration_ham_reader import HamReaderConfig
 
@@ -40,8 +37,10 @@ class RecurrentEncoder(nn.Module):
         super().__init__()
         make = nn.LSTM if cell == "lstm" else nn.GRU
         sizes = [input_size] + [hidden_size * (1 + bidirectional)] * layers
-        self.layers = nn.ModuleList(
-            make(sizes[i], hidden_size, batch_first=True, bidirectional=bidirectional) for i in range(layers)
+        # Packed sequences would do without `backward_layers`, and are several times slower on CPU.
+        self.layers = nn.ModuleList(make(sizes[i], hidden_size, batch_first=True) for i in range(layers))
+        self.backward_layers = nn.ModuleList(
+            make(sizes[i], hidden_size, batch_first=True) for i in range(layers if bidirectional else 0)
         )
         self.dropout = nn.Dropout(dropout)
 
@@ -50,28 +49,31 @@ class RecurrentEncoder(nn.Module):
 
         Args:
             states: inputs, `(texts, words, input_size)`
-            lengths: words of each text, on the CPU, `(texts,)`
+            lengths: words of each text, `(texts,)`
 
         Returns:
             Outputs of the last layer, zero for padding, `(texts, words, hidden_size · directions)`, and its last
             states, one direction after the other, `(texts, hidden_size · directions)`
         """
-        width = states.shape[1]
-        # Of a text without words, one word of padding is read, and set to zero like all padding.
-        counts = lengths.clamp(min=1)
-        whole = bool((counts == width).all())
-        last: Any = None
-        for layer in self.layers:
+        lengths = lengths.to(states.device)
+        places = torch.arange(states.shape[1], device=states.device)
+        mask = (places < lengths[:, None])[..., None]
+        # Words in the opposite order, padding still behind them: its own inverse.
+        reverse = torch.where(mask[..., 0], lengths[:, None] - 1 - places, places)
+        rows = torch.arange(len(states), device=states.device)
+        ends = (lengths - 1).clamp(min=0)
+        final = states.new_zeros(len(states), 0)
+        for number, layer in enumerate(self.layers):
             states = self.dropout(states)
-            given: Any = states
-            if not whole:
-                given = pack_padded_sequence(states, counts, batch_first=True, enforce_sorted=False)
-            read, last = layer(given)
-            states = read if whole else pad_packed_sequence(read, batch_first=True, total_length=width)[0]
-        if bool((lengths == 0).any()):
-            states = states * (lengths > 0).to(states)[:, None, None]
-        final = last[0] if isinstance(last, tuple) else last  # (directions, texts, hidden_size)
-        return states, final.transpose(0, 1).flatten(1)
+            there = layer(states)[0]
+            if not self.backward_layers:
+                states = there * mask
+                final = states[rows, ends]
+                continue
+            back = self.backward_layers[number](states[rows[:, None], reverse])[0]
+            states = torch.cat([there, back[rows[:, None], reverse]], -1) * mask
+            final = torch.cat([there[rows, ends], back[rows, ends]], -1)
+        return states, final
 
 
 class CharacterEncoder(nn.Module):
@@ -108,7 +110,7 @@ class CharacterEncoder(nn.Module):
         mask = char_ids != 0
         states = self.dropout(self.embed_chars(char_ids))
         if self.convolution is None:
-            final: torch.Tensor = self.recurrent(states, mask.sum(-1).cpu())[1]
+            final: torch.Tensor = self.recurrent(states, mask.sum(-1))[1]
             return final
         states = nn.functional.pad(states * mask[..., None], (0, 0, 0, self.kernel_size - 1))
         filtered = self.convolution(states.transpose(1, 2)).relu()  # (words, char_hidden_size, chars)

@@ -111,7 +111,7 @@ def recurrent(weights: Weights, name: str, kind: str, vectors: Vectors) -> tuple
     last = torch.zeros(0)
     while f"{name}.layers.{layer}.weight_ih_l0" in weights:
         there = run(kind, cell(weights, f"{name}.layers.{layer}", "_l0"), vectors)
-        back = run(kind, cell(weights, f"{name}.layers.{layer}", "_l0_reverse"), vectors[::-1])
+        back = run(kind, cell(weights, f"{name}.backward_layers.{layer}", "_l0"), vectors[::-1])
         vectors = [torch.cat(pair) for pair in zip(there, back[::-1], strict=True)]
         last = torch.cat([there[-1], back[-1]])
         layer += 1
