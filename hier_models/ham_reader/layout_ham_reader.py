@@ -23,7 +23,7 @@ class Layout:
         if document_ids is None:
             places = mask.cumsum(-1) - 1
             self.mask = torch.arange(words, device=mask.device) < lengths[:, None]
-            self.lengths = lengths.cpu()
+            self.lengths = lengths
             if bool((self.mask != mask).any()):
                 self.flat = places + torch.arange(batch, device=mask.device)[:, None] * words
             return
@@ -40,7 +40,7 @@ class Layout:
         places = torch.empty_like(numbers)
         places[order] = torch.arange(len(numbers), device=mask.device) - starts[numbers[order]]
         self.mask = torch.arange(width, device=mask.device) < counts[:, None]
-        self.lengths = counts.cpu()
+        self.lengths = counts
         self.rows_of_batch = known // most
         self.flat = mask.new_zeros(mask.shape, dtype=torch.long)
         self.flat[mask] = numbers * width + places
