@@ -13,7 +13,7 @@ from .configuration_ham_reader import HamReaderConfig
 
 
 class RecurrentEncoder(nn.Module):
-    """Recurrent layers that read in both directions, or in one, and never read padding.
+    """Recurrent layers that read in both directions, or in one; padding changes nothing.
 
     Args:
         cell: "lstm" or "gru".
