@@ -49,8 +49,9 @@ def perplexity(
         generation_config = copy.deepcopy(model.generation_config)
         outcome = trainer.predict(dataset, metric_key_prefix="test")
         model.generation_config = generation_config
-    counted = np.asarray(outcome.label_ids) != NO_LABEL
-    mean = float(np.asarray(outcome.predictions, dtype=np.float64)[counted].mean())
+    # Several processes fill up their last batch with rows from the beginning.
+    labels, found = (np.asarray(rows)[: len(dataset)] for rows in (outcome.label_ids, outcome.predictions))
+    mean = float(found[labels != NO_LABEL].astype(np.float64).mean())
     return math.exp(mean) if mean < 700 else math.inf
 
 

@@ -99,7 +99,8 @@ def test_references_need_a_column():
 def test_digits_are_replaced_in_sources_and_summaries(source, expected):
     row = {**source, "summary": ["Won 3", "in 15"], "id": "7"}
     columns = resolve_columns(row, None, None, several_references=True, digits="#")
-    assert columns.normalize(row) == {**expected, "summary": "Won #", "references": ["Won #", "in ##"], "id": "7"}
+    record = {name: value for name, value in columns.normalize(row).items() if not name.startswith("_")}  # but counts
+    assert record == {**expected, "summary": "Won #", "references": ["Won #", "in ##"], "id": "7"}
 
 
 def test_sentences_of_a_summary_are_joined_and_their_tags_taken_off():
