@@ -28,6 +28,7 @@ TASKS = {
     "summarization": ("summarization", "SummarizationTask"),
     "book_summarization": ("book_summarization", "BookSummarizationTask"),
     "translation": ("translation", "TranslationTask"),
+    "denoising": ("denoising", "DenoisingTask"),
     "masked_lm": ("encoder_tasks_masked_lm", "MaskedLMTask"),
     "question_answering": ("encoder_tasks_question_answering", "QuestionAnsweringTask"),
     "classification": ("encoder_tasks_classification", "ClassificationTask"),

@@ -1,0 +1,162 @@
+"""BART's denoising: chunks of whole sentences, their sentences shuffled and spans of tokens replaced by mask tokens."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from datasets import Dataset as Rows
+from torch.utils.data import Dataset
+from transformers import PreTrainedTokenizerBase, ProcessorMixin
+
+from .tokenizing import plain_tokenizer
+
+
+# The noise of validation data is drawn from other numbers than that of training data.
+PARTS = ("train", "validation")
+
+
+def permute_sentences(sentences: Sequence[Sequence[int]], generator: np.random.Generator) -> list[int]:
+    """Put sentences in a random order.
+
+    Args:
+        sentences: The token ids of each.
+        generator: Draws the order; all are equally likely.
+
+    Returns:
+        The token ids of all.
+
+    Source: Lewis et al., 2020 (BART), section 2.2, "Sentence Permutation".
+    """
+    return [token for number in generator.permutation(len(sentences)) for token in sentences[number]]
+
+
+def infill_text(
+    ids: Sequence[int],
+    generator: np.random.Generator,
+    *,
+    mask_id: int,
+    mask_share: float = 0.3,
+    span_mean: float = 3.0,
+) -> list[int]:
+    """Replace spans of tokens by one mask token each; a span without a token is a mask token put in between.
+
+    The lengths of spans are drawn from a Poisson distribution until the share of the tokens is reached; the last one
+    is cut to it. A share that is no whole number of tokens is rounded by chance, to be right on average. Spans do not
+    overlap, and every arrangement of them is equally likely.
+
+    Args:
+        ids: Token ids, without special tokens.
+        generator: Draws lengths and places.
+        mask_id: The mask token.
+        mask_share: Share of the tokens that go.
+        span_mean: Mean length of a span in tokens.
+
+    Returns:
+        Token ids, at most as many as before.
+
+    Source: Lewis et al., 2020 (BART), section 2.2, "Text Infilling", and section 5.1: 30 % of the tokens, lengths from
+        a Poisson distribution with λ = 3.
+    """
+    budget = int(len(ids) * mask_share + generator.random())
+    lengths: list[int] = []
+    while (left := budget - sum(lengths)) > 0:
+        lengths.append(min(int(generator.poisson(span_mean)), left))
+    while len(lengths) > budget:  # only of texts of a few tokens; a text must not grow
+        lengths.remove(0)
+    items = len(ids) - budget + len(lengths)
+    is_span = np.zeros(items, dtype=bool)
+    is_span[generator.choice(items, len(lengths), replace=False)] = True
+    steps = np.ones(items, dtype=np.int64)
+    steps[is_span] = lengths
+    starts = np.cumsum(steps) - steps
+    tokens = np.asarray([*ids, mask_id])  # a span without tokens at the end starts behind the last
+    found: list[int] = np.where(is_span, mask_id, tokens[starts]).tolist()
+    return found
+
+
+class NoisyChunks(Dataset[dict[str, list[int]]]):
+    """Chunks with noise as source and the text as it was as labels.
+
+    The noise of a chunk is drawn from the seed, the number of the chunk and the number of the copy alone: it does not
+    depend on when, in which process or in which batch the chunk comes.
+
+    Args:
+        chunks: Rows with `input_ids`, a BOS before every sentence and EOS at the end, as `pack_documents` makes them.
+        processor: The tokenizer, or a processor that has it; with BOS, EOS and mask tokens.
+        copies: How many noises each chunk has; the dataset is so many times as long.
+        seed: Another seed, other noise.
+        part: "train" or "validation", whose noises differ.
+        mask_share: Share of the tokens that go; see `infill_text`.
+        span_mean: Mean length of a span.
+        permute: Whether sentences are shuffled.
+
+    Raises:
+        ValueError: If there are no chunks, the tokenizer lacks a token, or a number is not allowed.
+    """
+
+    def __init__(
+        self,
+        chunks: Rows,
+        processor: ProcessorMixin | PreTrainedTokenizerBase,
+        *,
+        copies: int = 1,
+        seed: int = 0,
+        part: str = "train",
+        mask_share: float = 0.3,
+        span_mean: float = 3.0,
+        permute: bool = True,
+    ) -> None:
+        if part not in PARTS:
+            raise ValueError(f"part must be one of {', '.join(PARTS)}, got {part!r}")
+        if copies < 1:
+            raise ValueError(f"copies must be at least 1, got {copies}")
+        if not len(chunks):
+            raise ValueError("chunks must hold at least one, got none")
+        tokenizer = plain_tokenizer(processor)
+        self._ids: dict[str, int] = {}
+        for name in ("bos_token", "eos_token", "mask_token"):
+            number: Any = getattr(tokenizer, f"{name}_id")
+            if number is None:
+                raise ValueError(f"processor: its tokenizer has no {name}, which denoising needs")
+            self._ids[name] = number
+        self.chunks, self.copies, self.seed, self.part = chunks, copies, seed, part
+        self.mask_share, self.span_mean, self.permute = mask_share, span_mean, permute
+
+    def __len__(self) -> int:
+        """Tell how many there are.
+
+        Returns:
+            Chunks times copies.
+        """
+        return len(self.chunks) * self.copies
+
+    def __getitem__(self, number: int) -> dict[str, list[int]]:
+        """Draw the noise of a chunk.
+
+        Args:
+            number: Of the copy times the number of chunks, plus that of the chunk.
+
+        Returns:
+            `input_ids`, `attention_mask` and `labels`, all with BOS and EOS.
+
+        Raises:
+            IndexError: If there is no such chunk.
+        """
+        if not 0 <= number < len(self):
+            raise IndexError(f"number must be from 0 to below {len(self)}, got {number}")
+        copy, chunk = divmod(number, len(self.chunks))
+        bos, eos, mask = (self._ids[name] for name in ("bos_token", "eos_token", "mask_token"))
+        sentences: list[list[int]] = []
+        for token in self.chunks[chunk]["input_ids"]:
+            if token == bos:
+                sentences.append([])
+            elif token != eos:
+                sentences[-1].append(token)
+        generator = np.random.default_rng([self.seed, PARTS.index(self.part), chunk, copy])
+        text = [token for sentence in sentences for token in sentence]
+        shuffled = permute_sentences(sentences, generator) if self.permute else text
+        noisy = infill_text(
+            shuffled, generator, mask_id=mask, mask_share=self.mask_share, span_mean=self.span_mean
+        )
+        source = [bos, *noisy, eos]
+        return {"input_ids": source, "attention_mask": [1] * len(source), "labels": [bos, *text, eos]}

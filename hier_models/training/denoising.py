@@ -1,0 +1,271 @@
+"""Denoising after BART: the warm-up of encoder-decoder models before there are summaries to learn from."""
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from datasets import Dataset, concatenate_datasets
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin, Trainer
+
+from ..data import HierDataCollator, LoadReport, load_documents
+from ..data.byte_level import SPECIAL_TOKENS, train_byte_level
+from ..data.columns import KINDS
+from ..data.infilling import NoisyChunks
+from ..data.packing import PackingReport, pack_documents
+from ..data.tokenizing import plain_text
+from ..hat_encoder.tokenization_hat_encoder import HatEncoderTokenizer
+from .arguments import Recipe, RecipeError
+from .encoder_smoke import STORIES
+from .likelihood import perplexity
+from .models import Processor, positions
+from .own_tokenizer import own_tokenizer
+from .tasks import Task
+
+
+logger = logging.getLogger(__name__)
+
+LEAST_ENTRIES = 256 + len(SPECIAL_TOKENS)
+
+
+@dataclass
+class DenoisingArguments:
+    """The section `denoising` of a recipe.
+
+    Args:
+        mask_share: Share of the tokens that text infilling replaces.
+        span_mean: Mean length of a replaced span in tokens.
+        permute_sentences: Whether the sentences of a chunk are shuffled.
+        copies: How many noises each chunk has before the first comes again; an epoch is all of them.
+        tokenizer_entries: From scratch and without a tokenizer, train one like BART's on the training documents, with
+            so many entries; it is kept in the output folder.
+        also_train: More files or folders of training documents, of any kind.
+    """
+
+    mask_share: float = field(default=0.3, metadata={"help": "Share of the tokens to replace."})
+    span_mean: float = field(default=3.0, metadata={"help": "Mean length of a span in tokens."})
+    permute_sentences: bool = field(default=True, metadata={"help": "Shuffle the sentences of a chunk."})
+    copies: int = field(default=1, metadata={"help": "Noises of each chunk."})
+    tokenizer_entries: int | None = field(default=None, metadata={"help": "Entries of a tokenizer to train."})
+    also_train: list[str] | None = field(default=None, metadata={"help": "More training documents: files, folders."})
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if not 0 < self.mask_share < 1:
+            raise RecipeError(f"mask_share must be above 0 and below 1, got {self.mask_share}")
+        if self.span_mean <= 0:
+            raise RecipeError(f"span_mean must be above 0, got {self.span_mean}")
+        if self.copies < 1:
+            raise RecipeError(f"copies must be at least 1, got {self.copies}")
+        if self.tokenizer_entries is not None and self.tokenizer_entries < LEAST_ENTRIES:
+            raise RecipeError(
+                f"tokenizer_entries must be at least {LEAST_ENTRIES} (256 bytes and the special tokens), got "
+                f"{self.tokenizer_entries}"
+            )
+
+
+class DenoisingTask(Task):
+    """Documents in chunks of whole sentences, which are shuffled and masked, and have to be written as they were.
+
+    It trains models with a plain tokenizer, such as BART; the families begin with what it makes (`from_bart`). Scored
+    by the perplexity of the validation documents, whose noise is always the same.
+
+    Args:
+        recipe: The whole recipe.
+        output_dir: Folder of the run.
+
+    Source: Lewis et al., 2020 (BART), sections 2.2 and 5.1.
+    """
+
+    arguments = DenoisingArguments
+
+    def __init__(self, recipe: Recipe, output_dir: Path) -> None:
+        super().__init__(recipe, output_dir)
+        self._packing = {"train": PackingReport(), "validation": PackingReport()}
+        self._set_aside: dict[str, LoadReport] = {}
+        self._train_documents: list[Dataset] | None = None
+        self._validation: NoisyChunks | None = None
+
+    def check(self) -> None:  # noqa: D102  # as in Task
+        data, model = self.recipe.data, self.recipe.model
+        no_meaning = (
+            *("summary_column", "test", "test_split", "phrases_column", "several_references", "digits"),
+            *("importance", "importance_tagger", "key_phrases", "stopwords"),
+        )
+        for name in no_meaning:
+            if getattr(data, name) not in (None, False):
+                raise RecipeError(f"data: {name} means nothing to denoising (run: task); leave it out")
+        if data.streaming:
+            raise RecipeError("data: streaming does not go with denoising, whose noise belongs to numbered chunks")
+        if self.recipe.training.predict_with_generate:
+            raise RecipeError("training: predict_with_generate means nothing to denoising, scored by perplexity")
+        given = [name for name in ("model_name_or_path", "from_bart", "tokenizer") if getattr(model, name)]
+        entries = self.options.tokenizer_entries
+        if entries is None and not given:
+            raise RecipeError(
+                "model: give model_name_or_path, or (to train from scratch) tokenizer, or denoising: "
+                "tokenizer_entries to have one trained"
+            )
+        if entries is not None and given:
+            raise RecipeError(
+                f"model: {given[0]} and denoising: tokenizer_entries are both given; a tokenizer is trained only where "
+                "there is none"
+            )
+
+    def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:  # noqa: D102
+        arguments = self.recipe.model
+        if self.options.tokenizer_entries is not None:
+            folder = own_tokenizer(self.recipe, self.output_dir, self._trained_tokenizer)
+            self.recipe.model = dataclasses.replace(arguments, tokenizer=str(folder))
+        model, processor = super().load_model_and_processor()
+        self.recipe.model = arguments
+        if isinstance(processor, ProcessorMixin):
+            raise RecipeError(
+                f"model: denoising trains models that read plain tokens, and {model.config.model_type} has a "
+                "processor; train model_type: bart, and begin with its weights (from_bart)"
+            )
+        length = self.recipe.data.max_source_length
+        most = min(positions(model.config, side) or length for side in ("encoder", "decoder"))
+        if length > most:
+            raise RecipeError(f"data: max_source_length is {length}, but the model has only {most} positions; lower it")
+        return model, processor
+
+    def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:  # noqa: D102
+        packed = [self._packed("train", documents, processor) for documents in self._load_train()]
+        return self._noisy("train", concatenate_datasets(packed), processor, self.options.copies)
+
+    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:  # noqa: D102
+        data = self.recipe.data
+        source = data.validation
+        if source is None and data.validation_split is not None:
+            source = data.train
+        if source is None:
+            return None
+        documents = self._read("validation", source, data.validation_split, data.max_validation_documents)
+        self._validation = self._noisy("validation", self._packed("validation", documents, processor), processor)
+        return self._validation
+
+    def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:  # noqa: D102
+        return HierDataCollator(processor, model=model)
+
+    def evaluate(  # noqa: D102
+        self, trainer: Trainer, model: PreTrainedModel, processor: Processor
+    ) -> dict[str, Any] | None:
+        if self._validation is None:
+            return None
+        found = perplexity(model, processor, cast(Any, self._validation), self.recipe.training)
+        return {"perplexity": found, "chunks": len(self._validation)}
+
+    def reports(self) -> dict[str, Any]:  # noqa: D102
+        return {
+            "chunks": {name: report.as_dict() for name, report in self._packing.items()},
+            "set_aside": {name: report.as_dict() for name, report in self._set_aside.items()},
+        }
+
+    def smoke_rows(self) -> list[dict[str, Any]]:  # noqa: D102
+        data = self.recipe.data
+        name = data.text_column or data.source_kind or "text"
+        rows: list[dict[str, Any]] = []
+        for number in range(8):
+            stories = [STORIES[number % 4], STORIES[(number + 1 + number // 4) % 4]]
+            if data.source_kind == "turns":
+                rows.append({name: [["Ann", stories[0]], ["Bob", stories[1]]]})
+            elif data.source_kind in ("sentences", "documents"):
+                rows.append({name: stories})
+            else:
+                rows.append({name: " ".join(stories)})
+        return rows
+
+    def smoke_data(self, folder: Path) -> dict[str, Any]:  # noqa: D102
+        changes = super().smoke_data(folder)
+        # Every further source is the same file.
+        more = [changes["train"]] * len(self.options.also_train or [])
+        return {**changes, "also_train": more} if more else changes
+
+    def smoke_changes(self) -> dict[str, Any]:  # noqa: D102
+        return {} if self.options.tokenizer_entries is None else {"tokenizer_entries": LEAST_ENTRIES + 40}
+
+    def _noisy(self, part: str, chunks: Dataset, processor: Processor, copies: int = 1) -> NoisyChunks:
+        options = self.options
+        return NoisyChunks(
+            chunks,
+            processor,
+            copies=copies,
+            seed=self.recipe.training.seed,
+            part=part,
+            mask_share=options.mask_share,
+            span_mean=options.span_mean,
+            permute=options.permute_sentences,
+        )
+
+    def _packed(self, part: str, documents: Dataset, processor: Processor) -> Dataset:
+        data = self.recipe.data
+        marking = HatEncoderTokenizer.from_tokenizer(
+            cast(PreTrainedTokenizerBase, processor), self.recipe.model.language or "english"
+        )
+        return cast(
+            Dataset,
+            pack_documents(
+                documents,
+                marking,
+                max_length=data.max_source_length,
+                num_proc=data.num_proc,
+                report=self._packing[part],
+            ),
+        )
+
+    def _load_train(self) -> list[Dataset]:
+        """The training documents, a dataset for each source, loaded once."""
+        if self._train_documents is None:
+            data = self.recipe.data
+            sources = [("train", cast(str, data.train), data.train_split)]
+            sources += [(f"also_train_{i}", name, None) for i, name in enumerate(self.options.also_train or [])]
+            self._train_documents = [
+                self._read(part, source, split, data.max_train_documents) for part, source, split in sources
+            ]
+        return self._train_documents
+
+    def _read(self, part: str, source: str, split: str | None, most: int | None) -> Dataset:
+        data = self.recipe.data
+        path = Path(source).expanduser()
+        here = path.exists()
+        report = self._set_aside.setdefault(part, LoadReport())
+        first = not part.startswith("also_train")
+        rows = load_documents(
+            path if here else source,
+            split=split,
+            text_column=data.text_column if first else None,
+            summary_column="",
+            source_kind=data.source_kind if first else None,
+            fillers=data.fillers,
+            config_name=None if here else data.config_name,
+            revision=None if here else data.revision,
+            bad_lines=data.bad_lines,
+            set_aside_file=self.set_aside_file(part),
+            report=report,
+        )
+        assert isinstance(rows, Dataset)
+        return rows if most is None else rows.select(range(min(most, len(rows))))
+
+    def _trained_tokenizer(self) -> PreTrainedTokenizerBase:
+        """Train the tokenizer of what is trained on."""
+        entries = cast(int, self.options.tokenizer_entries)
+        tokenizer = train_byte_level(
+            _texts(self._load_train()), entries, model_max_length=self.recipe.data.max_source_length
+        )
+        if len(tokenizer) < entries:
+            logger.warning(
+                "denoising: the training documents give only %d entries of tokenizer_entries: %d",
+                len(tokenizer),
+                entries,
+            )
+        return tokenizer
+
+
+def _texts(sources: list[Dataset]) -> Iterator[str]:
+    for documents in sources:
+        kind = next(kind for kind in KINDS if kind in documents.column_names)
+        for document in documents:
+            yield plain_text(kind, document[kind])
