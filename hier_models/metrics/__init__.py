@@ -2,10 +2,22 @@
 
 from .answers import AnswerOverlap
 from .bleu import Bleu
+from .document_scores import DocumentScores, DocumentStatistics, document_keys, paired_bootstrap
 from .poem_bleu import PoemBleu
 from .rouge import Rouge
 from .rouge_su import RougeSu
 from .squad import Squad
 
 
-__all__ = ["AnswerOverlap", "Bleu", "PoemBleu", "Rouge", "RougeSu", "Squad"]
+__all__ = [
+    "AnswerOverlap",
+    "Bleu",
+    "DocumentScores",
+    "DocumentStatistics",
+    "PoemBleu",
+    "Rouge",
+    "RougeSu",
+    "Squad",
+    "document_keys",
+    "paired_bootstrap",
+]
