@@ -272,9 +272,7 @@ def paired_bootstrap(
     tail = 100 * (1 - confidence) / 2
     kept = found[np.isfinite(found)]  # a sample can be without anything that a metric counts
     low, high = np.percentile(kept, (tail, 100 - tail)) if len(kept) else (float("nan"), float("nan"))
-    return Difference(
-        float(difference(np.ones((1, len(documents))))[0]), float(low), float(high), len(documents)
-    )
+    return Difference(float(difference(np.ones((1, len(documents))))[0]), float(low), float(high), len(documents))
 
 
 def _samples(documents: int, draws: int, seed: int) -> Iterator[Array]:

@@ -92,7 +92,9 @@ class EncoderTask(Task):
         super().__init__(recipe, output_dir)
         self._rows: dict[str, Any] = {}
         self._tokenized: dict[str, Dataset] = {}
-        self._set_aside = {"train": LoadReport(), "validation": LoadReport()}
+        tested = recipe.data.test is not None or recipe.data.test_split is not None
+        self._parts = ("train", "validation", *(["test"] if tested else []))
+        self._set_aside = {part: LoadReport() for part in self._parts}
         self._cuts = {"train": CutReport(), "validation": CutReport()}
 
     def resolver(self) -> Callable[[Mapping[str, Any]], RowFormat]:
@@ -164,7 +166,7 @@ class EncoderTask(Task):
         """Load the rows of a part of the data, once.
 
         Args:
-            part: `train` or `validation`.
+            part: `train` or `validation`, and `test` where a task has it.
 
         Returns:
             A dataset of the task's format, a stream of it, or None if the recipe names no such part.
@@ -177,7 +179,7 @@ class EncoderTask(Task):
         data = self.recipe.data
         source = getattr(data, part)
         split = getattr(data, f"{part}_split")
-        if part == "validation" and source is None and split is not None:
+        if part != "train" and source is None and split is not None:
             source = data.train
         if source is None:
             return None
@@ -233,15 +235,18 @@ class EncoderTask(Task):
         self._tokenized[part] = inputs.remove_columns("num_truncated_tokens")
         return self._tokenized[part]
 
-    def write_predictions(self, trainer: Trainer, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write what the model said of the validation data, in the first process.
+    def write_predictions(
+        self, trainer: Trainer, rows: Sequence[Mapping[str, Any]], file: str = "predictions.jsonl"
+    ) -> None:
+        """Write what the model said of the validation data, or of others, in the first process.
 
         Args:
             trainer: The Trainer.
             rows: A mapping for each.
+            file: Name of the file in the output folder.
         """
         if trainer.is_world_process_zero():
-            write_json_lines(self.output_dir / "predictions.jsonl", rows)
+            write_json_lines(self.output_dir / file, rows)
 
 
 def usable_positions(config: PretrainedConfig) -> int | None:

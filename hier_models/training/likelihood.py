@@ -38,6 +38,37 @@ def perplexity(
 
     Source: Coarse-to-Fine LSTM, section 6.1.
     """
+    return perplexity_of(likelihoods(model, processor, dataset, training_args))
+
+
+def perplexity_of(found: "np.ndarray[Any, Any]") -> float:
+    """Give the perplexity of documents together.
+
+    Args:
+        found: What `likelihoods` gives.
+
+    Returns:
+        The perplexity; infinite where it is too large for a number.
+    """
+    total, tokens = found.sum(axis=0)
+    mean = float(total / tokens)
+    return math.exp(mean) if mean < 700 else math.inf
+
+
+def likelihoods(
+    model: PreTrainedModel, processor: Processor, dataset: Dataset, training_args: Seq2SeqTrainingArguments
+) -> "np.ndarray[Any, Any]":
+    """Add up the negative log-likelihood of each document's labels.
+
+    Args:
+        model: Any encoder-decoder model.
+        processor: Its processor, or its tokenizer.
+        dataset: What `tokenize_documents` gives, with labels.
+        training_args: Arguments of the Trainer to run under (device, precision, batch size).
+
+    Returns:
+        (documents, 2): the sum and the number of labels it is over.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         trainer = Seq2SeqTrainer(
             model=model,
@@ -51,8 +82,9 @@ def perplexity(
         model.generation_config = generation_config
     # Several processes fill up their last batch with rows from the beginning.
     labels, found = (np.asarray(rows)[: len(dataset)] for rows in (outcome.label_ids, outcome.predictions))
-    mean = float(found[labels != NO_LABEL].astype(np.float64).mean())
-    return math.exp(mean) if mean < 700 else math.inf
+    counted = labels != NO_LABEL
+    sums = np.where(counted, found.astype(np.float64), 0.0).sum(axis=1)
+    return np.stack([sums, counted.sum(axis=1)], axis=1)
 
 
 def _negative_log_likelihoods(logits: Any, labels: torch.Tensor) -> torch.Tensor:

@@ -67,12 +67,35 @@ def score_summaries(
     Returns:
         `rouge1`, `rouge2`, `rougeL`, `rougeLsum`, `rougeSU4`: mean F1 times 100; and the settings of the metrics.
     """
-    texts = {"predictions": summaries, "references": references, "use_stemmer": use_stemmer}
+    found, settings = score_documents(summaries, references, use_stemmer, sentence_splitter)
+    return {name: sum(values) / len(values) for name, values in found.items()}, settings
+
+
+def score_documents(
+    summaries: Sequence[str],
+    references: Sequence[str] | Sequence[Sequence[str]],
+    use_stemmer: bool = True,
+    sentence_splitter: str | Callable[[str], list[str]] = "punkt",
+) -> tuple[dict[str, list[float]], dict[str, Any]]:
+    """Score each summary by itself; the means are what `score_summaries` gives.
+
+    Args:
+        summaries: The summaries.
+        references: As for `score_summaries`.
+        use_stemmer: Whether ROUGE compares stems.
+        sentence_splitter: Where rougeLsum's sentences end.
+
+    Returns:
+        `rouge1`, `rouge2`, `rougeL`, `rougeLsum`, `rougeSU4`: F1 times 100 of each summary; and the settings of the
+        metrics, as they are for the means.
+    """
+    texts = {"predictions": summaries, "references": references, "use_stemmer": use_stemmer, "use_aggregator": False}
     rouge = Rouge().compute(**texts, sentence_splitter=sentence_splitter)
     skip_bigrams = RougeSu().compute(**texts, several_references="best")
-    settings = {**rouge.pop("settings"), "rougeSU4": skip_bigrams["settings"]}
+    settings = {**rouge.pop("settings"), "aggregation": "mean F1 over documents"}
+    settings["rougeSU4"] = {**skip_bigrams["settings"], "aggregation": "mean over documents"}
     scores = {**rouge, "rougeSU4": skip_bigrams["rougeSU4"]}
-    return {name: 100 * value for name, value in scores.items()}, settings
+    return {name: [100 * value for value in values] for name, values in scores.items()}, settings
 
 
 def decode(ids: Iterable[Any], tokenizer: PreTrainedTokenizerBase) -> list[str]:

@@ -35,14 +35,15 @@ from ..data.poems import (
 )
 from ..data.tokenizing import plain_tokenizer
 from ..ham.keywords_ham import PoemKeywords
-from ..metrics import PoemBleu
+from ..metrics import DocumentScores, PoemBleu, document_keys
+from ..metrics.document_bleu import POEM_METRICS, document_poem_bleu
 from .arguments import Recipe, RecipeError
 from .metrics import decode
 from .models import Processor, set_generation
 from .own_tokenizer import own_tokenizer
 from .results import write_json
 from .summarization import for_generation, generation_settings
-from .tasks import Task
+from .tasks import SCORES_FILE, Task
 
 
 logger = logging.getLogger(__name__)
@@ -85,6 +86,7 @@ class PoemGenerationTask(Task):
     """
 
     arguments = PoemGenerationArguments
+    document_metrics = tuple(f"{name}_{length}" for length in LINE_LENGTHS for name in POEM_METRICS)
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
@@ -160,7 +162,7 @@ class PoemGenerationTask(Task):
         return self._scores("validation", model, processor, "predictions.jsonl")
 
     def test(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:  # noqa: D102
-        return self._scores("test", model, processor, "predictions_test.jsonl")
+        return self._scores("test", model, processor, "predictions_test.jsonl", SCORES_FILE)
 
     def reports(self) -> dict[str, Any]:  # noqa: D102
         return {
@@ -204,12 +206,19 @@ class PoemGenerationTask(Task):
         self._tokenized[part] = PoemReport()
         return tokenize_poems(poems, processor, self._tokenized[part])
 
-    def _scores(self, part: str, model: PreTrainedModel, processor: Processor, file: str) -> dict[str, Any] | None:
+    def _scores(
+        self, part: str, model: PreTrainedModel, processor: Processor, file: str, scores: str | None = None
+    ) -> dict[str, Any] | None:
         poems = self._load(part)
         if poems is None:
             return None
         return run_poem_evaluation(
-            model, processor, poems, training_args=self.recipe.training, predictions_file=self.output_dir / file
+            model,
+            processor,
+            poems,
+            training_args=self.recipe.training,
+            predictions_file=self.output_dir / file,
+            scores_file=None if scores is None else self.output_dir / scores,
         )
 
     def _named(self, part: str) -> bool:
@@ -280,6 +289,7 @@ def run_poem_evaluation(
     training_args: Seq2SeqTrainingArguments | None = None,
     predictions_file: str | os.PathLike[str] | None = None,
     results_file: str | os.PathLike[str] | None = None,
+    scores_file: str | os.PathLike[str] | None = None,
     **generate_kwargs: Any,
 ) -> dict[str, Any]:
     """Write the second, third and fourth line of each poem after the true lines before it, and score them.
@@ -295,6 +305,7 @@ def run_poem_evaluation(
         training_args: Arguments of the Trainer to run under (device, precision, batch size).
         predictions_file: JSON lines to write the lines to: `lines` (the poet's), `keywords`, `written`.
         results_file: JSON file to write what is returned to.
+        scores_file: JSON file to write what each poem adds to BLEU to, as `DocumentScores`.
         **generate_kwargs: Passed to `generate`, such as `num_beams=4`.
 
     Returns:
@@ -350,6 +361,9 @@ def run_poem_evaluation(
                 for poem, rows in usable.items()
             ]
             _write_records(Path(predictions_file), records)
+        if scores_file is not None:
+            found = document_poem_bleu(list(written.values()), list(poems.values()))
+            DocumentScores(document_keys(list(poems.values())), found).save(Path(scores_file))
         if results_file is not None:
             write_json(Path(results_file), results)
     return results

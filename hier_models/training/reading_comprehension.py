@@ -16,7 +16,9 @@ from ..data.reading_rows import resolve_reading
 from ..data.totals import SharedTotals
 from ..data.word_level import train_word_level
 from ..ham_reader.processing_ham_reader import AnswerNotFoundError, fit_characters
+from ..metrics import DocumentScores, document_keys
 from ..metrics.answers import score_answers
+from ..metrics.document_bleu import document_answers
 from ..metrics.squad import exact_score, f1_score
 from ..pipelines.reading_comprehension_hier import best_spans
 from .arguments import Recipe, RecipeError
@@ -24,6 +26,7 @@ from .encoder_smoke import QUESTIONS, STORIES
 from .encoder_tasks import EncoderArguments, EncoderTask, identifiers, in_order
 from .models import Processor
 from .own_tokenizer import own_tokenizer
+from .tasks import SCORES_FILE
 
 
 NOTES = ("example_index", "context_spans")
@@ -100,13 +103,15 @@ class ReadingComprehensionTask(EncoderTask):
     """
 
     arguments = ReadingComprehensionArguments
+    document_metrics = ("exact", "f1", "bleu1", "bleu4", "rougeL")
+    unused = tuple(name for name in EncoderTask.unused if name not in ("test", "test_split"))
     auto_class = "AutoModelForQuestionAnswering"
     checkpoint_class: ClassVar[str | None] = None
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
         self._windows: dict[str, Any] = {}
-        self._reports = {"train": ReadingReport(), "validation": ReadingReport()}
+        self._reports = {part: ReadingReport() for part in self._parts}
 
     def check(self) -> None:  # noqa: D102  # as in Task
         super().check()
@@ -151,6 +156,11 @@ class ReadingComprehensionTask(EncoderTask):
         words = self.recipe.model.tokenizer_words or 1
         return train_word_level(self._texts(), words, lowercase=self.options.lowercase, digits=None)
 
+    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:  # noqa: D102
+        if "test" in self._parts:
+            self._inputs("test", processor)  # now, so that what is wrong with them shows at once
+        return super().validation_dataset(model, processor)
+
     def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:  # noqa: D102
         return ReadingCollator(processor)
 
@@ -160,12 +170,32 @@ class ReadingComprehensionTask(EncoderTask):
     def evaluate(  # noqa: D102
         self, trainer: Trainer, model: PreTrainedModel, processor: Processor
     ) -> dict[str, Any] | None:
-        rows = self.rows("validation")
+        found = self._predict("validation", trainer, processor, "predictions.jsonl")
+        return None if found is None else self._score(found, "validation")
+
+    def test(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:  # noqa: D102
+        found = self._predict("test", trainer, processor, "predictions_test.jsonl")
+        if found is None:
+            return None
+        pairs = [(answer, golds) for (answer, _), golds in zip(found, self._references("test"), strict=True) if golds]
+        if pairs and trainer.is_world_process_zero():
+            answers, references = zip(*pairs, strict=True)
+            statistics = document_answers(answers, references, self.options.unit)
+            rows = self.rows("test")
+            asked = [[row["question"], row["references"]] for row in rows if row["references"]]
+            DocumentScores(document_keys(asked), statistics).save(self.output_dir / SCORES_FILE)
+        return self._score(found, "test")
+
+    def _predict(self, part: str, trainer: Trainer, processor: Processor, file: str) -> list[tuple[str, float]] | None:
+        """Answer the questions of a part, and write the answers down."""
+        rows = self.rows(part)
         if rows is None:
             return None
+        compute_metrics, trainer.compute_metrics = trainer.compute_metrics, None  # which is of the validation data
         with in_order(trainer):
-            output = trainer.predict(self._inputs("validation", processor))
-        answers = self._answers(output.predictions)
+            output = trainer.predict(self._inputs(part, processor))
+        trainer.compute_metrics = compute_metrics
+        answers = self._answers(output.predictions, part)
         self.write_predictions(
             trainer,
             [
@@ -174,8 +204,9 @@ class ReadingComprehensionTask(EncoderTask):
                     identifiers(rows), answers, rows["references"], strict=True
                 )
             ],
+            file,
         )
-        return self._scores(output)
+        return answers
 
     def reports(self) -> dict[str, Any]:  # noqa: D102
         return {**super().reports(), "truncation": {name: r.as_dict() for name, r in self._reports.items()}}
@@ -241,9 +272,9 @@ class ReadingComprehensionTask(EncoderTask):
             long_questions=len(long),
         )
 
-    def _answers(self, predictions: Any) -> list[tuple[str, float]]:
-        """The best answer to each validation question, over all of its windows."""
-        rows, windows = self.rows("validation"), self._windows["validation"]
+    def _answers(self, predictions: Any, part: str = "validation") -> list[tuple[str, float]]:
+        """The best answer to each question of a part, over all of its windows."""
+        rows, windows = self.rows(part), self._windows[part]
         of_question: list[list[int]] = [[] for _ in range(len(rows))]
         for number, example in enumerate(windows["example_index"]):
             of_question[example].append(number)
@@ -262,9 +293,13 @@ class ReadingComprehensionTask(EncoderTask):
         return answers
 
     def _scores(self, eval_prediction: EvalPrediction | Any) -> dict[str, float]:
-        answers = [answer for answer, _ in self._answers(eval_prediction.predictions)]
-        references = list(self.rows("validation")["references"])
-        pairs = [(answer, golds) for answer, golds in zip(answers, references, strict=True) if golds]
+        return self._score(self._answers(eval_prediction.predictions), "validation")
+
+    def _references(self, part: str) -> list[list[str]]:
+        return list(self.rows(part)["references"])
+
+    def _score(self, answers: Sequence[tuple[str, float]], part: str) -> dict[str, float]:
+        pairs = [(answer, golds) for (answer, _), golds in zip(answers, self._references(part), strict=True) if golds]
         if not pairs:
             return {"total": 0.0}
         exact = sum(max(exact_score(answer, gold) for gold in golds) for answer, golds in pairs)

@@ -28,16 +28,18 @@ from ..data import HierDataCollator, LoadReport, TruncationReport, load_document
 from ..data.columns import REFERENCES
 from ..data.tokenizing import Importance, plain_text, plain_tokenizer, source_kind
 from ..data.word_level import train_word_level
+from ..metrics import DocumentScores, DocumentStatistics, document_keys
+from ..metrics.document_scores import means
 from ..pipelines.importance_tagger_hier import load_importance_tagger
 from . import key_phrases, smoke
 from .arguments import DataArguments, Recipe, RecipeError
 from .brightness import BrightnessDecay
-from .likelihood import perplexity
-from .metrics import compute_summarization_metrics, decode, mean_length, score_summaries
+from .likelihood import likelihoods, perplexity_of
+from .metrics import compute_summarization_metrics, decode, mean_length, score_documents
 from .models import Processor, check_lengths, default_max_new_tokens, longest_source, set_generation
 from .own_tokenizer import own_tokenizer
 from .results import write_json
-from .tasks import Task
+from .tasks import SCORES_FILE, Task
 
 
 logger = logging.getLogger(__name__)
@@ -50,6 +52,8 @@ class SummarizationTask(Task):
         recipe: The whole recipe.
         output_dir: Folder of the run.
     """
+
+    document_metrics = ("rouge1", "rouge2", "rougeL", "rougeLsum", "rougeSU4", "perplexity")
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
@@ -134,7 +138,7 @@ class SummarizationTask(Task):
     def test(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:  # noqa: D102
         if self._test_documents is None:
             return None
-        return self._scores(self._test_documents, model, processor, "predictions_test.jsonl")
+        return self._scores(self._test_documents, model, processor, "predictions_test.jsonl", SCORES_FILE)
 
     def reports(self) -> dict[str, Any]:  # noqa: D102
         for name, report in self._cuts.items():
@@ -159,7 +163,9 @@ class SummarizationTask(Task):
             changes["key_phrases"] = key_phrases.FIT
         return changes
 
-    def _scores(self, documents: Dataset, model: PreTrainedModel, processor: Processor, file: str) -> dict[str, Any]:
+    def _scores(
+        self, documents: Dataset, model: PreTrainedModel, processor: Processor, file: str, scores: str | None = None
+    ) -> dict[str, Any]:
         return run_evaluation(
             model,
             processor,
@@ -167,6 +173,7 @@ class SummarizationTask(Task):
             max_source_length=self.recipe.data.max_source_length,
             training_args=self.recipe.training,
             predictions_file=self.output_dir / file,
+            scores_file=None if scores is None else self.output_dir / scores,
             importance=self._importance_at_test,
             num_proc=self.recipe.data.num_proc,
             max_target_length=self.recipe.data.max_target_length,
@@ -244,6 +251,7 @@ def run_evaluation(
     training_args: Seq2SeqTrainingArguments | None = None,
     predictions_file: str | os.PathLike[str] | None = None,
     results_file: str | os.PathLike[str] | None = None,
+    scores_file: str | os.PathLike[str] | None = None,
     use_stemmer: bool = True,
     sentence_splitter: str | Callable[[str], list[str]] = "punkt",
     importance: Importance | None = None,
@@ -266,6 +274,7 @@ def run_evaluation(
         training_args: Arguments of the Trainer to run under (device, precision, batch size).
         predictions_file: JSON lines to write the summaries to: `id` if there is one, `summary`, `reference`.
         results_file: JSON file to write what is returned to.
+        scores_file: JSON file to write the scores of each document to, as `DocumentScores`.
         use_stemmer: Whether ROUGE compares stems.
         sentence_splitter: Where rougeLsum's sentences end; see `hier_models.metrics.Rouge`.
         importance: For a Top-Down Transformer with `pooling="importance"`, where the weights of tokens come from: an
@@ -319,7 +328,7 @@ def run_evaluation(
         inputs = inputs.remove_columns("labels")
     # Longest first: batches of equal lengths need little padding, and memory runs out at once or never.
     order = np.argsort([-len(ids) for ids in inputs["input_ids"]], kind="stable")
-    scores: dict[str, float] = {}
+    of_labels: np.ndarray[Any, Any] | None = None
     with tempfile.TemporaryDirectory() as scratch:
         arguments = training_args or Seq2SeqTrainingArguments(
             output_dir=scratch, per_device_eval_batch_size=batch_size, report_to="none"
@@ -335,13 +344,14 @@ def run_evaluation(
         generated = trainer.predict(inputs.select(order), metric_key_prefix="test", **generate_kwargs).predictions
         model.generation_config = generation_config  # the Trainer writes every default into it
         if max_target_length is not None:
-            scores["perplexity"] = perplexity(model, processor, labelled.select(order), arguments)
+            of_labels = likelihoods(model, processor, labelled.select(order), arguments)[np.argsort(order)]
     predictions = generated[np.argsort(order)]
     summaries = decode(predictions, tokenizer)
-    rouge, settings = score_summaries(summaries, references_of(documents), use_stemmer, sentence_splitter)
+    references = references_of(documents)
+    rouge, settings = score_documents(summaries, references, use_stemmer, sentence_splitter)
     results = {
-        **rouge,
-        **scores,
+        **{name: sum(values) / len(values) for name, values in rouge.items()},
+        **({} if of_labels is None else {"perplexity": perplexity_of(of_labels)}),
         "gen_len": mean_length(predictions, tokenizer),
         "documents": len(documents),
         "settings": settings,
@@ -352,6 +362,11 @@ def run_evaluation(
     if trainer.is_world_process_zero():
         if predictions_file is not None:
             write_predictions(Path(predictions_file), documents, summaries)
+        if scores_file is not None:
+            found = means(rouge)
+            if of_labels is not None:
+                found["perplexity"] = DocumentStatistics(of_labels, "perplexity")
+            DocumentScores(document_keys(references), found).save(Path(scores_file))
         if results_file is not None:
             write_json(Path(results_file), results)
     return results

@@ -38,6 +38,9 @@ TASKS = {
     "importance_tagging": ("encoder_tasks_importance_tagging", "ImportanceTaggingTask"),
 }
 
+# Where `test` leaves the scores of each document; see `Task.document_metrics`.
+SCORES_FILE = "document_scores.json"
+
 
 class Task(ABC):
     """One training run of a task: made from the recipe, and asked for its parts in the order of the methods here.
@@ -53,6 +56,9 @@ class Task(ABC):
     auto_class: ClassVar[str] = "AutoModelForSeq2SeqLM"
     # Name of the Auto class whose checkpoint `--smoke` makes in place of `model_name_or_path`; None for `auto_class`.
     checkpoint_class: ClassVar[str | None] = None
+    # The metrics that a comparison can compare: `test` writes their statistics of each document (`DocumentScores`) to
+    # `SCORES_FILE` in the folder of the run.
+    document_metrics: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         self.recipe = recipe

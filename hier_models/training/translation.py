@@ -27,7 +27,8 @@ from ..data import HierDataCollator, LoadReport
 from ..data.joint_bpe import train_joint_bpe
 from ..data.parallel import DOCUMENT, SENTENCES, ChunkReport, chunk_parallel, load_parallel
 from ..data.tokenizing import plain_tokenizer
-from ..metrics import Bleu
+from ..metrics import Bleu, DocumentScores, document_keys
+from ..metrics.document_bleu import document_bleu
 from ..pipelines.chunking_hier import join_chunks
 from ..pipelines.document_pipeline_hier import total_length
 from ..pipelines.translation_hier import COUNTS, TranslationPipeline
@@ -38,7 +39,7 @@ from .own_tokenizer import own_tokenizer
 from .results import write_json
 from .smoke import POSITIONS
 from .summarization import for_generation, generation_settings
-from .tasks import Task
+from .tasks import SCORES_FILE, Task
 
 
 logger = logging.getLogger(__name__)
@@ -75,6 +76,7 @@ class TranslationTask(Task):
     """
 
     arguments = TranslationArguments
+    document_metrics = ("bleu",)
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
@@ -162,7 +164,9 @@ class TranslationTask(Task):
 
     def test(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:  # noqa: D102
         documents = self._documents.get("test")
-        return None if documents is None else self._scores(documents, model, processor, "predictions_test.jsonl")
+        if documents is None:
+            return None
+        return self._scores(documents, model, processor, "predictions_test.jsonl", SCORES_FILE)
 
     def reports(self) -> dict[str, Any]:  # noqa: D102
         return {
@@ -187,7 +191,9 @@ class TranslationTask(Task):
         changes: dict[str, Any] = {"max_target_length": min(self.recipe.data.max_target_length, POSITIONS)}
         return changes if self.options.bpe_codes is None else {**changes, "bpe_codes": 200}
 
-    def _scores(self, documents: Dataset, model: PreTrainedModel, processor: Processor, file: str) -> dict[str, Any]:
+    def _scores(
+        self, documents: Dataset, model: PreTrainedModel, processor: Processor, file: str, scores: str | None = None
+    ) -> dict[str, Any]:
         return run_translation_evaluation(
             model,
             processor,
@@ -195,6 +201,7 @@ class TranslationTask(Task):
             max_source_length=self.recipe.data.max_source_length,
             training_args=self.recipe.training,
             predictions_file=self.output_dir / file,
+            scores_file=None if scores is None else self.output_dir / scores,
             bleu_tokenizer=self.options.bleu_tokenizer,
         )
 
@@ -319,6 +326,7 @@ def run_translation_evaluation(
     training_args: Seq2SeqTrainingArguments | None = None,
     predictions_file: str | os.PathLike[str] | None = None,
     results_file: str | os.PathLike[str] | None = None,
+    scores_file: str | os.PathLike[str] | None = None,
     bleu_tokenizer: str = "13a",
     **generate_kwargs: Any,
 ) -> dict[str, Any]:
@@ -335,6 +343,7 @@ def run_translation_evaluation(
         training_args: Arguments of the Trainer to run under (device, precision, batch size).
         predictions_file: JSON lines to write the translations to: `id` if there is one, `translation`, `reference`.
         results_file: JSON file to write what is returned to.
+        scores_file: JSON file to write what each document adds to BLEU to, as `DocumentScores`.
         bleu_tokenizer: sacrebleu's tokenizer.
         **generate_kwargs: Passed to `generate`, such as `num_beams=4`.
 
@@ -394,6 +403,9 @@ def run_translation_evaluation(
     if trainer.is_world_process_zero():
         if predictions_file is not None:
             _write_predictions(Path(predictions_file), documents, translations, references)
+        if scores_file is not None:
+            found = {"bleu": document_bleu(translations, references, bleu_tokenizer)}
+            DocumentScores(document_keys(references), found).save(Path(scores_file))
         if results_file is not None:
             write_json(Path(results_file), results)
     return results

@@ -72,7 +72,10 @@ def test_the_interval_is_that_of_a_slow_reference():
 
 def test_the_interval_of_bleu_is_that_of_a_slow_reference():
     bleu = sacrebleu.BLEU(force=True)
-    pairs = [list(zip(TEXTS, OTHERS, strict=True)), [(text.upper(), other) for text, other in zip(TEXTS, OTHERS)]]
+    pairs = [
+        list(zip(TEXTS, OTHERS, strict=True)),
+        [(text.upper(), other) for text, other in zip(TEXTS, OTHERS, strict=True)],
+    ]
     pairs[1][2] = (OTHERS[2], OTHERS[2])
 
     def of(model):

@@ -8,7 +8,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoProcessor, pipeline
 
 from hier_models.data import load_poems
 from hier_models.hub import task_of
-from hier_models.metrics import PoemBleu
+from hier_models.metrics import DocumentScores, PoemBleu
 from hier_models.training import RecipeError, load_recipe, run_poem_evaluation, run_training
 from hier_models.training.poem_generation import PoemGenerationTask, poem_table
 from tests.ham.poems import POEMS
@@ -58,6 +58,11 @@ def test_a_run(values, tmp_path):
     )
     assert {name: results["test"][name] for name in scores} == scores
     assert results["test"]["generation"]["num_beams"] == 2
+    found = DocumentScores.load(tmp_path / "run" / "document_scores.json")
+    assert {name: results["test"][name] for name in found.metrics} == {
+        name: pytest.approx(statistics.score()) for name, statistics in found.metrics.items()
+    }
+    assert set(found.metrics) <= set(PoemGenerationTask.document_metrics)
     assert results["lines"]["train"] == {"lines": 28, "unknown_keywords": 0}
     assert results["lines"]["validation"]["lines"] == 8
     assert results["coverage"]["train"]["covered"] == 1

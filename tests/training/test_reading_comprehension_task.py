@@ -6,6 +6,7 @@ import datasets
 import pytest
 from transformers import AutoModelForQuestionAnswering, AutoProcessor
 
+from hier_models.metrics import DocumentScores
 from hier_models.training import RecipeError, load_recipe, run_training
 from hier_models.training.encoder_smoke import QUESTIONS, STORIES
 
@@ -80,6 +81,18 @@ def test_a_run_from_words_to_scores(values, tmp_path):
     for line, row in zip(lines, squad_rows(), strict=True):
         assert json.loads(line)["id"] == row["id"]
         assert json.loads(line)["prediction"] in row["context"]
+
+
+def test_test_questions_are_scored_after_training(values, tmp_path):
+    file = write(tmp_path / "test.jsonl", squad_rows()[:2])
+    results = run_training(load_recipe(None, {**values, "test": file, "max_steps": 1}))
+    assert results["test"]["total"] == 2
+    assert results["truncation"]["test"]["questions"] == 2
+    found = DocumentScores.load(tmp_path / "run" / "document_scores.json")
+    assert list(found.metrics) == ["exact", "f1", "rougeL", "bleu1", "bleu4"]
+    for name, statistics in found.metrics.items():
+        assert statistics.score() == pytest.approx(results["test"][name])
+    assert len((tmp_path / "run" / "predictions_test.jsonl").read_text().splitlines()) == 2
 
 
 def test_windows(values):

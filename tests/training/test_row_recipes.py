@@ -11,6 +11,7 @@ from transformers import AutoProcessor, AutoTokenizer, PreTrainedTokenizerFast, 
 
 from hier_models import CoarseToFineLstmProcessor, HierDataCollator
 from hier_models.data import load_documents, tokenize_documents
+from hier_models.metrics import DocumentScores
 from hier_models.training import RecipeError, load_recipe, run_evaluation, run_training
 from hier_models.training.likelihood import perplexity
 from hier_models.training.metrics import score_summaries
@@ -172,7 +173,13 @@ def test_perplexity_is_a_mean_over_tokens(
         math.exp(total / count), rel=1e-5
     )
     assert model.generation_config.to_dict() == settings
-    results = run_evaluation(model, coarse_processor, documents, max_target_length=12, batch_size=batch_size)
+    file = tmp_path / "scores.json"
+    results = run_evaluation(
+        model, coarse_processor, documents, max_target_length=12, batch_size=batch_size, scores_file=file
+    )
+    found = DocumentScores.load(file).metrics["perplexity"]
+    assert found.score() == pytest.approx(results["perplexity"])
+    assert found.values[:, 1].tolist() == [len(row) for row in tokenized["labels"]]
     assert results["perplexity"] == pytest.approx(math.exp(total / count), rel=1e-5)
     assert "perplexity" not in run_evaluation(model, coarse_processor, documents.select([0]))
 

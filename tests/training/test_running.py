@@ -20,7 +20,7 @@ from transformers import (
 
 from hier_models import HatBartForConditionalGeneration, HatBartProcessor, HierDataCollator
 from hier_models.data import tokenize_documents
-from hier_models.metrics import Rouge
+from hier_models.metrics import DocumentScores, Rouge
 from hier_models.training import (
     ModelArguments,
     RecipeError,
@@ -442,6 +442,10 @@ def test_test_data(values, tmp_path):
     assert "evaluation" not in results
     assert results["truncation"]["test"]["documents"] == 2
     assert len((tmp_path / "run" / "predictions_test.jsonl").read_text().splitlines()) == 2
+    found = DocumentScores.load(tmp_path / "run" / "document_scores.json")
+    assert {"rouge1", "rouge2", "rougeL", "rougeLsum", "rougeSU4", "perplexity"} == found.metrics.keys()
+    for name, statistics in found.metrics.items():
+        assert statistics.score() == pytest.approx(results["test"][name])
     (tmp_path / "dev.jsonl").write_text('{"turns": [["A", "b"]]}\n')
     with pytest.raises(RecipeError, match="test has no summaries"):
         run_training(load_recipe(None, {**values, "overwrite": True}))

@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from hier_models import HatBartForConditionalGeneration, HatBartProcessor, export
-from hier_models.metrics import Bleu
+from hier_models.metrics import Bleu, DocumentScores
 from hier_models.training import (
     RecipeError,
     compute_translation_metrics,
@@ -204,6 +204,8 @@ def test_a_plain_model_is_finetuned_with_its_own_tokenizer(values, tokenizer, tm
     values |= {"model_name_or_path": str(tmp_path / "bart"), "test": values["validation"], "max_test_documents": 2}
     results = run_training(load_recipe(None, {**values, "max_source_length": 90, "max_target_length": 120}))
     assert results["test"]["documents"] == 2
+    found = DocumentScores.load(tmp_path / "run" / "document_scores.json")
+    assert found.metrics["bleu"].score() == pytest.approx(results["test"]["bleu"])
     assert results["evaluation"]["documents"] == 3
     assert len((tmp_path / "run" / "predictions_test.jsonl").read_text().splitlines()) == 2
     loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "run")
