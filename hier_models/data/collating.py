@@ -24,7 +24,7 @@ class HierDataCollator:
             an entry) and perhaps `own_length_inputs` (names of those that have not an entry for each token), or a
             plain tokenizer.
         model: The model, if it can prepare `decoder_input_ids` from labels. Needed for label smoothing, where Trainer
-            keeps the labels away from the model.
+            keeps the labels away from the model. LED's batches get `global_attention_mask`, for the first token.
         padding: True or "longest" pads to the longest example of the batch, "max_length" to `max_length`.
         max_length: Tokens to pad sources to, with `padding="max_length"`.
         pad_to_multiple_of: Rounds the lengths of sources and labels up to a multiple of this.
@@ -99,6 +99,10 @@ class HierDataCollator:
                 batch[name] = self._extra(name, values, lengths, batch["input_ids"].shape[1])
             else:
                 batch[name] = self._numbers(name, values)
+        if getattr(getattr(self.model, "config", None), "model_type", None) == "led":
+            # Without it LED would see no further than half a window anywhere.
+            mask = batch["attention_mask"]
+            batch.setdefault("global_attention_mask", ((mask.cumsum(1) == 1) & (mask == 1)).long())
         if labels is not None and any(label is not None for label in labels):
             batch["labels"] = self._labels(labels)
             prepare: Callable[..., Any] | None = getattr(self.model, "prepare_decoder_input_ids_from_labels", None)

@@ -1,4 +1,4 @@
-"""BART's denoising: chunks of whole sentences, their sentences shuffled and spans of tokens replaced by mask tokens."""
+"""Denoising after BART: chunks of sentences that are shuffled, with spans of tokens replaced by mask tokens."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -67,7 +67,7 @@ def infill_text(
     is_span = np.zeros(items, dtype=bool)
     is_span[generator.choice(items, len(lengths), replace=False)] = True
     steps = np.ones(items, dtype=np.int64)
-    steps[is_span] = lengths
+    steps[is_span] = generator.permutation(lengths)  # the last one drawn is cut and never empty
     starts = np.cumsum(steps) - steps
     tokens = np.asarray([*ids, mask_id])  # a span without tokens at the end starts behind the last
     found: list[int] = np.where(is_span, mask_id, tokens[starts]).tolist()
@@ -155,8 +155,6 @@ class NoisyChunks(Dataset[dict[str, list[int]]]):
         generator = np.random.default_rng([self.seed, PARTS.index(self.part), chunk, copy])
         text = [token for sentence in sentences for token in sentence]
         shuffled = permute_sentences(sentences, generator) if self.permute else text
-        noisy = infill_text(
-            shuffled, generator, mask_id=mask, mask_share=self.mask_share, span_mean=self.span_mean
-        )
+        noisy = infill_text(shuffled, generator, mask_id=mask, mask_share=self.mask_share, span_mean=self.span_mean)
         source = [bos, *noisy, eos]
         return {"input_ids": source, "attention_mask": [1] * len(source), "labels": [bos, *text, eos]}

@@ -27,7 +27,7 @@ class ModelArguments:
     Args:
         model_name_or_path: A checkpoint to go on from, of any encoder-decoder model (plain BART for a baseline).
         from_bart: A BART checkpoint to warm-start a model of `model_type` from (hat_bart, highlight_transformer,
-            top_down_transformer).
+            top_down_transformer; and led, to compare with).
         from_roberta: A RoBERTa checkpoint to warm-start the encoder-only HAT from.
         model_type: The family to warm-start from BART, or to train from scratch where none of the three above is
             given; also what `--smoke` makes in the place of a checkpoint that is not here.
@@ -42,7 +42,8 @@ class ModelArguments:
             grow to it.
         extra_positions: What added positions begin with: copies of those that there are, or random values.
         attn_implementation: eager, sdpa, flash_attention_2, … as in Transformers.
-        config_overrides: JSON object (in YAML a mapping) of configuration values, such as dropout.
+        config_overrides: JSON object (in YAML a mapping) of configuration values, such as dropout. With
+            `encoder_ffn_dim` and `decoder_ffn_dim` above the checkpoint's, its blocks are widened (`twins.py`).
         processor_overrides: The same for the processor, such as rows of a Coarse-to-Fine LSTM's.
     """
 
@@ -253,6 +254,9 @@ class RunArguments:
             falling; see `PerplexityDecay`.
         soft_epochs: Epochs in the beginning of which a Coarse-to-Fine LSTM with hard attention trains with soft
             attention.
+        bf16_where_fast: Compute in bfloat16 on an accelerator that has it and on a CPU with AMX, in float32 elsewhere.
+        stop_after_minutes: Stop at a checkpoint once so much time has passed, for machines that are lent for minutes;
+            the same call goes on. A sweep stops as a whole. What is done after training is not interrupted.
         overwrite: Start anew although the output folder holds a run; its checkpoints are deleted.
     """
 
@@ -269,11 +273,19 @@ class RunArguments:
     soft_epochs: float | None = field(
         default=None, metadata=_help("First epochs with soft attention, for a model with hard attention.")
     )
+    bf16_where_fast: bool = field(
+        default=False, metadata=_help("bfloat16 on an accelerator that has it and on a CPU with AMX.")
+    )
+    stop_after_minutes: float | None = field(
+        default=None, metadata=_help("Stop at a checkpoint after so long; the same command goes on.")
+    )
     overwrite: bool = field(default=False, metadata=_help("Start anew although output_dir holds a run."))
 
     def __post_init__(self) -> None:
         """Check what can be checked without the model."""
         self.rates()
+        if self.stop_after_minutes is not None and self.stop_after_minutes <= 0:
+            raise RecipeError(f"run: stop_after_minutes must be above 0, got {self.stop_after_minutes}")
 
     def rates(self) -> dict[str, Any]:
         """The learning rates of `learning_rates`.

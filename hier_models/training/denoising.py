@@ -110,8 +110,8 @@ class DenoisingTask(Task):
             )
         if entries is not None and given:
             raise RecipeError(
-                f"model: {given[0]} and denoising: tokenizer_entries are both given; a tokenizer is trained only where "
-                "there is none"
+                f"model: {given[0]} and denoising: tokenizer_entries are both given; a tokenizer is trained only "
+                "where there is none"
             )
 
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:  # noqa: D102
@@ -129,7 +129,9 @@ class DenoisingTask(Task):
         length = self.recipe.data.max_source_length
         most = min(positions(model.config, side) or length for side in ("encoder", "decoder"))
         if length > most:
-            raise RecipeError(f"data: max_source_length is {length}, but the model has only {most} positions; lower it")
+            raise RecipeError(
+                f"data: max_source_length is {length}, but the model has only {most} positions; lower it"
+            )
         return model, processor
 
     def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:  # noqa: D102

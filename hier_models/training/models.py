@@ -2,6 +2,7 @@
 
 import inspect
 import logging
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -25,6 +26,7 @@ from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 from ..data.tokenizing import plain_tokenizer
 from ..registration import FAMILIES
 from .arguments import ModelArguments, Recipe, RecipeError
+from .twins import FEED_FORWARD, led_from_bart, widen_feed_forward
 
 
 logger = logging.getLogger(__name__)
@@ -92,11 +94,13 @@ def load_model_and_processor(
             take the language, or the configuration refuses a value of `config_overrides`.
     """
     overrides = arguments.overrides()
+    wider = _taken_to_widen(arguments, overrides)
     options: dict[str, Any] = {}
     if arguments.attn_implementation is not None:
         options["attn_implementation"] = arguments.attn_implementation
     if arguments.model_name_or_path is not None:
         model, report = _load_checkpoint(arguments, auto_class, overrides, options)
+        _widen(model, wider, report)
         processor = _saved_processor(arguments, model.config)
         if arguments.max_position_embeddings is not None:
             plain_tokenizer(processor).model_max_length = arguments.max_position_embeddings
@@ -118,7 +122,14 @@ def load_model_and_processor(
             )
         overrides |= source_length(arguments.model_type, arguments.max_position_embeddings)
     report = {}
-    if arguments.from_bart is not None:
+    if arguments.from_bart is not None and arguments.model_type == "led" and auto_class is AutoModelForSeq2SeqLM:
+        try:
+            model, report = led_from_bart(
+                arguments.from_bart, extra_positions=arguments.extra_positions, **overrides, **wider
+            )
+        except ValueError as error:
+            raise RecipeError(f"model: {error}") from error
+    elif arguments.from_bart is not None:
         model_class = _class_from_bart(arguments.model_type, auto_class)
         overrides |= PLAIN[arguments.model_type] if arguments.plain else {}
         model, report = _with_report(
@@ -131,6 +142,7 @@ def load_model_and_processor(
             )
         )
         model = model.float()
+        _widen(model, wider, report)
     elif arguments.from_roberta is not None:
         from ..hat_encoder.configuration_hat_encoder import HatEncoderConfig
 
@@ -290,7 +302,7 @@ def source_length(family: str, tokens: int) -> dict[str, int]:
     Returns:
         Name -> number.
     """
-    own = family == "top_down_transformer"
+    own = family in ("top_down_transformer", "led")
     return {"max_encoder_position_embeddings" if own else "max_position_embeddings": tokens}
 
 
@@ -358,6 +370,24 @@ def _load_checkpoint(
             f"model: {name} has other sizes than config_overrides asks for, in {', '.join(_patterns(wrong))}"
         )
     return model, report
+
+
+def _taken_to_widen(arguments: ModelArguments, overrides: dict[str, Any]) -> dict[str, int]:
+    """Feed-forward sizes above those of the checkpoint, taken out of the overrides."""
+    name = arguments.model_name_or_path or arguments.from_bart
+    asked = [key for key in FEED_FORWARD if isinstance(overrides.get(key), int)]
+    if name is None or not asked:
+        return {}
+    present = AutoConfig.from_pretrained(name)
+    return {key: overrides.pop(key) for key in asked if overrides[key] > getattr(present, key, math.inf)}
+
+
+def _widen(model: PreTrainedModel, wider: dict[str, int], report: dict[str, Any]) -> None:
+    try:
+        grown = widen_feed_forward(model, **wider)
+    except ValueError as error:
+        raise RecipeError(f"model: config_overrides: {error}") from error
+    report["mismatched_keys"] = [*report.get("mismatched_keys", ()), *((key, None, None) for key in grown)]
 
 
 def _with_report(loaded: Any) -> tuple[PreTrainedModel, dict[str, Any]]:

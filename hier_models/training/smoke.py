@@ -43,6 +43,8 @@ PARTS = {"highlight_heads": "encoder_attention_heads", "highlight_layers": "enco
 POSITIONS, GROWN_POSITIONS = 96, 160
 # Roberta's positions begin after the padding token's.
 ENCODER_OFFSET = 2
+# Neurons of a block that is wider than the checkpoint's, and a window that both lengths above are multiples of.
+WIDENED, LED_WINDOW = 64, 32
 TARGET_LENGTH, MAX_LENGTH, MIN_LENGTH = 24, 16, 4
 WORDS = 100
 
@@ -140,6 +142,7 @@ def _on_this_machine(
 def _model(recipe: Recipe, task: "Task", folder: Path) -> dict[str, Any]:
     """A tiny checkpoint in the place of the recipe's, or tiny sizes; and a tokenizer in the place of the recipe's."""
     from .models import PLAIN, WITHOUT_POSITIONS, save_processor, source_length
+    from .twins import FEED_FORWARD
 
     model = recipe.model
     overrides = model.overrides()
@@ -186,6 +189,10 @@ def _model(recipe: Recipe, task: "Task", folder: Path) -> dict[str, Any]:
         changes[source] = str(checkpoint)
         if model.max_position_embeddings is not None:
             changes["max_position_embeddings"] = GROWN_POSITIONS
+        if source != "from_roberta":
+            kept |= dict.fromkeys(set(FEED_FORWARD) & set(kept), WIDENED)
+        if source == "from_bart" and model.model_type == "led":
+            kept["attention_window"] = LED_WINDOW
     if model.config_overrides is not None or kept:
         changes["config_overrides"] = kept
     return changes

@@ -1,0 +1,176 @@
+"""Twins to compare the families with: BART with as many parameters, and LED from BART's weights."""
+
+import math
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import BartForConditionalGeneration, LEDConfig, LEDForConditionalGeneration, PreTrainedModel
+
+
+# What BART's configuration and LED's have in common and from_bart keeps.
+SHARED = (
+    *("vocab_size", "d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads"),
+    *("decoder_attention_heads", "encoder_ffn_dim", "decoder_ffn_dim", "activation_function", "dropout"),
+    *("attention_dropout", "activation_dropout", "encoder_layerdrop", "decoder_layerdrop", "classifier_dropout"),
+    *("init_std", "use_cache", "tie_word_embeddings", "pad_token_id", "bos_token_id", "eos_token_id"),
+    *("decoder_start_token_id", "forced_eos_token_id"),
+)
+# LED's names for what BART's encoder has, in each self-attention. The projections of tokens with global attention
+# begin as copies.
+ATTENTION = {
+    "q_proj": ("longformer_self_attn.query", "longformer_self_attn.query_global"),
+    "k_proj": ("longformer_self_attn.key", "longformer_self_attn.key_global"),
+    "v_proj": ("longformer_self_attn.value", "longformer_self_attn.value_global"),
+    "out_proj": ("output",),
+}
+BART_OFFSET = 2  # of BART's positions, which LED does not have
+FEED_FORWARD = ("encoder_ffn_dim", "decoder_ffn_dim")
+
+
+@torch.no_grad()
+def widen_feed_forward(
+    model: PreTrainedModel, encoder_ffn_dim: int | None = None, decoder_ffn_dim: int | None = None
+) -> list[str]:
+    """Give the feed-forward blocks of a model more neurons, as a twin with as many parameters as a family has.
+
+    The neurons that there are keep their weights. Those that are added begin random, as those of a new model do.
+
+    Args:
+        model: BART, or a model that is built like it; changed in place, with its configuration.
+        encoder_ffn_dim: Neurons of each block of the encoder; None leaves them.
+        decoder_ffn_dim: Neurons of each block of the decoder; None leaves them.
+
+    Returns:
+        The names of the parameters that have grown.
+
+    Raises:
+        ValueError: If a number is below the model's, or the model has no such blocks.
+    """
+    grown: list[str] = []
+    for part, wanted in (("encoder", encoder_ffn_dim), ("decoder", decoder_ffn_dim)):
+        present = getattr(model.config, f"{part}_ffn_dim", None)
+        if wanted is None or wanted == present:
+            continue
+        if present is None or wanted < present:
+            raise ValueError(f"{part}_ffn_dim must be at least the model's {present}, got {wanted}")
+        blocks = [
+            (name, module)
+            for name, module in model.named_modules()
+            if part in name.split(".") and hasattr(module, "fc1") and hasattr(module, "fc2")
+        ]
+        if not blocks:
+            raise ValueError(f"{type(model).__name__} has no blocks fc1 and fc2 in its {part} that could be widened")
+        for name, block in blocks:
+            for layer, axis in (("fc1", 0), ("fc2", 1)):
+                setattr(block, layer, _widened(getattr(block, layer), axis, wanted, model.config.init_std))
+                grown += [f"{name}.{layer}.weight", *([f"{name}.fc1.bias"] if layer == "fc1" else [])]
+        setattr(model.config, f"{part}_ffn_dim", wanted)
+    return grown
+
+
+def _widened(layer: nn.Linear, axis: int, size: int, std: float) -> nn.Linear:
+    """A linear layer with more outputs (axis 0) or inputs (axis 1)."""
+    present = layer.weight.shape[axis]
+    shape = [*layer.weight.shape]
+    shape[axis] = size
+    wide = nn.Linear(shape[1], shape[0]).to(layer.weight.device, layer.weight.dtype)
+    wide.weight.normal_(std=std)
+    wide.bias.zero_()
+    wide.weight[: layer.weight.shape[0], : layer.weight.shape[1]] = layer.weight
+    wide.bias[: present if axis == 0 else None] = layer.bias
+    return wide
+
+
+@torch.no_grad()
+def led_from_bart(
+    pretrained_model_name_or_path: str,
+    *,
+    max_encoder_position_embeddings: int | None = None,
+    attention_window: int = 512,
+    extra_positions: str = "tile",
+    **overrides: Any,
+) -> tuple[LEDForConditionalGeneration, dict[str, Any]]:
+    """Make a Longformer-Encoder-Decoder of BART's weights, as its authors did.
+
+    All of BART's weights are kept, its positions repeated. The projections of tokens with global attention begin as
+    copies of the others; `HierDataCollator` gives global attention to the first token, as for summarization. Where
+    half a window holds the whole source, the model is then BART, up to rounding. What differs: it sees no further than
+    half a window, except through the first token, and it has three projections more in each encoder layer.
+
+    Args:
+        pretrained_model_name_or_path: A BART checkpoint, on the Hub or in a folder.
+        max_encoder_position_embeddings: Longest source in tokens; by default BART's. A multiple of the window, to
+            which LED fills up its inputs.
+        attention_window: Tokens that each token sees, half to each side.
+        extra_positions: What added positions begin with: "tile" for copies, "random" for random values.
+        **overrides: Values of `LEDConfig`, such as `dropout`.
+
+    Returns:
+        The model, in float32, and which of its weights are not the checkpoint's, as Transformers reports it.
+
+    Raises:
+        ValueError: If the positions are fewer than BART's or no multiple of the window, the window is odd, or the
+            checkpoint scales its embeddings.
+
+    Source: Beltagy et al., 2020, section 7 (LED "initialized from BART", positions "copying BART's … multiple times").
+    """
+    bart = BartForConditionalGeneration.from_pretrained(pretrained_model_name_or_path, dtype=torch.float32)
+    if bart.config.scale_embedding:
+        raise ValueError(
+            f"{pretrained_model_name_or_path} multiplies its embeddings (scale_embedding), which LED cannot do"
+        )
+    present = bart.config.max_position_embeddings
+    length = present if max_encoder_position_embeddings is None else max_encoder_position_embeddings
+    if attention_window < 2 or attention_window % 2:
+        raise ValueError(f"attention_window must be an even number of tokens, at least 2, got {attention_window}")
+    if length < present:
+        raise ValueError(f"max_encoder_position_embeddings must be at least the checkpoint's {present}, got {length}")
+    if length % attention_window:
+        raise ValueError(
+            f"max_encoder_position_embeddings must be a multiple of attention_window={attention_window}, to which LED "
+            f"fills up its inputs, got {length}"
+        )
+    if extra_positions not in ("tile", "random"):
+        raise ValueError(f"extra_positions must be 'tile' or 'random', got {extra_positions!r}")
+    settings = {name: getattr(bart.config, name) for name in SHARED if hasattr(bart.config, name)}
+    config = LEDConfig(
+        **{
+            **settings,
+            "max_encoder_position_embeddings": length,
+            "max_decoder_position_embeddings": present,
+            "attention_window": attention_window,
+            **overrides,
+        }
+    )
+    led = LEDForConditionalGeneration(config)
+    own = {f"{part}_ffn_dim": getattr(config, f"{part}_ffn_dim") for part in ("encoder", "decoder")}
+    widen_feed_forward(bart, **own)
+    weights = _led_names(bart.state_dict())
+    for side, positions in (("encoder", length), ("decoder", present)):
+        name = f"led.{side}.embed_positions.weight"
+        learned = weights[name][BART_OFFSET:]
+        if extra_positions == "tile":
+            weights[name] = learned.repeat(math.ceil(positions / present), 1)[:positions]
+        else:
+            added = learned.new_empty(positions - present, learned.shape[1]).normal_(std=config.init_std)
+            weights[name] = torch.cat([learned, added])
+    led.load_state_dict(weights)
+    led.tie_weights()
+    led.generation_config = bart.generation_config
+    return led, {"missing_keys": [], "mismatched_keys": [], "unexpected_keys": []}
+
+
+def _led_names(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """BART's weights under LED's names."""
+    renamed: dict[str, torch.Tensor] = {}
+    for name, value in weights.items():
+        place = f"led.{name.removeprefix('model.')}" if name.startswith("model.") else name
+        before, found, after = place.partition(".self_attn.")
+        if not (found and before.startswith("led.encoder.")):
+            renamed[place] = value
+            continue
+        projection, _, kind = after.partition(".")
+        for target in ATTENTION[projection]:
+            renamed[f"{before}.self_attn.{target}.{kind}"] = value.clone()
+    return renamed
