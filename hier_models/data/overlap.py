@@ -1,0 +1,310 @@
+"""Whether documents to train on share long passages with documents to test on.
+
+Every n-gram of the test documents, which are few, is held as one hash; the training documents stream by. In the order
+the data flow: units of a text, hashes of its n-grams, the index of the test documents, what is found.
+"""
+
+import hashlib
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .reading import read_records
+
+
+# What of a record is no text of the document.
+NO_TEXT = ("id", "split", "license", "licence", "url", "domain", "author")
+# Words, and Chinese characters and kana one by one.
+_HAN = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_UNIT = re.compile(rf"[{_HAN}]|[^\W_{_HAN}]+")
+_HAN_UNIT = re.compile(rf"[{_HAN}]")
+_BASE = np.uint64(0x9E3779B97F4A7C15)  # odd, so that no bit is lost
+_WORDS_IN_MEMORY = 1_000_000
+
+Hashes = NDArray[np.uint64]
+Document = tuple[str, Sequence[str]]
+_hashed: dict[str, int] = {}
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """A document to train on that shares text with one to test on.
+
+    Args:
+        id: The document to train on.
+        held_out: The document to test on; the first of them.
+        reason: "text" for a whole text, "passage" for an n-gram.
+        example: The passage, or the beginning of the text.
+    """
+
+    id: str
+    held_out: str
+    reason: Literal["text", "passage"]
+    example: str
+
+
+@dataclass
+class OverlapReport:
+    """What a search found.
+
+    Args:
+        overlaps: One for each document to train on that shares text.
+        documents: How many documents to train on were looked at.
+        held_out: How many documents to test on there are.
+        common_passages: How many passages were found in so many documents that they do not count.
+    """
+
+    overlaps: list[Overlap] = field(default_factory=list)
+    documents: int = 0
+    held_out: int = 0
+    common_passages: int = 0
+
+    def __str__(self) -> str:
+        """A few lines for a message."""
+        some = "; ".join(f"{found.id} and {found.held_out} ({found.example!r})" for found in self.overlaps[:3])
+        return (
+            f"{len(self.overlaps)} of {self.documents} training documents share text with {self.held_out} test or "
+            f"validation documents{': ' if some else ''}{some}{'; …' if len(self.overlaps) > 3 else ''}"
+        )
+
+
+def find_overlaps(
+    train: Iterable[Document],
+    held_out: Iterable[Document],
+    *,
+    words: int = 13,
+    characters: int = 30,
+    common: int = 10,
+) -> OverlapReport:
+    """Find the documents to train on that share a whole text or a long passage with documents to test on.
+
+    Case, punctuation and spaces do not matter. A passage that stands in more than `common` documents is taken for a
+    formula (a licence, a fixed phrase of the field) and does not count, unless the passages that a document shares are
+    half of it or more.
+
+    Args:
+        train: (id, texts) of each document to train on; read once, and only what is shared is held in memory.
+        held_out: (id, texts) of each document to test on. Its passages are held, 20 bytes for each word.
+        words: Length of a passage.
+        characters: The same for texts that are mostly Chinese.
+        common: In how many documents a passage may stand and still count.
+
+    Returns:
+        What was found.
+
+    Raises:
+        ValueError: If a number is below 1.
+    """
+    for name, value in (("words", words), ("characters", characters), ("common", common)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
+    index = _Index(held_out, words, characters)
+    report = OverlapReport(held_out=len(index.ids))
+    frequency: Counter[int] = Counter()
+    candidates: list[tuple[str, dict[int, str], int]] = []
+    for identifier, texts in train:
+        report.documents += 1
+        same, shared, passages = index.find(texts)
+        frequency.update(shared.keys())
+        if same is not None:
+            report.overlaps.append(Overlap(identifier, same, "text", " ".join(" ".join(texts).split())[:80]))
+        elif shared:
+            candidates.append((identifier, shared, passages))
+    is_common = {place for place, count in frequency.items() if count + index.counts[place] > common}
+    report.common_passages = len(is_common)
+    for identifier, shared, passages in candidates:
+        counting = [place for place in shared if place not in is_common]
+        if not counting and 2 * len(shared) >= passages:
+            counting = list(shared)
+        if counting:
+            found = Overlap(identifier, index.owner(counting[0]), "passage", shared[counting[0]])
+            report.overlaps.append(found)
+    return report
+
+
+def overlaps_of_files(
+    train: Sequence[str | os.PathLike[str]],
+    held_out: Sequence[str | os.PathLike[str]],
+    *,
+    words: int = 13,
+    characters: int = 30,
+    common: int = 10,
+) -> OverlapReport:
+    """Find what files of training documents share with files of test documents.
+
+    Args:
+        train: Files, as `load_documents` reads them.
+        held_out: Files with the documents to test or validate on.
+        words: Length of a passage; see `find_overlaps`.
+        characters: The same for Chinese texts.
+        common: In how many documents a passage may stand and still count.
+
+    Returns:
+        What was found; a document without an id is named by its file and line.
+    """
+    return find_overlaps(
+        (document for file in train for document in documents_of_file(file)),
+        (document for file in held_out for document in documents_of_file(file)),
+        words=words,
+        characters=characters,
+        common=common,
+    )
+
+
+def documents_of_file(file: str | os.PathLike[str]) -> Iterator[Document]:
+    """Read the documents of a file, one after the other.
+
+    Args:
+        file: A file as `load_documents` reads it.
+
+    Yields:
+        The id, or file and line, and the texts of each record; lines that are no records are left out.
+    """
+    path = Path(file)
+    for record in read_records(path, path.name):
+        if record.row is not None:
+            yield str(record.row.get("id") or f"{path.name}:{record.line}"), texts_of_record(record.row)
+
+
+def texts_of_record(record: Mapping[str, Any]) -> list[str]:
+    """Collect the texts of a record, its source and its summary alike.
+
+    Args:
+        record: Name -> value.
+
+    Returns:
+        One text for each field with text; lists and mappings in it are joined.
+    """
+    texts = (" ".join(_strings(value)) for name, value in record.items() if name.lower() not in NO_TEXT)
+    return [text for text in texts if text.strip()]
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _strings(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _strings(item)
+
+
+# --------------------------------------------------------------------------------------------------- units and hashes
+
+
+def _units(text: str) -> list[str]:
+    return _UNIT.findall(text.lower())
+
+
+def _is_chinese(units: Sequence[str]) -> bool:
+    return 2 * sum(_HAN_UNIT.match(unit) is not None for unit in units) > len(units)
+
+
+def _hashes_of_units(units: Sequence[str]) -> Hashes:
+    if len(_hashed) > _WORDS_IN_MEMORY:
+        _hashed.clear()
+    values = np.empty(len(units), dtype=np.uint64)
+    for number, unit in enumerate(units):
+        found = _hashed.get(unit)
+        if found is None:
+            digest = hashlib.blake2b(unit.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+            found = _hashed[unit] = int.from_bytes(digest, "little")
+        values[number] = found
+    return values
+
+
+def _hashes_of_passages(units: Hashes, length: int) -> Hashes:
+    """A polynomial of the units' hashes for each passage, modulo 2⁶⁴."""
+    count = len(units) - length + 1
+    if count < 1:
+        return np.empty(0, dtype=np.uint64)
+    total = np.zeros(count, dtype=np.uint64)
+    for offset in range(length):
+        total = total * _BASE + units[offset : offset + count]
+    return total
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A text's units, the length of its passages, and the hash of each passage."""
+
+    units: list[str]
+    length: int
+    passages: Hashes
+    whole: int
+
+    def words_at(self, start: int) -> str:
+        return ("" if self.is_chinese else " ").join(self.units[start : start + self.length])
+
+    @property
+    def is_chinese(self) -> bool:
+        return _is_chinese(self.units)
+
+
+def _read(texts: Sequence[str], words: int, characters: int) -> list[_Text]:
+    found = []
+    for text in texts:
+        units = _units(text)
+        length = characters if _is_chinese(units) else words
+        hashes = _hashes_of_units(units)
+        whole = int.from_bytes(hashlib.blake2b(hashes.tobytes(), digest_size=8).digest(), "little")
+        found.append(_Text(units, length, _hashes_of_passages(hashes, length), whole))
+    return found
+
+
+def _wholes(texts: Sequence[_Text]) -> list[int]:
+    """Hashes of the texts that are long enough to be known by; of very short documents, of all texts together."""
+    long = [text.whole for text in texts if len(text.units) >= text.length]
+    if long or not any(text.units for text in texts):
+        return long
+    together = ",".join(str(text.whole) for text in texts).encode()
+    return [int.from_bytes(hashlib.blake2b(together, digest_size=8).digest(), "little")]
+
+
+# ---------------------------------------------------------------------------------------------------------- the index
+
+
+class _Index:
+    """Hashes of all passages of the held-out documents, sorted, with the document that each is of."""
+
+    def __init__(self, documents: Iterable[Document], words: int, characters: int) -> None:
+        self.words, self.characters = words, characters
+        self.ids: list[str] = []
+        self.whole: dict[int, int] = {}
+        parts, owners = [np.empty(0, dtype=np.uint64)], [np.empty(0, dtype=np.int32)]
+        for number, (identifier, texts) in enumerate(documents):
+            self.ids.append(identifier)
+            read = _read(texts, words, characters)
+            for whole in _wholes(read):
+                self.whole.setdefault(whole, number)
+            distinct = np.unique(np.concatenate([parts[0], *(text.passages for text in read)]))
+            parts.append(distinct)
+            owners.append(np.full(len(distinct), number, dtype=np.int32))
+        # Of a passage in several documents, the first owns it and all are counted.
+        self.hashes, first, self.counts = np.unique(np.concatenate(parts), return_index=True, return_counts=True)
+        self.owners = np.concatenate(owners)[first]
+
+    def owner(self, place: int) -> str:
+        return self.ids[self.owners[place]]
+
+    def find(self, texts: Sequence[str]) -> tuple[str | None, dict[int, str], int]:
+        """What texts share: a held-out document with a whole text; places of passages; and how many they have."""
+        read = _read(texts, self.words, self.characters)
+        same = next((self.ids[self.whole[whole]] for whole in _wholes(read) if whole in self.whole), None)
+        found: dict[int, str] = {}
+        for text in read:
+            if not len(text.passages) or not len(self.hashes):
+                continue
+            places = np.searchsorted(self.hashes, text.passages)
+            places[places == len(self.hashes)] = 0
+            for start in np.flatnonzero(self.hashes[places] == text.passages).tolist():
+                found.setdefault(int(places[start]), text.words_at(start))
+        return same, found, sum(len(text.passages) for text in read)
