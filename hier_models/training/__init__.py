@@ -9,6 +9,7 @@ from .arguments import (
     RunArguments,
 )
 from .brightness import BrightnessDecay
+from .costs import TimeUpError
 from .distributed import last_complete_checkpoint
 from .dropout_schedule import DropoutSchedule
 from .encoder_evaluation import run_encoder_evaluation
@@ -44,6 +45,7 @@ __all__ = [
     "SoftPretraining",
     "SurrogateLog",
     "Task",
+    "TimeUpError",
     "WordVectorCoverage",
     "compute_summarization_metrics",
     "compute_tagging_metrics",

@@ -17,7 +17,11 @@ from .tasks import TASKS, task_class
 
 
 # What else a recipe file may say, beside its sections.
-BASE, VARIANTS = "base", "variants"
+BASE, VARIANTS, COMPARISON = "base", "variants", "comparison"
+
+
+# What Transformers' parser takes for true.
+_TRUE = ("true", "yes", "t", "y", "1")
 
 
 def _renamed() -> dict[str, str]:
@@ -41,6 +45,7 @@ def load_recipe(
     path: str | os.PathLike[str] | None = None,
     overrides: Sequence[str] | Mapping[str, Any] = (),
     variant: str | None = None,
+    seed: int | None = None,
 ) -> Recipe:
     """Read a recipe.
 
@@ -58,6 +63,7 @@ def load_recipe(
         overrides: What to change, as on the command line (`["--learning_rate", "1e-4"]`) or by name
             (`{"learning_rate": 1e-4}`), without sections.
         variant: Which variant of a sweep to read.
+        seed: Which run of a comparison: its seed, and a folder `seed_<n>` in that of the variant.
 
     Returns:
         The recipe.
@@ -67,7 +73,9 @@ def load_recipe(
             is named, or none of that name is in it.
     """
     content = {} if path is None else _content_of_file(Path(path))
-    variants = content.pop(VARIANTS, None)
+    variants, comparison = content.pop(VARIANTS, None), content.pop(COMPARISON, None)
+    if comparison is not None and variants is None:
+        raise RecipeError(f"{path}: {COMPARISON} compares variants, and there are none; see {VARIANTS}")
     if variants is not None or variant is not None:
         content = _content_of_variant(content, variants, variant, path)
     task = _task(content, overrides)
@@ -84,7 +92,12 @@ def load_recipe(
         parent = _last_value(arguments, "output_dir")
         if parent is None:
             raise RecipeError(f"{path}: training: output_dir is not given; each variant gets a folder in it")
-        arguments += as_options("output_dir", os.path.join(parent, variant))
+        arguments += as_options(
+            "output_dir", os.path.join(parent, variant, *([] if seed is None else [f"seed_{seed}"]))
+        )
+    if seed is not None:
+        arguments += as_options("seed", seed)
+    arguments += _precision_options(arguments)
     parser = _RecipeParser(cast(Any, list(sections.values())), allow_abbrev=False, add_help=False)
     try:
         *parsed, rest = parser.parse_args_into_dataclasses(
@@ -106,6 +119,25 @@ def load_recipe(
     if rest:
         raise RecipeError(f"cannot use {' '.join(rest)!r}: options are given as --name value")
     return Recipe(*parsed)
+
+
+def comparison_section(path: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """Read what a sweep says of the comparison of its variants.
+
+    Args:
+        path: A YAML file, as for `load_recipe`.
+
+    Returns:
+        Its section `comparison`, or None if it has none.
+
+    Raises:
+        RecipeError: If the file cannot be read, or the section is no mapping.
+    """
+    content = _content_of_file(Path(path))
+    section = content.get(COMPARISON)
+    if COMPARISON in content and not isinstance(section, dict):
+        raise RecipeError(f"{path}: {COMPARISON} must be a mapping of names to values, got {section!r}")
+    return section
 
 
 def variant_names(path: str | os.PathLike[str]) -> list[str]:
@@ -218,10 +250,31 @@ def _task(content: Mapping[str, Any], overrides: Sequence[str] | Mapping[str, An
     return str(given or (run.get("task") if isinstance(run, dict) else None) or RunArguments.task)
 
 
+def _precision_options(arguments: Sequence[str]) -> list[str]:
+    """What `bf16_where_fast` means on this machine."""
+    given = {
+        name: str(_last_value(arguments, name)).lower() for name in ("bf16_where_fast", "bf16", "fp16", "use_cpu")
+    }
+    if given["bf16_where_fast"] not in _TRUE:
+        return []
+    for name in ("bf16", "fp16"):
+        if given[name] in _TRUE:
+            raise RecipeError(f"run: bf16_where_fast and training: {name} are both given; leave one out")
+    from .costs import has_fast_bfloat16
+
+    use_cpu = given["use_cpu"] in _TRUE
+    if not has_fast_bfloat16(use_cpu):
+        return []
+    import torch
+
+    # Transformers takes bf16 on a CPU only if it is told that a CPU is meant.
+    return [*as_options("bf16", True), *([] if torch.accelerator.is_available() else as_options("use_cpu", True))]
+
+
 def _last_value(options: Sequence[str], name: str) -> str | None:
     """The value of an option, before all of them are read."""
     parser = _RecipeParser(allow_abbrev=False, add_help=False)
-    parser.add_argument(f"--{name}", f"--{name.replace('_', '-')}", dest=name)
+    parser.add_argument(f"--{name}", f"--{name.replace('_', '-')}", dest=name, nargs="?", const="true")
     value: str | None = getattr(parser.parse_known_args(list(options))[0], name)
     return value
 

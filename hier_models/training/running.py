@@ -4,6 +4,7 @@ import copy
 import json
 import logging
 import shutil
+import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ from typing import Any
 import torch
 import transformers
 from datasets import Dataset, IterableDataset
-from transformers import PreTrainedConfig, PreTrainedModel, TrainerCallback, set_seed
+from transformers import PreTrainedConfig, PreTrainedModel, Trainer, TrainerCallback, set_seed
 from transformers.integrations.integration_utils import get_reporting_integration_callbacks
 
 from .arguments import Recipe, RecipeError
+from .costs import RunCosts, TimeLimit, TimeUpError, code_version, machine
 from .distributed import (
     ProcessesInCheckpoint,
     has_loss_over_labels,
@@ -36,7 +38,7 @@ logger = logging.getLogger(__name__)
 RESULTS_FILE = "results.json"
 
 
-def run_training(recipe: Recipe) -> dict[str, Any]:
+def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any]:
     """Train a model by a recipe, save it with its processor, and score it on the validation data.
 
     A run that was interrupted goes on from its last complete checkpoint in `output_dir`, and on the CPU ends with the
@@ -45,17 +47,23 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
 
     Args:
         recipe: What to train, from `load_recipe`. Its `run: task:` says for which task.
+        deadline: When to stop at a checkpoint, in seconds of `time.monotonic`; by default after the recipe's
+            `stop_after_minutes`.
 
     Returns:
         `train` (the Trainer's numbers), `evaluation` (the task's scores, if there are validation data; for generated
         texts only with `predict_with_generate`), `test` (the same of the test data, if there are any), the task's
         reports (such as `truncation` and `set_aside` for each data set), `loading` (which weights a checkpoint did not
-        give), `resumed_from`, `parameters`, the `recipe` and the `versions` of the libraries.
+        give), `resumed_from`, `parameters`, `cost` (time, memory, and source tokens with
+        `include_num_input_tokens_seen`), the `machine`, the `code`, the `recipe` and the `versions` of the libraries.
 
     Raises:
         RecipeError: If parts of the recipe do not fit together or `output_dir` holds a finished run.
+        TimeUpError: If the run was stopped because its time was up; the same call goes on from there.
     """
     arguments = recipe.training
+    if deadline is None and recipe.run.stop_after_minutes is not None:
+        deadline = time.monotonic() + 60 * recipe.run.stop_after_minutes
     output_dir = Path(arguments.output_dir or "")
     task = task_class(recipe.run.task)(recipe, output_dir)
     if recipe.data.train is None:
@@ -65,6 +73,7 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
     task.check()
     _set_accumulation(recipe)
     checkpoint = _checkpoint_to_resume(recipe, output_dir)
+    costs, limit = RunCosts(arguments), None if deadline is None else TimeLimit(deadline)
     # Weights that are not loaded are drawn here, so they depend on the seed and on nothing before.
     set_seed(arguments.seed)
     if arguments.device.type == "cpu":
@@ -99,7 +108,13 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
         processing_class=processor,
         data_collator=task.collator(model, processor),
         compute_metrics=task.compute_metrics(processor),
-        callbacks=[*callbacks, *task.callbacks(), ProcessesInCheckpoint(arguments.world_size)],
+        callbacks=[
+            *callbacks,
+            *task.callbacks(),
+            ProcessesInCheckpoint(arguments.world_size),
+            costs,
+            *([] if limit is None else [limit]),
+        ],
         optimizers=(optimizer, None),
         **task.trainer_options(),
     )
@@ -112,6 +127,10 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
         trainer.compute_loss_func = loss_over_labels
     generation_config = copy.deepcopy(getattr(model, "generation_config", None))  # encoders have none
     outcome = trainer.train(resume_from_checkpoint=checkpoint)
+    if limit is not None and limit.stopped:
+        raise TimeUpError(
+            f"the time is up: stopped at step {trainer.state.global_step} of {trainer.state.max_steps} in {output_dir}"
+        )
     if generation_config is not None:
         model.generation_config = generation_config  # the Trainer's evaluation writes every default into it
     trainer.log_metrics("train", outcome.metrics)
@@ -132,6 +151,9 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
         "resumed_from": checkpoint,
         # DeepSpeed leaves nothing of a weight in its place but this number.
         "parameters": sum(getattr(parameter, "ds_numel", parameter.numel()) for parameter in model.parameters()),
+        "cost": {**costs.as_dict(), **_tokens_seen(trainer)},
+        "machine": machine(arguments),
+        "code": code_version(),
         "recipe": recipe.as_dict(),
         "versions": _versions(),
     }
@@ -141,6 +163,13 @@ def run_training(recipe: Recipe) -> dict[str, Any]:
 
 
 # The run
+
+
+def _tokens_seen(trainer: Trainer) -> dict[str, int]:
+    """How many tokens of sources were read in training, if they were counted; the same ones count each time."""
+    if trainer.args.include_num_input_tokens_seen == "no":
+        return {}
+    return {"source_tokens": int(trainer.state.num_input_tokens_seen)}
 
 
 def _optimizer(recipe: Recipe, model: PreTrainedModel) -> torch.optim.Optimizer | None:

@@ -35,6 +35,9 @@ EXPERIMENT = (
     "weight_decay",
 )
 
+# What of the other sections does not.
+HOW = ("overwrite", "num_proc", "stop_after_minutes", "bf16_where_fast")
+
 
 def run_sweep(
     path: str | os.PathLike[str], overrides: Sequence[str] | Mapping[str, Any] = (), *, smoke: bool = False
@@ -99,7 +102,7 @@ def _finished(recipe: Recipe) -> dict[str, Any] | None:
 def _experiment(recipe: Mapping[str, Any]) -> dict[str, Any]:
     values = {name: value for section in recipe if section != "training" for name, value in recipe[section].items()}
     values |= {name: recipe["training"].get(name) for name in EXPERIMENT}
-    return {name: value for name, value in values.items() if name not in ("overwrite", "num_proc")}
+    return {name: value for name, value in values.items() if name not in HOW}
 
 
 def _scores(results: Mapping[str, Any]) -> list[dict[str, Any]]:

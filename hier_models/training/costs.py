@@ -1,0 +1,284 @@
+"""What a run costs (time, memory), on what it ran, and a limit of its time."""
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import re
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_callback import ExportableState
+from transformers.utils import is_torch_bf16_gpu_available
+
+
+CUDA, RESIDENT, PROCESS = "CUDA", "resident", "process"
+
+
+class TimeUpError(Exception):
+    """A run that was stopped at a checkpoint because its time was up; the same call goes on."""
+
+
+class RunCosts(TrainerCallback, ExportableState):
+    """Measures a run over all its sittings: each checkpoint knows what it took to get there.
+
+    What a killed sitting did after its last checkpoint is done again, and counted once.
+
+    Memory on CUDA is the most that tensors took, on the fullest device of the first process. On the CPU it is the
+    process' resident memory at its highest, Python and the libraries included; Linux lets a process begin this count
+    anew, so that of several runs in one process each has its own. Elsewhere it is that of the process so far.
+
+    Args:
+        arguments: Of the Trainer. The count begins here, before the model is made.
+    """
+
+    def __init__(self, arguments: TrainingArguments) -> None:
+        self._arguments = arguments
+        self._earlier: dict[str, Any] = {}
+        self._begun: float | None = None
+        self._seconds, self._sittings = 0.0, 0
+        if arguments.device.type == "cuda":
+            for number in _devices(arguments):
+                torch.cuda.reset_peak_memory_stats(number)
+            self.memory_of = CUDA
+        else:
+            self.memory_of = RESIDENT if _forget_peak() else PROCESS
+        self._peak = 0
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Go on with what earlier sittings took.
+
+        Args:
+            args: Of the Trainer.
+            state: That of the checkpoint, after resuming.
+            control: Not used.
+            **kwargs: Not used.
+        """
+        kept = (state.stateful_callbacks or {}).get(type(self).__name__)
+        if isinstance(kept, dict):
+            self._earlier = kept["attributes"]
+        self._begun, self._sittings = time.monotonic(), 1
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Stop the clock: what comes after training is not counted.
+
+        Args:
+            args: Of the Trainer.
+            state: Not used.
+            control: Not used.
+            **kwargs: Not used.
+        """
+        self._measure()
+        self._begun = None
+
+    def state(self) -> dict[str, Any]:
+        """Give what the Trainer keeps in trainer_state.json.
+
+        Returns:
+            What the run took so far.
+        """
+        self._measure()
+        return {"args": {}, "attributes": self._totals()}
+
+    def as_dict(self) -> dict[str, Any]:
+        """The costs for a results file.
+
+        Returns:
+            `training_seconds` (with the evaluations in between), `sittings`, `peak_memory` in bytes, and `memory_of`,
+            what was measured: CUDA, resident (of the process during this run) or process (of all its runs so far).
+        """
+        return {**self._totals(), "memory_of": self.memory_of}
+
+    def _totals(self) -> dict[str, Any]:
+        return {
+            "training_seconds": self._earlier.get("training_seconds", 0.0) + self._seconds,
+            "peak_memory": max(self._earlier.get("peak_memory", 0), self._peak),
+            "sittings": self._earlier.get("sittings", 0) + self._sittings,
+        }
+
+    def _measure(self) -> None:
+        if self._begun is None:
+            return
+        self._seconds = time.monotonic() - self._begun
+        if self.memory_of == CUDA:
+            found = max(torch.cuda.max_memory_allocated(number) for number in _devices(self._arguments))
+        else:
+            found = _resident_peak() if self.memory_of == RESIDENT else _process_peak()
+        self._peak = max(self._peak, found)
+
+
+def _devices(arguments: TrainingArguments) -> list[int]:
+    first = arguments.device.index or 0
+    return list(range(first, first + max(1, arguments.n_gpu)))
+
+
+def _forget_peak() -> bool:
+    """Begin the count of the highest resident memory anew; False where that cannot be."""
+    with contextlib.suppress(OSError, AttributeError):  # hands freed memory back: it is not this run's
+        ctypes.CDLL(None).malloc_trim(0)
+    try:
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+        return _resident_peak() > 0
+    except OSError:
+        return False
+
+
+def _resident_peak() -> int:
+    found = re.search(r"^VmHWM:\s+(\d+) kB$", Path("/proc/self/status").read_text(encoding="utf-8"), re.MULTILINE)
+    return 1024 * int(found[1]) if found else 0
+
+
+def _process_peak() -> int:
+    try:
+        import resource
+    except ImportError:  # there is none on Windows
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak if sys.platform == "darwin" else 1024 * peak)
+
+
+class TimeLimit(TrainerCallback):
+    """Stops training at a checkpoint once the time is up.
+
+    It stops after a step whose loss the recipe logs, so that the log of a run that goes on is that of one that was
+    never stopped. Several processes stop together.
+
+    Args:
+        deadline: When, in seconds of `time.monotonic`.
+    """
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+        self.stopped = False
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Stop if the time is up.
+
+        Args:
+            args: Of the Trainer.
+            state: Says which step it is.
+            control: Is told to save and to stop.
+            **kwargs: Not used.
+        """
+        logged = args.logging_strategy != "steps" or state.global_step % max(1, int(state.logging_steps)) == 0
+        if not logged and state.global_step < state.max_steps:
+            return
+        if is_up(self.deadline, args):
+            control.should_save = control.should_training_stop = self.stopped = True
+
+
+def is_up(deadline: float, arguments: TrainingArguments) -> bool:
+    """Tell whether the time is up, in one process and so in all.
+
+    Args:
+        deadline: When, in seconds of `time.monotonic`.
+        arguments: Of the Trainer.
+
+    Returns:
+        True once it is.
+    """
+    up = time.monotonic() >= deadline
+    if arguments.world_size == 1:
+        return up
+    flag = torch.tensor(float(up), device=arguments.device)
+    torch.distributed.all_reduce(flag, torch.distributed.ReduceOp.MAX)
+    return bool(flag.item())
+
+
+@functools.cache
+def has_fast_bfloat16(use_cpu: bool = False) -> bool:
+    """Tell whether this machine computes in bfloat16 faster than in float32.
+
+    Args:
+        use_cpu: Do not look for an accelerator.
+
+    Returns:
+        True for an accelerator with bfloat16 of its own, and for a CPU with AMX.
+    """
+    if not use_cpu and torch.accelerator.is_available():
+        if torch.cuda.is_available():
+            return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+        return bool(is_torch_bf16_gpu_available())
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return "amx_bf16" in text.split()
+
+
+def machine(arguments: TrainingArguments) -> dict[str, Any]:
+    """Say on what a run computes.
+
+    Args:
+        arguments: Of the Trainer.
+
+    Returns:
+        `device`, its name; `processes`; and `precision`: float32, or bfloat16 or float16 (as autocast has them).
+    """
+    if arguments.device.type == "cuda":
+        device = torch.cuda.get_device_name(arguments.device)
+        device = f"{arguments.n_gpu} x {device}" if arguments.n_gpu > 1 else device
+    elif arguments.device.type == "cpu":
+        device = f"CPU ({_cpu_name()}), {torch.get_num_threads()} threads"
+    else:
+        device = arguments.device.type
+    precision = "bfloat16" if arguments.bf16 else "float16" if arguments.fp16 else "float32"
+    return {"device": device, "processes": arguments.world_size, "precision": precision}
+
+
+def _cpu_name() -> str:
+    with contextlib.suppress(OSError):
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
+        if found:
+            return found[1].strip()
+    return platform.processor() or platform.machine()
+
+
+@functools.cache
+def code_version() -> dict[str, Any]:
+    """Say which code ran.
+
+    Returns:
+        `hier_models`, its version; `source`, a digest of its source files, the same wherever they are; and, where they
+        are files of a git repository, `commit`, with "+" if tracked files of it had changes.
+    """
+    folder = Path(__file__).parent.parent
+    digest = hashlib.sha256()
+    for file in sorted(folder.rglob("*.py")):
+        digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
+    found: dict[str, Any] = {"hier_models": version("hier_models"), "source": digest.hexdigest()[:12]}
+    try:
+        # An installed package may lie inside of somebody else's repository.
+        _git(folder, "ls-files", "--error-unmatch", "__init__.py")
+        commit = _git(folder, "rev-parse", "HEAD")
+        changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.SubprocessError):
+        return found
+    return {**found, "commit": commit + ("+" if changed else "")}
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    done = subprocess.run(
+        ["git", "-C", str(folder / "training"), *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+        env=environment,
+    )
+    return done.stdout.strip()

@@ -1,0 +1,166 @@
+"""What a run costs, over all its sittings; and runs that stop when their time is up."""
+
+import json
+import re
+import shutil
+import time
+from pathlib import Path
+
+import datasets
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import TrainerCallback, TrainerState, TrainingArguments
+
+from hier_models.training import RecipeError, costs, load_recipe, recipe_files, run_training, task_class
+from hier_models.training.costs import RunCosts, TimeUpError, code_version, has_fast_bfloat16, machine
+from tests.conftest import DOCUMENTS, SUMMARIES
+
+
+@pytest.fixture(autouse=True)
+def datasets_cache(tmp_path_factory, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
+
+
+@pytest.fixture
+def values(tmp_path, tokenizer):
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    rows = [{"text": text, "summary": summary} for text, summary in zip(DOCUMENTS, SUMMARIES, strict=True)]
+    (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    sizes = dict.fromkeys(("encoder_layers", "decoder_layers"), 1)
+    sizes |= dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 4)
+    return {
+        "tokenizer": str(tmp_path / "tokenizer"),
+        "max_position_embeddings": 96,
+        "config_overrides": {"d_model": 32, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, **sizes},
+        "train": str(tmp_path / "data.jsonl"),
+        "max_source_length": 80,
+        "max_target_length": 12,
+        "max_steps": 4,
+        "per_device_train_batch_size": 2,
+        "logging_steps": 2,
+        "save_steps": 100,
+        "output_dir": str(tmp_path / "run"),
+        "report_to": "none",
+        "use_cpu": True,
+    }
+
+
+def run(values):
+    recipe = load_recipe(None, values)
+    recipe.training.include_num_input_tokens_seen = "non_padding"
+    return run_training(recipe)
+
+
+class Slow(TrainerCallback):
+    """Steps that take a twentieth of a second, at least."""
+
+    def on_step_end(self, args, state, control, **kwargs):
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_a_run_whose_time_is_up_goes_on_as_if_it_had_not_stopped(values, tmp_path, monkeypatch):
+    monkeypatch.setattr(task_class("summarization"), "callbacks", lambda self: [Slow()])
+    alone = run({**values, "output_dir": str(tmp_path / "alone")})
+    recipe = {**values, "stop_after_minutes": 1e-5}
+    for step in (2, 4):  # after steps that are logged; and the model is not saved before another call
+        with pytest.raises(TimeUpError, match=f"the time is up: stopped at step {step} of 4 in {tmp_path / 'run'}"):
+            run(recipe)
+        assert (tmp_path / "run" / f"checkpoint-{step}").is_dir()
+        assert not (tmp_path / "run" / "results.json").exists()
+    stopped = run(recipe)
+
+    expected, found = (load_file(tmp_path / name / "model.safetensors") for name in ("alone", "run"))
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+    losses = [
+        [
+            entry["loss"]
+            for entry in json.loads((tmp_path / name / "trainer_state.json").read_text())["log_history"][:3]
+        ]
+        for name in ("alone", "run")
+    ]
+    assert losses[0] == losses[1]
+    assert (alone["cost"]["sittings"], stopped["cost"]["sittings"]) == (1, 3)
+    assert alone["cost"]["source_tokens"] == stopped["cost"]["source_tokens"] > 4 * 2 * 10
+    # Four slow steps, in however many sittings.
+    assert alone["cost"]["training_seconds"] > 0.2
+    assert stopped["cost"]["training_seconds"] > 0.2
+    assert stopped["cost"]["peak_memory"] > 50e6
+
+
+def test_a_limit_that_is_not_reached_changes_nothing(values):
+    run_training(load_recipe(None, {**values, "stop_after_minutes": 60, "max_steps": 1}))
+    with pytest.raises(RecipeError, match="stop_after_minutes must be above 0, got 0"):
+        load_recipe(None, {**values, "stop_after_minutes": 0})
+
+
+def test_the_time_before_a_checkpoint_counts(tmp_path):
+    arguments = TrainingArguments(str(tmp_path), use_cpu=True, report_to="none")
+    kept = {"args": {}, "attributes": {"training_seconds": 100.0, "peak_memory": 10**15, "sittings": 2}}
+    found = RunCosts(arguments)
+    found.on_train_begin(arguments, TrainerState(stateful_callbacks={"RunCosts": kept}), None)
+    assert found.state()["attributes"]["sittings"] == 3
+    found.on_train_end(arguments, None, None)
+    result = found.as_dict()
+    assert 100 <= result["training_seconds"] < 101
+    assert (result["peak_memory"], result["sittings"]) == (10**15, 3)
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux begins the count anew")
+def test_each_run_of_a_process_has_a_memory_peak_of_its_own(tmp_path):
+    arguments = TrainingArguments(str(tmp_path), use_cpu=True, report_to="none")
+
+    def peak(size):
+        found = RunCosts(arguments)
+        found.on_train_begin(arguments, TrainerState(), None)
+        block = torch.ones(size // 4)
+        found.on_train_end(arguments, None, None)
+        assert found.memory_of == "resident"
+        del block
+        return found.as_dict()["peak_memory"]
+
+    peaks = [peak(size) for size in (10**6, 3 * 10**8, 10**6)]
+    assert peaks[1] - peaks[0] == pytest.approx(3e8, rel=0.1)
+    assert abs(peaks[2] - peaks[0]) < 2e7
+
+
+def test_where_bfloat16_is_fast(tmp_path, monkeypatch):
+    for flags, fast in (("fpu amx_bf16 amx_tile", True), ("fpu avx512_bf16", False)):
+        has_fast_bfloat16.cache_clear()
+        monkeypatch.setattr(costs.Path, "read_text", lambda self, flags=flags, **_: f"flags\t\t: {flags}\n")
+        assert has_fast_bfloat16(True) is fast
+        monkeypatch.undo()
+    has_fast_bfloat16.cache_clear()
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_a_recipe_in_bfloat16_where_it_is_fast(values, monkeypatch, fast):
+    monkeypatch.setattr(costs, "has_fast_bfloat16", lambda use_cpu=False: fast)
+    del values["use_cpu"]
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    for given in ({**values, "bf16_where_fast": True}, ["--bf16_where_fast", "--output_dir", "x"]):
+        arguments = load_recipe(None, given).training
+        assert arguments.bf16 is fast
+        assert machine(arguments)["precision"] == ("bfloat16" if fast else "float32")
+    with pytest.raises(RecipeError, match="bf16_where_fast and training: fp16 are both given"):
+        load_recipe(None, {**values, "bf16_where_fast": True, "fp16": True})
+
+
+def test_the_code_that_ran(tmp_path, monkeypatch):
+    found = code_version()
+    assert {"hier_models", "source"} <= found.keys()
+    root = Path(recipe_files.__file__).parents[2]
+    if (root / ".git").exists():
+        assert re.fullmatch(r"[0-9a-f]{40}\+?", found["commit"])
+    # Copies that git does not know are the same code, until one is changed.
+    digests = []
+    for copy, original in (("a", root), ("b", tmp_path / "a"), ("c", tmp_path / "a")):
+        shutil.copytree(original / "hier_models", tmp_path / copy / "hier_models")
+        if copy == "c":
+            (tmp_path / copy / "hier_models" / "hub.py").write_text("")
+        monkeypatch.setattr(costs, "__file__", str(tmp_path / copy / "hier_models" / "training" / "costs.py"))
+        other = code_version.__wrapped__()
+        assert "commit" not in other
+        digests.append(other["source"])
+    assert digests[0] == digests[1] != digests[2]
