@@ -17,6 +17,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 FAILURE, MISTAKE, INTERRUPTED = 1, 2, 130
+# That of EX_TEMPFAIL in sysexits.h: begun well, to be gone on with.
+NOT_FINISHED = 75
 
 
 class MistakeError(Exception):

@@ -50,7 +50,8 @@ def _version(wanted: bool) -> None:
 
     Every command explains itself: hier-models COMMAND --help
     """),
-    epilog="Exit codes: 0 done, 1 failed, 2 a mistake in the command or its input, 130 interrupted.",
+    epilog="Exit codes: 0 done, 1 failed, 2 a mistake in the command or its input, 75 not finished when its "
+    "time was up, 130 interrupted.",
 )
 def _options(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks, and everything the libraries say.")] = False,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .errors import MistakeError, guarded, mistakes, say, state
+from .errors import NOT_FINISHED, MistakeError, guarded, mistakes, say, state
 from .options import (
     app,
     help_text,
@@ -36,8 +38,13 @@ from .reporting import rouge_table
     A recipe with variants is a sweep: each variant is a run in a folder of its own, and table.md and table.csv hold
     the scores of all. What is finished is not repeated.
 
-    A run that was interrupted goes on from its last checkpoint when it is started again. The folder --output_dir holds
-    the model, its processor, results.json and the summaries of the validation documents.
+    With comparison: besides, it is a comparison: each variant is trained with several seeds and must have the recipe,
+    the data and about the parameters of its twin. table.md then also has the difference from the twin, with an
+    interval by bootstrap over the test documents, time, memory and parameters; learning_curves.png shows the losses.
+
+    A run that was interrupted goes on from its last checkpoint when it is started again. --stop_after_minutes 9 stops
+    it at a checkpoint, with exit code 75. The folder --output_dir holds the model, its processor, results.json and the
+    summaries of the validation documents.
     """),
     context_settings={"ignore_unknown_options": True},
 )
@@ -82,7 +89,7 @@ def train(
         recipe = load_recipe(recipe_file, given)
         output_dir = recipe.training.output_dir
         state.when_interrupted = f"The same command goes on from the last checkpoint in {output_dir}, if there is one."
-        with mistakes("model", OSError):
+        with mistakes("model", OSError), _time_limit():
             results = run_training(recipe)
         if recipe.training.process_index > 0:  # of several processes, one speaks
             return
@@ -99,16 +106,31 @@ def train(
         print(f"Model, processor and results.json are in {folder}")
 
 
+@contextmanager
+def _time_limit() -> Iterator[None]:
+    """A run whose time is up is neither done nor has it failed."""
+    from ..training import TimeUpError
+
+    try:
+        yield
+    except TimeUpError as error:
+        say(f"Not finished: {error}. The same command goes on.")
+        raise typer.Exit(NOT_FINISHED) from None
+
+
 def _sweep(recipe_file: str, given: list[str], smoke: bool) -> None:
     from ..training import run_sweep
 
     if not smoke:
         state.when_interrupted = "The same command goes on with the sweep; finished variants are not repeated."
-    with mistakes("model", OSError):
+    with mistakes("model", OSError), _time_limit():
         results = run_sweep(recipe_file, given, smoke=smoke)
     if int(os.environ.get("RANK", "0")) > 0:  # of several processes, one speaks
         return
     print(results["table"])
+    if "folder" in results:
+        print(f"\nA folder for each run, tables, results.json and learning curves are in {results['folder']}")
+        return
     folder = Path(next(iter(results["variants"].values()))["recipe"]["training"]["output_dir"]).parent
     if folder.is_dir():
         print(f"A folder for each variant, table.md and table.csv are in {folder}")

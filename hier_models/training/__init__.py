@@ -9,6 +9,7 @@ from .arguments import (
     RunArguments,
 )
 from .brightness import BrightnessDecay
+from .comparison import Comparison, read_comparison, run_comparison
 from .costs import TimeUpError
 from .distributed import last_complete_checkpoint
 from .dropout_schedule import DropoutSchedule
@@ -34,6 +35,7 @@ from .word_vectors import WordVectorCoverage, read_word_vectors, set_word_vector
 __all__ = [
     "TASKS",
     "BrightnessDecay",
+    "Comparison",
     "DataArguments",
     "DropoutSchedule",
     "GenerationArguments",
@@ -56,7 +58,9 @@ __all__ = [
     "load_recipe",
     "optimizer_with_rates",
     "perplexity",
+    "read_comparison",
     "read_word_vectors",
+    "run_comparison",
     "run_encoder_evaluation",
     "run_evaluation",
     "run_extractive_evaluation",

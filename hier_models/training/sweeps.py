@@ -5,6 +5,7 @@ import gc
 import json
 import logging
 import os
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from typing import Any
 import torch
 
 from .arguments import Recipe, RecipeError
-from .recipe_files import check_overrides, load_recipe, variant_names
+from .costs import TimeUpError, is_up
+from .recipe_files import check_overrides, comparison_section, load_recipe, variant_names
 from .running import RESULTS_FILE, run_training
 from .smoke import run_smoke
 
@@ -46,7 +48,7 @@ def run_sweep(
 
     A variant that has been finished is not run again, and one that was interrupted goes on from its last checkpoint:
     the same call continues a sweep. The table is written after each variant, as `table.md` and `table.csv`, into the
-    folder that holds those of the variants.
+    folder that holds those of the variants. With `comparison:` it is a comparison; see `run_comparison`.
 
     Args:
         path: A YAML file with `variants:`; see `load_recipe`.
@@ -59,32 +61,52 @@ def run_sweep(
     Raises:
         RecipeError: If a variant cannot run, its folder holds the finished run of another recipe, or an override is of
             what the variants differ in.
+        TimeUpError: If the time was up before all was done; the same call goes on.
     """
+    begun = time.monotonic()
     names = variant_names(path)
     if not names:
         raise RecipeError(f"{path} has no variants")
     check_overrides(path, overrides)
+    if comparison_section(path) is not None:
+        from .comparison import run_comparison
+
+        return run_comparison(path, overrides, smoke=smoke)
     # All of them are read, and compared with what is there, before the first takes its hours.
     recipes = {} if smoke else {name: load_recipe(path, overrides, name) for name in names}
-    finished = {name: _finished(recipe) for name, recipe in recipes.items()}
+    finished = {name: finished_run(recipe) for name, recipe in recipes.items()}
     results: dict[str, Any] = {}
     for number, name in enumerate(names, start=1):
         logger.warning("variant %s (%d of %d)%s", name, number, len(names), ": done" if finished.get(name) else "")
         if smoke:
             results[name] = run_smoke(path, overrides, name)
         else:
-            results[name] = finished[name] or run_training(recipes[name])
+            limit = recipes[name].run.stop_after_minutes
+            deadline = None if limit is None else begun + 60 * limit
+            if deadline is not None and not finished[name] and is_up(deadline, recipes[name].training):
+                raise TimeUpError(f"the time is up: {number - 1} of {len(names)} variants are done")
+            results[name] = finished[name] or run_training(recipes[name], deadline)
         gc.collect()  # a model's parts know each other, so it goes no sooner
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         folder = Path(results[name]["recipe"]["training"]["output_dir"]).parent
         if folder.is_dir() and (smoke or recipes[name].training.process_index == 0):
-            _write_tables(folder, _scores(results))
-    return {"variants": results, "table": _markdown(_scores(results))}
+            write_tables(folder, results)
+    return {"variants": results, "table": table_of(results)}
 
 
-def _finished(recipe: Recipe) -> dict[str, Any] | None:
-    """What an earlier call found for this very recipe."""
+def finished_run(recipe: Recipe) -> dict[str, Any] | None:
+    """Find what an earlier call found for this very recipe.
+
+    Args:
+        recipe: The recipe of one run.
+
+    Returns:
+        What is in its results.json; None if it is not finished, or is to be run again.
+
+    Raises:
+        RecipeError: If the folder holds the finished run of another recipe.
+    """
     file = Path(recipe.training.output_dir or "") / RESULTS_FILE
     if recipe.run.overwrite or not file.is_file():
         return None
@@ -116,6 +138,18 @@ def _scores(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
+def table_of(results: Mapping[str, Any]) -> str:
+    """Lay out the scores of variants.
+
+    Args:
+        results: Variant -> what `run_training` returned for it.
+
+    Returns:
+        A table in Markdown.
+    """
+    return _markdown(_scores(results))
+
+
 def _columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(key for row in rows for key in row))
 
@@ -132,7 +166,14 @@ def _markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def _write_tables(folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+def write_tables(folder: Path, results: Mapping[str, Any]) -> None:
+    """Write the scores of variants as table.md and table.csv.
+
+    Args:
+        folder: Where to.
+        results: Variant -> what `run_training` returned for it.
+    """
+    rows = _scores(results)
     (folder / "table.md").write_text(_markdown(rows) + "\n", encoding="utf-8")
     with (folder / "table.csv").open("w", encoding="utf-8", newline="") as stream:
         writer = csv.DictWriter(stream, _columns(rows))

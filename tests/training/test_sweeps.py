@@ -165,7 +165,7 @@ def table(folder: Path) -> list[dict[str, str]]:
 
 def test_a_finished_run_of_another_recipe_is_refused(sweep, tmp_path, monkeypatch):
     ran = []
-    monkeypatch.setattr(sweeps, "run_training", lambda recipe: ran.append(finish(recipe)) or ran[-1])
+    monkeypatch.setattr(sweeps, "run_training", lambda recipe, deadline: ran.append(finish(recipe)) or ran[-1])
     run_sweep(sweep)
     assert len(ran) == 2
     monkeypatch.setattr(sweeps, "run_training", pytest.fail)
@@ -178,12 +178,12 @@ def test_a_finished_run_of_another_recipe_is_refused(sweep, tmp_path, monkeypatc
     ):
         with pytest.raises(RecipeError, match=f"sweep/hierarchy holds a finished run with {says}"):
             run_sweep(sweep, overrides)
-    monkeypatch.setattr(sweeps, "run_training", lambda recipe: ran.append(finish(recipe)) or ran[-1])
+    monkeypatch.setattr(sweeps, "run_training", lambda recipe, deadline: ran.append(finish(recipe)) or ran[-1])
     run_sweep(sweep, ["--num_beams", "3", "--overwrite"])
     assert len(ran) == 4
 
 
-def finish(recipe) -> dict:
+def finish(recipe, deadline=None) -> dict:
     results = {"evaluation": {"rouge1": 1.0, "settings": {}}, "recipe": recipe.as_dict()}
     folder = Path(recipe.training.output_dir)
     folder.mkdir(parents=True, exist_ok=True)

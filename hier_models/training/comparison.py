@@ -1,0 +1,455 @@
+"""Comparisons: a sweep whose variants are each trained with several seeds, and compared with a twin, fairly.
+
+In the order of a comparison: what the file says, the checks before any training, the runs, and their report.
+"""
+
+import dataclasses
+import gc
+import logging
+import os
+import shlex
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..data.overlap import Document, documents_of_file, find_overlaps, texts_of_record
+from ..data.reading import read_records
+from . import sweeps
+from .arguments import Recipe, RecipeError
+from .comparison_report import write_report
+from .costs import TimeUpError, is_up
+from .recipe_files import as_options, check_overrides, comparison_section, load_recipe, variant_names
+from .smoke import run_smoke
+from .tasks import task_class
+
+
+logger = logging.getLogger(__name__)
+
+# What a variant and its twin must have in common; a comparison with anything else of these would be of two things.
+FIXED = (
+    *("task", "batch size", "max_steps", "num_train_epochs", "train", "train_split", "validation", "validation_split"),
+    *("test", "test_split", "config_name", "revision", "max_train_documents", "max_validation_documents"),
+    *("max_test_documents", "held_out_validation", "held_out_test", "split_seed", "seed"),
+)
+# What of the section `training` is the recipe, beside what makes another experiment anyway (the seed is not its).
+TRAINING = (
+    *(name for name in sweeps.EXPERIMENT if name != "seed"),
+    *("adam_epsilon", "lr_scheduler_kwargs", "data_seed", "train_sampling_strategy", "bf16", "fp16"),
+    *("eval_strategy", "eval_steps", "load_best_model_at_end", "metric_for_best_model"),
+)
+# How a run is computed, in the sections `data` and `run` and in that of the task.
+NOT_COMPARED = (*sweeps.HOW, "bad_lines", "total_train_batch_size")
+# Perplexities of other tokens are other numbers.
+TOKENS = ("tokenizer", "tokenizer_words", "language")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The section `comparison` of a sweep.
+
+    Args:
+        question: Stands above the table.
+        seeds: Each variant is trained with each of them.
+        twin: The variant that all others are compared with; or a mapping, variant -> its twin.
+        metrics: Scores of the test part, as the task gives them; learning curves are titled by the question, and of
+            the first metric the best value is bold.
+        parameters_within: By how much, as a share, a variant's number of parameters may differ from its twin's.
+        differs: What else than the model a variant and its twin differ in, and why: name -> reason.
+        check_overlap: Whether the training documents may share no text with the test documents; or further files,
+            such as those of a warm-up, that may not either.
+    """
+
+    question: str
+    seeds: Sequence[int]
+    twin: str | Mapping[str, str]
+    metrics: Sequence[str]
+    parameters_within: float = 0.03
+    differs: Mapping[str, str] = field(default_factory=dict)
+    check_overlap: bool | Sequence[str] = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.question, str) or not self.question.strip():
+            raise RecipeError(f"comparison: question must be a text, got {self.question!r}")
+        for name, kind, what in (("seeds", int, "different whole numbers"), ("metrics", str, "different names")):
+            values = getattr(self, name)
+            if (
+                not isinstance(values, list | tuple)
+                or not values
+                or any(type(value) is not kind for value in values)
+                or len(set(values)) < len(values)
+            ):
+                raise RecipeError(f"comparison: {name} must be a list of {what}, got {values!r}")
+        if not isinstance(self.parameters_within, int | float) or self.parameters_within < 0:
+            raise RecipeError(
+                f"comparison: parameters_within must be a share, such as 0.03; got {self.parameters_within!r}"
+            )
+        if not isinstance(self.differs, dict) or any(
+            not str(reason or "").strip() for reason in self.differs.values()
+        ):
+            raise RecipeError(f"comparison: differs must be a mapping of names to reasons, got {self.differs!r}")
+        if fixed := [name for name in self.differs if name in FIXED]:
+            raise RecipeError(f"comparison: differs: {fixed[0]} must be the same for a variant and its twin")
+        if not isinstance(self.check_overlap, bool | list | tuple):
+            raise RecipeError(
+                f"comparison: check_overlap must be true, false or a list of files, got {self.check_overlap!r}"
+            )
+
+    def twins(self, variants: Sequence[str]) -> dict[str, str]:
+        """Pair the variants.
+
+        Args:
+            variants: All variants of the sweep.
+
+        Returns:
+            Variant -> twin, in the order of the variants; without those that have none.
+
+        Raises:
+            RecipeError: If one of the names is of no variant, or nothing is compared.
+        """
+        if isinstance(self.twin, str):
+            pairs = {name: self.twin for name in variants if name != self.twin}
+        elif isinstance(self.twin, dict):
+            pairs = {str(name): str(self.twin[name]) for name in self.twin}
+        else:
+            raise RecipeError(
+                f"comparison: twin must be a variant, or a mapping of variants to theirs; got {self.twin!r}"
+            )
+        for name in (*pairs, *pairs.values(), *([self.twin] if isinstance(self.twin, str) else [])):
+            if name not in variants:
+                raise RecipeError(f"comparison: twin: there is no variant {name!r}; there are {', '.join(variants)}")
+        if alone := [name for name, other in pairs.items() if name == other]:
+            raise RecipeError(f"comparison: twin: {alone[0]} is its own")
+        if not pairs:
+            raise RecipeError("comparison: twin: there is no other variant to compare with it")
+        return {name: pairs[name] for name in variants if name in pairs}
+
+
+def read_comparison(path: str | os.PathLike[str]) -> Comparison | None:
+    """Read what a sweep compares.
+
+    Args:
+        path: A YAML file with `variants:`.
+
+    Returns:
+        Its section `comparison`, or None if there is none.
+
+    Raises:
+        RecipeError: If something in it cannot be used.
+    """
+    section = comparison_section(path)
+    if section is None:
+        return None
+    items = dataclasses.fields(Comparison)
+    known = [item.name for item in items]
+    for name in section:
+        if name not in known:
+            raise RecipeError(f"{path}: comparison: unknown name {name!r}; allowed are {', '.join(known)}")
+    needed = [item.name for item in items if item.default is item.default_factory is dataclasses.MISSING]
+    if missing := [name for name in needed if name not in section]:
+        raise RecipeError(f"{path}: comparison: {missing[0]} is missing")
+    return Comparison(**section)
+
+
+def run_comparison(
+    path: str | os.PathLike[str], overrides: Sequence[str] | Mapping[str, Any] = (), *, smoke: bool = False
+) -> dict[str, Any]:
+    """Train all variants of a sweep with all seeds, and compare them.
+
+    Before anything is trained it is checked that each variant has the recipe, the data and about the parameters of its
+    twin. The runs are in folders `<variant>/seed_<n>`, first those of the first seed. What is finished is not run
+    again, what was interrupted goes on. After each run the report is written: `table.md`, `table.csv`, `results.json`,
+    `curves.csv` and, with matplotlib, `learning_curves.png`.
+
+    Args:
+        path: A YAML file with `variants:` and `comparison:`; see `Comparison`.
+        overrides: What to change in all variants, as for `load_recipe`.
+        smoke: Try each variant once with `run_smoke`, without its seeds, its size and its data.
+
+    Returns:
+        `runs`, variant -> seed -> what `run_training` returned, now or earlier; `results`, as in results.json;
+        `table`, in Markdown; and `folder`. With `smoke`, `variants` and `table` as `run_sweep` gives them.
+
+    Raises:
+        RecipeError: If the comparison would not be fair, or a variant cannot run; the message says what differs.
+        TimeUpError: If the time was up before all was done; the same call goes on.
+    """
+    begun = time.monotonic()
+    comparison = read_comparison(path)
+    if comparison is None:
+        raise RecipeError(f"{path} has no comparison")
+    names = variant_names(path)
+    twins = comparison.twins(names)
+    check_overrides(path, overrides)
+    _check_seeds(path, overrides)
+    seed = comparison.seeds[0]
+    recipes = {name: load_recipe(path, overrides, name, seed) for name in names}
+    check_tasks(comparison, recipes)
+    for name, twin in twins.items():
+        check_recipes(comparison, name, recipes[name], twin, recipes[twin])
+    if smoke:
+        return _smoke(path, overrides, comparison, names)
+
+    runs = [(name, seed) for seed in comparison.seeds for name in names]
+    finished = {run: sweeps.finished_run(load_recipe(path, overrides, *run)) for run in runs}
+    first = recipes[names[0]]
+    notes = {"overlap": check_overlap(comparison, first)}
+    sizes = {
+        name: next((found["parameters"] for run, found in finished.items() if run[0] == name and found), None)
+        for name in names
+    }
+    for name in names:
+        if sizes[name] is None:
+            sizes[name] = count_parameters(recipes[name])  # which changes the recipe, so it is read anew for its run
+    for name, twin in twins.items():
+        check_parameters(comparison, name, sizes[name], twin, sizes[twin])
+    limit = first.run.stop_after_minutes
+    deadline = None if limit is None else begun + 60 * limit
+
+    folder = Path(first.training.output_dir or "").parent.parent
+    results: dict[str, dict[int, dict[str, Any]]] = {name: {} for name in names}
+    report: dict[str, Any] = {}
+    for number, (name, seed) in enumerate(runs, start=1):
+        found = finished[name, seed]
+        logger.warning(
+            "variant %s, seed %d (run %d of %d)%s", name, seed, number, len(runs), ": done" if found else ""
+        )
+        recipe = load_recipe(path, overrides, name, seed)
+        if found is None:
+            if deadline is not None and is_up(deadline, recipe.training):
+                raise TimeUpError(f"the time is up: {number - 1} of {len(runs)} runs are done")
+            recipe.training.include_num_input_tokens_seen = "non_padding"
+            found = sweeps.run_training(recipe, deadline)
+            gc.collect()  # a model's parts know each other, so it goes no sooner
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+        results[name][seed] = found
+        is_new = finished[name, seed] is None or number == len(runs)
+        if is_new and recipe.training.process_index == 0:
+            report = write_report(folder, comparison, twins, results, command_of(path, overrides), notes)
+    return {"runs": results, "folder": folder, **report}
+
+
+# The checks
+
+
+def _check_seeds(path: str | os.PathLike[str], overrides: Sequence[str] | Mapping[str, Any]) -> None:
+    given = overrides if isinstance(overrides, Mapping) else [option.split("=")[0] for option in overrides]
+    if "seed" in given or "--seed" in given:
+        raise RecipeError(f"seed cannot be changed: {path} has its seeds under comparison: seeds")
+    try:
+        check_overrides(path, {"seed": 0})
+    except RecipeError as error:
+        raise RecipeError(f"{path}: a variant sets a seed; the seeds are under comparison: seeds") from error
+
+
+def check_tasks(comparison: Comparison, recipes: Mapping[str, Recipe]) -> None:
+    """Refuse metrics that there are not, and runs without test data.
+
+    Args:
+        comparison: What is compared.
+        recipes: The recipe of each variant.
+
+    Raises:
+        RecipeError: If a variant's test part has no such scores of single documents.
+    """
+    for name, recipe in recipes.items():
+        known = task_class(recipe.run.task).document_metrics
+        if not known:
+            raise RecipeError(f"comparison: the task {recipe.run.task} gives no scores of single test documents")
+        for metric in comparison.metrics:
+            if metric not in known:
+                raise RecipeError(
+                    f"comparison: metrics: {recipe.run.task} gives no {metric!r} of single documents; it gives "
+                    f"{', '.join(known)}"
+                )
+        if not (recipe.data.test or recipe.data.test_split or getattr(recipe.options, "held_out_test", 0)):
+            raise RecipeError(
+                f"comparison: variant {name!r} has no test data, which the metrics are of; name them in data: test"
+            )
+
+
+def check_recipes(comparison: Comparison, name: str, recipe: Recipe, twin: str, of_twin: Recipe) -> None:
+    """Refuse a variant that is trained in another way than its twin.
+
+    Args:
+        comparison: What is compared.
+        name: The variant.
+        recipe: Its recipe.
+        twin: Its twin.
+        of_twin: The twin's recipe.
+
+    Raises:
+        RecipeError: If anything but the model differs, and the file gives no reason.
+    """
+    values, others = _compared(recipe), _compared(of_twin)
+    different = [key for key in dict.fromkeys((*values, *others)) if values.get(key) != others.get(key)]
+
+    def listed(keys: Sequence[str]) -> str:
+        return "; ".join(f"{key} is {values.get(key)!r} and {others.get(key)!r}" for key in keys)
+
+    if fixed := [key for key in different if key in FIXED]:
+        raise RecipeError(
+            f"comparison: variant {name!r} and its twin {twin!r} must have the same steps, batches and data: "
+            f"{listed(fixed)}"
+        )
+    if unsaid := [key for key in different if key not in comparison.differs]:
+        raise RecipeError(
+            f"comparison: variant {name!r} and its twin {twin!r} have different recipes: {listed(unsaid)}. If that is "
+            f"what is compared, say why: comparison: differs: {{{unsaid[0]}: the reason}}"
+        )
+    if "perplexity" in comparison.metrics:
+        for key in TOKENS:
+            of_both = getattr(recipe.model, key), getattr(of_twin.model, key)
+            if of_both[0] != of_both[1]:
+                raise RecipeError(
+                    f"comparison: perplexities of variant {name!r} and its twin {twin!r} cannot be compared: {key} is "
+                    f"{of_both[0]!r} and {of_both[1]!r}"
+                )
+
+
+def _compared(recipe: Recipe) -> dict[str, Any]:
+    """What must be the same."""
+    sections = recipe.as_dict()
+    training = sections.pop("training")
+    del sections["model"]
+    values = {name: value for section in sections.values() for name, value in section.items()}
+    values = {name: value for name, value in values.items() if name not in NOT_COMPARED}
+    arguments = recipe.training
+    at_once = arguments.train_batch_size * arguments.gradient_accumulation_steps * arguments.world_size
+    values["batch size"] = recipe.run.total_train_batch_size or at_once
+    return {**values, **{name: training[name] for name in TRAINING if name in training}}
+
+
+def count_parameters(recipe: Recipe) -> int:
+    """Make the model of a recipe and count its parameters.
+
+    Args:
+        recipe: The recipe; what a task fills in is filled in afterwards.
+
+    Returns:
+        The parameters, tied ones once.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        task = task_class(recipe.run.task)(recipe, Path(folder))
+        task.check()
+        model, _ = task.load_model_and_processor()
+        return sum(parameter.numel() for parameter in model.parameters())
+
+
+def check_parameters(comparison: Comparison, name: str, parameters: int, twin: str, of_twin: int) -> None:
+    """Refuse a variant that is larger or smaller than its twin.
+
+    Args:
+        comparison: What is compared.
+        name: The variant.
+        parameters: How many it has.
+        twin: Its twin.
+        of_twin: How many that has.
+
+    Raises:
+        RecipeError: If they differ by more than `parameters_within`.
+    """
+    share = parameters / of_twin - 1
+    if abs(share) > comparison.parameters_within:
+        raise RecipeError(
+            f"comparison: variant {name!r} has {parameters:,} parameters and its twin {twin!r} {of_twin:,}: "
+            f"{share:+.1%}, where parameters_within allows {comparison.parameters_within:.1%}; make the twin's layers "
+            "wider, such as config_overrides: encoder_ffn_dim and decoder_ffn_dim"
+        )
+
+
+def check_overlap(comparison: Comparison, recipe: Recipe) -> str:
+    """Refuse training documents that share text with test documents.
+
+    Args:
+        comparison: What is compared.
+        recipe: Any variant's recipe: their data are the same.
+
+    Returns:
+        What was checked, for the table.
+
+    Raises:
+        RecipeError: If there are such documents; the message names some.
+    """
+    if comparison.check_overlap is False:
+        return "not checked"
+    data = recipe.data
+    test = _file(data.test if data.test is not None else data.train)
+    train = _file(data.train)
+    further = [] if comparison.check_overlap is True else [Path(file) for file in comparison.check_overlap]
+    if gone := [file for file in further if not file.is_file()]:
+        raise RecipeError(f"comparison: check_overlap: there is no file {str(gone[0])!r}")
+    if test is None or (data.test is None and data.test_split is None):
+        if further:
+            raise RecipeError("comparison: check_overlap: the test data are in no file of their own")
+        return "not checked (the test data are in no file of their own)"
+
+    def documents() -> Iterator[Document]:
+        if train is not None:
+            yield from _documents(train, data.train_split)
+        for file in further:
+            yield from documents_of_file(file)
+
+    report = find_overlaps(documents(), _documents(test, data.test_split))
+    if report.overlaps:
+        raise RecipeError(
+            f"comparison: {report}. Take them out of the training data; or check_overlap: false, if it must be so"
+        )
+    return f"none of {report.documents} training documents shares text with {report.held_out} test documents"
+
+
+def _file(source: str | None) -> Path | None:
+    path = Path(source or "").expanduser()
+    return path if path.is_file() else None
+
+
+def _documents(file: Path, split: str | None) -> Iterator[Document]:
+    if split is None:
+        yield from documents_of_file(file)
+        return
+    for record in read_records(file, file.name):
+        if record.row is not None and record.row.get("split", split) == split:
+            yield str(record.row.get("id") or f"{file.name}:{record.line}"), texts_of_record(record.row)
+
+
+# The runs
+
+
+def _smoke(
+    path: str | os.PathLike[str],
+    overrides: Sequence[str] | Mapping[str, Any],
+    comparison: Comparison,
+    names: Sequence[str],
+) -> dict[str, Any]:
+    """Each variant once, small."""
+    results = {}
+    for number, name in enumerate(names, start=1):
+        logger.warning("variant %s (%d of %d)", name, number, len(names))
+        results[name] = run_smoke(path, overrides, name)
+        gc.collect()
+        folder = Path(results[name]["recipe"]["training"]["output_dir"]).parent
+        if folder.is_dir():
+            sweeps.write_tables(folder, results)
+    return {"variants": results, "table": sweeps.table_of(results)}
+
+
+def command_of(path: str | os.PathLike[str], overrides: Sequence[str] | Mapping[str, Any] = ()) -> str:
+    """Write the command that runs a comparison.
+
+    Args:
+        path: Its file.
+        overrides: What is changed, as for `load_recipe`.
+
+    Returns:
+        A line for the shell.
+    """
+    if isinstance(overrides, Mapping):
+        options = [option for name, value in overrides.items() for option in as_options(str(name), value)]
+    else:
+        options = list(overrides)
+    return shlex.join(["hier-models", "train", os.fspath(path), *options])

@@ -1,0 +1,403 @@
+"""The report of a comparison: what its finished runs found, as tables, results and learning curves.
+
+In the order of the work: reading the runs, summing them up, writing tables, writing curves.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import logging
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..inspection.heatmap import require_matplotlib
+from ..metrics.document_scores import CONFIDENCE, DRAWS, DocumentScores, paired_bootstrap
+from .results import write_json
+from .tasks import SCORES_FILE
+
+
+if TYPE_CHECKING:
+    from .comparison import Comparison
+
+
+logger = logging.getLogger(__name__)
+
+# Variant -> seed -> what its run found.
+Runs = Mapping[str, Mapping[int, Mapping[str, Any]]]
+MEGABYTE = 2**20
+
+
+def write_report(
+    folder: Path,
+    comparison: Comparison,
+    twins: Mapping[str, str],
+    runs: Runs,
+    command: str,
+    notes: Mapping[str, str],
+) -> dict[str, Any]:
+    """Write what the finished runs of a comparison show.
+
+    Args:
+        folder: Where to write `table.md`, `table.csv`, `results.json`, `curves.csv` and `learning_curves.png`.
+        comparison: What is compared.
+        twins: Variant -> the variant that it is compared with.
+        runs: What the finished runs found; a variant may have none yet.
+        command: The command of the comparison.
+        notes: `overlap`, what was checked of it.
+
+    Returns:
+        `results`, as in results.json, and `table`, as in table.md.
+    """
+    scores = {
+        name: {seed: DocumentScores.load(_folder(folder, name, seed) / SCORES_FILE) for seed in of_seeds}
+        for name, of_seeds in runs.items()
+    }
+    curves = {
+        name: {seed: _curve(_folder(folder, name, seed), run) for seed, run in of_seeds.items()}
+        for name, of_seeds in runs.items()
+    }
+    variants = {
+        name: _summary(comparison, name, twins.get(name), runs, scores, curves)
+        for name, of_seeds in runs.items()
+        if of_seeds
+    }
+    results = {
+        "question": comparison.question,
+        "command": command,
+        "seeds": list(comparison.seeds),
+        "finished_runs": sum(map(len, runs.values())),
+        "runs": len(runs) * len(comparison.seeds),
+        "interval": {"confidence": CONFIDENCE, "draws": DRAWS, "over": "test documents, paired"},
+        "differs": dict(comparison.differs),
+        "overlap": notes["overlap"],
+        "variants": variants,
+        "made_by": _made_by(runs),
+    }
+    table = _table(comparison, results)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "results.json", results)
+    (folder / "table.md").write_text(table + "\n", encoding="utf-8")
+    _write_csv(folder / "table.csv", [_row(name, found) for name, found in variants.items()])
+    _write_csv(folder / "curves.csv", _curve_rows(curves))
+    try:
+        draw_curves(folder / "learning_curves.png", comparison.question, curves)
+    except ImportError as error:
+        logger.warning("no learning_curves.png: %s", error)
+    return {"results": results, "table": table}
+
+
+# Reading the runs
+
+
+def _folder(folder: Path, variant: str, seed: int) -> Path:
+    return folder / variant / f"seed_{seed}"
+
+
+def _curve(folder: Path, run: Mapping[str, Any]) -> dict[str, Any]:
+    """The losses of a run by its steps, and which evaluation was the best."""
+    training = run["recipe"]["training"]
+    history = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
+    losses = {
+        part: {entry["step"]: entry[key] for entry in history if key in entry}
+        for part, key in (("train", "loss"), ("validation", "eval_loss"))
+    }
+    name = str(training.get("metric_for_best_model") or "loss").removeprefix("eval_")
+    found = {entry["step"]: entry[f"eval_{name}"] for entry in history if f"eval_{name}" in entry}
+    # As in Transformers: unless it is said, less is better of losses alone.
+    greater = training.get("greater_is_better")
+    greater = not name.endswith("loss") if greater is None else greater
+    best = (max if greater else min)(found, key=lambda step: found[step]) if found else None
+    return {
+        **losses,
+        "steps": max((entry["step"] for entry in history), default=0),
+        "best_step": best,
+        "still_improving": len(found) > 1 and best == max(found),
+    }
+
+
+def _made_by(runs: Runs) -> list[dict[str, Any]]:
+    """On what and by which code and libraries the runs were made; one entry if it was the same for all."""
+    found: list[dict[str, Any]] = []
+    for of_seeds in runs.values():
+        for run in of_seeds.values():
+            made = {**run["machine"], **run["code"], **run["versions"]}
+            if made not in found:
+                found.append(made)
+    return found
+
+
+# Summing them up
+
+
+def _summary(
+    comparison: Comparison,
+    name: str,
+    twin: str | None,
+    runs: Runs,
+    scores: Mapping[str, Mapping[int, DocumentScores]],
+    curves: Mapping[str, Mapping[int, Mapping[str, Any]]],
+) -> dict[str, Any]:
+    own, costs = runs[name], [run["cost"] for run in runs[name].values()]
+    seeds = list(own)
+    both = [] if twin is None else [seed for seed in seeds if seed in runs[twin]]
+    metrics: dict[str, Any] = {}
+    for metric in comparison.metrics:
+        if not all(metric in scores[name][seed].metrics for seed in seeds):
+            continue  # such as those of a length of lines that the test poems do not have
+        values = {seed: own[seed]["test"][metric] for seed in seeds}
+        metrics[metric] = {
+            "mean": statistics.fmean(values.values()),
+            "standard_deviation": statistics.stdev(values.values()) if len(values) > 1 else None,
+            "values": values,
+            "higher_is_better": scores[name][seeds[0]].metrics[metric].higher_is_better,
+        }
+        if twin is not None and both and all(metric in scores[twin][seed].metrics for seed in both):
+            found = paired_bootstrap(
+                *([scores[variant][seed] for seed in both] for variant in (name, twin)), metric=metric
+            )
+            metrics[metric]["difference"] = {**asdict(found), "seeds": both}
+    tokens = [cost["source_tokens"] for cost in costs if "source_tokens" in cost]
+    return {
+        "twin": twin,
+        "seeds": seeds,
+        "metrics": metrics,
+        "documents": max(len(found.documents) for found in scores[name].values()),
+        "parameters": next(iter(own.values()))["parameters"],
+        "training_minutes": statistics.fmean(cost["training_seconds"] for cost in costs) / 60,
+        "sittings": {seed: run["cost"]["sittings"] for seed, run in own.items()},
+        "peak_memory": max(cost["peak_memory"] for cost in costs),
+        "memory_of": sorted({cost["memory_of"] for cost in costs}),
+        "source_tokens": statistics.fmean(tokens) if tokens else None,
+        "steps": max(curves[name][seed]["steps"] for seed in seeds),
+        "best_step": {seed: curves[name][seed]["best_step"] for seed in seeds},
+        "still_improving": [seed for seed in seeds if curves[name][seed]["still_improving"]],
+        "kept_model": "best" if next(iter(own.values()))["recipe"]["training"]["load_best_model_at_end"] else "last",
+    }
+
+
+# Tables
+
+
+def _number(value: float, sign: str = "") -> str:
+    """As papers print scores: of 1 at most with three digits."""
+    return f"{value:{sign}.3f}" if abs(value) < 1 else f"{value:{sign}.2f}"
+
+
+def _table(comparison: Comparison, results: Mapping[str, Any]) -> str:
+    variants = results["variants"]
+    metrics = [
+        metric for metric in comparison.metrics if any(metric in found["metrics"] for found in variants.values())
+    ]
+    one = comparison.twin if isinstance(comparison.twin, str) else None
+    header = ["variant"]
+    for metric in metrics:
+        header += [metric, f"against {one or 'twin'}"]
+    header += ["parameters", "minutes", "memory", "source tokens", "best step"]
+    lines = [header, ["---", *["---:"] * (len(header) - 1)]]
+    best = _best(metrics[0], variants) if metrics else []
+    for name, found in variants.items():
+        cells = [name]
+        for metric in metrics:
+            value = found["metrics"].get(metric)
+            cells += (
+                ["", ""]
+                if value is None
+                else [
+                    _score(value, bold=metric == metrics[0] and name in best),
+                    _difference(value.get("difference"), None if one else found["twin"]),
+                ]
+            )
+        cells += [f"{found['parameters']:,}", f"{found['training_minutes']:.1f}"]
+        cells.append(f"{found['peak_memory'] / MEGABYTE:,.0f} MB")
+        cells.append("" if found["source_tokens"] is None else f"{found['source_tokens']:,.0f}")
+        steps = [("-" if step is None else str(step)) for step in found["best_step"].values()]
+        improving = " (still improving)" if found["still_improving"] else ""
+        cells.append(f"{', '.join(steps)} of {found['steps']}{improving}")
+        lines.append(cells)
+    rows = ["| " + " | ".join(line) + " |" for line in lines]
+    return "\n".join(
+        [f"# {comparison.question}", "", *rows, "", *_notes(comparison, results), "", f"    {results['command']}"]
+    )
+
+
+def _best(metric: str, variants: Mapping[str, Any]) -> list[str]:
+    found = {name: variant["metrics"][metric] for name, variant in variants.items() if metric in variant["metrics"]}
+    higher = all(value["higher_is_better"] for value in found.values())
+    best = (max if higher else min)(value["mean"] for value in found.values())
+    return [name for name, value in found.items() if value["mean"] == best]
+
+
+def _score(value: Mapping[str, Any], *, bold: bool) -> str:
+    deviation = value["standard_deviation"]
+    text = _number(value["mean"]) + ("" if deviation is None else f" ± {_number(deviation)}")
+    return f"**{text}**" if bold else text
+
+
+def _difference(found: Mapping[str, Any] | None, twin: str | None) -> str:
+    if found is None:
+        return ""
+    text = f"{_number(found['value'], '+')} [{_number(found['low'], '+')}, {_number(found['high'], '+')}]"
+    return text if twin is None else f"{text} ({twin})"
+
+
+def _notes(comparison: Comparison, results: Mapping[str, Any]) -> list[str]:
+    """What must be known to read the table, a paragraph each."""
+    variants = results["variants"]
+    documents = sorted({found["documents"] for found in variants.values()})
+    said = [
+        f"{results['finished_runs']} of {results['runs']} runs are done (seeds "
+        f"{', '.join(map(str, comparison.seeds))}). Scores are of {' or '.join(map(str, documents))} test documents: "
+        "mean and sample standard deviation over the seeds. Differences have intervals of "
+        f"{CONFIDENCE:.0%} by a paired bootstrap over the test documents ({DRAWS:,} draws, each document's scores "
+        "averaged over the seeds); they say nothing of how far other seeds would differ."
+    ]
+    differing = {
+        f"{name} against {found['twin']} {metric}: {value['difference']['documents']}"
+        for name, found in variants.items()
+        for metric, value in found["metrics"].items()
+        if "difference" in value and value["difference"]["documents"] < found["documents"]
+    }
+    if differing:
+        said.append(f"Compared on the documents that both scored: {'; '.join(sorted(differing))}.")
+    unequal = [
+        f"{name} ({', '.join(map(str, found['seeds']))})"
+        for name, found in variants.items()
+        if len(found["seeds"]) < len(comparison.seeds)
+    ]
+    if unequal:
+        said.append(f"Seeds so far: {'; '.join(unequal)}.")
+    kept = {found["kept_model"] for found in variants.values()}
+    said.append(
+        f"Scored is the {' or '.join(sorted(kept))} model of each run. Minutes: of training with its evaluations, "
+        f"over all sittings, mean of the seeds. {_memory(variants)} Source tokens: all that were read in training, "
+        "padding left out."
+    )
+    improving = [
+        f"{name} ({', '.join(map(str, found['still_improving']))})"
+        for name, found in variants.items()
+        if found["still_improving"]
+    ]
+    if improving:
+        said.append(
+            f"**Still improving** at the last evaluation, with these seeds: {'; '.join(improving)}. Of such models a "
+            "longer training may change the order."
+        )
+    if results["differs"]:
+        reasons = "; ".join(f"{name} ({reason})" for name, reason in results["differs"].items())
+        said.append(f"Other than the model differ, on purpose: {reasons}.")
+    said.append(f"Overlap: {results['overlap']}.")
+    said += [_made(made) for made in results["made_by"]]
+    if len({made["precision"] for made in results["made_by"]}) > 1:
+        said.append("**The runs are of different precision.**")
+    return [line for paragraph in said for line in (paragraph, "")][:-1]
+
+
+def _memory(variants: Mapping[str, Any]) -> str:
+    what = {
+        "CUDA": "what tensors took on the GPU",
+        "resident": "the process' resident memory during the run, with Python and the libraries",
+        "process": "the process' resident memory so far, of all its runs",
+    }
+    found = sorted({kind for variant in variants.values() for kind in variant["memory_of"]})
+    return f"Memory: the highest of all sittings and seeds, {' or '.join(what[kind] for kind in found)}."
+
+
+def _made(made: Mapping[str, Any]) -> str:
+    commit = (
+        f", commit {made['commit'].rstrip('+')[:12]}{' with changes' if made['commit'].endswith('+') else ''}"
+        if "commit" in made
+        else ""
+    )
+    several = f", {made['processes']} processes" if made["processes"] > 1 else ""
+    return (
+        f"{made['precision']} on {made['device']}{several}; hier_models {made['hier_models']} (source "
+        f"{made['source']}{commit}), transformers {made['transformers']}, torch {made['torch']}."
+    )
+
+
+def _row(name: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    row: dict[str, Any] = {"variant": name, "twin": found["twin"] or "", "seeds": len(found["seeds"])}
+    for metric, value in found["metrics"].items():
+        row |= {metric: value["mean"], f"{metric}_standard_deviation": value["standard_deviation"]}
+        difference = value.get("difference")
+        for key, part in (("difference", "value"), ("low", "low"), ("high", "high"), ("documents", "documents")):
+            row[f"{metric}_{key}"] = None if difference is None else difference[part]
+    for key in ("documents", "parameters", "training_minutes", "peak_memory", "source_tokens", "steps"):
+        row[key] = found[key]
+    return {
+        **row,
+        "memory_of": " ".join(found["memory_of"]),
+        "best_steps": " ".join(str(step) for step in found["best_step"].values()),
+        "still_improving": " ".join(map(str, found["still_improving"])),
+    }
+
+
+def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, columns)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+# Learning curves
+
+
+def _curve_rows(curves: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    return [
+        {"variant": name, "seed": seed, "part": part, "step": step, "loss": loss}
+        for name, of_seeds in curves.items()
+        for seed, curve in of_seeds.items()
+        for part in ("train", "validation")
+        for step, loss in curve[part].items()
+    ]
+
+
+def draw_curves(path: Path, title: str, curves: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> None:
+    """Draw the losses of training and validation over the steps, a line for each variant.
+
+    Args:
+        path: A PNG file.
+        title: Stands above.
+        curves: Variant -> seed -> `train` and `validation`, each step -> loss. The line is the mean of the seeds at
+            the steps that all of them have; the band reaches from the lowest to the highest.
+
+    Raises:
+        ImportError: If matplotlib is not installed.
+    """
+    require_matplotlib()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    for axes, part in zip(figure.subplots(1, 2), ("train", "validation"), strict=True):
+        for number, (name, of_seeds) in enumerate(curves.items()):
+            losses = [curve[part] for curve in of_seeds.values()]
+            steps = sorted(set.intersection(*map(set, losses))) if losses else []
+            if not steps:
+                continue
+            at_steps = [[loss[step] for loss in losses] for step in steps]
+            label = name if len(losses) == 1 else f"{name} ({len(losses)} seeds)"
+            marker = "o" if len(steps) < 30 else None
+            axes.plot(
+                steps,
+                [statistics.fmean(values) for values in at_steps],
+                color=f"C{number}",
+                label=label,
+                marker=marker,
+                markersize=3,
+            )
+            if len(losses) > 1:
+                low, high = [min(values) for values in at_steps], [max(values) for values in at_steps]
+                axes.fill_between(steps, low, high, color=f"C{number}", alpha=0.2, linewidth=0)
+        axes.set(xlabel="step", ylabel="loss", title=f"{part} loss")
+        axes.grid(alpha=0.3)
+        if axes.lines:
+            axes.legend(fontsize="small")
+    figure.suptitle(title, wrap=True)
+    figure.savefig(path, dpi=120)

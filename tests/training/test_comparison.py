@@ -1,0 +1,424 @@
+"""Comparisons: variants with seeds against a twin, checked before training, killed and gone on with, reported."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import datasets
+import pytest
+import yaml
+from matplotlib.axes import Axes
+from typer.testing import CliRunner
+
+from hier_models import cli
+from hier_models.metrics import DocumentScores, paired_bootstrap
+from hier_models.training import (
+    RecipeError,
+    comparison,
+    comparison_report,
+    read_comparison,
+    run_comparison,
+    run_sweep,
+    sweeps,
+)
+from tests.conftest import DOCUMENTS, SUMMARIES
+
+
+@pytest.fixture(autouse=True)
+def datasets_cache(tmp_path_factory, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
+
+
+def write(path: Path, content: dict) -> Path:
+    path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def write_rows(path: Path, rows: list) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def content(tmp_path, tokenizer) -> dict:
+    """Two tiny BARTs of equal size, one with a wider encoder and one with a wider decoder."""
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    rows = [{"text": DOCUMENTS[1 + i % 2], "summary": SUMMARIES[1 + i % 2]} for i in range(4)]
+    test = [{"text": DOCUMENTS[i], "summary": SUMMARIES[i]} for i in (0, 3)]
+    test.append({"text": "Nine o'clock is early for a library.", "summary": "It is early."})
+    train = write_rows(tmp_path / "train.jsonl", rows)
+    sizes = dict.fromkeys(("encoder_layers", "decoder_layers"), 1)
+    sizes |= dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 4)
+    sizes |= {"d_model": 32, "encoder_ffn_dim": 48, "decoder_ffn_dim": 32, "hierarchical_layers": 0}
+    return {
+        "model": {"tokenizer": str(tmp_path / "tokenizer"), "max_position_embeddings": 96, "config_overrides": sizes},
+        "data": {"train": train, "validation": train, "test": write_rows(tmp_path / "test.jsonl", test)}
+        | {"max_source_length": 80, "max_target_length": 12},
+        "generation": {"max_length": 8},
+        "training": {"output_dir": str(tmp_path / "out"), "max_steps": 4, "per_device_train_batch_size": 2}
+        | {"learning_rate": 1e-2, "logging_steps": 1, "eval_strategy": "steps", "eval_steps": 2, "save_steps": 2}
+        | {"load_best_model_at_end": True, "use_cpu": True, "report_to": "none"},
+        "comparison": {
+            "question": "Is a wide decoder better than a wide encoder?",
+            "seeds": [1, 2],
+            "twin": "encoder",
+            "metrics": ["rouge1", "rougeSU4", "perplexity"],
+        },
+        "variants": {
+            "encoder": None,
+            "decoder": {"model": {"config_overrides": {"encoder_ffn_dim": 32, "decoder_ffn_dim": 48}}},
+        },
+    }
+
+
+@pytest.fixture
+def file(content, tmp_path) -> Path:
+    return write(tmp_path / "comparison.yaml", content)
+
+
+def table(folder: Path, name: str = "table.csv") -> list[dict[str, str]]:
+    with (folder / name).open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+COSTS = ("training_minutes", "peak_memory", "sittings", "made_by", "command")
+
+
+def numbers(value):
+    """Results without what a machine was busy with."""
+    if isinstance(value, dict):
+        return {key: numbers(item) for key, item in value.items() if key not in COSTS}
+    return value
+
+
+# Kills the process at a step of a run.
+SCRIPT = """
+import os, signal, sys
+from transformers import TrainerCallback
+from hier_models.training import run_sweep, task_class
+
+class Die(TrainerCallback):
+    def on_step_end(self, args, state, control, **kwargs):
+        if args.output_dir.endswith(sys.argv[2]) and state.global_step == int(sys.argv[3]):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+task_class("summarization").callbacks = lambda self: [Die()]
+run_sweep(sys.argv[1], sys.argv[4:])
+"""
+
+
+@pytest.mark.slow
+def test_a_comparison_that_is_killed_gives_the_numbers_of_one_that_is_not(file, content, tmp_path, monkeypatch):
+    alone = run_sweep(file, {"output_dir": str(tmp_path / "alone")})
+
+    # Killed in the second variant of the first seed, between two checkpoints.
+    command = [sys.executable, "-c", SCRIPT, str(file), "decoder/seed_1", "3"]
+    killed = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    folder = tmp_path / "out"
+    partial = json.loads((folder / "results.json").read_text())
+    assert (partial["finished_runs"], partial["runs"], list(partial["variants"])) == (1, 4, ["encoder"])
+    assert "1 of 4 runs are done" in (folder / "table.md").read_text()
+    assert (folder / "learning_curves.png").is_file()
+    done = (folder / "encoder" / "seed_1" / "results.json").read_bytes()
+
+    # And stopped because its time is up.
+    stopped = CliRunner().invoke(cli.app, ["train", str(file), "--stop_after_minutes", "1e-9"])
+    assert stopped.exit_code == 75, stopped.output
+    assert "Not finished: the time is up: 1 of 4 runs are done. The same command goes on." in stopped.stderr
+
+    found = run_sweep(file)
+    assert (folder / "encoder" / "seed_1" / "results.json").read_bytes() == done
+    assert found["runs"]["decoder"][1]["resumed_from"] == str(folder / "decoder" / "seed_1" / "checkpoint-2")
+    assert found["runs"]["decoder"][1]["cost"]["sittings"] == 2
+    assert numbers(found["results"]) == numbers(alone["results"])
+    for name in ("curves.csv",):
+        assert (folder / name).read_text() == (tmp_path / "alone" / name).read_text()
+    check_report(found, folder, content)
+
+    # All is done: nothing runs, and nothing changes.
+    monkeypatch.setattr(sweeps, "run_training", no_training)
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file() and path.suffix != ".png"}
+    result = CliRunner().invoke(cli.app, ["train", str(file)])
+    assert result.exit_code == 0, result.stderr
+    assert "| decoder |" in result.stdout
+    assert f"A folder for each run, tables, results.json and learning curves are in {folder}" in result.stdout
+    assert before == {name: (folder / name).read_bytes() for name in before}
+
+
+def check_report(found, folder, content):
+    variants = found["results"]["variants"]
+    assert list(variants) == ["encoder", "decoder"]
+    metrics = content["comparison"]["metrics"]
+    scores = {
+        name: [DocumentScores.load(folder / name / f"seed_{seed}" / "document_scores.json") for seed in (1, 2)]
+        for name in variants
+    }
+    for metric in metrics:
+        values = [found["runs"]["decoder"][seed]["test"][metric] for seed in (1, 2)]
+        shown = variants["decoder"]["metrics"][metric]
+        assert shown["mean"] == pytest.approx(sum(values) / 2)
+        assert shown["standard_deviation"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
+        expected = paired_bootstrap(scores["decoder"], scores["encoder"], metric)
+        assert (shown["difference"]["low"], shown["difference"]["high"]) == (expected.low, expected.high)
+        assert shown["difference"]["value"] == pytest.approx(
+            shown["mean"] - variants["encoder"]["metrics"][metric]["mean"]
+        )
+        assert "difference" not in variants["encoder"]["metrics"][metric]
+    assert variants["encoder"]["parameters"] == pytest.approx(variants["decoder"]["parameters"], rel=0.001)
+    assert variants["encoder"]["source_tokens"] == variants["decoder"]["source_tokens"] > 0
+    assert variants["decoder"]["steps"] == 4
+    rows = table(folder)
+    assert [row["variant"] for row in rows] == ["encoder", "decoder"]
+    assert float(rows[1]["rouge1_low"]) == variants["decoder"]["metrics"]["rouge1"]["difference"]["low"]
+    assert rows[0]["rouge1_low"] == ""
+    text = (folder / "table.md").read_text(encoding="utf-8")
+    assert text.startswith("# Is a wide decoder better than a wide encoder?\n")
+    assert found["results"]["command"].startswith("hier-models train ")
+    assert text.endswith(f"    {found['results']['command']}\n")
+    assert "float32 on CPU" in text
+    curves = table(folder, "curves.csv")
+    assert len(curves) == 2 * 2 * (4 + 2)
+    assert {row["part"] for row in curves} == {"train", "validation"}
+
+
+def no_training(recipe, deadline):
+    pytest.fail("nothing is to be trained")
+
+
+def change(content, *path, **values):
+    """Change what a file says, deep inside."""
+    for name in path:
+        if content.get(name) is None:
+            content[name] = {}
+        content = content[name]
+    content.update(values)
+
+
+@pytest.mark.parametrize(
+    ("path", "values", "says"),
+    [
+        (
+            ("variants", "encoder", "training"),
+            {"max_steps": 3},
+            r"variant 'decoder' and its twin 'encoder' must have the same steps.*: max_steps is 4 and 3",
+        ),
+        (("variants", "encoder", "data"), {"train": "other.jsonl"}, r"train is '.*train\.jsonl' and 'other\.jsonl'"),
+        (("variants", "encoder", "data"), {"max_test_documents": 2}, "max_test_documents is None and 2"),
+        (("variants", "decoder", "training"), {"gradient_accumulation_steps": 3}, "batch size is 6 and 2"),
+        (
+            ("variants", "decoder", "training"),
+            {"learning_rate": 0.5},
+            r"different recipes: learning_rate is 0\.5 and 0\.01.*say why: comparison: differs: \{learning_rate: the",
+        ),
+        (("variants", "decoder", "generation"), {"num_beams": 3}, "num_beams is 3 and None"),
+        (("variants", "decoder", "model"), {"tokenizer": "other"}, "perplexities .* tokenizer is 'other' and '"),
+        (
+            ("variants", "encoder", "model", "config_overrides"),
+            {"encoder_ffn_dim": 96},
+            r"variant 'decoder' has [\d,]+ parameters and its twin 'encoder' [\d,]+: -\d\.\d%, where .* allows 3\.0%",
+        ),
+        (("variants", "decoder", "training"), {"seed": 3}, "a variant sets a seed; the seeds are under"),
+        (
+            ("comparison",),
+            {"metrics": ["rouge1", "rouge3"]},
+            "summarization gives no 'rouge3' .* it gives rouge1, rouge2",
+        ),
+        (("comparison",), {"metrics": []}, r"metrics must be a list of different names, got \[\]"),
+        (("comparison",), {"twin": "bart"}, "there is no variant 'bart'; there are encoder, decoder"),
+        (("comparison",), {"twin": {"decoder": "decoder"}}, "'?decoder'? is its own"),
+        (("comparison",), {"twin": 3}, "twin must be a variant, or a mapping"),
+        (("comparison",), {"seeds": [1, 1]}, r"seeds must be a list of different whole numbers, got \[1, 1\]"),
+        (("comparison",), {"seeds": [True]}, "seeds must be a list of different whole"),
+        (("comparison",), {"question": " "}, "question must be a text"),
+        (("comparison",), {"questions": "?"}, "unknown name 'questions'; allowed are question, seeds, twin"),
+        (("comparison",), {"parameters_within": "3 %"}, "parameters_within must be a share, such as 0.03; got '3 %'"),
+        (("comparison",), {"differs": {"max_steps": "why not"}}, "differs: max_steps must be the same"),
+        (("comparison",), {"differs": {"learning_rate": ""}}, "differs must be a mapping of names to reasons"),
+        (("comparison",), {"check_overlap": ["gone.jsonl"]}, r"check_overlap: there is no file 'gone\.jsonl'"),
+        (("data",), {"test": None}, "variant 'encoder' has no test data"),
+        (("run",), {"task": "masked_lm"}, "the task masked_lm gives no scores of single test documents"),
+    ],
+)
+def test_an_unfair_comparison_is_refused_before_training(content, tmp_path, monkeypatch, path, values, says):
+    monkeypatch.setattr(sweeps, "run_training", no_training)
+    if "task" in values:
+        content["data"], content["generation"] = {"train": "x"}, {}
+    change(content, *path, **values)
+    with pytest.raises(RecipeError, match=says):
+        run_sweep(write(tmp_path / "a.yaml", content))
+    assert not (tmp_path / "out").exists()
+
+
+def test_seeds_are_not_overridden(file):
+    for overrides in (["--seed", "3"], ["--seed=3"], {"seed": 3}):
+        with pytest.raises(RecipeError, match="seed cannot be changed"):
+            run_sweep(file, overrides)
+
+
+def test_what_a_comparison_needs(content, tmp_path):
+    del content["comparison"]["seeds"]
+    with pytest.raises(RecipeError, match="comparison: seeds is missing"):
+        read_comparison(write(tmp_path / "a.yaml", content))
+    content["comparison"] = 3
+    with pytest.raises(RecipeError, match="comparison must be a mapping of names to values, got 3"):
+        run_sweep(write(tmp_path / "a.yaml", content))
+    del content["comparison"]
+    assert read_comparison(write(tmp_path / "a.yaml", content)) is None
+    with pytest.raises(RecipeError, match="has no comparison"):
+        run_comparison(tmp_path / "a.yaml")
+
+
+def test_training_documents_in_the_test_data_are_refused(content, tmp_path, monkeypatch):
+    monkeypatch.setattr(sweeps, "run_training", no_training)
+    test = [json.loads(line) for line in Path(content["data"]["test"]).read_text().splitlines()]
+    rows = [{"id": "t7", "text": DOCUMENTS[1] + " And so on.", "summary": "Else."}]
+    content["data"]["test"] = write_rows(tmp_path / "test.jsonl", test + rows)
+    with pytest.raises(RecipeError, match=r"2 of 4 training documents share text with 4 test .* t7 \("):
+        run_sweep(write(tmp_path / "a.yaml", content))
+    # Nor may those of a warm-up.
+    content["data"]["test"] = write_rows(tmp_path / "test.jsonl", test)
+    warm_up = write_rows(tmp_path / "warm_up.jsonl", [{"id": "w3", "text": DOCUMENTS[0]}])
+    content["comparison"]["check_overlap"] = [warm_up]
+    with pytest.raises(RecipeError, match=r"1 of 5 training documents share text .* w3 and test"):
+        run_sweep(write(tmp_path / "a.yaml", content))
+    # Of one file, by its splits.
+    rows = [{"split": "train", "text": DOCUMENTS[0]}, {"split": "test", "text": DOCUMENTS[0]}]
+    one = write_rows(tmp_path / "one.jsonl", [{**row, "summary": "A."} for row in rows])
+    content["data"] |= {"train": one, "train_split": "train", "test": None, "test_split": "test"}
+    content["comparison"]["check_overlap"] = True
+    with pytest.raises(RecipeError, match="1 of 1 training documents share text with 1 test"):
+        run_sweep(write(tmp_path / "a.yaml", content))
+
+
+def finish(losses):
+    """Makes runs that take no time."""
+
+    def run(recipe, deadline=None):
+        folder = Path(recipe.training.output_dir)
+        folder.mkdir(parents=True)
+        seed, variant = recipe.training.seed, folder.parent.name
+        values = [10.0 * seed, 20.0, 30.0 + (5 if variant == "decoder" else 0)]
+        found = comparison_scores(values)
+        found.save(folder / "document_scores.json")
+        results = {
+            "test": {"rouge1": found.metrics["rouge1"].score()},
+            "parameters": 1000,
+            "cost": {"training_seconds": 90.0, "sittings": 1, "peak_memory": 2**30, "memory_of": "CUDA"}
+            | {"source_tokens": 12345},
+            "machine": {"device": "H", "processes": 1, "precision": "bfloat16" if variant == "decoder" else "float32"},
+            "code": {"hier_models": "0", "source": "abc", "commit": "f" * 40 + "+"},
+            "versions": {"transformers": "5", "torch": "2"},
+            "recipe": recipe.as_dict(),
+        }
+        history = [{"step": step, "eval_loss": loss} for step, loss in losses[variant].items()]
+        history += [{"step": step, "loss": 2.0} for step in losses[variant]]
+        (folder / "trainer_state.json").write_text(json.dumps({"log_history": history}))
+        (folder / "results.json").write_text(json.dumps(results, default=str))
+        return results
+
+    return run
+
+
+def comparison_scores(values):
+    from hier_models.metrics.document_scores import means
+
+    return DocumentScores([str(i) for i in range(len(values))], means({"rouge1": values}))
+
+
+@pytest.fixture
+def no_drawing(monkeypatch):
+    """It takes longer than all else."""
+    monkeypatch.setattr(comparison_report, "draw_curves", lambda path, title, curves: path.touch())
+
+
+@pytest.mark.usefixtures("no_drawing")
+def test_the_table(content, tmp_path, monkeypatch):
+    losses = {"encoder": {1: 3.0, 2: 2.0, 3: 2.5}, "decoder": {1: 3.0, 2: 2.9, 3: 2.8}}
+    monkeypatch.setattr(sweeps, "run_training", finish(losses))
+    content["comparison"] |= {"metrics": ["rouge1"], "differs": {"learning_rate": "as its paper has it"}}
+    change(content, "variants", "decoder", "training", learning_rate=0.5)
+    found = run_sweep(write(tmp_path / "a b.yaml", content), ["--num_proc", "1"])
+    lines = found["table"].splitlines()
+    assert lines[2] == (
+        "| variant | rouge1 | against encoder | parameters | minutes | memory | source tokens | best step |"
+    )
+    # (10 + 20 + 30) / 3 and (20 + 20 + 30) / 3; for the decoder 5 more on the last of three documents.
+    assert lines[4] == "| encoder | 21.67 ± 2.36 |  | 1,000 | 1.5 | 1,024 MB | 12,345 | 2, 2 of 3 |"
+    assert lines[5].startswith("| decoder | **23.33 ± 2.36** | +1.67 [+0.000, +5.00] | 1,000 | ")
+    assert lines[5].endswith("| 3, 3 of 3 (still improving) |")
+    text = found["table"]
+    assert "4 of 4 runs are done (seeds 1, 2). Scores are of 3 test documents" in text
+    assert "**Still improving** at the last evaluation, with these seeds: decoder (1, 2)" in text
+    assert "Other than the model differ, on purpose: learning_rate (as its paper has it)." in text
+    assert "none of 4 training documents shares text with 3 test documents" in text
+    assert "what tensors took on the GPU" in text
+    assert (
+        "bfloat16 on H; hier_models 0 (source abc, commit ffffffffffff with changes), transformers 5, torch 2." in text
+    )
+    assert "**The runs are of different precision.**" in text
+    assert lines[-1] == f"    hier-models train '{tmp_path / 'a b.yaml'}' --num_proc 1"
+
+
+def test_learning_curves(tmp_path, monkeypatch):
+    lines = []
+    monkeypatch.setattr(Axes, "plot", lambda self, *args, **kwargs: lines.append((list(args), kwargs["label"])))
+    curves = {
+        "a": {
+            1: {"train": {1: 3.0, 2: 2.0}, "validation": {2: 2.5}},
+            2: {"train": {2: 4.0, 3: 1.0}, "validation": {}},
+        },
+        "b": {1: {"train": {1: 5.0}, "validation": {1: 6.0}}},
+        "c": {},
+    }
+    comparison_report.draw_curves(tmp_path / "curves.png", "Which?", curves)
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert lines == [([[2], [3.0]], "a (2 seeds)"), ([[1], [5.0]], "b"), ([[1], [6.0]], "b")]
+
+
+@pytest.mark.usefixtures("no_drawing")
+def test_each_variant_with_a_twin_of_its_own(content, tmp_path, monkeypatch):
+    losses = {name: {1: 3.0} for name in ("encoder", "decoder", "again")}
+    monkeypatch.setattr(sweeps, "run_training", finish(losses))
+    content["variants"]["again"] = None
+    content["comparison"] |= {"metrics": ["rouge1"], "twin": {"again": "encoder"}, "seeds": [3]}
+    found = run_sweep(write(tmp_path / "a.yaml", content))
+    lines = found["table"].splitlines()
+    assert "| rouge1 | against twin |" in lines[2]
+    assert lines[5].startswith("| decoder | **28.33** |  |")
+    assert lines[6].startswith("| again | 26.67 | +0.000 [+0.000, +0.000] (encoder) |")
+
+
+def test_without_matplotlib(content, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(sweeps, "run_training", finish({"encoder": {1: 3.0}, "decoder": {1: 3.0}}))
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    content["comparison"]["metrics"] = ["rouge1"]
+    run_sweep(write(tmp_path / "a.yaml", content))
+    assert not (tmp_path / "out" / "learning_curves.png").exists()
+    assert 'pip install "hier_models[plots]"' in caplog.text
+    assert (tmp_path / "out" / "curves.csv").is_file()
+
+
+def test_the_size_of_a_model_is_that_of_its_run(content, tmp_path, monkeypatch):
+    from hier_models.training import load_recipe, run_training
+
+    file = write(tmp_path / "a.yaml", content)
+    found = run_training(
+        load_recipe(file, {"max_steps": 1, "eval_strategy": "no", "load_best_model_at_end": False}, "decoder", 2)
+    )
+    assert found["parameters"] == comparison.count_parameters(load_recipe(file, (), "decoder", 1))
+    assert found["recipe"]["training"]["output_dir"] == str(tmp_path / "out" / "decoder" / "seed_2")
+    assert found["recipe"]["training"]["seed"] == 2
+
+
+def test_smoke(file, tmp_path, monkeypatch):
+    monkeypatch.setattr(sweeps, "run_training", no_training)
+    result = CliRunner().invoke(cli.app, ["train", str(file), "--smoke", "--max_steps", "1", "--eval_steps", "1"])
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.count("| encoder | ") == result.stdout.count("| decoder | ") == 1
+    assert "All variants run. What they made is deleted." in result.stdout
+    assert not (tmp_path / "out").exists()
