@@ -86,8 +86,8 @@ def find_overlaps(
     """Find the documents to train on that share a whole text or a long passage with documents to test on.
 
     Case, punctuation and spaces do not matter. A passage that stands in more than `common` documents is taken for a
-    formula (a licence, a fixed phrase of the field) and does not count, unless the passages that a document shares are
-    half of it or more.
+    formula (a licence, a fixed phrase of the field). It does not count, nor does a passage that is half of such a
+    formula or more; unless the passages that a document shares are half of it or more.
 
     Args:
         train: (id, texts) of each document to train on; read once, and only what is shared is held in memory.
@@ -108,24 +108,23 @@ def find_overlaps(
     index = _Index(held_out, words, characters)
     report = OverlapReport(held_out=len(index.ids))
     frequency: Counter[int] = Counter()
-    candidates: list[tuple[str, dict[int, str], int]] = []
+    candidates: list[tuple[str, _Shared]] = []
     for identifier, texts in train:
         report.documents += 1
-        same, shared, passages = index.find(texts)
-        frequency.update(shared.keys())
-        if same is not None:
-            report.overlaps.append(Overlap(identifier, same, "text", " ".join(" ".join(texts).split())[:80]))
-        elif shared:
-            candidates.append((identifier, shared, passages))
+        shared = index.find(texts)
+        frequency.update(shared.words.keys())
+        if shared.document is not None:
+            report.overlaps.append(
+                Overlap(identifier, shared.document, "text", " ".join(" ".join(texts).split())[:80])
+            )
+        elif shared.words:
+            candidates.append((identifier, shared))
     is_common = {place for place, count in frequency.items() if count + index.counts[place] > common}
     report.common_passages = len(is_common)
-    for identifier, shared, passages in candidates:
-        counting = [place for place in shared if place not in is_common]
-        if not counting and 2 * len(shared) >= passages:
-            counting = list(shared)
-        if counting:
-            found = Overlap(identifier, index.owner(counting[0]), "passage", shared[counting[0]])
-            report.overlaps.append(found)
+    for identifier, shared in candidates:
+        place = shared.counting(is_common)
+        if place is not None:
+            report.overlaps.append(Overlap(identifier, index.owner(place), "passage", shared.words[place]))
     return report
 
 
@@ -204,21 +203,17 @@ def _units(text: str) -> list[str]:
     return _UNIT.findall(text.lower())
 
 
-def _is_chinese(units: Sequence[str]) -> bool:
-    return 2 * sum(_HAN_UNIT.match(unit) is not None for unit in units) > len(units)
+def _is_chinese(text: str, units: Sequence[str]) -> bool:
+    return not text.isascii() and 2 * len(_HAN_UNIT.findall(text)) > len(units)
 
 
 def _hashes_of_units(units: Sequence[str]) -> Hashes:
     if len(_hashed) > _WORDS_IN_MEMORY:
         _hashed.clear()
-    values = np.empty(len(units), dtype=np.uint64)
-    for number, unit in enumerate(units):
-        found = _hashed.get(unit)
-        if found is None:
-            digest = hashlib.blake2b(unit.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-            found = _hashed[unit] = int.from_bytes(digest, "little")
-        values[number] = found
-    return values
+    for unit in set(units) - _hashed.keys():
+        digest = hashlib.blake2b(unit.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        _hashed[unit] = int.from_bytes(digest, "little")
+    return np.fromiter(map(_hashed.__getitem__, units), dtype=np.uint64, count=len(units))
 
 
 def _hashes_of_passages(units: Hashes, length: int) -> Hashes:
@@ -237,6 +232,7 @@ class _Text:
     """A text's units, the length of its passages, and the hash of each passage."""
 
     units: list[str]
+    is_chinese: bool
     length: int
     passages: Hashes
     whole: int
@@ -244,19 +240,16 @@ class _Text:
     def words_at(self, start: int) -> str:
         return ("" if self.is_chinese else " ").join(self.units[start : start + self.length])
 
-    @property
-    def is_chinese(self) -> bool:
-        return _is_chinese(self.units)
-
 
 def _read(texts: Sequence[str], words: int, characters: int) -> list[_Text]:
     found = []
     for text in texts:
         units = _units(text)
-        length = characters if _is_chinese(units) else words
+        chinese = _is_chinese(text, units)
+        length = characters if chinese else words
         hashes = _hashes_of_units(units)
         whole = int.from_bytes(hashlib.blake2b(hashes.tobytes(), digest_size=8).digest(), "little")
-        found.append(_Text(units, length, _hashes_of_passages(hashes, length), whole))
+        found.append(_Text(units, chinese, length, _hashes_of_passages(hashes, length), whole))
     return found
 
 
@@ -295,16 +288,49 @@ class _Index:
     def owner(self, place: int) -> str:
         return self.ids[self.owners[place]]
 
-    def find(self, texts: Sequence[str]) -> tuple[str | None, dict[int, str], int]:
-        """What texts share: a held-out document with a whole text; places of passages; and how many they have."""
+    def find(self, texts: Sequence[str]) -> "_Shared":
         read = _read(texts, self.words, self.characters)
-        same = next((self.ids[self.whole[whole]] for whole in _wholes(read) if whole in self.whole), None)
-        found: dict[int, str] = {}
+        found = _Shared(
+            document=next((self.ids[self.whole[whole]] for whole in _wholes(read) if whole in self.whole), None),
+            passages=sum(len(text.passages) for text in read),
+        )
         for text in read:
             if not len(text.passages) or not len(self.hashes):
                 continue
             places = np.searchsorted(self.hashes, text.passages)
             places[places == len(self.hashes)] = 0
-            for start in np.flatnonzero(self.hashes[places] == text.passages).tolist():
-                found.setdefault(int(places[start]), text.words_at(start))
-        return same, found, sum(len(text.passages) for text in read)
+            starts = np.flatnonzero(self.hashes[places] == text.passages)
+            if len(starts):
+                found.spots.append((text.length, starts, places[starts]))
+                for start in starts.tolist():
+                    found.words.setdefault(int(places[start]), text.words_at(start))
+        return found
+
+
+@dataclass
+class _Shared:
+    """What a document shares with the held-out ones.
+
+    Args:
+        document: A held-out document that has one of the texts as a whole.
+        passages: How many passages the document has.
+        words: The passages that it shares: place in the index -> words.
+        spots: Of each text with such passages, their length, where they begin, and their places.
+    """
+
+    document: str | None
+    passages: int
+    words: dict[int, str] = field(default_factory=dict)
+    spots: list[tuple[int, NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=list)
+
+    def counting(self, is_common: set[int]) -> int | None:
+        """The first passage that is no formula, nor half of one; any, where they are half of the document."""
+        for length, starts, places in self.spots:
+            common = np.array([place in is_common for place in places.tolist()])
+            covered = np.zeros(int(starts[-1]) + length, dtype=bool)
+            for start in starts[common].tolist():
+                covered[start : start + length] = True
+            for start, place in zip(starts[~common].tolist(), places[~common].tolist(), strict=True):
+                if 2 * int(covered[start : start + length].sum()) < length:
+                    return int(place)
+        return next(iter(self.words)) if 2 * len(self.words) >= self.passages else None

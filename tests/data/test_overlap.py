@@ -86,6 +86,12 @@ def test_formulas_of_many_documents_do_not_count():
     report = find_overlaps(many, held_out)
     assert report.overlaps == []
     assert report.common_passages == 18
+    # Nor does what is half formula, half the words before or behind it.
+    edge = [(f"c{i}", [f"{text(400 + i)} {formula} {' '.join(text(1).split()[-6:])}"]) for i in range(9)]
+    before = [(f"d{i}", [f"{' '.join(text(1).split()[-6:])} {formula} {text(500)}"]) for i in range(1)]
+    assert not found([*edge, *before], held_out)
+    before[0][1][0] = f"{' '.join(text(1).split()[-7:])} {formula} {text(500)}"
+    assert found([*edge, *before], held_out) == {("d0", "test1", "passage")}
     # What else such a document has in common counts as ever.
     planted = " ".join(text(1).split()[:13])
     assert found([*many, ("b", [f"{formula} {planted}"])], held_out) == {("b", "test1", "passage")}
