@@ -92,10 +92,12 @@ class DocumentStatistics:
         lengths, counts = [int(number) for number in sums[:2]], [int(number) for number in sums[2:]]
         if not lengths[1]:
             return float("nan")
+        of_text, of_reference = lengths
         score = sacrebleu.BLEU.compute_bleu(
             counts[: self.order],
             counts[self.order :],
-            *lengths,
+            of_text,
+            of_reference,
             smooth_method=self.smoothing,
             max_ngram_order=self.order,
         )

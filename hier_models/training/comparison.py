@@ -24,6 +24,7 @@ from .arguments import Recipe, RecipeError
 from .comparison_report import write_report
 from .costs import TimeUpError, is_up
 from .recipe_files import as_options, check_overrides, comparison_section, load_recipe, variant_names
+from .running import run_training
 from .smoke import run_smoke
 from .tasks import task_class
 
@@ -198,12 +199,9 @@ def run_comparison(
     finished = {run: sweeps.finished_run(load_recipe(path, overrides, *run)) for run in runs}
     first = recipes[names[0]]
     notes = {"overlap": check_overlap(comparison, first)}
-    sizes = {
-        name: next((found["parameters"] for run, found in finished.items() if run[0] == name and found), None)
-        for name in names
-    }
+    sizes = {run[0]: int(found["parameters"]) for run, found in finished.items() if found}
     for name in names:
-        if sizes[name] is None:
+        if name not in sizes:
             sizes[name] = count_parameters(recipes[name])  # which changes the recipe, so it is read anew for its run
     for name, twin in twins.items():
         check_parameters(comparison, name, sizes[name], twin, sizes[twin])
@@ -223,7 +221,7 @@ def run_comparison(
             if deadline is not None and is_up(deadline, recipe.training):
                 raise TimeUpError(f"the time is up: {number - 1} of {len(runs)} runs are done")
             recipe.training.include_num_input_tokens_seen = "non_padding"
-            found = sweeps.run_training(recipe, deadline)
+            found = run_training(recipe, deadline)
             gc.collect()  # a model's parts know each other, so it goes no sooner
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
@@ -267,7 +265,8 @@ def check_tasks(comparison: Comparison, recipes: Mapping[str, Recipe]) -> None:
                     f"comparison: metrics: {recipe.run.task} gives no {metric!r} of single documents; it gives "
                     f"{', '.join(known)}"
                 )
-        if not (recipe.data.test or recipe.data.test_split or getattr(recipe.options, "held_out_test", 0)):
+        held_out = bool(getattr(recipe.options, "held_out_test", 0))
+        if not (held_out or recipe.data.test or recipe.data.test_split):
             raise RecipeError(
                 f"comparison: variant {name!r} has no test data, which the metrics are of; name them in data: test"
             )

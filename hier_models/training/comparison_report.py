@@ -156,9 +156,8 @@ def _summary(
             "higher_is_better": scores[name][seeds[0]].metrics[metric].higher_is_better,
         }
         if twin is not None and both and all(metric in scores[twin][seed].metrics for seed in both):
-            found = paired_bootstrap(
-                *([scores[variant][seed] for seed in both] for variant in (name, twin)), metric=metric
-            )
+            of_both = [[scores[variant][seed] for seed in both] for variant in (name, twin)]
+            found = paired_bootstrap(of_both[0], of_both[1], metric)
             metrics[metric]["difference"] = {**asdict(found), "seeds": both}
     tokens = [cost["source_tokens"] for cost in costs if "source_tokens" in cost]
     return {

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import ExportableState
-from transformers.utils import is_torch_bf16_gpu_available
+from transformers.utils.import_utils import is_torch_bf16_gpu_available
 
 
 CUDA, RESIDENT, PROCESS = "CUDA", "resident", "process"
@@ -64,9 +64,9 @@ class RunCosts(TrainerCallback, ExportableState):
             control: Not used.
             **kwargs: Not used.
         """
-        kept = (state.stateful_callbacks or {}).get(type(self).__name__)
-        if isinstance(kept, dict):
-            self._earlier = kept["attributes"]
+        saved: Any = state.stateful_callbacks or {}
+        if type(self).__name__ in saved:
+            self._earlier = saved[type(self).__name__]["attributes"]
         self._begun, self._sittings = time.monotonic(), 1
 
     def on_train_end(

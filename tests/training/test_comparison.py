@@ -141,7 +141,7 @@ def test_a_comparison_that_is_killed_gives_the_numbers_of_one_that_is_not(file, 
     check_report(found, folder, content)
 
     # All is done: nothing runs, and nothing changes.
-    monkeypatch.setattr(sweeps, "run_training", no_training)
+    monkeypatch.setattr(comparison, "run_training", no_training)
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file() and path.suffix != ".png"}
     result = CliRunner().invoke(cli.app, ["train", str(file)])
     assert result.exit_code == 0, result.stderr
@@ -245,7 +245,7 @@ def change(content, *path, **values):
     ],
 )
 def test_an_unfair_comparison_is_refused_before_training(content, tmp_path, monkeypatch, path, values, says):
-    monkeypatch.setattr(sweeps, "run_training", no_training)
+    monkeypatch.setattr(comparison, "run_training", no_training)
     if "task" in values:
         content["data"], content["generation"] = {"train": "x"}, {}
     change(content, *path, **values)
@@ -274,7 +274,7 @@ def test_what_a_comparison_needs(content, tmp_path):
 
 
 def test_training_documents_in_the_test_data_are_refused(content, tmp_path, monkeypatch):
-    monkeypatch.setattr(sweeps, "run_training", no_training)
+    monkeypatch.setattr(comparison, "run_training", no_training)
     test = [json.loads(line) for line in Path(content["data"]["test"]).read_text().splitlines()]
     rows = [{"id": "t7", "text": DOCUMENTS[1] + " And so on.", "summary": "Else."}]
     content["data"]["test"] = write_rows(tmp_path / "test.jsonl", test + rows)
@@ -339,7 +339,7 @@ def no_drawing(monkeypatch):
 @pytest.mark.usefixtures("no_drawing")
 def test_the_table(content, tmp_path, monkeypatch):
     losses = {"encoder": {1: 3.0, 2: 2.0, 3: 2.5}, "decoder": {1: 3.0, 2: 2.9, 3: 2.8}}
-    monkeypatch.setattr(sweeps, "run_training", finish(losses))
+    monkeypatch.setattr(comparison, "run_training", finish(losses))
     content["comparison"] |= {"metrics": ["rouge1"], "differs": {"learning_rate": "as its paper has it"}}
     change(content, "variants", "decoder", "training", learning_rate=0.5)
     found = run_sweep(write(tmp_path / "a b.yaml", content), ["--num_proc", "1"])
@@ -383,7 +383,7 @@ def test_learning_curves(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("no_drawing")
 def test_each_variant_with_a_twin_of_its_own(content, tmp_path, monkeypatch):
     losses = {name: {1: 3.0} for name in ("encoder", "decoder", "again")}
-    monkeypatch.setattr(sweeps, "run_training", finish(losses))
+    monkeypatch.setattr(comparison, "run_training", finish(losses))
     content["variants"]["again"] = None
     content["comparison"] |= {"metrics": ["rouge1"], "twin": {"again": "encoder"}, "seeds": [3]}
     found = run_sweep(write(tmp_path / "a.yaml", content))
@@ -394,7 +394,7 @@ def test_each_variant_with_a_twin_of_its_own(content, tmp_path, monkeypatch):
 
 
 def test_without_matplotlib(content, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(sweeps, "run_training", finish({"encoder": {1: 3.0}, "decoder": {1: 3.0}}))
+    monkeypatch.setattr(comparison, "run_training", finish({"encoder": {1: 3.0}, "decoder": {1: 3.0}}))
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     content["comparison"]["metrics"] = ["rouge1"]
     run_sweep(write(tmp_path / "a.yaml", content))
@@ -416,7 +416,7 @@ def test_the_size_of_a_model_is_that_of_its_run(content, tmp_path, monkeypatch):
 
 
 def test_smoke(file, tmp_path, monkeypatch):
-    monkeypatch.setattr(sweeps, "run_training", no_training)
+    monkeypatch.setattr(comparison, "run_training", no_training)
     result = CliRunner().invoke(cli.app, ["train", str(file), "--smoke", "--max_steps", "1", "--eval_steps", "1"])
     assert result.exit_code == 0, result.stderr
     assert result.stdout.count("| encoder | ") == result.stdout.count("| decoder | ") == 1

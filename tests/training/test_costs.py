@@ -62,6 +62,10 @@ class Slow(TrainerCallback):
 @pytest.mark.slow
 def test_a_run_whose_time_is_up_goes_on_as_if_it_had_not_stopped(values, tmp_path, monkeypatch):
     monkeypatch.setattr(task_class("summarization"), "callbacks", lambda self: [Slow()])
+    # The model to keep is not the last, also where training was done before a stop.
+    values |= {"validation": values["train"], "eval_strategy": "steps", "eval_steps": 1, "save_steps": 1}
+    values |= {"load_best_model_at_end": True, "learning_rate": 1e-2}
+    values |= {"metric_for_best_model": "loss", "greater_is_better": True}
     alone = run({**values, "output_dir": str(tmp_path / "alone")})
     recipe = {**values, "stop_after_minutes": 1e-5}
     for step in (2, 4):  # after steps that are logged; and the model is not saved before another call
@@ -73,13 +77,10 @@ def test_a_run_whose_time_is_up_goes_on_as_if_it_had_not_stopped(values, tmp_pat
 
     expected, found = (load_file(tmp_path / name / "model.safetensors") for name in ("alone", "run"))
     assert all(torch.equal(expected[name], found[name]) for name in expected)
-    losses = [
-        [
-            entry["loss"]
-            for entry in json.loads((tmp_path / name / "trainer_state.json").read_text())["log_history"][:2]
-        ]
-        for name in ("alone", "run")
-    ]
+    states = [json.loads((tmp_path / name / "trainer_state.json").read_text()) for name in ("alone", "run")]
+    assert states[0]["best_global_step"] == states[1]["best_global_step"] == 1
+    losses = [[entry["loss"] for entry in state["log_history"] if "loss" in entry] for state in states]
+    assert len(losses[0]) == 2
     assert losses[0] == losses[1]
     assert (alone["cost"]["sittings"], stopped["cost"]["sittings"]) == (1, 3)
     assert alone["cost"]["source_tokens"] == stopped["cost"]["source_tokens"] > 4 * 2 * 10
