@@ -6,6 +6,7 @@ README.md in this folder says which files go into FOLDER and with which fields, 
 shares a whole text or a long passage with one to test or validate on is left in what is trained on.
 """
 
+import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -202,6 +203,7 @@ EXPERIMENTS = {
     "cmrc": Experiment(("cmrc2018_dev",), cmrc, group="context"),
 }
 BOOKS = "se_books"
+CHINESE = ("poems", "cmrc")
 
 
 # Reading, dividing, checking, writing
@@ -278,43 +280,51 @@ def make(experiment: Experiment, sets: dict[str, list[Row]], counts: dict[str, A
     return parts
 
 
-def documents(rows: Iterable[Row]) -> Iterator[tuple[str, list[str]]]:
-    """Give the texts of rows as `find_overlaps` takes them; of a question, its context."""
-    for number, row in enumerate(rows):
-        yield str(number), [row["context"]] if "context" in row else texts_of_record(row)
-
-
 def without_overlap(
-    name: str, part: str, rows: list[Row], held_out: list[Row], characters: int
-) -> tuple[list[Row], list[Row], int]:
+    name: str, part: str, rows: list[Row], against: Sequence[tuple[Sequence[Row], Sequence[Row]]], characters: int = 30
+) -> tuple[list[Row], list[Row]]:
     """Leave out what shares text with rows to test on.
+
+    What is a formula depends on how many rows have it, and so on what is left out. So it is looked for again until
+    nothing is found, and a later search, such as that of `comparison:`, finds nothing either.
 
     Args:
         name: Of the experiment, for the list of what is left out.
         part: Of the rows.
         rows: The rows.
-        held_out: What they must share nothing with.
+        against: Pairs of rows that these must share nothing with, and further rows beside these that are trained on;
+            the first pair holds all rows of the others.
         characters: Length of a passage in Chinese.
 
     Returns:
-        The rows that stay; a row for each that does not, with its id, the other's and what they share; and how many
-        shared passages are too common to count.
+        The rows that stay; a row for each that does not, with its id, the other's and what they share.
     """
-    bar = tqdm(documents(rows), desc=f"{name}: {part}", total=len(rows), leave=False, mininterval=1)
-    report = find_overlaps(bar, documents(held_out), characters=characters)
-    left_out = {int(found.id): found for found in report.overlaps}
-    listed = [
-        {
-            "experiment": name,
-            "part": part,
-            "id": rows[number]["id"],
-            "held_out": held_out[int(found.held_out)]["id"],
-            "reason": found.reason,
-            "example": found.example,
-        }
-        for number, found in left_out.items()
-    ]
-    return [row for number, row in enumerate(rows) if number not in left_out], listed, report.common_passages
+    left: dict[int, Row] = {}
+    sharing: Sequence[int] = range(len(rows))
+    while True:
+        found: dict[int, Row] = {}
+        for held_out, others in against:
+            numbers = [number for number in sharing if number not in left]
+            bar = tqdm(numbers, desc=f"{name}: {part}", leave=False, mininterval=2)
+            train = ((str(number), texts_of(rows[number])) for number in bar)
+            beside = ((f"beside {number}", texts_of(row)) for number, row in enumerate(others))
+            held = ((str(number), texts_of(row)) for number, row in enumerate(held_out))
+            report = find_overlaps(itertools.chain(train, beside), held, characters=characters)
+            for overlap in report.overlaps:
+                if overlap.id.isdigit():
+                    ids = {"id": rows[int(overlap.id)]["id"], "held_out": held_out[int(overlap.held_out)]["id"]}
+                    shared = {"reason": overlap.reason, "example": overlap.example}
+                    found.setdefault(int(overlap.id), {"experiment": name, "part": part, **ids, **shared})
+            if held_out is against[0][0]:
+                sharing = [int(identifier) for identifier in report.sharing if identifier.isdigit()]
+        if not found:
+            return [row for number, row in enumerate(rows) if number not in left], list(left.values())
+        left |= found
+
+
+def texts_of(row: Row) -> list[str]:
+    """Give the texts of a row as `find_overlaps` takes them; of a question, its context."""
+    return [row["context"]] if "context" in row else texts_of_record(row)
 
 
 def write(path: Path, rows: Iterable[Row]) -> None:
@@ -362,17 +372,21 @@ def warm_up(
     held_out = [
         {**row, "id": f"{name}/{row['id']}"}
         for name, parts in made.items()
+        if name not in CHINESE
         for part in ("validation", "test")
         for row in parts[part]
     ]
-    rows, left_out, common = without_overlap("warm_up", "train", rows, held_out, 30)
+    # Each comparison looks at the warm-up and at its own parts.
+    against: list[tuple[Sequence[Row], Sequence[Row]]] = [(held_out, [])]
+    against += [(made[name]["test"], made[name]["train"]) for name in made if name not in CHINESE]
+    rows, left_out = without_overlap("warm_up", "train", rows, against)
     # Every fiftieth, from all data sets alike, shows how the warm-up goes; it says nothing of the experiments.
     parts = {
         "train": [row for number, row in enumerate(rows) if number % 50],
         "validation": [row for number, row in enumerate(rows) if number % 50 == 0],
     }
     counts = {part: size(found) for part, found in parts.items()}
-    return parts, left_out, {**counts, "left_out": {"train": len(left_out)}, "common_passages": common}
+    return parts, left_out, {**counts, "left_out": {"train": len(left_out)}}
 
 
 def prepare(
@@ -392,15 +406,24 @@ def prepare(
             continue
         counts[name] = {}
         parts = make(experiment, sets, counts[name])
-        numbers, common = {}, 0
-        for part, held_out in (("validation", parts["test"]), ("train", parts["validation"] + parts["test"])):
-            parts[part], listed, more = without_overlap(name, part, parts[part], held_out, experiment.characters)
-            numbers[part], common = len(listed), common + more
-            left_out += listed
+        numbers = {}
+        test = parts["test"]
+        parts["validation"], listed = without_overlap(
+            name, "validation", parts["validation"], [(test, [])], experiment.characters
+        )
+        numbers["validation"], left_out = len(listed), left_out + listed
+        held_out = [*parts["validation"], *test]
+        lengths = (experiment.characters, 30) if experiment.characters != 30 else (30,)
+        numbers["train"] = 0
+        for characters in lengths:
+            parts["train"], listed = without_overlap(
+                name, "train", parts["train"], [(held_out, []), (test, [])], characters
+            )
+            numbers["train"], left_out = numbers["train"] + len(listed), left_out + listed
         for part in PARTS:
             write(output / name / f"{part}.jsonl", parts[part])
         counts[name] |= {part: size(parts[part]) for part in PARTS}
-        counts[name] |= {"left_out": numbers, "common_passages": common}
+        counts[name]["left_out"] = numbers
         made[name] = parts
     parts, listed, counts["warm_up"] = warm_up(made, sets)
     left_out += listed

@@ -59,9 +59,12 @@ class OverlapReport:
         documents: How many documents to train on were looked at.
         held_out: How many documents to test on there are.
         common_passages: How many passages were found in so many documents that they do not count.
+        sharing: The documents to train on that have any such passage, common or not: all others can be left out of
+            a further search on the same documents to test on, which then finds the same.
     """
 
     overlaps: list[Overlap] = field(default_factory=list)
+    sharing: list[str] = field(default_factory=list)
     documents: int = 0
     held_out: int = 0
     common_passages: int = 0
@@ -113,6 +116,8 @@ def find_overlaps(
         report.documents += 1
         shared = index.find(texts)
         frequency.update(shared.words.keys())
+        if shared.words or shared.document is not None:
+            report.sharing.append(identifier)
         if shared.document is not None:
             report.overlaps.append(
                 Overlap(identifier, shared.document, "text", " ".join(" ".join(texts).split())[:80])
@@ -210,9 +215,10 @@ def _is_chinese(text: str, units: Sequence[str]) -> bool:
 def _hashes_of_units(units: Sequence[str]) -> Hashes:
     if len(_hashed) > _WORDS_IN_MEMORY:
         _hashed.clear()
-    for unit in set(units) - _hashed.keys():
-        digest = hashlib.blake2b(unit.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        _hashed[unit] = int.from_bytes(digest, "little")
+    for unit in set(units):
+        if unit not in _hashed:
+            digest = hashlib.blake2b(unit.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+            _hashed[unit] = int.from_bytes(digest, "little")
     return np.fromiter(map(_hashed.__getitem__, units), dtype=np.uint64, count=len(units))
 
 

@@ -1,0 +1,246 @@
+"""examples/experiments/prepare.py on made-up data sets with planted overlaps, and the loaders on what it writes."""
+
+import importlib.util
+import json
+import lzma
+import random
+import sys
+from pathlib import Path
+
+import datasets
+import pytest
+from typer.testing import CliRunner
+
+from hier_models.data import load_documents, load_parallel, load_poems
+from hier_models.data.loading import load_rows
+from hier_models.data.overlap import overlaps_of_files
+from hier_models.data.reading_rows import resolve_reading
+
+
+FILE = Path(__file__).parents[1] / "examples" / "experiments" / "prepare.py"
+WORDS = [f"{a}{b}{c}" for a in "bdfgk" for b in "aeiou" for c in "lmnrst"]
+
+
+@pytest.fixture(scope="module")
+def prepare():
+    spec = importlib.util.spec_from_file_location("prepare_experiments", FILE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(autouse=True)
+def datasets_cache(tmp_path_factory, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
+
+
+def text(seed, length=60):
+    return " ".join(random.Random(str(seed)).choices(WORDS, k=length))
+
+
+def han(seed, length):
+    return "".join(chr(0x4E00 + random.Random(f"{seed}/{i}").randrange(3000)) for i in range(length))
+
+
+def rows_of(name, number=20):
+    """A made-up data set with the fields of a real one."""
+
+    def row(i):
+        key = f"{name}{i}"
+        turns = [[f"Role {t}", text(f"{key}t{t}", 20)] for t in range(4)]
+        sections = [["1 Introduction", text(f"{key}a")], ["", text(f"{key}b")]]
+        return {
+            "dialogsum_nc": {
+                "id": key,
+                "split": "dev" if i > 15 else "train",
+                "dialogue": f"#Person1#: {text(key + 'x', 20)}\n #PErson2#: {text(key + 'y', 20)}\nwithout a role",
+                "summary": text(f"{key}s", 10),
+                "topic": "t",
+            },
+            "qmsum": {
+                "id": key,
+                "split": "val" if i > 15 else "train",
+                "turns": turns,
+                "summary": text(f"{key}s", 20),
+            },
+            "crd3": {"id": key, "split": "train", "turns": turns, "summary": f'"{text(key + "s", 20)}'},
+            "scisummnet": {
+                "id": key,
+                "abstract": "" if i == 2 else text(f"{key}s", 30),
+                "sections": sections,
+                "citances": [{"citing": "a", "text": text(f"{key}c", 20)}],
+                "summary": f"A title\n{text(key + 'z', 30)}",
+            },
+            "aclsum": {
+                "id": key,
+                "split": "val" if i > 15 else "train",
+                "abstract": text(f"{key}s", 30),
+                "sections": sections,
+            },
+            "proposals_cc0": {
+                "id": key,
+                "abstract": text(f"{key}s", 30),
+                "sections": sections,
+                "tldr": None if i % 2 else text(f"{key}l", 8),
+            },
+            "scitldr_a": {
+                "id": key,
+                "split": "dev" if i > 15 else "train",
+                "source": [text(f"{key}1", 20), text(f"{key}2", 20)],
+                "summary": [text(f"{key}3", 8), text(f"{key}4", 8)],
+            },
+            "bible_ende": {
+                "id": key,
+                "en": [text(f"{key}{v}en", 12) for v in range(3)] + [""],
+                "de": ["", *(text(f"{key}{v}de", 12) for v in range(3))],
+            },
+            "quatrains": {"t": "题", "a": "人", "l": [han(f"{key}{v}", 5 if i % 3 else 7) for v in range(4)]},
+            "squad_cs224n": {
+                "context": f"{text(f'{name}{i // 2}', 30)} end",
+                "question": f"What {text(key, 4)} ?",
+                "answer": "",
+                "span": "3 5",
+            },
+            "cmrc2018_dev": {
+                "id": key,
+                "context": (context := han(key, 60)),
+                "qas": [
+                    {
+                        "question": "问？",
+                        "id": f"{key}q{q}",
+                        "answers": [{"text": context[4:8], "answer_start": 4}] * 2
+                        + [{"text": "错", "answer_start": 0}],
+                    }
+                    for q in range(2)
+                ],
+            },
+            "se_books": {
+                "id": key,
+                "chapters": [{"id": f"c{c}", "paragraphs": [text(f"{key}{c}")]} for c in range(2)],
+            },
+        }[name]
+
+    return [row(i) for i in range(number)]
+
+
+NAMES = (
+    *("dialogsum_nc", "qmsum", "crd3", "scisummnet", "aclsum", "proposals_cc0", "scitldr_a", "bible_ende"),
+    *("quatrains", "squad_cs224n", "cmrc2018_dev", "se_books"),
+)
+
+
+@pytest.fixture(scope="module")
+def made(prepare, tmp_path_factory):
+    """The folder that it writes, from data with overlaps in four places."""
+    data, output = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("experiments")
+    sets = {name: rows_of(name) for name in NAMES}
+    # A training dialogue with the words of a test dialogue, and a validation one with another's.
+    sets["dialogsum_nc"][3]["dialogue"] = sets["dialogsum_nc"][17]["dialogue"]
+    sets["dialogsum_nc"][15]["summary"] = text("dialogsum_nc18x", 20)
+    # A passage of a test paper of one data set in a paper of the other.
+    passage = " ".join(sets["aclsum"][18]["sections"][0][1].split()[10:30])
+    sets["scisummnet"][0]["sections"][1][1] += f" {passage}"
+    # A book that quotes a meeting to test on.
+    sets["se_books"][4]["chapters"][1]["paragraphs"].append(sets["qmsum"][17]["turns"][2][1])
+    # A poem with two lines of another.
+    sets["quatrains"][0]["l"] = [*sets["quatrains"][0]["l"][:2], *sets["quatrains"][18]["l"][2:]]
+    for name, rows in sets.items():
+        with lzma.open(data / f"{name}.jsonl.xz", "wt", encoding="utf-8") as stream:
+            stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    prepare.prepare(data, output)
+    return output
+
+
+def lines(file):
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def test_what_shares_text_is_left_out_and_listed(made):
+    found = {(row["experiment"], row["id"], row["held_out"]) for row in lines(made / "left_out.jsonl")}
+    assert found == {
+        ("dialogues", "dialogsum_nc3", "dialogsum_nc17"),
+        ("dialogues", "dialogsum_nc15", "dialogsum_nc18"),
+        ("papers", "scisummnet0", "aclsum18"),
+        ("warm_up", "se_books4/c1", "meetings/qmsum17"),
+        ("poems", "quatrains-train-0", "quatrains-test-0"),
+    }
+    counts = json.loads((made / "counts.json").read_text())
+    assert counts["dialogues"]["left_out"] == {"validation": 1, "train": 1}
+    assert counts["papers"]["unusable"] == {"no abstract": 1}
+    assert counts["proposals_tldr"]["unusable"] == {"no tldr": 10}
+
+
+def test_no_training_document_shares_text_with_a_test_document(prepare, made):
+    for name in prepare.EXPERIMENTS:
+        files = [made / name / "train.jsonl"]
+        if name not in prepare.CHINESE:
+            files.append(made / "warm_up" / "train.jsonl")
+        assert not overlaps_of_files(files, [made / name / "test.jsonl"]).overlaps, name
+
+
+def test_parts(made):
+    sizes = {name: [len(lines(made / name / f"{part}.jsonl")) for part in ("train", "validation", "test")]
+             for name in ("dialogues", "meetings", "transcripts", "squad", "cmrc", "papers")}  # fmt: skip
+    assert sizes == {
+        "dialogues": [14, 0, 4],
+        "meetings": [15, 1, 4],
+        "transcripts": [16, 2, 2],
+        "squad": [16, 2, 2],
+        "cmrc": [32, 4, 4],
+        "papers": [29, 3, 6],
+    }
+    contexts = [{row["context"] for row in lines(made / "squad" / f"{part}.jsonl")} for part in ("train", "test")]
+    assert not contexts[0] & contexts[1]
+    ids = [row["id"] for row in lines(made / "warm_up" / "train.jsonl")]
+    assert not any(row.startswith("dialogues/") for row in ids)
+    assert {row.split("/")[0] for row in ids if not row.startswith("se_books")} == {
+        *("meetings", "transcripts", "papers", "proposals", "one_line", "chapters")
+    }
+
+
+def test_the_loaders_read_it(made):
+    dialogue = load_documents(made / "dialogues" / "train.jsonl")[0]
+    assert [turn["role"] for turn in dialogue["turns"]] == ["#Person1#", "#Person2#"]
+    assert dialogue["turns"][1]["content"].endswith("without a role")
+    meeting = load_documents(made / "meetings" / "test.jsonl")[0]
+    assert meeting["turns"][0]["role"] == "Role 0"
+    paper = load_documents(made / "papers" / "train.jsonl")[0]
+    assert paper["text"].startswith("1 Introduction\n")
+    assert paper["summary"] == text("scisummnet1s", 30)
+    citances = load_documents(made / "citances" / "train.jsonl")[0]
+    assert citances["documents"] == [text("scisummnet0s", 30), text("scisummnet0c", 20)]
+    assert citances["summary"] == text("scisummnet0z", 30)
+    assert len(load_documents(made / "proposals_sections" / "train.jsonl")[0]["documents"]) == 2
+    assert load_documents(made / "proposals_tldr" / "train.jsonl")[0]["summary"] == text("proposals_cc00l", 8)
+    one = load_documents(made / "one_line" / "test.jsonl", several_references=True)[0]
+    assert len(one["sentences"]) == len(one["references"]) == 2
+    chapter = load_parallel(made / "chapters" / "train.jsonl")[0]
+    assert len(chapter["source"]) == len(chapter["target"]) == 2
+    assert chapter["source"][0] == f"{text('bible_ende00en', 12)} {text('bible_ende01en', 12)}"
+    poem = load_poems(made / "poems" / "test.jsonl")[0]
+    assert len(poem["lines"]) == 4
+    question = load_rows(made / "squad" / "train.jsonl", resolve_reading)[0]
+    assert question["answers"]["text"] == [" ".join(text("squad_cs224n0", 30).split()[3:6])]
+    answers = load_rows(made / "cmrc" / "train.jsonl", resolve_reading)[0]
+    assert answers["references"] == [han("cmrc2018_dev0", 60)[4:8]]
+    assert len(load_documents(made / "warm_up" / "train.jsonl", summary_column="")) > 50
+
+
+def test_only_what_is_there_is_made(prepare, tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "qmsum.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows_of("qmsum")), encoding="utf-8")
+    import typer
+
+    app = typer.Typer()
+    app.command()(prepare.prepare)
+    done = CliRunner().invoke(app, ["--data", str(data), "-o", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        *("counts.json", "left_out.jsonl", "meetings", "warm_up")
+    ]
+    assert "meetings" in done.output
+    assert "quatrains: not in" in done.output
