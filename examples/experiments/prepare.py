@@ -248,11 +248,21 @@ def divide(rows: Sequence[Row], group: str | None = None) -> dict[str, list[Row]
     ordered = list(units.values())
     test = [unit for unit in ordered if unit[0].get("split") in DEVELOPMENT]
     others = [unit for unit in ordered if unit[0].get("split") not in DEVELOPMENT]
-    tenth = max(1, len(others) // 10)
+    tenth = max(1, sum(map(len, others)) // 10)
     if not test:
-        test, others = others[-tenth:], others[:-tenth]
-    parts = {"train": others[:-tenth], "validation": others[-tenth:], "test": test}
+        test, others = _last(others, tenth)
+    validation, others = _last(others, tenth)
+    parts = {"train": others, "validation": validation, "test": test}
     return {part: [row for unit in found for row in unit] for part, found in parts.items()}
+
+
+def _last(units: list[list[Row]], rows: int) -> tuple[list[list[Row]], list[list[Row]]]:
+    """The last units with so many rows, and the others."""
+    number = count = 0
+    while count < rows and number < len(units):
+        number += 1
+        count += len(units[-number])
+    return units[len(units) - number :], units[: len(units) - number]
 
 
 def make(experiment: Experiment, sets: dict[str, list[Row]], counts: dict[str, Any]) -> dict[str, list[Row]]:
@@ -409,7 +419,7 @@ def prepare(
         numbers = {}
         test = parts["test"]
         parts["validation"], listed = without_overlap(
-            name, "validation", parts["validation"], [(test, [])], experiment.characters
+            name, "validation", parts["validation"], [(test, parts["train"])], experiment.characters
         )
         numbers["validation"], left_out = len(listed), left_out + listed
         held_out = [*parts["validation"], *test]

@@ -90,7 +90,8 @@ def find_overlaps(
 
     Case, punctuation and spaces do not matter. A passage that stands in more than `common` documents is taken for a
     formula (a licence, a fixed phrase of the field). It does not count, nor does a passage that is half of such a
-    formula or more; unless the passages that a document shares are half of it or more.
+    formula or more; unless the passages that a document shares are half of it or more. A passage with fewer different
+    words than half its length ("yeah yeah yeah …" in a transcript) is none.
 
     Args:
         train: (id, texts) of each document to train on; read once, and only what is shared is held in memory.
@@ -243,6 +244,9 @@ class _Text:
     passages: Hashes
     whole: int
 
+    def says_something(self, start: int) -> bool:
+        return 2 * len(set(self.units[start : start + self.length])) >= self.length
+
     def words_at(self, start: int) -> str:
         return ("" if self.is_chinese else " ").join(self.units[start : start + self.length])
 
@@ -306,6 +310,7 @@ class _Index:
             places = np.searchsorted(self.hashes, text.passages)
             places[places == len(self.hashes)] = 0
             starts = np.flatnonzero(self.hashes[places] == text.passages)
+            starts = starts[[text.says_something(start) for start in starts.tolist()]] if len(starts) else starts
             if len(starts):
                 found.spots.append((text.length, starts, places[starts]))
                 for start in starts.tolist():

@@ -102,6 +102,11 @@ def test_many_copies_of_a_test_document_are_no_formula():
     assert len(found([(f"a{i}", [f"{cut} {text(300 + i, 20)}"]) for i in range(30)])) == 30
 
 
+def test_the_same_few_words_again_and_again_are_no_passage():
+    held_out = [("test", [f"{text(1)} {'yeah ' * 20} {text(2)} {'la di da ' * 20}"])]
+    assert not found([("a", [f"{text(3)} {'yeah ' * 15} {text(4)} {'la di da ' * 6}"])], held_out)
+
+
 def test_files_and_what_of_a_record_is_text(tmp_path):
     turns = [["Ann", text(2, 60)], ["Bob", "Yes."]]
     train, test = tmp_path / "train.jsonl", tmp_path / "test.jsonl"
