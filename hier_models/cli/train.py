@@ -43,8 +43,8 @@ from .reporting import rouge_table
     interval by bootstrap over the test documents, time, memory and parameters; learning_curves.png shows the losses.
 
     A run that was interrupted goes on from its last checkpoint when it is started again. --stop_after_minutes 9 stops
-    it at a checkpoint, with exit code 75. The folder --output_dir holds the model, its processor, results.json and the
-    summaries of the validation documents.
+    it at a checkpoint, with exit code 75 (torchrun and accelerate launch make it 1). The folder --output_dir holds the
+    model, its processor, results.json and the summaries of the validation documents.
     """),
     context_settings={"ignore_unknown_options": True},
 )

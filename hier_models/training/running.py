@@ -128,6 +128,8 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
     generation_config = copy.deepcopy(getattr(model, "generation_config", None))  # encoders have none
     outcome = trainer.train(resume_from_checkpoint=checkpoint)
     if limit is not None and limit.stopped:
+        # A launcher ends all processes with the first, and one may still be writing the checkpoint.
+        trainer.accelerator.wait_for_everyone()
         raise TimeUpError(
             f"the time is up: stopped at step {trainer.state.global_step} of {trainer.state.max_steps} in {output_dir}"
         )

@@ -12,9 +12,19 @@ import torch
 from safetensors.torch import load_file
 from transformers import TrainerCallback, TrainerState, TrainingArguments
 
-from hier_models.training import RecipeError, costs, load_recipe, recipe_files, run_training, task_class
+from hier_models.training import (
+    RecipeError,
+    costs,
+    last_complete_checkpoint,
+    load_recipe,
+    recipe_files,
+    run_training,
+    task_class,
+)
 from hier_models.training.costs import RunCosts, TimeUpError, code_version, has_fast_bfloat16, machine
+from hier_models.training.recipe_files import as_options
 from tests.conftest import DOCUMENTS, SUMMARIES
+from tests.training.test_distributed import launch
 
 
 @pytest.fixture(autouse=True)
@@ -88,6 +98,21 @@ def test_a_run_whose_time_is_up_goes_on_as_if_it_had_not_stopped(values, tmp_pat
     assert alone["cost"]["training_seconds"] > 0.2
     assert stopped["cost"]["training_seconds"] > 0.2
     assert stopped["cost"]["peak_memory"] > 50e6
+
+
+@pytest.mark.slow
+def test_several_processes_stop_together(values, tmp_path):
+    """At a checkpoint that each of them has finished, before the launcher ends them."""
+    options = [option for name, value in values.items() for option in as_options(name, value)]
+    command = ["-m", "hier_models.cli", "train", *options, "--per_device_train_batch_size=1"]
+    stopped = launch(*command, "--stop_after_minutes=1e-5")
+    assert "Not finished: the time is up: stopped at step 2 of 4" in stopped.stderr
+    assert "exitcode  : 75" in stopped.stderr
+    assert last_complete_checkpoint(tmp_path / "run", 2) == str(tmp_path / "run" / "checkpoint-2")
+    done = launch(*command)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert (results["cost"]["sittings"], results["machine"]["processes"]) == (2, 2)
 
 
 def test_a_limit_that_is_not_reached_changes_nothing(values):
