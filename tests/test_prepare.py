@@ -217,9 +217,10 @@ def test_the_loaders_read_it(made):
     assert load_documents(made / "proposals_tldr" / "train.jsonl")[0]["summary"] == text("proposals_cc00l", 8)
     one = load_documents(made / "one_line" / "test.jsonl", several_references=True)[0]
     assert len(one["sentences"]) == len(one["references"]) == 2
+    name = "bible_ende"
     chapter = load_parallel(made / "chapters" / "train.jsonl")[0]
     assert len(chapter["source"]) == len(chapter["target"]) == 2
-    assert chapter["source"][0] == f"{text('bible_ende00en', 12)} {text('bible_ende01en', 12)}"
+    assert chapter["source"][0] == f"{text(name + '00en', 12)} {text(name + '01en', 12)}"
     poem = load_poems(made / "poems" / "test.jsonl")[0]
     assert len(poem["lines"]) == 4
     question = load_rows(made / "squad" / "train.jsonl", resolve_reading)[0]

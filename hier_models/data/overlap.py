@@ -296,7 +296,7 @@ class _Index:
         self.owners = np.concatenate(owners)[first]
 
     def owner(self, place: int) -> str:
-        return self.ids[self.owners[place]]
+        return self.ids[int(self.owners[place])]
 
     def find(self, texts: Sequence[str]) -> "_Shared":
         read = _read(texts, self.words, self.characters)
