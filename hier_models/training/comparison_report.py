@@ -390,6 +390,7 @@ def draw_curves(path: Path, title: str, curves: Mapping[str, Mapping[int, Mappin
                 label=label,
                 marker=marker,
                 markersize=3,
+                linestyle="-" if number < 10 else "--",  # there are ten colors
             )
             if len(losses) > 1:
                 low, high = [min(values) for values in at_steps], [max(values) for values in at_steps]
