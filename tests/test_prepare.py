@@ -139,7 +139,7 @@ def made(prepare, tmp_path_factory):
     sets = {name: rows_of(name) for name in NAMES}
     # A training dialogue with the words of a test dialogue, and a validation one with another's.
     sets["dialogsum_nc"][3]["dialogue"] = sets["dialogsum_nc"][17]["dialogue"]
-    sets["dialogsum_nc"][15]["summary"] = text("dialogsum_nc18x", 20)
+    sets["dialogsum_nc"][15]["dialogue"] = sets["dialogsum_nc"][18]["dialogue"]
     # A passage of a test paper of one data set in a paper of the other.
     passage = " ".join(sets["aclsum"][18]["sections"][0][1].split()[10:30])
     sets["scisummnet"][0]["sections"][1][1] += f" {passage}"

@@ -27,6 +27,8 @@ PARTS = ("train", "validation", "test")
 DEVELOPMENT = ("dev", "val", "valid", "validation", "test")
 # Two lines of 5 characters are enough to know a quatrain by.
 POEM_CHARACTERS = 10
+# A passage that a document to validate on may not share with one to test on.
+COPIED_WORDS = 40
 
 
 @dataclass
@@ -291,7 +293,12 @@ def make(experiment: Experiment, sets: dict[str, list[Row]], counts: dict[str, A
 
 
 def without_overlap(
-    name: str, part: str, rows: list[Row], against: Sequence[tuple[Sequence[Row], Sequence[Row]]], characters: int = 30
+    name: str,
+    part: str,
+    rows: list[Row],
+    against: Sequence[tuple[Sequence[Row], Sequence[Row]]],
+    characters: int = 30,
+    words: int = 13,
 ) -> tuple[list[Row], list[Row]]:
     """Leave out what shares text with rows to test on.
 
@@ -305,6 +312,7 @@ def without_overlap(
         against: Pairs of rows that these must share nothing with, and further rows beside these that are trained on;
             the first pair holds all rows of the others.
         characters: Length of a passage in Chinese.
+        words: Length of a passage.
 
     Returns:
         The rows that stay; a row for each that does not, with its id, the other's and what they share.
@@ -319,7 +327,7 @@ def without_overlap(
             train = ((str(number), texts_of(rows[number])) for number in bar)
             beside = ((f"beside {number}", texts_of(row)) for number, row in enumerate(others))
             held = ((str(number), texts_of(row)) for number, row in enumerate(held_out))
-            report = find_overlaps(itertools.chain(train, beside), held, characters=characters)
+            report = find_overlaps(itertools.chain(train, beside), held, characters=characters, words=words)
             for overlap in report.overlaps:
                 if overlap.id.isdigit():
                     ids = {"id": rows[int(overlap.id)]["id"], "held_out": held_out[int(overlap.held_out)]["id"]}
@@ -418,8 +426,9 @@ def prepare(
         parts = make(experiment, sets, counts[name])
         numbers = {}
         test = parts["test"]
+        # Nothing is trained on these: only copies are left out, not what meetings of one committee open with.
         parts["validation"], listed = without_overlap(
-            name, "validation", parts["validation"], [(test, parts["train"])], experiment.characters
+            name, "validation", parts["validation"], [(test, parts["train"])], experiment.characters, COPIED_WORDS
         )
         numbers["validation"], left_out = len(listed), left_out + listed
         held_out = [*parts["validation"], *test]
