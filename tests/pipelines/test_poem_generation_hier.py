@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from transformers import BartConfig, BartForConditionalGeneration, pipeline
+from transformers import BartConfig, BartForConditionalGeneration, GenerationConfig, pipeline
 
 from hier_models import HamConfig, HamForConditionalGeneration, HamProcessor
 from hier_models.ham.keywords_ham import is_chinese
@@ -118,11 +118,19 @@ def test_settings_of_the_model_stay(write, model):
     assert model.generation_config.to_dict() == before
 
 
-def test_a_length_that_the_model_s_settings_forbid(write, model, monkeypatch):
-    monkeypatch.setattr(model.generation_config, "max_length", 4)
-    monkeypatch.setattr(model.generation_config, "min_length", 30)
-    (poem,) = write(TEXT, length=7)
-    assert [len(line) for line in poem["lines"]] == [7] * 4
+@pytest.mark.parametrize(
+    "settings",
+    [{"max_length": 4, "min_length": 30}, {"max_new_tokens": 3, "min_new_tokens": 30}, {"max_length": 9}],
+)
+def test_lengths_in_the_model_s_settings_have_no_say(write, model, monkeypatch, caplog, recwarn, settings):
+    for name, value in settings.items():
+        monkeypatch.setattr(model.generation_config, name, value)
+    for length in (5, 7):
+        (poem,) = write(TEXT, length=length)
+        assert [len(line) for line in poem["lines"]] == [length] * 4
+    assert not caplog.records  # `generate` warns of lengths that do not go together
+    assert not recwarn.list
+    assert write(TEXT, length=5, generation_config=GenerationConfig(max_new_tokens=2))[0]["lines"][3]
 
 
 def test_latin_letters_are_reported(model, processor, caplog):
