@@ -271,7 +271,9 @@ class PoemGenerationPipeline(Pipeline):
         # In the terms that the model has its own lengths in: `generate` takes from there what is not set here.
         own = self.model.generation_config
         new = own.max_new_tokens is not None
-        config.max_length, config.max_new_tokens = (None, length + 1) if new else (length + 2, None)  # start, line, end
+        config.max_length, config.max_new_tokens = (
+            (None, length + 1) if new else (length + 2, None)
+        )  # start, line, end
         new = own.min_new_tokens is not None
         config.min_length, config.min_new_tokens = (None, 0) if new else (0, None)
         if config.pad_token_id is None:
