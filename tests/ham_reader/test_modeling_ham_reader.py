@@ -323,6 +323,8 @@ def without(batch, name):
         (lambda b: {**b, "input_ids": b["input_ids"][0]}, r"`input_ids` must be \(batch, words\)"),
         (lambda b: {**b, "attention_mask": b["attention_mask"][:, 1:]}, "`attention_mask` must have the shape"),
         (lambda b: {**b, "char_ids": b["char_ids"][:, 1:]}, "`char_ids` must be"),
+        (lambda b: {**b, "input_ids": b["input_ids"] + 30}, r"`input_ids` must be in \[0, vocab_size=30\)"),
+        (lambda b: {**b, "question_ids": -b["question_ids"]}, r"`question_ids` must be in \[0, vocab_size=30\)"),
         (lambda b: {**b, "char_ids": b["char_ids"] + 12}, r"`char_ids` must be in \[0, char_vocab_size=12\)"),
         (lambda b: {**b, "document_ids": b["input_ids"][:, 1:]}, "`document_ids` must have the shape"),
         (lambda b: {**b, "document_ids": torch.arange(7).flip(0).repeat(2, 1)}, "must not decrease"),
