@@ -254,7 +254,7 @@ def test_chunks_of_self_matching_change_nothing(monkeypatch):
     want.loss.backward()
     gradient = model.reader.self_matching.key_projection.weight.grad.clone()
     model.zero_grad()
-    monkeypatch.setattr(levels_ham_reader, "CHUNK_ELEMENTS", 1)
+    monkeypatch.setitem(levels_ham_reader.CHUNK_ELEMENTS, "cpu", 1)
     got = model(**batch, start_positions=torch.tensor([1, 0]), end_positions=torch.tensor([2, 2]))
     got.loss.backward()
     torch.testing.assert_close(got.loss, want.loss)
