@@ -122,7 +122,11 @@ class HierarchicalAttention(nn.Module):
     With dot products and few keys, levels are fused: each is a product of weights with the keys' scores of the values,
     made once, and a softmax. The result is the same up to rounding.
 
-    Source: sections 3.1 (HAM-V) and 3.2 (HAM-S). Several heads, bilinear scoring and `keys` are ours.
+    With one head and values that are the keys, no result is longer than the longest key, and each coordinate lies
+    between those of the keys. The paper's Theorem 1 says also that none is shorter than the shortest key, which is not
+    so: of the keys (1, 0) and (-1, 0), the query (0, 1) gets (0, 0).
+
+    Source: sections 3.1 (HAM-V), 3.2 (HAM-S) and 4 (Theorem 1). Several heads, bilinear scoring and `keys` are ours.
 
     Args:
         embed_dim: width of queries and output.
