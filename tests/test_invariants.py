@@ -623,9 +623,10 @@ def test_beam_search_scores_are_those_of_the_model(model, batch):
     log_probs = model(**repeated, decoder_input_ids=found.sequences[:, :-1]).logits.log_softmax(-1)
     targets = found.sequences[:, 1:]
     per_token = log_probs.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
-    per_token = per_token.masked_fill(targets == PAD, 0.0)
+    is_end = targets == EOS
+    per_token = per_token.masked_fill(is_end.cumsum(dim=1) > is_end.int(), 0.0)  # padding; a PAD before it was written
     # The forced last token has score 0 in beam search.
-    forced = (targets == EOS) & (torch.arange(targets.shape[1]) == 5)
+    forced = is_end & (torch.arange(targets.shape[1]) == 5)
     assert_close(found.sequences_scores, per_token.masked_fill(forced, 0.0).sum(-1), 1e-4)
 
 
