@@ -196,7 +196,7 @@ class AdditiveAttention(nn.Module):
         Returns:
             The attention of all levels together, `(rows, keys)`
         """
-        levels = []
+        levels: list[torch.Tensor] = []
         for level in range(self.depth):
             if level and values is not None:
                 query = (levels[-1][:, None] @ values).squeeze(1)

@@ -6,8 +6,9 @@ directions are one batch.
 
 Axes in shape comments: as in levels_ham_reader.py, and
     both        rows of the first direction, then those of the second
-    gates       numbers that a cell computes for each unit: 4 in an LSTM, 3 in a GRU
 """
+
+from abc import abstractmethod
 
 import torch
 from torch import nn
@@ -68,18 +69,34 @@ class MatchRecurrence(nn.Module):
         both = torch.stack(found, 2) * context_mask[..., None, None]  # (rows, queries, directions, hidden + keys)
         return both[..., : self.hidden_size].flatten(2), both[..., self.hidden_size :].mean(2)
 
+    @abstractmethod
+    def _prepare(
+        self, contexts: list[torch.Tensor], question: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]:
+        """Make what steps get of words of the context, and of the question, `(both, …, any)`, and of the state.
+
+        The last are weights, one for each direction, `(any, hidden)`.
+        """
+
+    @abstractmethod
+    def _step(
+        self, word: torch.Tensor, seen: torch.Tensor, in_cell: torch.Tensor, state: torch.Tensor, memory: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Give the next state and memory, from what `_prepare` made."""
+
     def _read(
         self, contexts: list[torch.Tensor], question: torch.Tensor, question_mask: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Read a context for each direction: states and attention, `(both, queries, …)`."""
         attention, directions = self.attention, len(self.cells)
-        prepared = attention.prepare(question, question_mask)
-        keys, values, bias = (None if part is None else torch.cat([part] * directions) for part in prepared)
-        queries = torch.cat([attention.query_projection(context) for context in contexts])
+        questions = torch.cat([question] * directions)
+        keys, values, bias = attention.prepare(questions, torch.cat([question_mask] * directions))
+        queries = attention.query_projection(torch.cat(contexts))
         weights = attention.levels(question)
-        words, asked = self._prepare(contexts, question)
-        recurrent = torch.stack([torch.cat([attention.state_projection.weight, c.weight_hh]) for c in self.cells])
-        recurrent = recurrent.transpose(1, 2)  # (directions, hidden, (1 + gates) · hidden)
+        words, asked, of_cells = self._prepare(contexts, question)
+        # The projection's weight, from a call of it: what moves weights between devices hooks into calls.
+        state_weight = attention.state_projection(torch.eye(self.hidden_size).to(queries))
+        recurrent = torch.stack([torch.cat([state_weight, weight.T], 1) for weight in of_cells])
         state = memory = queries.new_zeros(len(queries), self.hidden_size)
         states, attentions = [], []
         for query, word in zip(queries.unbind(1), words.unbind(1), strict=True):
@@ -91,6 +108,27 @@ class MatchRecurrence(nn.Module):
             states.append(state)
             attentions.append(found)
         return torch.stack(states, 1), torch.stack(attentions, 1)
+
+
+class MatchLstmCell(nn.LSTMCell):
+    """The weights of an LSTM whose input is a word of the context and what was seen of the question."""
+
+    def forward(  # type: ignore[override]
+        self, context: torch.Tensor, question: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Make what does not depend on a state.
+
+        Args:
+            context: `(rows, queries, size)`
+            question: `(rows, keys, size)`
+
+        Returns:
+            What the gates get of words of the context, with biases, `(rows, queries, 4 · hidden)`; and of the
+            question's, `(rows, keys, 4 · hidden)`; and the weights of the state, `(4 · hidden, hidden)`
+        """
+        of_context, of_question = self.weight_ih.chunk(2, 1)
+        words = nn.functional.linear(context, of_context, self.bias_ih + self.bias_hh)
+        return words, nn.functional.linear(question, of_question), self.weight_hh
 
 
 class MatchLstm(MatchRecurrence):
@@ -106,24 +144,22 @@ class MatchLstm(MatchRecurrence):
     """
 
     def __init__(self, size: int, hidden_size: int, depth: int, level_weights: str):
-        cells = [nn.LSTMCell(2 * size, hidden_size) for _ in range(2)]
+        cells: list[nn.RNNCellBase] = [MatchLstmCell(2 * size, hidden_size) for _ in range(2)]
         super().__init__(size, hidden_size, cells, depth, level_weights)
 
-    def _prepare(self, contexts: list[torch.Tensor], question: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """What the gates' inputs get of the context's words and of the question's, `(both, …, 4 · hidden)` each."""
-        words, asked = [], []
-        for context, cell in zip(contexts, self.cells, strict=True):
-            of_context, of_question = cell.weight_ih.split(self.size, 1)
-            words.append(nn.functional.linear(context, of_context, cell.bias_ih + cell.bias_hh))
-            asked.append(nn.functional.linear(question, of_question))
-        return torch.cat(words), torch.cat(asked)
+    def _prepare(
+        self, contexts: list[torch.Tensor], question: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]:
+        """What the gates get of each word of context and question, and each cell's weights of the state."""
+        made = [cell(context, question) for context, cell in zip(contexts, self.cells, strict=True)]
+        words, asked, of_state = zip(*made, strict=True)
+        return torch.cat(words), torch.cat(asked), list(of_state)
 
     def _step(
         self, word: torch.Tensor, seen: torch.Tensor, in_cell: torch.Tensor, state: torch.Tensor, memory: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The next state and memory."""
-        gates = word + seen + in_cell
-        read, keep, new, show = gates.chunk(4, -1)
+        read, keep, new, show = (word + seen + in_cell).chunk(4, -1)
         memory = keep.sigmoid() * memory + read.sigmoid() * new.tanh()
         return show.sigmoid() * memory.tanh(), memory
 
@@ -144,24 +180,22 @@ class GatedMatchGru(MatchRecurrence):
         super().__init__(size, hidden_size, [nn.GRUCell(2 * size, hidden_size)], depth, level_weights)
         self.gate = nn.Linear(2 * size, 2 * size, bias=False)
 
-    def _prepare(self, contexts: list[torch.Tensor], question: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """A word and what the gate gets of it, `(rows, queries, 3 · size)`, and the same of the question's words."""
-        of_context, of_question = self.gate.weight.split(self.size, 1)
-        words = torch.cat([contexts[0], nn.functional.linear(contexts[0], of_context)], -1)
-        return words, torch.cat([question, nn.functional.linear(question, of_question)], -1)
+    def _prepare(
+        self, contexts: list[torch.Tensor], question: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]:
+        """Each word of context and question, and what the gate gets of it; the cell makes the rest in its steps."""
+        of_words = self.gate(nn.functional.pad(contexts[0], (0, self.size)))
+        of_question = self.gate(nn.functional.pad(question, (self.size, 0)))
+        none = question.new_zeros(0, self.hidden_size)
+        return torch.cat([contexts[0], of_words], -1), torch.cat([question, of_question], -1), [none]
 
     def _step(
         self, word: torch.Tensor, seen: torch.Tensor, in_cell: torch.Tensor, state: torch.Tensor, memory: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The next state; a GRU has no other memory."""
-        size, hidden, cell = self.size, self.hidden_size, self.cells[0]
+        size = self.size
         gate = (word[:, size:] + seen[:, size:]).sigmoid()
-        passed = gate * torch.cat([word[:, :size], seen[:, :size]], -1)
-        of_input = nn.functional.linear(passed, cell.weight_ih, cell.bias_ih)
-        in_cell = in_cell + cell.bias_hh
-        reset, update = (of_input[:, : 2 * hidden] + in_cell[:, : 2 * hidden]).sigmoid().chunk(2, -1)
-        new = (of_input[:, 2 * hidden :] + reset * in_cell[:, 2 * hidden :]).tanh()
-        return torch.lerp(new, state, update), memory
+        return self.cells[0](gate * torch.cat([word[:, :size], seen[:, :size]], -1), state), memory
 
 
 __all__ = ["GatedMatchGru", "MatchLstm", "MatchRecurrence"]
