@@ -28,6 +28,7 @@ from .hub_texts import (
     USAGE_OF_TASK,
     USAGE_OTHER,
     USAGE_PIPELINE,
+    USAGE_POEMS,
     Head,
 )
 
@@ -103,8 +104,8 @@ def export(
     The folder gets the weights (safetensors), config, generation config, processor and tokenizer, the code files of
     the architecture and of the pipeline, and a model card. Where hier_models is not installed, load it with
     `trust_remote_code=True`; where it is, plain `from_pretrained` and `pipeline` take the installed code. The pipeline
-    is that of summarization, or of translation where the config's `task_specific_params` speak of translation, as they
-    do after training for it.
+    is that of summarization, or of translation or poems where the config's `task_specific_params` speak of these, as
+    they do after training for them.
 
     Args:
         model: a model of hier_models.
@@ -273,6 +274,8 @@ def _usage(source: str, code: Iterable[Path], auto_class: str, task: str | None,
             inputs=head.inputs,
             result=head.result,
         )
+    if task == "poem-generation":
+        return USAGE_POEMS.format(source=source, libraries=libraries)
     return (USAGE_PIPELINE if task else USAGE_OTHER).format(
         source=source, libraries=libraries, task=task, **USAGE_OF_TASK.get(task or "", {})
     )

@@ -6,7 +6,7 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 from test_hub import WITHOUT_HIER_MODELS, run_python
-from transformers import AutoConfig, AutoProcessor
+from transformers import AutoConfig, AutoProcessor, pipeline
 
 import hier_models
 from hier_models import HamConfig, HamForConditionalGeneration
@@ -65,6 +65,39 @@ def test_loads_where_hier_models_is_not_installed(processor, tmp_path, body):
         # Not the same to the last digit: a GRU rounds by where in memory the file puts its weights.
         torch.testing.assert_close(got["logits"], logits, rtol=0, atol=1e-5)
         assert torch.equal(got["generated"], model.generate(**inputs, num_beams=2, max_new_tokens=6))
+
+
+WRITE = """
+import torch
+from transformers import pipeline
+
+write = pipeline("poem-generation", model=source, device="cpu", trust_remote_code=True)
+poems = [write("春风明月", length=5, num_candidates=2, num_beams=2), write(keywords=["花", "雨"])]
+torch.save({"poems": poems, "module": type(write).__module__}, file)
+"""
+
+
+def test_a_poet_writes_where_hier_models_is_not_installed(tmp_path):
+    processor = poem_processor("words")
+    model = make_model(processor, "gru")
+    model.config.task_specific_params = {"poem-generation": {"lengths": [5, 7]}}
+    # In a folder that the card can name from here.
+    folder = hier_models.export(model, processor, tmp_path / "poet")
+    card = ModelCard.load(folder / "README.md")
+    assert card.data.pipeline_tag == "poem-generation"
+    assert "jieba" in card.text
+    blocks = [block.split("```")[0] for block in card.text.split("```python\n")[1:]]
+    assert len(blocks) == 2
+    code = "\n".join([WITHOUT_HIER_MODELS, "#header", WRITE, *blocks])
+    out = run_python(code, tmp_path, source="./poet", HF_HUB_OFFLINE="1").split()
+    assert [len(line) for line in out[:4]] == [5] * 4
+    assert [len(line) for line in out[4:]] == [7]
+    got = torch.load(tmp_path / "results.pt")
+    assert got["module"].startswith("transformers_modules.")
+    write = pipeline("poem-generation", model=model, processor=processor, device="cpu")
+    expected = [write("春风明月", length=5, num_candidates=2, num_beams=2), write(keywords=["花", "雨"])]
+    for poems, others in zip(got["poems"], expected, strict=True):
+        assert poems == [{**poem, "score": pytest.approx(poem["score"], abs=1e-3)} for poem in others]
 
 
 def test_what_is_written(processor, tmp_path):
