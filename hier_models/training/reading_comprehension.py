@@ -10,13 +10,15 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from transformers import BatchEncoding, EvalPrediction, PreTrainedModel, PreTrainedTokenizerBase, Trainer
+from transformers.utils import logging
 
+from ..data.characters import train_characters
 from ..data.columns import RowFormat
 from ..data.reading_rows import resolve_reading
 from ..data.totals import SharedTotals
 from ..data.word_level import train_word_level
 from ..ham_reader.processing_ham_reader import AnswerNotFoundError, fit_characters
-from ..metrics.answers import score_answers
+from ..metrics.answers import f1_of_characters, score_answers, usual_unit
 from ..metrics.squad import exact_score, f1_score
 from ..pipelines.reading_comprehension_hier import best_spans
 from .arguments import Recipe, RecipeError
@@ -26,7 +28,10 @@ from .models import Processor
 from .own_tokenizer import own_tokenizer
 
 
+logger = logging.get_logger(__name__)
+
 NOTES = ("example_index", "context_spans")
+CHECKS = ("long_question", "widened_answer")
 QUESTIONS_IN_MEMORY = 200
 
 
@@ -40,11 +45,14 @@ class ReadingComprehensionArguments(EncoderArguments):
         answers_column: Column with the answers; recognized by its name if not given.
         characters: Whether the reader reads characters too; they are fitted on the training data.
         num_characters: The most characters to fit.
+        split_into: What a tokenizer that is fitted splits texts into: words, or characters (for Chinese that is not
+            split into words).
         lowercase: Whether the words of a tokenizer that is fitted are in small letters.
         stride: Words that neighboring windows of a long context share.
         max_question_length: Words of a question; a longer one is cut and counted.
         max_answer_length: Words of an answer.
-        unit: What BLEU and ROUGE-L compare, words or characters.
+        unit: What F1, BLEU and ROUGE-L compare, words or characters; by default characters where answers are mostly of
+            a script that writes words without spaces, as Chinese.
     """
 
     question_column: str | None = field(default=None, metadata={"help": "Column with the question."})
@@ -52,11 +60,16 @@ class ReadingComprehensionArguments(EncoderArguments):
     answers_column: str | None = field(default=None, metadata={"help": "Column with the answers."})
     characters: bool = field(default=False, metadata={"help": "Read characters too."})
     num_characters: int | None = field(default=None, metadata={"help": "The most characters to fit."})
+    split_into: Literal["words", "characters"] = field(
+        default="words", metadata={"help": "What a fitted tokenizer splits texts into."}
+    )
     lowercase: bool = field(default=True, metadata={"help": "Fit words in small letters."})
     stride: int = field(default=128, metadata={"help": "Words that neighboring windows of a context share."})
     max_question_length: int = field(default=64, metadata={"help": "Words of a question."})
     max_answer_length: int = field(default=30, metadata={"help": "Words of an answer."})
-    unit: Literal["words", "characters"] = field(default="words", metadata={"help": "What BLEU and ROUGE-L compare."})
+    unit: Literal["words", "characters"] | None = field(
+        default=None, metadata={"help": "What F1, BLEU and ROUGE-L compare; by default what the answers' script has."}
+    )
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -69,7 +82,10 @@ class ReadingComprehensionArguments(EncoderArguments):
 class ReadingReport:
     """What became of the questions."""
 
-    NAMES = ("questions", "windows", "windows_without_answer", "without_answer", "lost_answers", "long_questions")
+    NAMES = (
+        *("questions", "windows", "windows_without_answer", "without_answer", "lost_answers", "long_questions"),
+        "widened_answers",  # that begin or end inside of a word, and are learned with all of it
+    )
 
     def __init__(self) -> None:
         self._totals = SharedTotals(len(self.NAMES))
@@ -149,6 +165,8 @@ class ReadingComprehensionTask(EncoderTask):
 
     def _fitted_tokenizer(self) -> PreTrainedTokenizerBase:
         words = self.recipe.model.tokenizer_words or 1
+        if self.options.split_into == "characters":
+            return train_characters(self._texts(), words)
         return train_word_level(self._texts(), words, lowercase=self.options.lowercase, digits=None)
 
     def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:  # noqa: D102
@@ -224,13 +242,19 @@ class ReadingComprehensionTask(EncoderTask):
                 if not len(made):
                     raise RecipeError("data: train has no window with an answer")
             self._windows[part] = made
-        names = [name for name in (*NOTES, "long_question") if name in self._windows[part].column_names]
+        names = [name for name in (*NOTES, *CHECKS) if name in self._windows[part].column_names]
         return self._windows[part].remove_columns(names)
 
     def _count(self, part: str, rows: Any, made: Any) -> None:
         examples, ends = list(made["example_index"]), list(made["end_positions"])
         long = {i for i, cut in zip(examples, made["long_question"], strict=True) if cut}
         found = {i for i, end in zip(examples, ends, strict=True) if end >= 0}
+        widened = {i for i, wide in zip(examples, made["widened_answer"], strict=True) if wide}
+        if len(widened) > len(rows) / 2:
+            logger.warning(
+                f"{part}: {len(widened)} of {len(rows)} answers begin or end inside of a word, and are learned with "
+                "all of it; where words are not written apart, as in Chinese, let split_into be characters"
+            )
         answered = [bool(answer["text"]) for answer in rows["answers"]]
         self._reports[part].add(
             questions=len(rows),
@@ -239,6 +263,7 @@ class ReadingComprehensionTask(EncoderTask):
             without_answer=answered.count(False),
             lost_answers=sum(has and i not in found for i, has in enumerate(answered)),
             long_questions=len(long),
+            widened_answers=len(widened),
         )
 
     def _answers(self, predictions: Any) -> list[tuple[str, float]]:
@@ -267,12 +292,14 @@ class ReadingComprehensionTask(EncoderTask):
         pairs = [(answer, golds) for answer, golds in zip(answers, references, strict=True) if golds]
         if not pairs:
             return {"total": 0.0}
+        unit = self.options.unit or usual_unit(chain.from_iterable(references))
         exact = sum(max(exact_score(answer, gold) for gold in golds) for answer, golds in pairs)
-        f1 = sum(max(f1_score(answer, gold) for gold in golds) for answer, golds in pairs)
+        score = f1_score if unit == "words" else f1_of_characters
+        f1 = sum(max(score(answer, gold) for gold in golds) for answer, golds in pairs)
         return {
             "exact": 100 * exact / len(pairs),
             "f1": 100 * f1 / len(pairs),
-            **score_answers([answer for answer, _ in pairs], [golds for _, golds in pairs], self.options.unit),
+            **score_answers([answer for answer, _ in pairs], [golds for _, golds in pairs], unit),
             "total": len(pairs),
         }
 
@@ -296,7 +323,8 @@ class ReadingCollator:
         Returns:
             The batch.
         """
-        batch: BatchEncoding = self.processor.pad(features, return_tensors="pt")
+        # Scores of batches are put together with padding on the right, where the words of a row then begin.
+        batch: BatchEncoding = self.processor.pad(features, padding_side="right", return_tensors="pt")
         return batch
 
 
@@ -343,6 +371,7 @@ class _Windows:
             count = len(made["input_ids"])
             made["example_index"] = [index] * count
             made["long_question"] = [long] * count
+            made["widened_answer"] = [_is_widened(made, row, answers) for row in range(count)]
             for name, values in made.items():
                 columns.setdefault(name, []).extend(values)
         return columns
@@ -357,6 +386,17 @@ class _Windows:
             return_spans=True,
         )
         return dict(made)
+
+
+def _is_widened(made: Mapping[str, Any], row: int, answers: Mapping[str, Any]) -> bool:
+    """Whether the words of an answer are more than the answer."""
+    first, last = made["start_positions"][row], made["end_positions"][row]
+    if last < 0:
+        return False
+    text, start = answers["text"][0], answers["answer_start"][0]
+    spans = made["context_spans"][row]
+    begins = start + len(text) - len(text.lstrip())
+    return bool(spans[first][0] < begins or spans[last][1] > start + len(text.rstrip()))
 
 
 def _words_of(window: Mapping[str, Any]) -> slice:

@@ -7,6 +7,7 @@ import pytest
 from transformers import AutoModelForQuestionAnswering, AutoProcessor
 
 from hier_models.training import RecipeError, load_recipe, run_training
+from hier_models.training.encoder_evaluation import run_encoder_evaluation
 from hier_models.training.encoder_smoke import QUESTIONS, STORIES
 
 
@@ -98,6 +99,35 @@ def test_answers_that_are_not_there_are_counted_and_set_aside(values, tmp_path):
     results = run_training(load_recipe(None, {**values, "train": file, "bad_lines": "set_aside"}))
     assert results["truncation"]["train"]["questions"] == len(QUESTIONS) - 1
     assert "nothing of the kind" in (tmp_path / "run" / "set_aside_train.jsonl").read_text(encoding="utf-8")
+
+
+def test_the_side_of_padding_changes_no_answer(values, tmp_path):
+    """Answers are found by where words stand in a batch's scores."""
+    run_training(load_recipe(None, {**values, "max_steps": 1, "per_device_eval_batch_size": 3}))
+    saved = tmp_path / "run"
+    answers = {}
+    for side in ("right", "left"):
+        processor = AutoProcessor.from_pretrained(saved)
+        processor.tokenizer.padding_side = side
+        processor.save_pretrained(saved)
+        results = run_encoder_evaluation(str(saved), values["validation"], batch_size=3, use_cpu=True)
+        answers[side] = results
+    assert answers["left"] == answers["right"]
+
+
+def test_chinese_is_split_into_characters(values, tmp_path):
+    context = "小桥在村南。老王每天早上四点起床烤面包。"
+    answers = {"text": ["四点"], "answer_start": [context.index("四点")]}
+    row = {"question": "老王几点起床？", "context": context, "answers": answers}
+    file = write(tmp_path / "chinese.jsonl", [row, row])
+    changes = {"train": file, "validation": file, "unit": "characters", "max_steps": 1}
+    report = run_training(load_recipe(None, {**values, **changes, "split_into": "characters"}))["truncation"]
+    assert report["train"]["widened_answers"] == 0
+    tokenizer = AutoProcessor.from_pretrained(tmp_path / "run").tokenizer
+    assert tokenizer.tokenize("四点起床") == ["四", "点", "起", "床"]
+    # As words, an answer is learned with its whole sentence, which is said.
+    report = run_training(load_recipe(None, {**values, **changes, "overwrite": True}))["truncation"]
+    assert report["train"]["widened_answers"] == 2
 
 
 def test_documents(values, tmp_path):
