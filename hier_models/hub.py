@@ -438,14 +438,31 @@ def _sizes(config: Any) -> dict[str, Any]:
     )
     names = (name for name in common.split() if name not in config.attribute_map)  # other names of its own
     sizes = {name: getattr(config, name) for name in names if hasattr(config, name)}
+    recurrent = _is_recurrent(config)
+    if recurrent:
+        sizes = {name: value for name, value in sizes.items() if name not in _OF_TRANSFORMERS}
     for name in vars(type(config)).get("__annotations__", {}):  # the family's own
         value = getattr(config, name, None)
         is_size = isinstance(value, int | list) and not isinstance(value, bool) and not name.endswith("token_id")
         own = ("hierarchical_", "pooling", "top_down_", "highlighting", "brightness", "use_copy", "coarse_")
         choices = ("attention", "attention_keys", "attention_scoring", "body", "level_weights", "reader")
-        if is_size or name.startswith(own) or name in choices:
+        if (is_size or name.startswith(own) or name in choices) and not (recurrent and name in _OF_TRANSFORMERS):
             sizes[name] = value
     return {name: value for name, value in sizes.items() if value is not None}
+
+
+def _is_recurrent(config: Any) -> bool:
+    """Whether the model is the GRU body of HAM, whose config also has what only its Transformer body uses."""
+    return getattr(config, "body", None) == "gru"
+
+
+_OF_TRANSFORMERS = (
+    "encoder_attention_heads",
+    "encoder_ffn_dim",
+    "decoder_ffn_dim",
+    "max_position_embeddings",
+    "attention_keys",
+)
 
 
 def _generation(model: Any) -> dict[str, Any]:
@@ -462,7 +479,7 @@ def _generation(model: Any) -> dict[str, Any]:
 def _length_limit(config: Any, task: str | None) -> str | None:
     names = ("max_encoder_position_embeddings", "max_position_embeddings")
     positions = next((getattr(config, name) for name in names if hasattr(config, name)), None)
-    if positions is None:
+    if positions is None or _is_recurrent(config):
         return None
     if not config.is_encoder_decoder:
         return (
