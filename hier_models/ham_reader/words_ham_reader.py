@@ -154,7 +154,7 @@ class HighwayLayer(nn.Module):
             `(…, size)`
         """
         gate = self.gate(states).sigmoid()
-        return torch.lerp(states, self.transform(states).relu(), gate)
+        return states + gate * (self.transform(states).relu() - states)
 
 
 class WordEncoder(nn.Module):

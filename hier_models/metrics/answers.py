@@ -71,14 +71,14 @@ def usual_unit(texts: Iterable[str]) -> str:
         texts: The texts.
 
     Returns:
-        "characters" if most letters are of a script whose words stand without spaces: Chinese or Japanese. Else
-        "words".
+        "characters" if there are more letters of scripts whose words stand without spaces, Chinese and Japanese, than
+        words of others. Else "words".
     """
-    letters = unspaced = 0
+    unspaced = words = 0
     for text in texts:
-        letters += sum(character.isalnum() for character in text)
         unspaced += len(UNSPACED.findall(text))
-    return "characters" if 2 * unspaced > letters else "words"
+        words += len(re.findall(r"\w+", UNSPACED.sub(" ", text)))
+    return "characters" if unspaced > words else "words"
 
 
 def f1_of_characters(answer: str, reference: str) -> float:
