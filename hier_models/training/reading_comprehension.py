@@ -349,6 +349,7 @@ class _Windows:
         self.stride = options.stride
         self.max_question_length = options.max_question_length
         self.several = several
+        self.checks = CHECKS  # so that datasets' cache does not give rows that an older version made
 
     def __call__(self, batch: dict[str, list[Any]], indices: list[int]) -> dict[str, list[Any]]:
         columns: dict[str, list[Any]] = {}
