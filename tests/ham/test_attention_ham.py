@@ -335,6 +335,23 @@ def test_other_precisions(fused, dtype):
     torch.testing.assert_close(got.double(), expected, rtol=0, atol=20 * torch.finfo(dtype).eps)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("scoring", SCORINGS)
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("depth", [1, 3])
+def test_mixed_precision(fused, depth, heads, scoring, dtype):
+    """Numbers stay numbers where there is nothing to attend to."""
+    module, query, key = make(8, depth, heads, scoring).float(), torch.randn(2, 3, 8), torch.randn(2, 5, 8)
+    mask = torch.tensor([[1, 1, 1, 0, 0], [0, 0, 0, 0, 0]])
+    for inputs in ((query, key), (query,)):
+        padding = mask[:, : inputs[-1].shape[1]]
+        for pairs in (None, torch.ones(3, padding.shape[1]).tril(-1).bool()):
+            expected, _ = module(*inputs, key_padding_mask=padding, attention_mask=pairs)
+            with torch.autocast("cpu", dtype=dtype):
+                got, _ = module(*inputs, key_padding_mask=padding, attention_mask=pairs)
+            torch.testing.assert_close(got.float(), expected, rtol=0.05, atol=0.1)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -345,6 +362,7 @@ def test_other_precisions(fused, dtype):
         ({"keys": "both"}, "`keys` must be one of"),
         ({"level_weights": "all"}, "`level_weights` must be one of"),
         ({"dropout": 1.5}, "`dropout` must be between 0 and 1, got 1.5"),
+        ({"dropout": "0.1"}, "`dropout` must be between 0 and 1, got '0.1'"),
         ({"kdim": 5}, "`kdim` must be embed_dim=6"),
         ({"vdim": 5}, "`vdim` must be embed_dim=6"),
     ],
@@ -369,6 +387,13 @@ def test_bad_shapes_are_refused(inputs, message):
     shapes = {"query": (2, 3, 6), "key": (2, 4, 6), **inputs}
     with pytest.raises(ValueError, match=message):
         make()(**{name: torch.ones(shape).double() for name, shape in shapes.items()})
+
+
+def test_bad_queries_of_self_attention_are_refused():
+    with pytest.raises(ValueError, match=r"`query` must be \(batch, queries, embed_dim=6\), got shape \(2, 3, 5\)"):
+        make()(torch.ones(2, 3, 5))
+    with pytest.raises(ValueError, match=r"`key` must be given, got none: .* kdim=5 and vdim=6"):
+        make(6, 2, 2, kdim=5)(random(1, 2, 6))
 
 
 def test_a_value_without_a_key_is_refused():
