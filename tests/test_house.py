@@ -192,6 +192,7 @@ def write_poems(folder: Path) -> None:
     # Three times each: rarer words are no keywords.
     lines = [json.dumps({"lines": poem}, ensure_ascii=False) for poem in POEMS * 3]
     (folder / "poems.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / "letters.jsonl").write_text(json.dumps({"text": "春风吹青山"}) + "\n", encoding="utf-8")
     package = folder / "node_modules/chinese-poetry/dist/quantangshi"
     package.mkdir(parents=True)
     records = [{"author": "", "title": "", "paragraphs": [f"{a}，{b}。", f"{c}，{d}。"]} for a, b, c, d in POEMS]
