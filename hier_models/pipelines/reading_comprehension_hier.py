@@ -283,6 +283,9 @@ def _from_columns(question: Any, context: Any, documents: Any) -> tuple[list[Map
         got = "none" if context is None else "both"
         raise ValueError(f"give exactly one of `context` and `documents` with a question, got {got}")
     name, given = ("context", context) if documents is None else ("documents", documents)
+    if not isinstance(question, Sequence) or not isinstance(given, Sequence):
+        wrong, value = ("question", question) if not isinstance(question, Sequence) else (name, given)
+        raise TypeError(f"`{wrong}` must be text, or a list of text, got {type(value).__name__}")
     if isinstance(question, str):
         return [{"question": question, name: given}], False
     if isinstance(given, str):  # one text for all questions

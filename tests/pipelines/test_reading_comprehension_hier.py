@@ -130,6 +130,8 @@ def test_no_span_goes_from_one_document_into_the_next():
     [
         ({"question": QUESTION}, ValueError, "give exactly one of `context` and `documents`"),
         ({"context": CONTEXT}, ValueError, "give a `question`"),
+        ({"question": 3, "context": CONTEXT}, TypeError, "`question` must be text, or a list of text, got int"),
+        ({"question": [QUESTION], "context": 3}, TypeError, "`context` must be text, or a list of text, got int"),
         ({"question": QUESTION, "context": " "}, ValueError, "must have a word"),
         ({"question": [QUESTION], "context": [CONTEXT, OTHER]}, ValueError, "for each of 1 questions, got 2"),
         ({"inputs": {"question": QUESTION}}, ValueError, '`inputs` must have "question" and one of'),
