@@ -326,6 +326,28 @@ def test_dropout_is_of_every_level(fused):
     assert not torch.equal(module(query, key)[0], still)
 
 
+@pytest.mark.parametrize("keys", [None, "level", "input"])
+def test_memory_is_linear_in_depth(fused, keys):
+    """Each further level keeps the same for the backward pass: two numbers for each pair, or two states of a query."""
+    query, key = torch.randn(2, 7, 16, requires_grad=True), torch.randn(2, 9, 16, requires_grad=True)
+    sizes = []
+    for depth in (2, 3, 4, 20):
+        module, storages = HierarchicalAttention(16, depth, keys=keys or "level"), {}
+
+        def pack(tensor, storages=storages):
+            storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            module(query, key if keys is None else None)
+        sizes.append(sum(storage.nbytes() for storage in storages.values()))
+    level = sizes[1] - sizes[0]
+    assert [size - sizes[0] for size in sizes] == [0, level, 2 * level, 18 * level]
+    queries = 2 * 7
+    width = (9 if keys is None else 7) if fused and keys != "level" else 16
+    assert level <= 4 * (queries * (2 * width + 1) + 1)  # float32; of a query one number more, and the level's weight
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_other_precisions(fused, dtype):
     module, query, key = make(8, 4, 2), random(2, 3, 8).detach(), random(2, 5, 8, seed=3).detach()
