@@ -153,8 +153,8 @@ class HighwayLayer(nn.Module):
         Returns:
             `(…, size)`
         """
-        gate = self.gate(states).sigmoid()
-        return states + gate * (self.transform(states).relu() - states)
+        transformed: torch.Tensor = self.gate(states).sigmoid() * (self.transform(states).relu() - states)
+        return states + transformed
 
 
 class WordEncoder(nn.Module):
