@@ -96,8 +96,12 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize("documents", [False, True])
-@pytest.mark.parametrize("settings", SETTINGS, ids=lambda settings: "-".join(map(str, settings.values())))
+# Every second setting with several documents, so that each reader is held with one and with several.
+@pytest.mark.parametrize(
+    ("settings", "documents"),
+    [(settings, bool(number % 2)) for number, settings in enumerate(SETTINGS)],
+    ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else f"documents={value}",
+)
 def test_the_papers_in_plain_loops(settings, documents):
     model = make_model(**settings).double()
     config = model.config
