@@ -366,7 +366,8 @@ def for_generation(arguments: Seq2SeqTrainingArguments) -> Seq2SeqTrainingArgume
     Returns:
         A copy of them.
     """
-    values = {name: value for name, value in arguments.to_dict().items() if name in _init_names(arguments)}
+    names = _init_names(arguments)
+    values = {name: value for name, value in arguments.to_dict().items() if name in names}
     values |= {
         "predict_with_generate": True,
         "prediction_loss_only": False,
