@@ -110,7 +110,8 @@ class Server:
         return Fork(self, {**request, **outputs})
 
     def stop(self) -> None:
-        self.process.communicate()
+        # To close the pipe would not do: a process that the tests forked may hold it too.
+        self.process.communicate("null\n")
         self.folder.cleanup()
 
 
@@ -146,6 +147,8 @@ def serve() -> dict[str, Any]:
     os.dup2(2, 1)  # nothing else may be printed there
     for line in sys.stdin:
         request = json.loads(line)
+        if request is None:
+            break
         if "poll" in request:
             pid, status = os.waitpid(request["poll"], os.WNOHANG)
             answer = os.waitstatus_to_exitcode(status) if pid else None
@@ -155,7 +158,7 @@ def serve() -> dict[str, Any]:
                 answers.close()
                 return request
         print(json.dumps(answer), file=answers, flush=True)
-    sys.exit()
+    os._exit(0)
 
 
 def become(request: dict[str, Any]) -> None:
