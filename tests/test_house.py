@@ -1,5 +1,6 @@
 """What a newcomer meets first: the README, the Makefile, the version, and how long the import takes."""
 
+import inspect
 import json
 import os
 import re
@@ -124,9 +125,25 @@ def test_readme_commands_are_known():
             assert "hier-models " in command or command.startswith(SET_UP), f"not covered by a test: {command}"
 
 
+@pytest.fixture(scope="module")
+def made() -> list[Path]:
+    """The folder that `user_folder` copies, once it is made: of fixtures that are made for each test."""
+    return []
+
+
 @pytest.fixture
-def user_folder(
-    tmp_path,
+def user_folder(request, tmp_path, tmp_path_factory, made):
+    """A folder as the README's reader has it after `make demo`, with tiny models in the places that it names."""
+    if not made:
+        names = list(inspect.signature(make_user_folder).parameters)[1:]
+        made.append(tmp_path_factory.mktemp("user"))
+        make_user_folder(made[0], *map(request.getfixturevalue, names))
+    shutil.copytree(made[0], tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def make_user_folder(
+    folder,
     tiny_model,
     processor,
     tiny_top_down,
@@ -138,13 +155,12 @@ def user_folder(
     coarse_processor,
     tokenizer,
 ):
-    """A folder as the README's reader has it after `make demo`, with tiny models in the places that it names."""
     from tests.conftest import DOCUMENTS, SUMMARIES
 
-    hier_models.export(tiny_model, processor, tmp_path / "outputs/demo/model")
+    hier_models.export(tiny_model, processor, folder / "outputs/demo/model")
     tiny_model.config.task_specific_params = {"translation": {"max_source_length": 64}}
-    hier_models.export(tiny_model, processor, tmp_path / "runs/hat_wmt19_en_de")
-    runs = tmp_path / "runs"
+    hier_models.export(tiny_model, processor, folder / "runs/hat_wmt19_en_de")
+    runs = folder / "runs"
     hier_models.export(tiny_tagger, top_down_processor, runs / "top_down_transformer_pubmed_tagger")
     hier_models.export(tiny_top_down, top_down_processor, runs / "top_down_transformer_pubmed_adapool")
     tiny_top_down.config.pooling = "average"
@@ -156,8 +172,8 @@ def user_folder(
         BartConfig(**sizes, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4, decoder_attention_heads=4)
     )
     for name in ("facebook/bart-base", "facebook/bart-large"):
-        bart.save_pretrained(tmp_path / name)
-        tokenizer.save_pretrained(tmp_path / name)
+        bart.save_pretrained(folder / name)
+        tokenizer.save_pretrained(folder / name)
     roberta = RobertaConfig(
         vocab_size=len(tokenizer),
         hidden_size=32,
@@ -169,20 +185,19 @@ def user_folder(
         pad_token_id=tokenizer.pad_token_id,
         eos_token_id=tokenizer.eos_token_id,
     )
-    RobertaForMaskedLM(roberta).save_pretrained(tmp_path / "FacebookAI/roberta-base")
-    tokenizer.save_pretrained(tmp_path / "FacebookAI/roberta-base")
-    (tmp_path / "paper.txt").write_text(DOCUMENTS[0], encoding="utf-8")
-    (tmp_path / "papers").mkdir()
+    RobertaForMaskedLM(roberta).save_pretrained(folder / "FacebookAI/roberta-base")
+    tokenizer.save_pretrained(folder / "FacebookAI/roberta-base")
+    (folder / "paper.txt").write_text(DOCUMENTS[0], encoding="utf-8")
+    (folder / "papers").mkdir()
     lines = []
     for number, (document, summary) in enumerate(zip(DOCUMENTS, SUMMARIES, strict=True)):
-        (tmp_path / "papers" / f"{number}.txt").write_text(document, encoding="utf-8")
+        (folder / "papers" / f"{number}.txt").write_text(document, encoding="utf-8")
         lines.append(json.dumps({"text": document, "summary": summary}))
-    (tmp_path / "papers.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (tmp_path / "articles.jsonl").write_text(json.dumps({"documents": DOCUMENTS[:3]}) + "\n", encoding="utf-8")
+    (folder / "papers.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / "articles.jsonl").write_text(json.dumps({"documents": DOCUMENTS[:3]}) + "\n", encoding="utf-8")
     chat = 'chat\n"Ann: Um, hello.\nBob: Uh.\nAnn: Bye."\n'
-    (tmp_path / "chats.csv").write_text(chat, encoding="utf-8")
-    shutil.copytree(ROOT / "examples" / "recipes", tmp_path / "examples" / "recipes")
-    return tmp_path
+    (folder / "chats.csv").write_text(chat, encoding="utf-8")
+    shutil.copytree(ROOT / "examples" / "recipes", folder / "examples" / "recipes")
 
 
 def run_in(folder: Path, command: list[str]) -> None:
