@@ -33,6 +33,8 @@ logger = logging.get_logger(__name__)
 NOTES = ("example_index", "context_spans")
 CHECKS = ("long_question", "widened_answer")
 QUESTIONS_IN_MEMORY = 200
+# The task's name in a config's `task_specific_params`.
+PIPELINE = "reading-comprehension"
 
 
 @dataclass
@@ -85,6 +87,7 @@ class ReadingReport:
     NAMES = (
         *("questions", "windows", "windows_without_answer", "without_answer", "lost_answers", "long_questions"),
         "widened_answers",  # that begin or end inside of a word, and are learned with all of it
+        "misplaced_answers",  # beside others that stand where they should
     )
 
     def __init__(self) -> None:
@@ -157,6 +160,11 @@ class ReadingComprehensionTask(EncoderTask):
         self.recipe.model = changed
         model, processor = super().load_model_and_processor()
         self.recipe.model = arguments
+        # The pipeline and `evaluate` read and answer as in training.
+        params = getattr(model.config, "task_specific_params", None) or {}
+        own = {name: getattr(self.options, name) for name in ("stride", "max_question_length", "max_answer_length")}
+        own["max_length"] = self.recipe.data.max_source_length
+        model.config.task_specific_params = {**params, PIPELINE: own}
         return model, processor
 
     def _texts(self) -> Iterable[str]:
@@ -264,6 +272,7 @@ class ReadingComprehensionTask(EncoderTask):
             lost_answers=sum(has and i not in found for i, has in enumerate(answered)),
             long_questions=len(long),
             widened_answers=len(widened),
+            misplaced_answers=sum(rows["misplaced_answers"]),
         )
 
     def _answers(self, predictions: Any) -> list[tuple[str, float]]:

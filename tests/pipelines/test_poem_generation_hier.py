@@ -155,6 +155,14 @@ def test_latin_letters_are_reported(model, processor, caplog):
         ({"inputs": "花", "length": 6}, "`length` must be 5 or 7, the characters of a line, got 6"),
         ({"inputs": "花", "length": True}, "`length` must be 5 or 7"),
         ({"inputs": "花", "num_candidates": 0}, "`num_candidates` must be an integer of at least 1, got 0"),
+        ({"inputs": "花", "num_beams": 0}, "`num_beams` must be an integer of at least 1, got 0"),
+        ({"inputs": "花", "num_beams": 1.5}, "`num_beams` must be an integer of at least 1, got 1.5"),
+        ({"inputs": "花", "num_beams": True}, "`num_beams` must be an integer of at least 1, got True"),
+        ({"inputs": "花", "batch_size": 0}, "`batch_size` must be an integer of at least 1, got 0"),
+        ({"inputs": "花", "num_workers": -1}, "`num_workers` must be an integer of at least 0, got -1"),
+        ({"inputs": "花", "do_sample": True, "top_p": 2.0}, "`top_p` must be between 0 and 1, got 2.0"),
+        ({"inputs": "花", "do_sample": True, "temperature": 0.0}, "`temperature`"),
+        ({"inputs": "花", "do_sample": True, "top_k": -1}, "`top_k`"),
         ({"inputs": "花", "max_new_tokens": 9}, "`max_new_tokens` does not go with poems: `length`"),
         ({"inputs": "花", "num_return_sequences": 2}, "`num_candidates` is their number"),
         ({"keywords": []}, "`keywords` must be 1 to 4, one a line, got 0"),
@@ -186,5 +194,7 @@ def test_loads_from_a_folder(write, model, processor, tmp_path):
     model.save_pretrained(tmp_path)
     processor.save_pretrained(tmp_path)
     loaded = pipeline("poem-generation", model=str(tmp_path), device="cpu")
-    assert loaded(TEXT, length=5) == write(TEXT, length=5)
+    # A GRU rounds by where in memory the file puts its weights.
+    (got,), (want,) = loaded(TEXT, length=5), write(TEXT, length=5)
+    assert got == {**want, "score": pytest.approx(want["score"], abs=1e-3)}
     assert set(itertools.chain(*loaded(TEXT)[0]["lines"])) <= {c for poem in POEMS for line in poem for c in line}

@@ -139,6 +139,8 @@ def test_no_span_goes_from_one_document_into_the_next():
         ({"inputs": [QUESTION]}, TypeError, r"`inputs\[0\]` must be a dictionary"),
         ({"inputs": QUESTION}, TypeError, "`inputs` must be a dictionary"),
         ({"question": QUESTION, "context": CONTEXT, "top_k": 0}, ValueError, "`top_k` must be an integer"),
+        ({"question": QUESTION, "context": CONTEXT, "batch_size": 0}, ValueError, "`batch_size` must be an integer"),
+        ({"inputs": iter([]), "batch_size": 0}, ValueError, "`batch_size` must be an integer"),
         ({"question": QUESTION, "context": CONTEXT, "depth": 2}, TypeError, "'depth' is no argument"),
         (
             {"question": QUESTION, "context": CONTEXT, "max_length": 4, "stride": 4},
