@@ -28,6 +28,7 @@ from .hub_texts import (
     USAGE_OF_TASK,
     USAGE_OTHER,
     USAGE_PIPELINE,
+    USAGE_POEMS,
     Head,
 )
 
@@ -103,8 +104,8 @@ def export(
     The folder gets the weights (safetensors), config, generation config, processor and tokenizer, the code files of
     the architecture and of the pipeline, and a model card. Where hier_models is not installed, load it with
     `trust_remote_code=True`; where it is, plain `from_pretrained` and `pipeline` take the installed code. The pipeline
-    is that of summarization, or of translation where the config's `task_specific_params` speak of translation, as they
-    do after training for it.
+    is that of summarization, or of translation or poems where the config's `task_specific_params` speak of these, as
+    they do after training for them.
 
     Args:
         model: a model of hier_models.
@@ -273,6 +274,8 @@ def _usage(source: str, code: Iterable[Path], auto_class: str, task: str | None,
             inputs=head.inputs,
             result=head.result,
         )
+    if task == "poem-generation":
+        return USAGE_POEMS.format(source=source, libraries=libraries)
     return (USAGE_PIPELINE if task else USAGE_OTHER).format(
         source=source, libraries=libraries, task=task, **USAGE_OF_TASK.get(task or "", {})
     )
@@ -435,14 +438,31 @@ def _sizes(config: Any) -> dict[str, Any]:
     )
     names = (name for name in common.split() if name not in config.attribute_map)  # other names of its own
     sizes = {name: getattr(config, name) for name in names if hasattr(config, name)}
+    recurrent = _is_recurrent(config)
+    if recurrent:
+        sizes = {name: value for name, value in sizes.items() if name not in _OF_TRANSFORMERS}
     for name in vars(type(config)).get("__annotations__", {}):  # the family's own
         value = getattr(config, name, None)
         is_size = isinstance(value, int | list) and not isinstance(value, bool) and not name.endswith("token_id")
         own = ("hierarchical_", "pooling", "top_down_", "highlighting", "brightness", "use_copy", "coarse_")
         choices = ("attention", "attention_keys", "attention_scoring", "body", "level_weights", "reader")
-        if is_size or name.startswith(own) or name in choices:
+        if (is_size or name.startswith(own) or name in choices) and not (recurrent and name in _OF_TRANSFORMERS):
             sizes[name] = value
     return {name: value for name, value in sizes.items() if value is not None}
+
+
+def _is_recurrent(config: Any) -> bool:
+    """Whether the model is the GRU body of HAM, whose config also has what only its Transformer body uses."""
+    return getattr(config, "body", None) == "gru"
+
+
+_OF_TRANSFORMERS = (
+    "encoder_attention_heads",
+    "encoder_ffn_dim",
+    "decoder_ffn_dim",
+    "max_position_embeddings",
+    "attention_keys",
+)
 
 
 def _generation(model: Any) -> dict[str, Any]:
@@ -459,7 +479,7 @@ def _generation(model: Any) -> dict[str, Any]:
 def _length_limit(config: Any, task: str | None) -> str | None:
     names = ("max_encoder_position_embeddings", "max_position_embeddings")
     positions = next((getattr(config, name) for name in names if hasattr(config, name)), None)
-    if positions is None:
+    if positions is None or _is_recurrent(config):
         return None
     if not config.is_encoder_decoder:
         return (

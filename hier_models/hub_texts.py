@@ -285,6 +285,35 @@ print(processor.batch_decode(model.generate(**inputs), skip_special_tokens=True)
 After `import hier_models`, leave out `trust_remote_code=True`.
 """
 
+USAGE_POEMS = """## Use
+
+```bash
+pip install {libraries} jieba
+```
+
+```python
+from transformers import pipeline
+
+write = pipeline("poem-generation", model="{source}", trust_remote_code=True)
+print(write("春风吹过江南的小镇", length=5)[0]["poem_text"])
+```
+
+The important words of the text become keywords, one a line; `keywords=["明月", "故乡"]` in the place of the text gives
+them outright. `length` is 5 or 7. Or in parts, line by line:
+
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoProcessor
+
+model = AutoModelForSeq2SeqLM.from_pretrained("{source}", trust_remote_code=True)
+processor = AutoProcessor.from_pretrained("{source}", trust_remote_code=True)
+inputs = processor(keywords=["春"], lines=[[]], return_tensors="pt")
+line = model.generate(**inputs, logits_processor=[processor.line_length(7)])
+print(processor.batch_decode(line, skip_special_tokens=True)[0])
+```
+
+After `import hier_models`, leave out `trust_remote_code=True`.
+"""
+
 USAGE_HEAD_PIPELINE = """
 ```python
 from transformers import pipeline

@@ -12,6 +12,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import gc
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -49,6 +50,12 @@ TURNS = [
 ]
 
 
+def pytest_collection_finish() -> None:
+    """Leave what was imported out of every later collection of garbage, which each training run asks for."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def library_settings() -> Iterator[None]:
     """The command line quiets libraries for its process, which here is that of many tests."""
@@ -69,6 +76,13 @@ def library_settings() -> Iterator[None]:
         transformers.utils.logging.enable_progress_bar()
     if not bars[1]:
         datasets.enable_progress_bars()
+
+
+@pytest.fixture
+def fresh_compiler() -> None:
+    """torch's compiler anew; after some variants of a function, as of Transformers' wrappers, it silently gives up."""
+    torch.compiler.reset()
+    torch._dynamo.utils.counters.clear()
 
 
 @pytest.fixture(scope="session")

@@ -3,9 +3,8 @@
 import html
 import json
 import re
+import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from hier_models import (
     HighlightTransformerForConditionalGeneration,
     HighlightTransformerProcessor,
 )
+from tests import forks
 from tests.conftest import DOCUMENTS, TURNS
 
 
@@ -38,10 +38,7 @@ def serve(checkpoint: Path) -> Iterator[Client]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    log = checkpoint / "app.log"
-    with log.open("wb") as output:
-        command = [sys.executable, str(APP), str(checkpoint), "--port", str(port)]
-        server = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+    server = forks.start(forks.SCRIPT, str(APP), str(checkpoint), "--port", str(port))
     try:
         for _ in range(1200):
             if server.poll() is not None:
@@ -52,11 +49,12 @@ def serve(checkpoint: Path) -> Iterator[Client]:
             time.sleep(0.1)
         else:
             pytest.fail("the app does not answer after two minutes")
-        assert server.poll() is None, log.read_text(encoding="utf-8")
+        assert server.poll() is None, server.stderr
         yield Client(f"http://127.0.0.1:{port}", verbose=False, analytics_enabled=False)
     finally:
-        server.terminate()
-        server.wait(30)
+        server.send_signal(signal.SIGTERM)
+        server.wait(60)
+        (checkpoint / "app.log").write_text(server.stdout + server.stderr, encoding="utf-8")
 
 
 def ask(client: Client, **arguments: object) -> tuple[str, str, str]:
@@ -186,8 +184,8 @@ def test_model_without_hierarchy(tmp_path: Path, kind: str, tiny_config, tokeniz
 
 
 def test_mistakes_at_the_start(tmp_path: Path):
-    def run(*command: str) -> str:
-        result = subprocess.run([sys.executable, *command], capture_output=True, text=True)
+    def run(code: str, *arguments: str) -> str:
+        result = forks.run(code, *arguments)
         assert result.returncode != 0
         assert "Traceback" not in result.stderr
         return result.stderr
@@ -195,5 +193,5 @@ def test_mistakes_at_the_start(tmp_path: Path):
     without_gradio = (
         "import runpy, sys; sys.modules['gradio'] = None; runpy.run_path(sys.argv[1], run_name='__main__')"
     )
-    assert 'pip install "hier_models[app]"' in run("-c", without_gradio, str(APP))
-    assert f"cannot load '{tmp_path}'" in run(str(APP), str(tmp_path))
+    assert 'pip install "hier_models[app]"' in run(without_gradio, str(APP))
+    assert f"cannot load '{tmp_path}'" in run(forks.SCRIPT, str(APP), str(tmp_path))

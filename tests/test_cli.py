@@ -16,6 +16,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoProcessor, BartConfig, BartF
 from typer.testing import CliRunner
 
 from hier_models import HatBartForConditionalGeneration, HatBartProcessor, cli
+from tests import forks
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
 
@@ -294,7 +295,7 @@ def test_missing_weights_are_reported(checkpoint: str, paper: str):
     weights = load_file("model/model.safetensors")
     weights = {name: value for name, value in weights.items() if "hierarchical_attn.k_proj" not in name}
     save_file(weights, "model/model.safetensors", metadata={"format": "pt"})
-    result = command("summarize", checkpoint, paper)
+    result = forks.run(forks.COMMAND, "summarize", checkpoint, paper)
     assert "hierarchical_attn.k_proj" in result.stderr
 
 
@@ -366,20 +367,15 @@ def test_results_are_written_one_by_one(checkpoint: str, records: str, monkeypat
 def test_interrupted_with_ctrl_c(checkpoint: str, workplace: Path):
     rows = "".join(json.dumps({"text": DOCUMENTS[i % 4]}) + "\n" for i in range(2000))
     Path("many.jsonl").write_text(rows)
-    name = Path(sys.executable).parent / "hier-models"
-    process = subprocess.Popen(
-        [str(name), "summarize", checkpoint, "many.jsonl", "--output", "out.jsonl"],
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=workplace,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores it
-    )
+    # A job in the background ignores the signal.
+    code = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n" + forks.COMMAND
+    process = forks.start(code, "summarize", checkpoint, "many.jsonl", "--output", "out.jsonl")
     deadline = time.monotonic() + 240
     while not (Path("out.jsonl").exists() and Path("out.jsonl").stat().st_size) and time.monotonic() < deadline:
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
+    status, errors = process.wait(60), process.stderr
+    assert status == 130, errors
     assert "Traceback" not in errors
     assert "goes on from there" in errors
     assert all(json.loads(line)["summary"] is not None for line in Path("out.jsonl").read_text().splitlines())

@@ -1,11 +1,8 @@
 """`hier-models analyze`, as a user runs it."""
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,8 +11,9 @@ import pytest
 from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTokenizerFast
 
 from hier_models.inspection import CopyingReport
+from tests import forks
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
-from tests.test_cli import checkpoint, command, jsonl, mistake, run, workplace
+from tests.test_cli import checkpoint, jsonl, mistake, run, workplace
 
 
 __all__ = ["checkpoint", "workplace"]  # fixtures
@@ -164,18 +162,16 @@ def test_killed_in_the_middle(checkpoint, data):
     rows = [{"id": f"n{number}", "text": DOCUMENTS[number % 4]} for number in range(150)]
     written("many.jsonl", rows)
     arguments = ["analyze", "many.jsonl", "-m", checkpoint, "-o", "report", "--heatmaps", "0"]
-    name = Path(sys.executable).parent / "hier-models"
-    process = subprocess.Popen([str(name), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = forks.start(forks.COMMAND, *arguments)
     made = Path("report/summaries-model.jsonl")
     until = time.monotonic() + 240
     while not (made.exists() and made.stat().st_size) and time.monotonic() < until:
         time.sleep(0.02)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
+    process.send_signal(signal.SIGKILL)
+    process.wait()
     done = len(made.read_text().splitlines())
     assert 0 < done < 150
-    result = command(*arguments)
-    assert result.returncode == 0, result.stderr
+    result = run(*arguments)
     assert "going on with the others" in result.stderr
     assert [row["id"] for row in jsonl(made.read_text())] == [row["id"] for row in rows]
 

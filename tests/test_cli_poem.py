@@ -57,6 +57,50 @@ def test_keywords_and_candidates(poet):
     assert sampled[0] == sampled[1]
 
 
+def test_a_file_of_texts_can_be_continued(poet):
+    texts = {"a": "春风吹青山", "b": "明月", "c": "小院花开"}
+    rows = [json.dumps({"id": name, "text": text}, ensure_ascii=False) for name, text in texts.items()]
+    Path("texts.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    job = ("poem", poet, "texts.jsonl", "-o", "out.jsonl", "--length", "5", "--candidates", "2", "--batch-size", "2")
+    run(*job)
+    whole = Path("out.jsonl").read_text(encoding="utf-8")
+    records = [json.loads(line) for line in whole.splitlines()]
+    assert [record["id"] for record in records] == list(texts)
+    for record in records:
+        assert record["poem"].splitlines() == record["lines"]
+        assert len(record["keywords"]) == 4
+        assert [len(line) for poem in (record, *record["candidates"]) for line in poem["lines"]] == [5] * 8
+        assert record["settings"] == {"length": 5, "num_candidates": 2}
+    alone = run("poem", poet, "小院花开", "--length", "5", "--candidates", "2").stdout.split()
+    assert alone == [line for poem in (records[2], *records[2]["candidates"]) for line in poem["lines"]]
+    # Stopped in the second poem.
+    Path("out.jsonl").write_text(whole[: len(whole) // 2], encoding="utf-8")
+    assert "holds 1 of 3 poems; going on" in run(*job).stderr
+    assert Path("out.jsonl").read_text(encoding="utf-8") == whole
+    assert "this job has" in run(*job, "--seed", "3", code=2).stderr
+    # To people: a poem a line.
+    lines = run("poem", poet, "texts.jsonl", "--length", "5").stdout.splitlines()
+    assert [[len(line) for line in poem.split()] for poem in lines] == [[5] * 4] * 3
+    Path("folder").mkdir()
+    Path("folder/a.txt").write_text("春风吹青山", encoding="utf-8")
+    assert run("poem", poet, "folder", "--length", "5").stdout.split() == lines[0].split()
+
+
+def test_mistakes_in_files_of_texts_show_before_the_first_poem(poet):
+    rows = [{"text": "春风"}, {"text": "Spring"}]
+    Path("texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    error = run("poem", poet, "texts.jsonl", "-o", "out.jsonl", code=2).stderr
+    assert "texts.jsonl:2: `text` must have Chinese characters" in error
+    assert not Path("out.jsonl").exists()
+    Path("dialogues.jsonl").write_text(json.dumps({"turns": [["a", "春风"]]}) + "\n", encoding="utf-8")
+    assert "must have `text` or `keywords`" in run("poem", poet, "dialogues.jsonl", code=2).stderr
+    error = run("poem", poet, "texts.jsonl", "--candidates", "2", code=2).stderr
+    assert "--candidates: of many texts only JSON has a place for more than one" in error
+    error = run("poem", poet, "春风", "-o", "out.jsonl", code=2).stderr
+    assert "--output: poems of a file or folder go there" in error
+    assert "--output: poems of a file" in run("poem", poet, "-k", "花", "-o", "out.jsonl", code=2).stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

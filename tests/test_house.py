@@ -1,8 +1,10 @@
 """What a newcomer meets first: the README, the Makefile, the version, and how long the import takes."""
 
+import inspect
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,6 +15,7 @@ import pytest
 from transformers import BartConfig, BartForConditionalGeneration, RobertaConfig, RobertaForMaskedLM
 
 import hier_models
+from tests import forks
 
 
 ROOT = Path(__file__).parent.parent
@@ -123,9 +126,25 @@ def test_readme_commands_are_known():
             assert "hier-models " in command or command.startswith(SET_UP), f"not covered by a test: {command}"
 
 
+@pytest.fixture(scope="module")
+def made() -> list[Path]:
+    """The folder that `user_folder` copies, once it is made: of fixtures that are made for each test."""
+    return []
+
+
 @pytest.fixture
-def user_folder(
-    tmp_path,
+def user_folder(request, tmp_path, tmp_path_factory, made):
+    """A folder as the README's reader has it after `make demo`, with tiny models in the places that it names."""
+    if not made:
+        names = list(inspect.signature(make_user_folder).parameters)[1:]
+        made.append(tmp_path_factory.mktemp("user"))
+        make_user_folder(made[0], *map(request.getfixturevalue, names))
+    shutil.copytree(made[0], tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def make_user_folder(
+    folder,
     tiny_model,
     processor,
     tiny_top_down,
@@ -137,13 +156,12 @@ def user_folder(
     coarse_processor,
     tokenizer,
 ):
-    """A folder as the README's reader has it after `make demo`, with tiny models in the places that it names."""
     from tests.conftest import DOCUMENTS, SUMMARIES
 
-    hier_models.export(tiny_model, processor, tmp_path / "outputs/demo/model")
+    hier_models.export(tiny_model, processor, folder / "outputs/demo/model")
     tiny_model.config.task_specific_params = {"translation": {"max_source_length": 64}}
-    hier_models.export(tiny_model, processor, tmp_path / "runs/hat_wmt19_en_de")
-    runs = tmp_path / "runs"
+    hier_models.export(tiny_model, processor, folder / "runs/hat_wmt19_en_de")
+    runs = folder / "runs"
     hier_models.export(tiny_tagger, top_down_processor, runs / "top_down_transformer_pubmed_tagger")
     hier_models.export(tiny_top_down, top_down_processor, runs / "top_down_transformer_pubmed_adapool")
     tiny_top_down.config.pooling = "average"
@@ -155,8 +173,8 @@ def user_folder(
         BartConfig(**sizes, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4, decoder_attention_heads=4)
     )
     for name in ("facebook/bart-base", "facebook/bart-large"):
-        bart.save_pretrained(tmp_path / name)
-        tokenizer.save_pretrained(tmp_path / name)
+        bart.save_pretrained(folder / name)
+        tokenizer.save_pretrained(folder / name)
     roberta = RobertaConfig(
         vocab_size=len(tokenizer),
         hidden_size=32,
@@ -168,21 +186,20 @@ def user_folder(
         pad_token_id=tokenizer.pad_token_id,
         eos_token_id=tokenizer.eos_token_id,
     )
-    RobertaForMaskedLM(roberta).save_pretrained(tmp_path / "FacebookAI/roberta-base")
-    tokenizer.save_pretrained(tmp_path / "FacebookAI/roberta-base")
-    (tmp_path / "paper.txt").write_text(DOCUMENTS[0], encoding="utf-8")
-    (tmp_path / "papers").mkdir()
+    RobertaForMaskedLM(roberta).save_pretrained(folder / "FacebookAI/roberta-base")
+    tokenizer.save_pretrained(folder / "FacebookAI/roberta-base")
+    (folder / "paper.txt").write_text(DOCUMENTS[0], encoding="utf-8")
+    (folder / "papers").mkdir()
     lines = []
     for number, (document, summary) in enumerate(zip(DOCUMENTS, SUMMARIES, strict=True)):
-        (tmp_path / "papers" / f"{number}.txt").write_text(document, encoding="utf-8")
+        (folder / "papers" / f"{number}.txt").write_text(document, encoding="utf-8")
         lines.append(json.dumps({"text": document, "summary": summary}))
-    (tmp_path / "papers.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (tmp_path / "articles.jsonl").write_text(json.dumps({"documents": DOCUMENTS[:3]}) + "\n", encoding="utf-8")
+    (folder / "papers.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / "articles.jsonl").write_text(json.dumps({"documents": DOCUMENTS[:3]}) + "\n", encoding="utf-8")
     chat = 'chat\n"Ann: Um, hello.\nBob: Uh.\nAnn: Bye."\n'
-    (tmp_path / "chats.csv").write_text(chat, encoding="utf-8")
-    write_poems(tmp_path)
-    shutil.copytree(ROOT / "examples" / "recipes", tmp_path / "examples" / "recipes")
-    return tmp_path
+    (folder / "chats.csv").write_text(chat, encoding="utf-8")
+    write_poems(folder)
+    shutil.copytree(ROOT / "examples" / "recipes", folder / "examples" / "recipes")
 
 
 def write_poems(folder: Path) -> None:
@@ -192,6 +209,7 @@ def write_poems(folder: Path) -> None:
     # Three times each: rarer words are no keywords.
     lines = [json.dumps({"lines": poem}, ensure_ascii=False) for poem in POEMS * 3]
     (folder / "poems.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / "letters.jsonl").write_text(json.dumps({"text": "春风吹青山"}) + "\n", encoding="utf-8")
     package = folder / "node_modules/chinese-poetry/dist/quantangshi"
     package.mkdir(parents=True)
     records = [{"author": "", "title": "", "paragraphs": [f"{a}，{b}。", f"{c}，{d}。"]} for a, b, c, d in POEMS]
@@ -219,12 +237,19 @@ def test_readme_python_runs_as_written(user_folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [command for command in shell_commands() if "hier-models " in command])
 def test_readme_shell_runs_as_written(user_folder, command):
-    run_in(user_folder, ["bash", "-c", command])
+    """A simple command without bash; that the command is installed is a test of its own."""
+    name, *arguments = shlex.split(command)
+    if name == "hier-models" and not {"|", ">", "&&"} & set(arguments):
+        result = forks.run(forks.COMMAND, *arguments, cwd=user_folder)
+        assert result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
+    else:
+        run_in(user_folder, ["bash", "-c", command])
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "benchmarks").glob("*_*.py")), ids=lambda path: path.stem)
 def test_benchmark_explains_itself_and_its_model_has_a_card_for_the_table(script):
-    result = subprocess.run([sys.executable, script, "--help"], capture_output=True, text=True, check=True)
+    result = forks.run(forks.SCRIPT, str(script), "--help")
+    assert result.returncode == 0, result.stderr
     assert "--update CARD" in result.stdout
     card = (ROOT / "model_cards" / f"{script.stem}.md").read_text(encoding="utf-8")
     assert card.index("<!-- benchmark: begin -->") < card.index("<!-- benchmark: end -->")

@@ -4,8 +4,6 @@ import copy
 import json
 import math
 import os
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +24,7 @@ from transformers import (
 
 import hier_models
 from hier_models.hub import CardDetails, export
+from tests import forks
 from tests.conftest import DOCUMENTS, TURNS
 
 
@@ -71,21 +70,18 @@ torch.save(results, file)
 def run_python(code: str, folder: Path, *, source: str = "", trust: bool = False, **environment: str) -> str:
     """Run code in a new process, with caches of its own, and deprecations as errors."""
     header = f"source, trust, file = {source!r}, {trust!r}, {str(folder / 'results.pt')!r}\n"
-    process = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code.replace("#header", header))],
+    process = forks.run(
+        "import warnings\nwarnings.simplefilter('error', FutureWarning)\n"
+        + textwrap.dedent(code.replace("#header", header)),
         env={
             **{name: value for name, value in os.environ.items() if not name.startswith("HF_")},
             "HF_HOME": str(folder / "home"),
             "HF_MODULES_CACHE": str(folder / "modules"),
             "NO_PROXY": "127.0.0.1",
-            "PYTHONWARNINGS": "error::FutureWarning",
             **environment,
         },
         cwd=folder,
-        stdin=subprocess.DEVNULL,  # nobody is there to answer a prompt
-        capture_output=True,
-        text=True,
-        check=False,
+        libraries="torch",
     )
     assert process.returncode == 0, process.stderr[-4000:]
     assert "deprecated" not in process.stderr.lower(), process.stderr

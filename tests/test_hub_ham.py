@@ -6,7 +6,7 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 from test_hub import WITHOUT_HIER_MODELS, run_python
-from transformers import AutoConfig, AutoProcessor
+from transformers import AutoConfig, AutoProcessor, pipeline
 
 import hier_models
 from hier_models import HamConfig, HamForConditionalGeneration
@@ -30,6 +30,15 @@ with torch.no_grad():
     results["generated"] = model.generate(**inputs, num_beams=2, max_new_tokens=6)
 torch.save(results, file)
 """
+# A poet, and after it the lines of its card, which print a poem and a line.
+WRITE = """
+from transformers import pipeline
+
+write = pipeline("poem-generation", model=source, device="cpu", **kwargs)
+results["poems"] = [write("春风明月", length=5, num_candidates=2, num_beams=2), write(keywords=["花", "雨"])]
+results["modules"].append(type(write).__module__)
+torch.save(results, file)
+"""
 TEXTS = ["春山", "夜雨人"]
 
 
@@ -46,15 +55,25 @@ def make_model(processor, body):
 
 @pytest.fixture(scope="module")
 def processor():
-    return poem_processor()
+    return poem_processor("words")
 
 
 @pytest.mark.parametrize("body", ["gru", "transformer"])
 def test_loads_where_hier_models_is_not_installed(processor, tmp_path, body):
     model = make_model(processor, body)
+    is_poet = body == "gru"
+    if is_poet:
+        model.config.task_specific_params = {"poem-generation": {"lengths": [5, 7]}}
     folder = hier_models.export(model, processor, tmp_path / "check.point-1")
     torch.save(TEXTS, tmp_path / "results.pt.in")
-    run_python(WITHOUT_HIER_MODELS + "#header\n" + USE, tmp_path, source=str(folder), trust=True, HF_HUB_OFFLINE="1")
+    blocks = [WITHOUT_HIER_MODELS, "#header", USE]
+    if is_poet:
+        card = ModelCard.load(folder / "README.md")
+        assert card.data.pipeline_tag == "poem-generation"
+        assert "jieba" in card.text
+        blocks += [WRITE, *(block.split("```")[0] for block in card.text.split("```python\n")[1:])]
+    out = run_python("\n".join(blocks), tmp_path, source=str(folder), trust=True, HF_HUB_OFFLINE="1").split()
+    assert [len(line) for line in out] == ([5] * 4 + [7] if is_poet else [])
     got = torch.load(tmp_path / "results.pt")
     assert all(module.startswith("transformers_modules.") for module in got["modules"])
     inputs = processor(text=TEXTS, padding=True, return_tensors="pt")
@@ -65,6 +84,11 @@ def test_loads_where_hier_models_is_not_installed(processor, tmp_path, body):
         # Not the same to the last digit: a GRU rounds by where in memory the file puts its weights.
         torch.testing.assert_close(got["logits"], logits, rtol=0, atol=1e-5)
         assert torch.equal(got["generated"], model.generate(**inputs, num_beams=2, max_new_tokens=6))
+    if is_poet:
+        write = pipeline("poem-generation", model=model, processor=processor, device="cpu")
+        expected = [write("春风明月", length=5, num_candidates=2, num_beams=2), write(keywords=["花", "雨"])]
+        for poems, others in zip(got["poems"], expected, strict=True):
+            assert poems == [{**poem, "score": pytest.approx(poem["score"], abs=1e-3)} for poem in others]
 
 
 def test_what_is_written(processor, tmp_path):
@@ -77,3 +101,5 @@ def test_what_is_written(processor, tmp_path):
     card = ModelCard.load(folder / "README.md")
     for line in ("| body | gru |", "| attention_depth | 3 |", "What Really Counts"):
         assert line in card.text, line
+    for only_of_the_transformer_body in ("ffn_dim", "max_position_embeddings", "attention_keys", "tokens at most"):
+        assert only_of_the_transformer_body not in card.text

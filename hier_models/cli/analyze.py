@@ -19,6 +19,7 @@ from .jobs import SUMMARIES, check_all_roles, finished, write_texts
 from .loading import check_checkpoint, generation_settings, given_only, load_pipeline, quiet
 from .options import (
     BatchSizeOption,
+    ConfigNameOption,
     DeviceOption,
     Dtype,
     DtypeOption,
@@ -26,6 +27,7 @@ from .options import (
     MaxSourceLengthOption,
     MinLengthOption,
     NumBeamsOption,
+    RevisionOption,
     SetOption,
     TextColumnOption,
     app,
@@ -88,12 +90,8 @@ def analyze(
         float, typer.Option(metavar="SHARE", help="Words of a sentence that must be copied, in order.")
     ] = 0.8,
     split: Annotated[str | None, typer.Option(metavar="NAME", help="Part of the data: test, validation, …")] = None,
-    config_name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Configuration of a dataset on the Hub.")
-    ] = None,
-    revision: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Branch, tag or commit of a dataset on the Hub.")
-    ] = None,
+    config_name: ConfigNameOption = None,
+    revision: RevisionOption = None,
     text_column: TextColumnOption = None,
     summary_column: Annotated[
         str | None, typer.Option(metavar="NAME", help="Column with the references, for --reference.")

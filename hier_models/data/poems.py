@@ -350,20 +350,17 @@ def character_coverage(poems: Iterable[Mapping[str, Any]], tokenizer: Any) -> Ch
         The counts.
     """
     plain = plain_tokenizer(tokenizer)
-    report = CharacterCoverage()
-    counts: Counter[str] = Counter()
-    known: dict[str, bool] = {}
-    for poem in poems:
-        for line in poem["lines"]:
-            counts.update(line)
-            for character in set(line) - known.keys():
-                ids = plain(character, add_special_tokens=False)["input_ids"]
-                known[character] = bool(ids) and plain.unk_token_id not in ids
-            report.lines += 1
-            report.lines_with_unknown += not all(known[character] for character in line)
-    report.characters, report.distinct = sum(counts.values()), len(counts)
-    report.unknown = Counter({character: number for character, number in counts.items() if not known[character]})
-    return report
+    lines = [line for poem in poems for line in poem["lines"]]
+    counts = Counter("".join(lines))
+    ids = plain(list(counts), add_special_tokens=False)["input_ids"] if counts else []
+    known = {character for character, row in zip(counts, ids, strict=True) if row and plain.unk_token_id not in row}
+    return CharacterCoverage(
+        characters=counts.total(),
+        distinct=len(counts),
+        unknown=Counter({character: number for character, number in counts.items() if character not in known}),
+        lines=len(lines),
+        lines_with_unknown=sum(not known.issuperset(line) for line in lines),
+    )
 
 
 # Model inputs

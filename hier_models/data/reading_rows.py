@@ -1,10 +1,12 @@
 """Questions on one context or on several documents: rows of SQuAD, MS MARCO and DuReader as one format.
 
-Every row becomes `question`, `documents` (one for SQuAD), `references` (all answers, to score against) and `answers`,
-the one span to learn from, in characters of the documents joined by a newline each. Where data have free answers and
-no span, as in MS MARCO, the documents' span that shares most with an answer stands in.
+Every row becomes `question`, `documents` (one for SQuAD), `references` (all answers, to score against), `answers`, the
+one span to learn from, in characters of the documents joined by a newline each, and `misplaced_answers`, how many of
+SQuAD's form are not where they are said to be. Where data have free answers and no span, as in MS MARCO, the span of
+the documents that shares most with an answer stands in.
 """
 
+import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ from typing import Any
 from datasets import List, Value
 
 from .columns import ID_ALIASES, BadRecord, described, listing, matching, not_blank, well_formed
-from .task_rows import resolve_questions
+from .task_rows import MisplacedAnswerError, answer_start, resolve_questions
 
 
 TEXT = Value("large_string")
@@ -22,6 +24,7 @@ FEATURES = {
     "documents": List(TEXT),
     "references": List(TEXT),
     "answers": {"text": List(TEXT), "answer_start": List(Value("int64"))},
+    "misplaced_answers": Value("int64"),
 }
 # How MS MARCO says that nothing answers the question.
 NO_ANSWER = ("No Answer Present.", "")
@@ -63,9 +66,9 @@ class ReadingFormat:
             The columns. `answers` is empty where the data have no answer, or no span comes near one.
 
         Raises:
-            BadRecord: If something is missing or of the wrong type, or an answer does not stand where it should.
+            BadRecord: If something is missing or of the wrong type, or no answer stands where it should.
         """
-        found = _READ[self.kind](self, row)
+        found = {"misplaced_answers": 0, **_READ[self.kind](self, row)}
         if self.id is None:
             return found
         value = _get(row, self.id)
@@ -141,14 +144,25 @@ def _strings(name: str, value: Any) -> list[str]:
 
 
 def _read_squad(form: ReadingFormat, row: Mapping[str, Any]) -> dict[str, Any]:
-    plain = resolve_questions(row, form.question, form.context, form.answers).normalize(row)
-    answers = plain["answers"]
-    first = {name: values[:1] for name, values in answers.items()}
+    """SQuAD and what has its form; of an answer in a wrong place, as CMRC 2018 has some, the text is a reference."""
+    resolved = resolve_questions(row, form.question, form.context, form.answers)
+    plain = dataclasses.replace(resolved, answers=None).normalize(row)
+    given = resolved.given_answers(row)
+    placed: list[tuple[str, int]] = []
+    problems = []
+    for text, start in given:
+        try:
+            placed.append((text, answer_start(form.answers, text, start, plain["context"])))
+        except MisplacedAnswerError as problem:
+            problems.append(problem)
+    if problems and not placed:
+        raise problems[0]
     return {
         "question": plain["question"],
         "documents": [plain["context"]],
-        "references": answers["text"],
-        "answers": first,
+        "references": [text for text, _ in given],
+        "answers": {"text": [text for text, _ in placed[:1]], "answer_start": [start for _, start in placed[:1]]},
+        "misplaced_answers": len(problems),
     }
 
 

@@ -17,6 +17,8 @@ import torch
 from torch import nn
 from transformers import initialization as init
 
+from .input_checks_ham import check_arguments, check_memory
+
 
 # Levels are fused up to this many keys for each unit of a head: a level then costs `keys` multiplications for each
 # query and key, instead of two times `head_dim`.
@@ -122,7 +124,11 @@ class HierarchicalAttention(nn.Module):
     With dot products and few keys, levels are fused: each is a product of weights with the keys' scores of the values,
     made once, and a softmax. The result is the same up to rounding.
 
-    Source: sections 3.1 (HAM-V) and 3.2 (HAM-S). Several heads, bilinear scoring and `keys` are ours.
+    With one head and values that are the keys, no result is longer than the longest key, and each coordinate lies
+    between those of the keys. The paper's Theorem 1 says also that none is shorter than the shortest key, which is not
+    so: of the keys (1, 0) and (-1, 0), the query (0, 1) gets (0, 0).
+
+    Source: sections 3.1 (HAM-V), 3.2 (HAM-S) and 4 (Theorem 1). Several heads, bilinear scoring and `keys` are ours.
 
     Args:
         embed_dim: width of queries and output.
@@ -160,7 +166,7 @@ class HierarchicalAttention(nn.Module):
     ):
         super().__init__()
         kdim, vdim = (embed_dim if size is None else size for size in (kdim, vdim))
-        _check_arguments(embed_dim, depth, num_heads, scoring, keys, level_weights, dropout, kdim, vdim)
+        check_arguments(embed_dim, depth, num_heads, scoring, keys, level_weights, dropout, kdim, vdim)
         self.embed_dim, self.depth, self.num_heads = embed_dim, depth, num_heads
         self.scoring, self.keys, self.dropout = scoring, keys, dropout
         self.kdim, self.vdim = kdim, vdim
@@ -223,11 +229,20 @@ class HierarchicalAttention(nn.Module):
             level, `(batch, depth, heads, queries, keys)`, or `None`. With `level_weights="first"` there is one level.
 
         Raises:
-            ValueError: if shapes do not fit, or there is a value without a key.
+            ValueError: if shapes do not fit, there is a value without a key, or no key where keys have another width.
         """
+        if query.dim() != 3 or query.shape[-1] != self.embed_dim:
+            raise ValueError(
+                f"`query` must be (batch, queries, embed_dim={self.embed_dim}), got shape {tuple(query.shape)}."
+            )
         if key is None:
             if value is not None:
                 raise ValueError("`value` must come with `key`, got a value alone.")
+            if (self.kdim, self.vdim) != (self.embed_dim, self.embed_dim):
+                raise ValueError(
+                    f"`key` must be given, got none: queries of embed_dim={self.embed_dim} are no keys and values of "
+                    f"kdim={self.kdim} and vdim={self.vdim}."
+                )
             key = query
             if self.keys == "level" and self.levels > 1:
                 return self._attend_to_levels(query, attention_mask, key_padding_mask, need_weights)
@@ -259,10 +274,10 @@ class HierarchicalAttention(nn.Module):
             ValueError: if shapes do not fit.
         """
         value = key if value is None else value
-        _check_memory(self, key, value, key_padding_mask)
+        check_memory((self.kdim, self.vdim), key, value, key_padding_mask)
         if self.num_heads > 1:
             key, value = self._split(self.k_proj(key)), self._split(self.v_proj(value))
-        return self._memory(key, value, self._penalty(key_padding_mask, key.dtype))
+        return self._memory(key, value, self._penalty(key_padding_mask, key))
 
     def attend(
         self,
@@ -311,12 +326,12 @@ class HierarchicalAttention(nn.Module):
         need_weights: bool,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """HAM-S where each level attends to the last one's result; arguments and results as in [`forward`]."""
-        _check_memory(self, query, query, key_padding_mask)
+        check_memory((self.kdim, self.vdim), query, query, key_padding_mask)
         states = key = value = query
         if self.num_heads > 1:
             states, key, value = (self._split(part(query)) for part in (self.q_proj, self.k_proj, self.v_proj))
         batch, queries = query.shape[:2]
-        padding = self._penalty(key_padding_mask, query.dtype)
+        padding = self._penalty(key_padding_mask, key)
         penalty, blocked = self._with_mask(padding, attention_mask, batch, queries, key)
         weights, results = [], []
         for _ in range(self.levels):
@@ -402,11 +417,11 @@ class HierarchicalAttention(nn.Module):
         found: torch.Tensor = torch.stack(weights, dim=1).unflatten(0, (-1, self.num_heads)).transpose(1, 2)
         return found
 
-    def _penalty(self, key_padding_mask: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | None:
+    def _penalty(self, key_padding_mask: torch.Tensor | None, states: torch.Tensor) -> torch.Tensor | None:
         """What padding adds to scores, `(batch * heads, 1, keys)`."""
         if key_padding_mask is None:
             return None
-        return _as_penalty(key_padding_mask != 0, dtype).unsqueeze(1).repeat_interleave(self.num_heads, dim=0)
+        return _as_penalty(key_padding_mask != 0, states).unsqueeze(1).repeat_interleave(self.num_heads, dim=0)
 
     def _with_mask(
         self,
@@ -427,8 +442,8 @@ class HierarchicalAttention(nn.Module):
             )
         mask = attention_mask.unsqueeze(1) if attention_mask.dim() == 3 else attention_mask
         mask = mask.expand(shape).flatten(0, 1)
-        limit = torch.finfo(key.dtype).min / 2
-        pairs = mask.to(key.dtype).clamp(min=limit) if mask.is_floating_point() else _as_penalty(mask != 0, key.dtype)
+        limit = _least(key)
+        pairs = mask.to(key.dtype).clamp(min=limit) if mask.is_floating_point() else _as_penalty(mask != 0, key)
         total = pairs if penalty is None else (pairs + penalty).clamp(min=limit)
         return total, (total <= limit).all(dim=-1, keepdim=True)
 
@@ -452,69 +467,21 @@ def _product(left: torch.Tensor, right: torch.Tensor, penalty: torch.Tensor | No
     return torch.bmm(left, right) if penalty is None else torch.baddbmm(penalty, left, right)
 
 
-def _as_penalty(allowed: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """0 where it is allowed, half of the least number elsewhere: with a score added it is still finite."""
-    return torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill(
-        ~allowed, torch.finfo(dtype).min / 2
-    )
+def _least(states: torch.Tensor) -> float:
+    """Half of the least number of the type that scores get: with a score added it is still finite."""
+    kind = states.device.type
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else states.dtype
+    return max(torch.finfo(dtype).min, torch.finfo(states.dtype).min) / 2
+
+
+def _as_penalty(allowed: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
+    """0 where it is allowed, a large negative number elsewhere, of the type of the states."""
+    penalty = torch.zeros(allowed.shape, dtype=states.dtype, device=allowed.device)
+    return penalty.masked_fill(~allowed, _least(states))
 
 
 def _blank(states: torch.Tensor, blocked: torch.Tensor | None) -> torch.Tensor:
     return states if blocked is None else states.masked_fill(blocked, 0.0)
-
-
-def _check_arguments(
-    embed_dim: int,
-    depth: int,
-    num_heads: int,
-    scoring: str,
-    keys: str,
-    level_weights: str,
-    dropout: float,
-    kdim: int,
-    vdim: int,
-) -> None:
-    sizes = {"embed_dim": embed_dim, "depth": depth, "num_heads": num_heads, "kdim": kdim, "vdim": vdim}
-    for name, value in sizes.items():
-        if type(value) is not int or value < 1:
-            raise ValueError(f"`{name}` must be an integer of at least 1, got {value!r}.")
-    for name, choice, allowed in (
-        ("scoring", scoring, ("scaled_dot_product", "additive", "bilinear")),
-        ("keys", keys, ("level", "input")),
-        ("level_weights", level_weights, ("learned", "first", "last")),
-    ):
-        if choice not in allowed:
-            raise ValueError(f"`{name}` must be one of {', '.join(map(repr, allowed))}, got {choice!r}.")
-    if not 0 <= dropout <= 1:
-        raise ValueError(f"`dropout` must be between 0 and 1, got {dropout}.")
-    if embed_dim % num_heads:
-        raise ValueError(f"`num_heads` must divide embed_dim={embed_dim}, got {num_heads}.")
-    if num_heads == 1 and vdim != embed_dim:
-        raise ValueError(
-            f"`vdim` must be embed_dim={embed_dim} with one head, got {vdim}: nothing is projected, and a level's "
-            "result is the next level's query."
-        )
-    if num_heads == 1 and scoring == "scaled_dot_product" and kdim != embed_dim:
-        raise ValueError(
-            f"`kdim` must be embed_dim={embed_dim} with one head and scaled dot products, got {kdim}: nothing is "
-            "projected."
-        )
-
-
-def _check_memory(
-    attention: HierarchicalAttention, key: torch.Tensor, value: torch.Tensor, key_padding_mask: torch.Tensor | None
-) -> None:
-    if key.dim() != 3 or key.shape[-1] != attention.kdim:
-        raise ValueError(f"`key` must be (batch, keys, kdim={attention.kdim}), got shape {tuple(key.shape)}.")
-    if value.shape != (*key.shape[:2], attention.vdim):
-        raise ValueError(
-            f"`value` must be {(*key.shape[:2], attention.vdim)} for the keys, got shape {tuple(value.shape)}."
-        )
-    if key_padding_mask is not None and key_padding_mask.shape != key.shape[:2]:
-        raise ValueError(
-            f"`key_padding_mask` must be {tuple(key.shape[:2])} like the keys, got shape "
-            f"{tuple(key_padding_mask.shape)}."
-        )
 
 
 __all__ = ["HamHeadProjection", "HamLevelWeights", "HamMemory", "HierarchicalAttention"]

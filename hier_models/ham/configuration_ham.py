@@ -78,7 +78,8 @@ class HamConfig(PreTrainedConfig):
         scale_embedding (`bool`, *optional*, defaults to `False`):
             Multiply embeddings by the root of `d_model`, Transformer body.
         init_std (`float`, *optional*, defaults to 0.02):
-            Standard deviation of new weights of embeddings and linear layers.
+            Standard deviation of new weights of embeddings and linear layers, Transformer body. Those of the GRU body
+            go by the sizes of its layers.
         use_cache (`bool`, *optional*, defaults to `True`):
             Return what later decoding steps need.
         pad_token_id (`int`, *optional*, defaults to 1):

@@ -95,4 +95,84 @@ def check_target(batch: int, length: int, attention_mask: torch.Tensor | None) -
         )
 
 
-__all__ = ["check_inputs", "check_length", "check_target"]
+def check_arguments(
+    embed_dim: int,
+    depth: int,
+    num_heads: int,
+    scoring: str,
+    keys: str,
+    level_weights: str,
+    dropout: float,
+    kdim: int,
+    vdim: int,
+) -> None:
+    """Refuse what no [`HierarchicalAttention`] can be made of.
+
+    Args:
+        embed_dim: see there, as for the others.
+        depth: see there.
+        num_heads: see there.
+        scoring: see there.
+        keys: see there.
+        level_weights: see there.
+        dropout: see there.
+        kdim: see there.
+        vdim: see there.
+
+    Raises:
+        ValueError: says the argument, what was got, and what is allowed.
+    """
+    sizes = {"embed_dim": embed_dim, "depth": depth, "num_heads": num_heads, "kdim": kdim, "vdim": vdim}
+    for name, value in sizes.items():
+        if type(value) is not int or value < 1:
+            raise ValueError(f"`{name}` must be an integer of at least 1, got {value!r}.")
+    for name, choice, allowed in (
+        ("scoring", scoring, ("scaled_dot_product", "additive", "bilinear")),
+        ("keys", keys, ("level", "input")),
+        ("level_weights", level_weights, ("learned", "first", "last")),
+    ):
+        if choice not in allowed:
+            raise ValueError(f"`{name}` must be one of {', '.join(map(repr, allowed))}, got {choice!r}.")
+    if not isinstance(dropout, int | float) or not 0 <= dropout <= 1:
+        raise ValueError(f"`dropout` must be between 0 and 1, got {dropout!r}.")
+    if embed_dim % num_heads:
+        raise ValueError(f"`num_heads` must divide embed_dim={embed_dim}, got {num_heads}.")
+    if num_heads == 1 and vdim != embed_dim:
+        raise ValueError(
+            f"`vdim` must be embed_dim={embed_dim} with one head, got {vdim}: nothing is projected, and a level's "
+            "result is the next level's query."
+        )
+    if num_heads == 1 and scoring == "scaled_dot_product" and kdim != embed_dim:
+        raise ValueError(
+            f"`kdim` must be embed_dim={embed_dim} with one head and scaled dot products, got {kdim}: nothing is "
+            "projected."
+        )
+
+
+def check_memory(
+    widths: tuple[int, int], key: torch.Tensor, value: torch.Tensor, key_padding_mask: torch.Tensor | None
+) -> None:
+    """Refuse keys and values that do not fit an attention or each other.
+
+    Args:
+        widths: of keys and of values.
+        key: `(batch, keys, kdim)`.
+        value: `(batch, keys, vdim)`.
+        key_padding_mask: 1 for keys, 0 for padding, `(batch, keys)`.
+
+    Raises:
+        ValueError: says the argument, what was got, and what is allowed.
+    """
+    kdim, vdim = widths
+    if key.dim() != 3 or key.shape[-1] != kdim:
+        raise ValueError(f"`key` must be (batch, keys, kdim={kdim}), got shape {tuple(key.shape)}.")
+    if value.shape != (*key.shape[:2], vdim):
+        raise ValueError(f"`value` must be {(*key.shape[:2], vdim)} for the keys, got shape {tuple(value.shape)}.")
+    if key_padding_mask is not None and key_padding_mask.shape != key.shape[:2]:
+        raise ValueError(
+            f"`key_padding_mask` must be {tuple(key.shape[:2])} like the keys, got shape "
+            f"{tuple(key_padding_mask.shape)}."
+        )
+
+
+__all__ = ["check_arguments", "check_inputs", "check_length", "check_memory", "check_target"]

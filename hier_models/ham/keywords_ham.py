@@ -29,7 +29,7 @@ _RUN = re.compile(f"[{CHINESE}]+")
 
 # TextRank (Mihalcea and Tarau, 2004): words are linked within so many words, and the surfer follows a link so often.
 WINDOW, DAMPING = 5, 0.85
-# A pair of words that share fewer poems goes together by chance.
+# Words that share fewer poems go together by chance, even where single words of as few poems are kept.
 LEAST_TOGETHER = 2
 
 # What says nothing of what a poem is about: pronouns, particles, prepositions, negations, of now and of then.
@@ -199,7 +199,8 @@ class PoemKeywords:
             poems: Poems as lists of their lines.
             unit: What keywords are: "words" (of jieba) or "characters".
             max_words: Most words to keep, the commonest.
-            min_count: Words in fewer poems are left out.
+            min_count: Words in fewer poems are left out, and words that share fewer poems, or only one, are no
+                neighbours.
             num_neighbours: Neighbours to keep of each word.
 
         Returns:
@@ -230,7 +231,7 @@ class PoemKeywords:
             together.update(combinations(sorted({numbers[word] for word in words if word in numbers}), 2))
         rows: defaultdict[int, list[tuple[int, float]]] = defaultdict(list)
         for (one, other), number in together.items():
-            if number < LEAST_TOGETHER:
+            if number < max(min_count, LEAST_TOGETHER):
                 continue
             value = _association(number, counts[kept[one]], counts[kept[other]], len(cut))
             if value > 0:
@@ -312,8 +313,8 @@ class PoemKeywords:
 
         Returns:
             The keywords, and behind them the words of the corpus with the largest sum of pointwise mutual information
-            with them, each times the number of shared poems; where no word of the corpus goes with them, the most
-            important words of the corpus.
+            with them, each times the number of shared poems; then those that go with the characters of the keywords;
+            where these are not enough either, the most important words of the corpus.
 
         Raises:
             ValueError: If the corpus has too few words.
@@ -323,14 +324,10 @@ class PoemKeywords:
         found = list(keywords)
         if len(found) >= count:
             return found
-        sums: Counter[int] = Counter()
-        for keyword in found:
-            for number in self._known(keyword):
-                for other, value in self._neighbours[number]:
-                    sums[other] += value  # type: ignore[assignment]  # a Counter adds any numbers
-        near = sorted(sums, key=lambda number: (-round(sums[number], 9), -self._scores[self.words[number]], number))
+        own = self._near([number for keyword in found for number in self._known(keyword)])
+        characters = [self._numbers[character] for character in "".join(found) if character in self._numbers]
         others = sorted(self._numbers.values(), key=lambda number: (-self._scores[self.words[number]], number))
-        for number in [*near, *(number for number in others if number not in sums)]:
+        for number in dict.fromkeys([*own, *self._near(characters), *others]):
             word = self.words[number]
             if not _overlaps(word, found) and (usable is None or usable(word)):
                 found.append(word)
@@ -340,6 +337,14 @@ class PoemKeywords:
             f"`keywords`: {count} are needed, and the corpus of {len(self.words)} words has no more to add to "
             f"{', '.join(keywords) or 'none'}; give {count} keywords"
         )
+
+    def _near(self, numbers: Iterable[int]) -> list[int]:
+        """The neighbours of words, those first that go with them best."""
+        sums: defaultdict[int, float] = defaultdict(float)
+        for number in numbers:
+            for other, value in self._neighbours[number]:
+                sums[other] += value
+        return sorted(sums, key=lambda number: (-round(sums[number], 9), -self._scores[self.words[number]], number))
 
     def _known(self, keyword: str) -> list[int]:
         """The corpus' words that a keyword is, or is made of."""

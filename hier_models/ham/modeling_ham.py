@@ -18,6 +18,7 @@ from torch import nn
 from transformers import initialization as init
 from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
+from transformers.masking_utils import create_masks_for_generate
 from transformers.models.bart.modeling_bart import shift_tokens_right
 from transformers.processing_utils import Unpack
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
@@ -255,19 +256,18 @@ class HamForConditionalGeneration(HamPreTrainedModel, GenerationMixin):
             **{name: value for name, value in outputs.items() if name != "last_hidden_state"},
         )
 
-    def create_masks_for_generate(self, *args: Any, **kwargs: Any) -> Any:
+    def create_masks_for_generate(self, **kwargs: Any) -> Any:
         """Make the masks of generation; the GRU body keeps the target's as it is, for it has no keys and values.
 
         Args:
-            *args: see `GenerationMixin`.
-            **kwargs: see there.
+            **kwargs: see `transformers.masking_utils.create_masks_for_generate`.
 
         Returns:
             The masks.
         """
         if self.config.body == "gru":
             return kwargs.get("attention_mask")
-        return super().create_masks_for_generate(*args, **kwargs)  # type: ignore[misc]  # of a mixin
+        return create_masks_for_generate(**kwargs)
 
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
         """Shift `labels` to the right, behind the start token; -100 becomes padding."""

@@ -55,6 +55,15 @@ class HamPreTrainedModel(PreTrainedModel):
                     init.xavier_uniform_(parameter)
             return
         super()._init_weights(module)
+        if self.config.body == "gru":
+            # BART's small weights are for layers with norms between. Without them the states would begin almost the
+            # same for all words, and training stay for an epoch where only how common a word is counts.
+            if isinstance(module, nn.Linear):
+                init.xavier_uniform_(module.weight)
+            elif isinstance(module, nn.Embedding):
+                init.normal_(module.weight, std=module.embedding_dim**-0.5)
+                if module.padding_idx is not None:
+                    init.zeros_(module.weight[module.padding_idx])
         if isinstance(module, HamLevelWeights | HamHeadProjection):
             module.reset_parameters()
 

@@ -264,11 +264,14 @@ class HamProcessor(ProcessorMixin):
 
     def _encode(self, texts: list[str]) -> list[list[int]]:
         """Tokenize without special tokens; those that stand in a text are text."""
-        if not self.tokenizer.is_fast:
-            encoded = self.tokenizer(texts, add_special_tokens=False, split_special_tokens=True, verbose=False)
-            return [self._plain(list(ids)) for ids in encoded["input_ids"]]
-        backend = self._backend()
-        return [self._plain(row.ids) for row in backend.encode_batch(texts, add_special_tokens=False)]
+        if self.tokenizer.is_fast:
+            encoded = [row.ids for row in self._backend().encode_batch(texts, add_special_tokens=False)]
+        else:
+            options = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
+            encoded = [list(ids) for ids in self.tokenizer(texts, **options)["input_ids"]]
+        unknown = self.tokenizer.unk_token_id
+        special = set(self.tokenizer.all_special_ids) - {unknown}
+        return [ids if special.isdisjoint(ids) else self._plain(ids, special, unknown) for ids in encoded]
 
     def _backend(self) -> Any:
         """Return a copy of the tokenizer's backend that reads special tokens as text.
@@ -285,12 +288,8 @@ class HamProcessor(ProcessorMixin):
             known = _BACKENDS[self] = (original, size, backend)
         return known[2]
 
-    def _plain(self, ids: list[int]) -> list[int]:
+    def _plain(self, ids: list[int], special: set[int], unknown: int | None) -> list[int]:
         """Turn special tokens that a vocabulary still finds in text (Unigram, whole words) into the unknown token."""
-        unknown = self.tokenizer.unk_token_id
-        special = set(self.tokenizer.all_special_ids) - {unknown}
-        if special.isdisjoint(ids):
-            return ids
         if unknown is None:
             raise ValueError("the text contains a special token, and `tokenizer` has no unk_token to put in its place")
         return [unknown if i in special else i for i in ids]

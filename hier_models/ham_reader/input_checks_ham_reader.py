@@ -38,6 +38,8 @@ def check_words(
             f"`{shown}` must be (batch, words{'' if ids is not None else ', embedding_size'}) and not empty, got the "
             f"shape {tuple(given.shape)}."
         )
+    if ids is not None:
+        _check_range(ids_name, ids, "vocab_size", config.vocab_size)
     shape = tuple(given.shape[:2])
     if mask is not None and tuple(mask.shape) != shape:
         raise ValueError(
@@ -57,11 +59,16 @@ def check_words(
             f"`{name}char_ids` must be (batch, words, characters) for `{ids_name}` of {shape}, got "
             f"{tuple(char_ids.shape)}."
         )
-    least, most = int(char_ids.min()), int(char_ids.max())
-    if least < 0 or most >= config.char_vocab_size:
-        raise ValueError(
-            f"`{name}char_ids` must be in [0, char_vocab_size={config.char_vocab_size}), got {least} to {most}."
-        )
+    _check_range(f"{name}char_ids", char_ids, "char_vocab_size", config.char_vocab_size)
+
+
+def _check_range(name: str, ids: torch.Tensor, size_name: str, size: int) -> None:
+    """Look at values on the CPU only: elsewhere it would make the device wait."""
+    if ids.device.type != "cpu" or torch.compiler.is_compiling():
+        return
+    least, most = (int(value) for value in torch.aminmax(ids))
+    if least < 0 or most >= size:
+        raise ValueError(f"`{name}` must be in [0, {size_name}={size}), got {least} to {most}.")
 
 
 def check_documents(document_ids: torch.Tensor | None, mask: torch.Tensor) -> None:

@@ -19,8 +19,10 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 
-# Elements of the largest tensor that additive self-attention makes at a time.
-CHUNK_ELEMENTS = 1 << 24
+# Elements of the largest tensor that additive self-attention makes at a time: what a processor's cache holds is
+# fastest there, and an accelerator wants more at once.
+CHUNK_ELEMENTS = {"cpu": 1 << 20}
+CHUNK_ELEMENTS_ELSEWHERE = 1 << 24
 
 
 class LevelWeights(nn.Module):
@@ -136,11 +138,11 @@ class AdditiveAttention(nn.Module):
 
     The next level's query is P V for a level's attention P; W_q of it is P (V W_qᵀ), so the values are projected once.
 
-    Source: Wang and Jiang 2016, equation 2; Wang et al. 2017, equations 4 and 8; HAM, section 3.
+    Source: Wang and Jiang 2016, equation 2; Wang et al. 2017, equation 4; HAM, section 3.1.
 
     Args:
         size: width of queries, keys and values.
-        state_size: width of the state s; 0 without one.
+        state_size: width of the state s.
         hidden_size: width in which they are scored.
         depth: number of levels.
         level_weights: how they are summed.
@@ -151,40 +153,56 @@ class AdditiveAttention(nn.Module):
         self.depth = depth
         self.key_projection = nn.Linear(size, hidden_size)
         self.query_projection = nn.Linear(size, hidden_size, bias=False)
-        if state_size:
-            self.state_projection = nn.Linear(state_size, hidden_size, bias=False)
+        self.state_projection = nn.Linear(state_size, hidden_size, bias=False)
         self.score = nn.Linear(hidden_size, 1, bias=False)
         self.levels = LevelWeights(depth, level_weights)
+
+    def prepare(
+        self, keys: torch.Tensor, mask: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
+        """Make what is the same for all queries.
+
+        Args:
+            keys: `(rows, keys, size)`
+            mask: true where a key is no padding, `(rows, keys)`
+
+        Returns:
+            What `attend` takes: keys projected; projected as queries are, if there are more levels than one; and what
+            is added to scores so that padding gets no attention.
+        """
+        values = self.query_projection(keys) if self.depth > 1 else None
+        bias = torch.zeros_like(keys[..., 0]).masked_fill(~mask, torch.finfo(keys.dtype).min)
+        return self.key_projection(keys), values, bias
 
     def attend(
         self,
         query: torch.Tensor,
+        state: torch.Tensor,
         keys: torch.Tensor,
         values: torch.Tensor | None,
-        mask: torch.Tensor,
+        bias: torch.Tensor,
         weights: torch.Tensor,
     ) -> torch.Tensor:
         """Attend with one query to the keys, level by level.
 
         Args:
             query: its projection, `(rows, hidden)`
-            keys: their projections, with that of the state, `(rows, keys, hidden)`
-            values: projected as queries are, `(rows, keys, hidden)`; not needed for one level.
-            mask: true where a key is no padding, `(rows, keys)`
+            state: the projection of the state, `(rows, hidden)`
+            keys: their projections, `(rows, keys, hidden)`
+            values: projected as queries are, `(rows, keys, hidden)`; None for one level.
+            bias: added to scores, `(rows, keys)`
             weights: those of levels, `(depth,)`
 
         Returns:
             The attention of all levels together, `(rows, keys)`
         """
-        total: torch.Tensor | None = None
+        levels: list[torch.Tensor] = []
         for level in range(self.depth):
-            attention = masked_softmax(self.score(torch.tanh(keys + query[:, None])).squeeze(-1), mask)
-            part = weights[level] * attention
-            total = part if total is None else total + part
-            if values is not None and level + 1 < self.depth:
-                query = (attention[:, None] @ values).squeeze(1)
-        assert total is not None
-        return total
+            if level and values is not None:
+                query = (levels[-1][:, None] @ values).squeeze(1)
+            together = torch.tanh(keys + (query + state)[:, None])
+            levels.append((self.score(together).squeeze(-1) + bias).softmax(-1))
+        return levels[0] if self.depth == 1 else torch.stack(levels, -1) @ weights
 
 
 class SelfMatchingAttention(nn.Module):
@@ -250,7 +268,8 @@ class SelfMatchingAttention(nn.Module):
 
 def _chunks(queries: torch.Tensor, keys: torch.Tensor) -> Iterator[torch.Tensor]:
     """Cut queries so that the scores of each part are made of no more than `CHUNK_ELEMENTS`."""
-    yield from queries.split(max(1, CHUNK_ELEMENTS // max(1, keys.numel())), dim=1)
+    most = CHUNK_ELEMENTS.get(keys.device.type, CHUNK_ELEMENTS_ELSEWHERE)
+    yield from queries.split(max(1, most // max(1, keys.numel())), dim=1)
 
 
 __all__ = ["AdditiveAttention", "BidafAttention", "LevelWeights", "SelfMatchingAttention", "masked_softmax"]

@@ -232,6 +232,7 @@ class HamReaderProcessor(ProcessorMixin):
         padding: bool | str = True,
         max_length: int | None = None,
         pad_to_multiple_of: int | None = None,
+        padding_side: str | None = None,
         return_tensors: str | None = None,
     ) -> BatchEncoding:
         """Pad what the processor made of several questions to one batch, as a collator does.
@@ -241,14 +242,17 @@ class HamReaderProcessor(ProcessorMixin):
             padding: As when called.
             max_length: As when called.
             pad_to_multiple_of: As when called.
+            padding_side: "left" or "right"; None for the tokenizer's.
             return_tensors: As when called.
 
         Returns:
             The batch.
 
         Raises:
-            ValueError: If rows have different inputs, or there is none.
+            ValueError: If rows have different inputs, or there is none, or there is no such side.
         """
+        if padding_side not in (None, "left", "right"):
+            raise ValueError(f'`padding_side` must be "left", "right" or None, got {padding_side!r}')
         if not features:
             raise ValueError("`features` must have a row at least, got none")
         names = list(features[0])
@@ -256,7 +260,8 @@ class HamReaderProcessor(ProcessorMixin):
             if set(row) != set(names):
                 raise ValueError(f"`features` must all have {', '.join(names)}; row {number} has {', '.join(row)}")
         data = {name: [_plain(row[name]) for row in features] for name in names}
-        return BatchEncoding(self._padded(data, padding, max_length, pad_to_multiple_of), tensor_type=return_tensors)
+        data = self._padded(data, padding, max_length, pad_to_multiple_of, padding_side)
+        return BatchEncoding(data, tensor_type=return_tensors)
 
     def _read(self, question: Any, context: Any, documents: Any) -> tuple[list[str], list[list[str]], bool]:
         """Bring questions and contexts to lists; say whether they were a batch."""
@@ -316,7 +321,12 @@ class HamReaderProcessor(ProcessorMixin):
         ]
 
     def _padded(
-        self, data: dict[str, list[Any]], padding: bool | str, max_length: int | None, multiple: int | None
+        self,
+        data: dict[str, list[Any]],
+        padding: bool | str,
+        max_length: int | None,
+        multiple: int | None,
+        side: str | None = None,
     ) -> dict[str, list[Any]]:
         """Pad contexts, questions and the characters of both; characters within a row always."""
         if padding not in (True, False, "longest", "max_length", "do_not_pad"):
@@ -324,7 +334,7 @@ class HamReaderProcessor(ProcessorMixin):
         if padding == "max_length" and max_length is None:
             raise ValueError('`max_length` must be given with padding="max_length"')
         pads = padding not in (False, "do_not_pad")
-        left = self.tokenizer.padding_side == "left"
+        left = (side or self.tokenizer.padding_side) == "left"
         lengths = [len(row) for row in data.get("input_ids", [])]
         for inputs, ids in ((CONTEXT_INPUTS, "input_ids"), (QUESTION_INPUTS, "question_ids")):
             if ids not in data:

@@ -18,7 +18,7 @@ from torch import nn
 
 from .configuration_ham_reader import HamReaderConfig
 from .levels_ham_reader import BidafAttention, SelfMatchingAttention
-from .matching_ham_reader import MatchRecurrence
+from .matching_ham_reader import GatedMatchGru, MatchLstm
 from .pointer_ham_reader import AnswerPointer, QuestionPooling
 from .words_ham_reader import RecurrentEncoder
 
@@ -120,9 +120,7 @@ class MatchLstmReader(nn.Module):
         hidden, dropout = config.hidden_size, config.dropout
         size = 2 * hidden
         self.preprocessing = RecurrentEncoder("lstm", config.word_size, hidden, config.encoder_layers, dropout=dropout)
-        self.matching = MatchRecurrence(
-            size, hidden, "lstm", False, True, config.attention_depth, config.level_weights
-        )
+        self.matching = MatchLstm(size, hidden, config.attention_depth, config.level_weights)
         self.pointer = AnswerPointer(size, hidden, hidden, "lstm")
         self.dropout = nn.Dropout(dropout)
 
@@ -141,7 +139,7 @@ class MatchLstmReader(nn.Module):
     ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
         """Read documents with their questions; see `BidafReader.read`."""
         context = self.preprocessing(words, lengths)[0]
-        matched, attention = self.matching(self.dropout(context), mask, self.dropout(question), question_mask)
+        matched, attention = self.matching(self.dropout(context), mask, lengths, self.dropout(question), question_mask)
         return (matched,), attention
 
     def point(
@@ -168,7 +166,7 @@ class RNetReader(nn.Module):
         depth, weights = config.attention_depth, config.level_weights
         size = 2 * hidden
         self.encoder = RecurrentEncoder("gru", config.word_size, hidden, config.encoder_layers, dropout=dropout)
-        self.matching = MatchRecurrence(size, hidden, "gru", True, False, depth, weights)
+        self.matching = GatedMatchGru(size, hidden, depth, weights)
         self.self_matching = SelfMatchingAttention(hidden, hidden, depth, weights, config.self_attention_keys)
         self.self_gate = nn.Linear(size, size, bias=False)
         self.aggregation = RecurrentEncoder("gru", size, hidden, dropout=dropout)
@@ -191,7 +189,7 @@ class RNetReader(nn.Module):
     ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
         """Read documents with their questions; see `BidafReader.read`."""
         context = self.encoder(words, lengths)[0]
-        matched, attention = self.matching(self.dropout(context), mask, self.dropout(question), question_mask)
+        matched, attention = self.matching(self.dropout(context), mask, lengths, self.dropout(question), question_mask)
         matched = self.dropout(matched)
         seen = torch.cat([matched, self.self_matching(matched, mask)], -1)
         return (self.aggregation(self.self_gate(seen).sigmoid() * seen, lengths)[0],), attention

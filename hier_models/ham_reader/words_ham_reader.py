@@ -12,6 +12,20 @@ from torch import nn
 from .configuration_ham_reader import HamReaderConfig
 
 
+def reversed_places(lengths: torch.Tensor, count: int) -> torch.Tensor:
+    """Places that bring the words of texts into the opposite order, and back; padding stays behind them.
+
+    Args:
+        lengths: words of each text, `(texts,)`
+        count: words of a row.
+
+    Returns:
+        `(texts, count)`
+    """
+    places = torch.arange(count, device=lengths.device)
+    return torch.where(places < lengths[:, None], lengths[:, None] - 1 - places, places)
+
+
 class RecurrentEncoder(nn.Module):
     """Recurrent layers that read in both directions, or in one; padding changes nothing.
 
@@ -58,8 +72,7 @@ class RecurrentEncoder(nn.Module):
         lengths = lengths.to(states.device)
         places = torch.arange(states.shape[1], device=states.device)
         mask = (places < lengths[:, None])[..., None]
-        # Words in the opposite order, padding still behind them: its own inverse.
-        reverse = torch.where(mask[..., 0], lengths[:, None] - 1 - places, places)
+        reverse = reversed_places(lengths, states.shape[1])
         rows = torch.arange(len(states), device=states.device)
         ends = (lengths - 1).clamp(min=0)
         final = states.new_zeros(len(states), 0)
@@ -140,8 +153,8 @@ class HighwayLayer(nn.Module):
         Returns:
             `(…, size)`
         """
-        gate = self.gate(states).sigmoid()
-        return torch.lerp(states, self.transform(states).relu(), gate)
+        transformed: torch.Tensor = self.gate(states).sigmoid() * (self.transform(states).relu() - states)
+        return states + transformed
 
 
 class WordEncoder(nn.Module):
@@ -185,4 +198,4 @@ class WordEncoder(nn.Module):
         return states
 
 
-__all__ = ["CharacterEncoder", "HighwayLayer", "RecurrentEncoder", "WordEncoder"]
+__all__ = ["CharacterEncoder", "HighwayLayer", "RecurrentEncoder", "WordEncoder", "reversed_places"]

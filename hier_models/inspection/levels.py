@@ -1,5 +1,7 @@
-"""How much each level of a hierarchical attention counts, as a picture and as text."""
+"""How much each level of a hierarchical attention counts, as a table, a picture and a page."""
 
+import html
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +9,39 @@ from typing import Any
 
 import torch
 
-from .heatmap import require_matplotlib
+from .heatmap import printable, require_matplotlib
+
+
+# A cell is the darker, the more its level counts beside the one that counts most.
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{title}</title>
+<style>
+body {{ margin: 2rem; font: 15px/1.6 system-ui, sans-serif; }}
+h1 {{ font-size: 1.45rem; overflow-wrap: anywhere; }}
+div {{ overflow-x: auto; }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
+th, td {{ padding: .3rem .6rem; text-align: right; white-space: nowrap; }}
+th:first-child {{ text-align: left; font-weight: 400; }}
+</style>
+</head>
+<body>
+<h1>{title}</h1>
+<p>How much each level counts in what an attention gives; levels of equal weight would have {equal:.3f} each.</p>
+<div><table>
+<thead><tr><th scope="col">attention</th>{head}</tr></thead>
+<tbody>
+{rows}
+</tbody>
+</table></div>
+</body>
+</html>
+"""
 
 
 @dataclass
@@ -16,38 +50,71 @@ class LevelWeights:
 
     Args:
         weights: For each attention, by the name of its module, the weight of each level; they sum to one.
+        title: The heading of picture and page.
 
     Raises:
         ValueError: If there is no attention, or one without levels.
     """
 
     weights: Mapping[str, Sequence[float]]
+    title: str = "Weights of the levels of attention"
 
     def __post_init__(self) -> None:
         if not self.weights or not all(len(levels) for levels in self.weights.values()):
             raise ValueError("`weights` must hold the levels of at least one attention, got none")
 
-    def to_text(self) -> str:
+    @property
+    def depth(self) -> int:
+        """Levels of the attention that has most."""
+        return max(len(levels) for levels in self.weights.values())
+
+    def table(self) -> str:
         """Write a table in Markdown: a row for each attention, a column for each level.
 
         Returns:
             The table.
         """
-        depth = max(len(levels) for levels in self.weights.values())
+        depth = self.depth
         lines = [["attention", *(str(level) for level in range(1, depth + 1))], ["---"] * (depth + 1)]
         for name, levels in self.weights.items():
             numbers = [f"{weight:.3f}" for weight in levels]
             lines.append([name, *numbers, *["–"] * (depth - len(numbers))])
         return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
-    def to_png(self, path: str | Path) -> Path:
+    def save_html(self, path: str | os.PathLike[str]) -> Path:
+        """Write the table as a page that needs nothing else, shaded by weight.
+
+        Args:
+            path: The file to write.
+
+        Returns:
+            The path written.
+        """
+        most = max(max(levels) for levels in self.weights.values())
+        rows = []
+        for name, levels in self.weights.items():
+            cells = [
+                f'<td style="background: rgb(255 176 0 / {weight / most:.2f})">{weight:.3f}</td>' for weight in levels
+            ]
+            cells += ["<td>–</td>"] * (self.depth - len(levels))
+            rows.append(f'<tr><th scope="row">{html.escape(printable(name))}</th>{"".join(cells)}</tr>')
+        page = _PAGE.format(
+            title=html.escape(printable(self.title)),
+            equal=1 / self.depth,
+            head="".join(f'<th scope="col">{level}</th>' for level in range(1, self.depth + 1)),
+            rows="\n".join(rows),
+        )
+        Path(path).write_text(page, encoding="utf-8")
+        return Path(path)
+
+    def save_png(self, path: str | os.PathLike[str]) -> Path:
         """Draw a line for each attention over its levels, beside what levels of equal weight would have.
 
         Args:
-            path: Where to write it; folders are made.
+            path: The file to write.
 
         Returns:
-            The same path.
+            The path written.
 
         Raises:
             ImportError: If matplotlib is not installed.
@@ -62,15 +129,12 @@ class LevelWeights:
         axes = figure.add_subplot()
         for name, levels in self.weights.items():
             axes.plot(range(1, len(levels) + 1), list(levels), marker="o", label=name)
-        depth = max(len(levels) for levels in self.weights.values())
-        axes.axhline(1 / depth, color="0.6", linestyle=":", label="equal weights")
-        axes.set(xlabel="level", ylabel="weight", ylim=(0, None), title="Weights of the levels of attention")
+        axes.axhline(1 / self.depth, color="0.6", linestyle=":", label="equal weights")
+        axes.set(xlabel="level", ylabel="weight", ylim=(0, None), title=printable(self.title))
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(fontsize="small")
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=150)
-        return path
+        return Path(path)
 
 
 def level_weights(model: Any) -> LevelWeights:

@@ -4,7 +4,8 @@ Self-contained, so that `evaluate.load` with the path of this file works too.
 """
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import datasets
@@ -40,6 +41,8 @@ _CITATION = """\
 # ROUGE-L's weight of recall in the scripts of MS MARCO and DuReader.
 BETA = 1.2
 UNITS = ("words", "characters")
+# Letters of scripts that write words without spaces: kana and Chinese characters.
+UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 
 
 def answer_units(text: str, unit: str) -> list[str]:
@@ -59,6 +62,37 @@ def answer_units(text: str, unit: str) -> list[str]:
     if unit not in UNITS:
         raise ValueError(f"`unit` must be one of {', '.join(UNITS)}, got {unit!r}")
     return re.findall(r"\w+|[^\w\s]", text.lower()) if unit == "words" else re.findall(r"\S", text.lower())
+
+
+def usual_unit(texts: Iterable[str]) -> str:
+    """Tell what is compared by the script of texts.
+
+    Args:
+        texts: The texts.
+
+    Returns:
+        "characters" if there are more letters of scripts whose words stand without spaces, Chinese and Japanese, than
+        words of others. Else "words".
+    """
+    unspaced = words = 0
+    for text in texts:
+        unspaced += len(UNSPACED.findall(text))
+        words += len(re.findall(r"\w+", UNSPACED.sub(" ", text)))
+    return "characters" if unspaced > words else "words"
+
+
+def f1_of_characters(answer: str, reference: str) -> float:
+    """Overlap of the characters of an answer with those of a reference, in any order, as SQuAD's is of words.
+
+    Args:
+        answer: The answer.
+        reference: The reference.
+
+    Returns:
+        F1, from 0 to 1.
+    """
+    first, second = (Counter(answer_units(text, "characters")) for text in (answer, reference))
+    return 2 * (first & second).total() / max(1, first.total() + second.total())
 
 
 def rouge_l(answer: Sequence[str], references: Sequence[Sequence[str]]) -> float:

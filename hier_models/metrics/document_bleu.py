@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import sacrebleu
 
-from .answers import answer_units, rouge_l
+from .answers import answer_units, f1_of_characters, rouge_l
 from .document_scores import Array, DocumentStatistics, means
 from .poem_bleu import LINES
 from .squad import exact_score, f1_score
@@ -93,17 +93,18 @@ def document_answers(
     Args:
         answers: The answers.
         references: The references of each, at least one.
-        unit: What BLEU and ROUGE-L compare, "words" or "characters".
+        unit: What F1, BLEU and ROUGE-L compare, "words" or "characters".
 
     Returns:
         Of each answer `exact`, `f1` and `rougeL` in percent, and what it adds to `bleu1` and `bleu4`.
     """
     pairs = list(zip(answers, references, strict=True))
+    f1 = f1_score if unit == "words" else f1_of_characters
     units = [(answer_units(answer, unit), [answer_units(gold, unit) for gold in golds]) for answer, golds in pairs]
     found = means(
         {
             "exact": [100 * max(exact_score(answer, gold) for gold in golds) for answer, golds in pairs],
-            "f1": [100 * max(f1_score(answer, gold) for gold in golds) for answer, golds in pairs],
+            "f1": [100 * max(f1(answer, gold) for gold in golds) for answer, golds in pairs],
             "rougeL": [100 * rouge_l(answer, golds) for answer, golds in units],
         }
     )

@@ -31,10 +31,11 @@ Returns:
 """
 
 _CITATION = """\
-@inproceedings{ham-2019,
+@article{dou2018hierarchical,
     title = "Hierarchical Attention: What Really Counts in Various {NLP} Tasks",
-    note = "Under review as a conference paper at ICLR 2019",
-    year = "2019",
+    author = "Dou, Zehao and Zhang, Zhihua",
+    journal = "arXiv preprint arXiv:1808.03728",
+    year = "2018",
 }
 """
 

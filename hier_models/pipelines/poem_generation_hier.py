@@ -115,9 +115,12 @@ class PoemGenerationPipeline(Pipeline):
             or a generator an iterator over such lists.
 
         Raises:
-            ValueError: If the input is not one of the above, a length is neither 5 nor 7, there are more than four
-                keywords, a keyword is not Chinese or not in the vocabulary, or a text has no usable word.
+            ValueError: If the input is not one of the above, a length is neither 5 nor 7, a number is out of range,
+                there are more than four keywords, a keyword is not Chinese or not in the vocabulary, or a text has no
+                usable word.
         """
+        _check_integers(batch_size=kwargs.get("batch_size"))
+        _check_integers(0, num_workers=kwargs.get("num_workers"))
         if (inputs is None) == (keywords is None):
             raise ValueError("Pass a text as `inputs`, or `keywords`: exactly one of them.")
         if keywords is not None:
@@ -143,9 +146,11 @@ class PoemGenerationPipeline(Pipeline):
             if isinstance(length, bool) or length not in LENGTHS:
                 raise ValueError(f"`length` must be 5 or 7, the characters of a line, got {length!r}.")
             forward["length"] = length
+        _check_integers(num_candidates=num_candidates, num_beams=generate_kwargs.get("num_beams"))
+        top_p = generate_kwargs.get("top_p")
+        if top_p is not None and not 0 <= top_p <= 1:  # `generate` reads more as no limit
+            raise ValueError(f"`top_p` must be between 0 and 1, got {top_p!r}.")
         if num_candidates is not None:
-            if isinstance(num_candidates, bool) or not isinstance(num_candidates, int) or num_candidates < 1:
-                raise ValueError(f"`num_candidates` must be an integer of at least 1, got {num_candidates!r}.")
             forward["num_candidates"] = num_candidates
         return {}, forward, {}
 
@@ -268,9 +273,14 @@ class PoemGenerationPipeline(Pipeline):
         kwargs = dict(generate_kwargs)
         config = copy.deepcopy(kwargs.pop("generation_config", None) or self.model.generation_config)
         others = config.update(**kwargs)
-        config.max_length = config.min_new_tokens = None
-        config.min_length = 0
-        config.max_new_tokens = length + 1  # and the end
+        # In the terms that the model has its own lengths in: `generate` takes from there what is not set here.
+        own = self.model.generation_config
+        new = own.max_new_tokens is not None
+        config.max_length, config.max_new_tokens = (
+            (None, length + 1) if new else (length + 2, None)
+        )  # start, line, end
+        new = own.min_new_tokens is not None
+        config.min_length, config.min_new_tokens = (None, 0) if new else (0, None)
         if config.pad_token_id is None:
             config.pad_token_id = self.tokenizer.pad_token_id
         config.num_return_sequences = sequences
@@ -288,6 +298,13 @@ class PoemGenerationPipeline(Pipeline):
             One dictionary for each, the most probable first.
         """
         return [{"poem_text": "\n".join(poem["lines"]), **poem} for poem in model_outputs["poems"]]
+
+
+def _check_integers(least: int = 1, **values: Any) -> None:
+    """Refuse numbers that are no integers, or less than they can be; None is a number that was not given."""
+    for name, value in values.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+            raise ValueError(f"`{name}` must be an integer of at least {least}, got {value!r}.")
 
 
 def _stream(items: Iterable[Any]) -> Iterator[Any]:

@@ -76,9 +76,10 @@ class ReadingComprehensionPipeline(Pipeline):
             context: the context of each.
             documents: in place of a context, several documents of each question; each is read for itself.
             **kwargs: top_k: answers to give (1; more give a list for each question). max_answer_length: words of an
-                answer (30). max_length: words of a context that are read at once; longer ones are read in windows that
-                share `stride` words (by default the tokenizer's `model_max_length`, if it has one, and 128 or half of
-                it). batch_size: contexts or windows that the model reads at once (1).
+                answer. max_length: words of a context that are read at once; longer ones are read in windows that
+                share `stride` words. These three are by default those of the training, which the config's
+                `task_specific_params` have; else 30, the tokenizer's `model_max_length`, if it has one, and 128 or
+                half of it. batch_size: contexts or windows that the model reads at once (1).
 
         Returns:
             For each question "answer" (as in the text), "start" and "end" (characters of the context) and "score" (the
@@ -89,6 +90,7 @@ class ReadingComprehensionPipeline(Pipeline):
             ValueError: If a question has no context or no word, or a number is below 1.
             TypeError: If a question or context is no text.
         """
+        _check_integer("batch_size", kwargs.get("batch_size"))
         if inputs is not None and (question is not None or context is not None or documents is not None):
             raise ValueError("give `inputs`, or `question` with `context` or `documents`, and not both")
         if inputs is None:
@@ -136,8 +138,7 @@ class ReadingComprehensionPipeline(Pipeline):
             ("max_length", max_length),
             ("batch_size", windows_at_once),
         ):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise ValueError(f"`{name}` must be an integer of at least 1, got {value!r}")
+            _check_integer(name, value)
         preprocess = {"max_length": max_length, "stride": stride}
         postprocess = {"top_k": top_k, "max_answer_length": max_answer_length}
         return (
@@ -159,7 +160,9 @@ class ReadingComprehensionPipeline(Pipeline):
         Returns:
             The windows under "windows", and the documents of each question under "contexts".
         """
-        limit = max_length
+        limit, trained = max_length, self._trained()
+        if limit is None and "max_length" in trained:
+            limit, stride = int(trained["max_length"]), trained.get("stride") if stride is None else stride
         if limit is None and self.processor.tokenizer.model_max_length < _NO_LIMIT:
             limit = int(self.processor.tokenizer.model_max_length)
         if limit is not None and stride is None:
@@ -175,6 +178,12 @@ class ReadingComprehensionPipeline(Pipeline):
             contexts.append([item[kind]] if kind == "context" else list(item[kind]))
             windows += [{name: made[name][i] for name in made} for i in range(len(made["input_ids"]))]
         return {"windows": windows, "contexts": contexts, "items": input_["items"]}
+
+    def _trained(self) -> dict[str, Any]:
+        """What the model was trained with, if its config says so."""
+        params = getattr(self.model.config, "task_specific_params", None) or {}
+        found: dict[str, Any] = params.get("reading-comprehension", {})
+        return found
 
     def _forward(  # type: ignore[override]
         self, input_tensors: dict[str, Any], batch_size: int = 1
@@ -196,7 +205,7 @@ class ReadingComprehensionPipeline(Pipeline):
         return {**input_tensors, "logits": logits}
 
     def postprocess(  # type: ignore[override]
-        self, model_outputs: dict[str, Any], top_k: int = 1, max_answer_length: int = DEFAULT_MAX_ANSWER_LENGTH
+        self, model_outputs: dict[str, Any], top_k: int = 1, max_answer_length: int | None = None
     ) -> list[Any]:
         """Turn scores into answers.
 
@@ -208,6 +217,8 @@ class ReadingComprehensionPipeline(Pipeline):
         Returns:
             What `__call__` returns for each question.
         """
+        if max_answer_length is None:
+            max_answer_length = int(self._trained().get("max_answer_length", DEFAULT_MAX_ANSWER_LENGTH))
         rows: list[list[int]] = [[] for _ in model_outputs["contexts"]]
         for number, window in enumerate(model_outputs["windows"]):
             rows[window["example_index"]].append(number)
@@ -283,6 +294,9 @@ def _from_columns(question: Any, context: Any, documents: Any) -> tuple[list[Map
         got = "none" if context is None else "both"
         raise ValueError(f"give exactly one of `context` and `documents` with a question, got {got}")
     name, given = ("context", context) if documents is None else ("documents", documents)
+    if not isinstance(question, Sequence) or not isinstance(given, Sequence):
+        wrong, value = ("question", question) if not isinstance(question, Sequence) else (name, given)
+        raise TypeError(f"`{wrong}` must be text, or a list of text, got {type(value).__name__}")
     if isinstance(question, str):
         return [{"question": question, name: given}], False
     if isinstance(given, str):  # one text for all questions
@@ -290,6 +304,11 @@ def _from_columns(question: Any, context: Any, documents: Any) -> tuple[list[Map
     if len(given) != len(question):
         raise ValueError(f"`{name}` must be one for each of {len(question)} questions, got {len(given)}")
     return [{"question": item, name: text} for item, text in zip(question, given, strict=True)], True
+
+
+def _check_integer(name: str, value: Any) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise ValueError(f"`{name}` must be an integer of at least 1, got {value!r}")
 
 
 def _check_item(item: Any, name: str) -> None:

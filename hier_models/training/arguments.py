@@ -1,6 +1,7 @@
 """The sections of a recipe: everything a training run needs to know."""
 
 import dataclasses
+import inspect
 import json
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -338,3 +339,29 @@ SECTIONS: dict[str, type] = {
     "run": RunArguments,
     "training": Seq2SeqTrainingArguments,
 }
+
+
+def for_prediction(arguments: Seq2SeqTrainingArguments, **changes: Any) -> Seq2SeqTrainingArguments:
+    """Change a run's arguments to those of a run that only predicts, in the order of the data.
+
+    Args:
+        arguments: Arguments of a training run.
+        **changes: What else is to change.
+
+    Returns:
+        A copy of them.
+    """
+    names = inspect.signature(type(arguments)).parameters
+    values = {name: value for name, value in arguments.to_dict().items() if name in names}
+    values |= {
+        "prediction_loss_only": False,
+        "train_sampling_strategy": "random",
+        "eval_strategy": "no",
+        "load_best_model_at_end": False,
+        "label_smoothing_factor": 0.0,
+        "push_to_hub": False,
+        **changes,
+    }
+    if arguments.device.type == "cpu":
+        values["dataloader_pin_memory"] = False
+    return type(arguments)(**values)

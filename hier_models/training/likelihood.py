@@ -1,7 +1,6 @@
 """How likely a model finds texts."""
 
 import copy
-import inspect
 import math
 import tempfile
 from typing import Any
@@ -12,6 +11,7 @@ from datasets import Dataset
 from transformers import PreTrainedModel, Seq2SeqTrainer, Seq2SeqTrainingArguments
 
 from ..data import HierDataCollator
+from .arguments import for_prediction
 from .models import Processor
 
 
@@ -72,7 +72,7 @@ def likelihoods(
     with tempfile.TemporaryDirectory() as scratch:
         trainer = Seq2SeqTrainer(
             model=model,
-            args=_for_likelihood(training_args, scratch),
+            args=for_prediction(training_args, output_dir=scratch, predict_with_generate=False, report_to="none"),
             processing_class=processor,
             data_collator=HierDataCollator(processor, model=model),
             preprocess_logits_for_metrics=_negative_log_likelihoods,
@@ -92,20 +92,3 @@ def _negative_log_likelihoods(logits: Any, labels: torch.Tensor) -> torch.Tensor
     scores = (logits[0] if isinstance(logits, tuple) else logits).float()
     flat = torch.nn.functional.cross_entropy(scores.flatten(0, 1), labels.flatten(), reduction="none")
     return flat.view(labels.shape)
-
-
-def _for_likelihood(arguments: Seq2SeqTrainingArguments, folder: str) -> Seq2SeqTrainingArguments:
-    names = inspect.signature(type(arguments)).parameters
-    values = {name: value for name, value in arguments.to_dict().items() if name in names}
-    values |= {
-        "output_dir": folder,
-        "predict_with_generate": False,
-        "prediction_loss_only": False,
-        "train_sampling_strategy": "random",
-        "eval_strategy": "no",
-        "load_best_model_at_end": False,
-        "label_smoothing_factor": 0.0,
-        "push_to_hub": False,
-        "report_to": "none",
-    }
-    return type(arguments)(**values)

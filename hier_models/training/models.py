@@ -300,8 +300,10 @@ def source_length(family: str, tokens: int) -> dict[str, int]:
         tokens: The number of positions.
 
     Returns:
-        Name -> number.
+        Name -> number; nothing for a family that reads sources of any length.
     """
+    if family in WITHOUT_POSITIONS:
+        return {}
     own = family in ("top_down_transformer", "led")
     return {"max_encoder_position_embeddings" if own else "max_position_embeddings": tokens}
 

@@ -37,12 +37,12 @@ from ..data.tokenizing import plain_tokenizer
 from ..ham.keywords_ham import PoemKeywords
 from ..metrics import DocumentScores, PoemBleu, document_keys
 from ..metrics.document_bleu import POEM_METRICS, document_poem_bleu
-from .arguments import Recipe, RecipeError
+from .arguments import Recipe, RecipeError, for_prediction
 from .metrics import decode
 from .models import Processor, set_generation
 from .own_tokenizer import own_tokenizer
 from .results import write_json
-from .summarization import for_generation, generation_settings
+from .summarization import generation_settings
 from .tasks import SCORES_FILE, Task
 
 
@@ -331,7 +331,7 @@ def run_poem_evaluation(
         arguments = training_args or Seq2SeqTrainingArguments(
             output_dir=scratch, per_device_eval_batch_size=batch_size, report_to="none"
         )
-        arguments = for_generation(arguments)
+        arguments = for_prediction(arguments, predict_with_generate=True)
         arguments.generation_max_length = None  # the length of the lines says how long they get
         trainer = Seq2SeqTrainer(
             model=model,

@@ -10,14 +10,16 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from transformers import BatchEncoding, EvalPrediction, PreTrainedModel, PreTrainedTokenizerBase, Trainer
+from transformers.utils import logging
 
+from ..data.characters import train_characters
 from ..data.columns import RowFormat
 from ..data.reading_rows import resolve_reading
 from ..data.totals import SharedTotals
 from ..data.word_level import train_word_level
 from ..ham_reader.processing_ham_reader import AnswerNotFoundError, fit_characters
 from ..metrics import DocumentScores, document_keys
-from ..metrics.answers import score_answers
+from ..metrics.answers import f1_of_characters, score_answers, usual_unit
 from ..metrics.document_bleu import document_answers
 from ..metrics.squad import exact_score, f1_score
 from ..pipelines.reading_comprehension_hier import best_spans
@@ -29,8 +31,13 @@ from .own_tokenizer import own_tokenizer
 from .tasks import SCORES_FILE
 
 
+logger = logging.get_logger(__name__)
+
 NOTES = ("example_index", "context_spans")
+CHECKS = ("long_question", "widened_answer")
 QUESTIONS_IN_MEMORY = 200
+# The task's name in a config's `task_specific_params`.
+PIPELINE = "reading-comprehension"
 
 
 @dataclass
@@ -43,11 +50,14 @@ class ReadingComprehensionArguments(EncoderArguments):
         answers_column: Column with the answers; recognized by its name if not given.
         characters: Whether the reader reads characters too; they are fitted on the training data.
         num_characters: The most characters to fit.
+        split_into: What a tokenizer that is fitted splits texts into: words, or characters (for Chinese that is not
+            split into words).
         lowercase: Whether the words of a tokenizer that is fitted are in small letters.
         stride: Words that neighboring windows of a long context share.
         max_question_length: Words of a question; a longer one is cut and counted.
         max_answer_length: Words of an answer.
-        unit: What BLEU and ROUGE-L compare, words or characters.
+        unit: What F1, BLEU and ROUGE-L compare, words or characters; by default characters where answers are mostly of
+            a script that writes words without spaces, as Chinese.
     """
 
     question_column: str | None = field(default=None, metadata={"help": "Column with the question."})
@@ -55,11 +65,16 @@ class ReadingComprehensionArguments(EncoderArguments):
     answers_column: str | None = field(default=None, metadata={"help": "Column with the answers."})
     characters: bool = field(default=False, metadata={"help": "Read characters too."})
     num_characters: int | None = field(default=None, metadata={"help": "The most characters to fit."})
+    split_into: Literal["words", "characters"] = field(
+        default="words", metadata={"help": "What a fitted tokenizer splits texts into."}
+    )
     lowercase: bool = field(default=True, metadata={"help": "Fit words in small letters."})
     stride: int = field(default=128, metadata={"help": "Words that neighboring windows of a context share."})
     max_question_length: int = field(default=64, metadata={"help": "Words of a question."})
     max_answer_length: int = field(default=30, metadata={"help": "Words of an answer."})
-    unit: Literal["words", "characters"] = field(default="words", metadata={"help": "What BLEU and ROUGE-L compare."})
+    unit: Literal["words", "characters"] | None = field(
+        default=None, metadata={"help": "What F1, BLEU and ROUGE-L compare; by default what the answers' script has."}
+    )
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -72,7 +87,11 @@ class ReadingComprehensionArguments(EncoderArguments):
 class ReadingReport:
     """What became of the questions."""
 
-    NAMES = ("questions", "windows", "windows_without_answer", "without_answer", "lost_answers", "long_questions")
+    NAMES = (
+        *("questions", "windows", "windows_without_answer", "without_answer", "lost_answers", "long_questions"),
+        "widened_answers",  # that begin or end inside of a word, and are learned with all of it
+        "misplaced_answers",  # beside others that stand where they should
+    )
 
     def __init__(self) -> None:
         self._totals = SharedTotals(len(self.NAMES))
@@ -146,6 +165,11 @@ class ReadingComprehensionTask(EncoderTask):
         self.recipe.model = changed
         model, processor = super().load_model_and_processor()
         self.recipe.model = arguments
+        # The pipeline and `evaluate` read and answer as in training.
+        params = getattr(model.config, "task_specific_params", None) or {}
+        own = {name: getattr(self.options, name) for name in ("stride", "max_question_length", "max_answer_length")}
+        own["max_length"] = self.recipe.data.max_source_length
+        model.config.task_specific_params = {**params, PIPELINE: own}
         return model, processor
 
     def _texts(self) -> Iterable[str]:
@@ -154,6 +178,8 @@ class ReadingComprehensionTask(EncoderTask):
 
     def _fitted_tokenizer(self) -> PreTrainedTokenizerBase:
         words = self.recipe.model.tokenizer_words or 1
+        if self.options.split_into == "characters":
+            return train_characters(self._texts(), words)
         return train_word_level(self._texts(), words, lowercase=self.options.lowercase, digits=None)
 
     def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:  # noqa: D102
@@ -180,7 +206,7 @@ class ReadingComprehensionTask(EncoderTask):
         pairs = [(answer, golds) for (answer, _), golds in zip(found, self._references("test"), strict=True) if golds]
         if pairs and trainer.is_world_process_zero():
             answers, references = zip(*pairs, strict=True)
-            statistics = document_answers(answers, references, self.options.unit)
+            statistics = document_answers(answers, references, self._unit("test"))
             rows = self.rows("test")
             asked = [[row["question"], row["references"]] for row in rows if row["references"]]
             DocumentScores(document_keys(asked), statistics).save(self.output_dir / SCORES_FILE)
@@ -255,13 +281,19 @@ class ReadingComprehensionTask(EncoderTask):
                 if not len(made):
                     raise RecipeError("data: train has no window with an answer")
             self._windows[part] = made
-        names = [name for name in (*NOTES, "long_question") if name in self._windows[part].column_names]
+        names = [name for name in (*NOTES, *CHECKS) if name in self._windows[part].column_names]
         return self._windows[part].remove_columns(names)
 
     def _count(self, part: str, rows: Any, made: Any) -> None:
         examples, ends = list(made["example_index"]), list(made["end_positions"])
         long = {i for i, cut in zip(examples, made["long_question"], strict=True) if cut}
         found = {i for i, end in zip(examples, ends, strict=True) if end >= 0}
+        widened = {i for i, wide in zip(examples, made["widened_answer"], strict=True) if wide}
+        if len(widened) > len(rows) / 2:
+            logger.warning(
+                f"{part}: {len(widened)} of {len(rows)} answers begin or end inside of a word, and are learned with "
+                "all of it; where words are not written apart, as in Chinese, let split_into be characters"
+            )
         answered = [bool(answer["text"]) for answer in rows["answers"]]
         self._reports[part].add(
             questions=len(rows),
@@ -270,6 +302,8 @@ class ReadingComprehensionTask(EncoderTask):
             without_answer=answered.count(False),
             lost_answers=sum(has and i not in found for i, has in enumerate(answered)),
             long_questions=len(long),
+            widened_answers=len(widened),
+            misplaced_answers=sum(rows["misplaced_answers"]),
         )
 
     def _answers(self, predictions: Any, part: str = "validation") -> list[tuple[str, float]]:
@@ -298,16 +332,22 @@ class ReadingComprehensionTask(EncoderTask):
     def _references(self, part: str) -> list[list[str]]:
         return list(self.rows(part)["references"])
 
+    def _unit(self, part: str) -> str:
+        """What of answers is compared: words or characters."""
+        unit: str = self.options.unit or usual_unit(chain.from_iterable(self._references(part)))
+        return unit
+
     def _score(self, answers: Sequence[tuple[str, float]], part: str) -> dict[str, float]:
         pairs = [(answer, golds) for (answer, _), golds in zip(answers, self._references(part), strict=True) if golds]
         if not pairs:
             return {"total": 0.0}
         exact = sum(max(exact_score(answer, gold) for gold in golds) for answer, golds in pairs)
-        f1 = sum(max(f1_score(answer, gold) for gold in golds) for answer, golds in pairs)
+        score = f1_score if self._unit(part) == "words" else f1_of_characters
+        f1 = sum(max(score(answer, gold) for gold in golds) for answer, golds in pairs)
         return {
             "exact": 100 * exact / len(pairs),
             "f1": 100 * f1 / len(pairs),
-            **score_answers([answer for answer, _ in pairs], [golds for _, golds in pairs], self.options.unit),
+            **score_answers([answer for answer, _ in pairs], [golds for _, golds in pairs], self._unit(part)),
             "total": len(pairs),
         }
 
@@ -331,7 +371,8 @@ class ReadingCollator:
         Returns:
             The batch.
         """
-        batch: BatchEncoding = self.processor.pad(features, return_tensors="pt")
+        # Scores of batches are put together with padding on the right, where the words of a row then begin.
+        batch: BatchEncoding = self.processor.pad(features, padding_side="right", return_tensors="pt")
         return batch
 
 
@@ -356,6 +397,7 @@ class _Windows:
         self.stride = options.stride
         self.max_question_length = options.max_question_length
         self.several = several
+        self.checks = CHECKS  # so that datasets' cache does not give rows that an older version made
 
     def __call__(self, batch: dict[str, list[Any]], indices: list[int]) -> dict[str, list[Any]]:
         columns: dict[str, list[Any]] = {}
@@ -378,6 +420,7 @@ class _Windows:
             count = len(made["input_ids"])
             made["example_index"] = [index] * count
             made["long_question"] = [long] * count
+            made["widened_answer"] = [_is_widened(made, row, answers) for row in range(count)]
             for name, values in made.items():
                 columns.setdefault(name, []).extend(values)
         return columns
@@ -392,6 +435,17 @@ class _Windows:
             return_spans=True,
         )
         return dict(made)
+
+
+def _is_widened(made: Mapping[str, Any], row: int, answers: Mapping[str, Any]) -> bool:
+    """Whether the words of an answer are more than the answer."""
+    first, last = made["start_positions"][row], made["end_positions"][row]
+    if last < 0:
+        return False
+    text, start = answers["text"][0], answers["answer_start"][0]
+    spans = made["context_spans"][row]
+    begins = start + len(text) - len(text.lstrip())
+    return bool(spans[first][0] < begins or spans[last][1] > start + len(text.rstrip()))
 
 
 def _words_of(window: Mapping[str, Any]) -> slice:

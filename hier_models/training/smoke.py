@@ -176,11 +176,7 @@ def _model(recipe: Recipe, task: "Task", folder: Path) -> dict[str, Any]:
         config = AutoConfig.for_model(
             family,
             **{**_sizes(family), **ids, **plain, "vocab_size": len(tokenizer)},
-            **(
-                {}
-                if family in WITHOUT_POSITIONS
-                else source_length(family, POSITIONS + (0 if _writes(task) else ENCODER_OFFSET))
-            ),
+            **source_length(family, POSITIONS + (0 if _writes(task) else ENCODER_OFFSET)),
         )
         torch.manual_seed(0)
         checkpoint = folder / family

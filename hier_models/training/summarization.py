@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import functools
-import inspect
 import json
 import logging
 import os
@@ -32,7 +31,7 @@ from ..metrics import DocumentScores, DocumentStatistics, document_keys
 from ..metrics.document_scores import means
 from ..pipelines.importance_tagger_hier import load_importance_tagger
 from . import key_phrases, smoke
-from .arguments import DataArguments, Recipe, RecipeError
+from .arguments import DataArguments, Recipe, RecipeError, for_prediction
 from .brightness import BrightnessDecay
 from .likelihood import likelihoods, perplexity_of
 from .metrics import compute_summarization_metrics, decode, mean_length, score_documents
@@ -333,7 +332,7 @@ def run_evaluation(
         arguments = training_args or Seq2SeqTrainingArguments(
             output_dir=scratch, per_device_eval_batch_size=batch_size, report_to="none"
         )
-        arguments = for_generation(arguments)
+        arguments = for_prediction(arguments, predict_with_generate=True)
         trainer = Seq2SeqTrainer(
             model=model,
             args=arguments,
@@ -370,30 +369,6 @@ def run_evaluation(
         if results_file is not None:
             write_json(Path(results_file), results)
     return results
-
-
-def for_generation(arguments: Seq2SeqTrainingArguments) -> Seq2SeqTrainingArguments:
-    """Change a run's arguments to those of a run that only generates, in the order of the data.
-
-    Args:
-        arguments: Arguments of a training run.
-
-    Returns:
-        A copy of them.
-    """
-    values = {name: value for name, value in arguments.to_dict().items() if name in _init_names(arguments)}
-    values |= {
-        "predict_with_generate": True,
-        "prediction_loss_only": False,
-        "train_sampling_strategy": "random",
-        "eval_strategy": "no",
-        "load_best_model_at_end": False,
-        "label_smoothing_factor": 0.0,
-        "push_to_hub": False,
-    }
-    if arguments.device.type == "cpu":
-        values["dataloader_pin_memory"] = False
-    return type(arguments)(**values)
 
 
 def generation_settings(config: GenerationConfig) -> dict[str, Any]:
@@ -460,10 +435,6 @@ def load_part(data: DataArguments, part: str, set_aside_file: Path | None, repor
     return (
         documents.take(most) if isinstance(documents, IterableDataset) else documents.take(min(most, len(documents)))
     )
-
-
-def _init_names(arguments: Seq2SeqTrainingArguments) -> set[str]:
-    return set(inspect.signature(type(arguments)).parameters)
 
 
 def references_of(documents: Dataset) -> list[str] | list[list[str]]:

@@ -32,13 +32,13 @@ from ..metrics.document_bleu import document_bleu
 from ..pipelines.chunking_hier import join_chunks
 from ..pipelines.document_pipeline_hier import total_length
 from ..pipelines.translation_hier import COUNTS, TranslationPipeline
-from .arguments import Recipe, RecipeError
+from .arguments import Recipe, RecipeError, for_prediction
 from .metrics import decode, mean_length
 from .models import Processor, check_lengths, set_generation
 from .own_tokenizer import own_tokenizer
 from .results import write_json
 from .smoke import POSITIONS
-from .summarization import for_generation, generation_settings
+from .summarization import generation_settings
 from .tasks import SCORES_FILE, Task
 
 
@@ -374,7 +374,7 @@ def run_translation_evaluation(
         )
         trainer = Seq2SeqTrainer(
             model=model,
-            args=for_generation(arguments),
+            args=for_prediction(arguments, predict_with_generate=True),
             processing_class=processor,
             data_collator=HierDataCollator(processor, model=model),
         )

@@ -1,6 +1,7 @@
 """REINFORCE in the whole model: its gradient against that of the expected likelihood, over all that can be drawn."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,8 +9,9 @@ from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments
 
 from hier_models import CoarseToFineLstmConfig, CoarseToFineLstmForConditionalGeneration
 from hier_models.coarse_to_fine_lstm import decoder_coarse_to_fine_lstm
-from hier_models.coarse_to_fine_lstm.reinforce_coarse_to_fine_lstm import RewardBaseline, draw_rows
+from hier_models.coarse_to_fine_lstm.reinforce_coarse_to_fine_lstm import draw_rows
 from hier_models.training import PerplexityDecay, SoftPretraining, SurrogateLog, optimizer_with_rates
+from tests import forks
 from tests.references.reinforce import expected_loss, outcomes, probability_of
 
 
@@ -273,36 +275,39 @@ def test_models_2_and_3_load_each_others_checkpoints(tmp_path):
         assert torch.equal(again.state_dict()[name], value.to(again.dtype))
 
 
-def _train_in_process(rank, meeting_place, queue):
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=meeting_place, rank=rank, world_size=2)
-    baseline = RewardBaseline(rate=1.0, steps=3)
-    baseline.update(torch.tensor([[-1.0, -2.0]]) if rank else torch.tensor([[-3.0, -4.0, -5.0]]))
-    found = [baseline.values.tolist()]
-    baseline.update(torch.tensor([[-7.0]]) if rank else None)  # soft attention in one of them
-    found.append(baseline.values.tolist())
-    model = make(alternate_soft=0.5, baseline_rate=0.1)
-    parallel = torch.nn.parallel.DistributedDataParallel(model)
-    torch.manual_seed(rank)  # they do not draw the same
-    for _ in range(8):
-        parallel(**batch_of(1 + rank, 3 - rank)).loss.backward()
-    queue.put((found, model.reward_baseline.values.tolist()))
-    torch.distributed.barrier()
-    torch.distributed.destroy_process_group()
+TRAIN_IN_PROCESS = """
+import sys
+import torch
+from hier_models.coarse_to_fine_lstm.reinforce_coarse_to_fine_lstm import RewardBaseline
+from tests.coarse_to_fine_lstm.test_hard_attention_coarse_to_fine_lstm import batch_of, make
+
+rank, folder = int(sys.argv[1]), sys.argv[2]
+torch.set_num_threads(1)
+torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
+baseline = RewardBaseline(rate=1.0, steps=3)
+baseline.update(torch.tensor([[-1.0, -2.0]]) if rank else torch.tensor([[-3.0, -4.0, -5.0]]))
+found = [baseline.values.tolist()]
+baseline.update(torch.tensor([[-7.0]]) if rank else None)  # soft attention in one of them
+found.append(baseline.values.tolist())
+model = make(alternate_soft=0.5, baseline_rate=0.1)
+parallel = torch.nn.parallel.DistributedDataParallel(model)
+torch.manual_seed(rank)  # they do not draw the same
+for _ in range(8):
+    parallel(**batch_of(1 + rank, 3 - rank)).loss.backward()
+torch.save((found, model.reward_baseline.values.tolist()), f"{folder}/{rank}.pt")
+torch.distributed.barrier()
+torch.distributed.destroy_process_group()
+"""
 
 
 @pytest.mark.slow
 def test_two_processes_share_a_baseline(tmp_path):
-    meeting_place = (tmp_path / "rendezvous").as_uri()
-    context = torch.multiprocessing.get_context("spawn")
-    queue = context.Queue()
-    processes = [context.Process(target=_train_in_process, args=(rank, meeting_place, queue)) for rank in range(2)]
+    processes = [
+        forks.start(TRAIN_IN_PROCESS, str(rank), str(tmp_path), cwd=Path(__file__).parents[2]) for rank in range(2)
+    ]
     for process in processes:
-        process.start()
-    both = [queue.get(timeout=240) for _ in processes]
-    for process in processes:
-        process.join(timeout=60)
-        assert process.exitcode == 0
+        assert process.wait() == 0, process.stderr
+    both = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
     assert both[0] == both[1]
     assert both[0][0] == [[-2.0, -3.0, -5.0], [-7.0, -3.0, -5.0]]
     assert all(value < 0 for value in both[0][1][:3])

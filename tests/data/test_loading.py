@@ -54,7 +54,7 @@ def write(path: Path, content: bytes) -> Path:
         ("a.ndjson", as_json_lines(ROWS).rstrip()),
         ("a.json", as_json_lines(ROWS)),
         ("a.json", json.dumps(ROWS, indent=2).encode()),
-        ("a.jsonl.gz", gzip.compress(as_json_lines(ROWS))),
+        ("a.jsonl.gz", gzip.compress(as_json_lines(ROWS), mtime=0)),
         ("a.jsonl.xz", lzma.compress(as_json_lines(ROWS))),
         ("a.json.bz2", bz2.compress(json.dumps(ROWS).encode())),
         ("a.csv", as_csv(ROWS)),

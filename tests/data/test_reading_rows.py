@@ -54,6 +54,23 @@ def test_squad():
     assert found["id"] == "1"
 
 
+@pytest.mark.parametrize(("starts", "answer"), [([18, 3], ("Ada", 18)), ([3, 15], ("by Ada", 15))])
+def test_an_answer_in_a_wrong_place_beside_one_that_fits(starts, answer):
+    """CMRC 2018 has some; the text is still an answer to be scored against."""
+    found = normalize({**SQUAD, "answers": {"text": ["Ada", "by Ada"], "answer_start": starts}})
+    assert found["references"] == ["Ada", "by Ada"]
+    assert found["answers"] == {"text": [answer[0]], "answer_start": [answer[1]]}
+    assert found["misplaced_answers"] == 1
+
+
+def test_a_row_of_which_no_answer_fits_is_refused():
+    row = {**SQUAD, "answers": {"text": ["Ada", "by Ada"], "answer_start": [3, 4]}}
+    with pytest.raises(BadRecord, match="the answer 'Ada' is not at character 3 of the context; it is at 18"):
+        normalize(row)
+    with pytest.raises(BadRecord, match="must be a string that is not empty"):
+        normalize({**SQUAD, "answers": {"text": ["Ada", ""], "answer_start": [18, 0]}})
+
+
 def test_ms_marco():
     found = normalize(MARCO)
     assert found["documents"] == MARCO["passages"]["passage_text"]

@@ -1,6 +1,4 @@
 import logging
-import subprocess
-import sys
 
 import pytest
 from datasets import Dataset
@@ -8,6 +6,7 @@ from torch.utils.data import DataLoader
 
 from hier_models.data import TruncationReport, tokenize_documents
 from hier_models.data.tokenizing import plain_text
+from tests import forks
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
 
@@ -122,21 +121,22 @@ def test_the_cache_answers_another_process(tmp_path, processor):
     (tmp_path / "docs.jsonl").write_text('{"text": "One. Two."}\n' * 5)
     code = """
 import sys
+from pathlib import Path
+import datasets
 import hier_models
 from transformers import AutoProcessor
 from hier_models.data import load_documents, tokenize_documents
 folder = sys.argv[1]
+datasets.config.HF_DATASETS_CACHE = Path(folder) / "cache"
 processor = AutoProcessor.from_pretrained(folder + "/processor")
 for _ in range(2):
     documents = load_documents(folder + "/docs.jsonl")
     print(tokenize_documents(documents, processor, max_source_length=9).cache_files[0]["filename"])
     processor(text=["Used in between."], padding=True, truncation=True, max_length=5, return_tensors="pt")
 """
-    environment = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_CACHE": str(tmp_path / "cache"), "PATH": ""}
     files = set()
-    for seed in ("1", "2"):
-        command = [sys.executable, "-c", code, str(tmp_path)]
-        done = subprocess.run(command, env={**environment, "PYTHONHASHSEED": seed}, capture_output=True, text=True)
+    for libraries in forks.LIBRARIES:  # with another seed of Python's hashes
+        done = forks.run(code, str(tmp_path), libraries=libraries)
         assert done.returncode == 0, done.stderr
         files |= set(done.stdout.split())
     assert len(files) == 1

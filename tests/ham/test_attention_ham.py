@@ -1,5 +1,7 @@
 """Hierarchical attention: against plain loops, its theorems, masks, and its bad input."""
 
+import itertools
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -57,30 +59,36 @@ def project(module, name, states, head):
     return [layer.weight[rows] @ state + layer.bias[rows] for state in states]
 
 
-def expected_of(module, query, key=None, value=None, masks=None):
-    """The reference, sequence by sequence and head by head; what is masked is left out."""
+def expected_of(module, query, key=None, value=None, allowed=None):
+    """The reference, query by query and head by head; what may not be attended to, `allowed` says, is left out."""
     outputs = []
-    for row in range(len(query)):
-        kept = torch.arange((query if key is None else key).shape[1])
-        if masks is not None:
-            kept = kept[masks[row].bool()]
+    is_self = key is None
+    key = query if is_self else key
+    value = key if value is None else value
+    if allowed is None:
+        allowed = torch.ones(len(query), query.shape[1], key.shape[1])
+    logits = level_logits(module)
+    for row, pairs in enumerate(allowed.bool()):
         by_head = []
         for head in range(module.num_heads):
-            logits, score = level_logits(module), score_of(module, head)
+            score = score_of(module, head)
             queries = project(module, "q_proj", query[row], head)
-            source = query if key is None else key
-            keys = project(module, "k_proj", source[row][kept], head)
-            values = project(module, "v_proj", (source if value is None else value)[row][kept], head)
-            if key is None and module.keys == "level":
-                levels = []
-                for _ in logits:
-                    queries = [reference.attention(one, keys, values, score)[0] for one in queries]
-                    keys = values = [queries[i] for i in kept]
-                    levels.append(queries)
-                found = [reference.mix([level[i] for level in levels], logits) for i in range(len(queries))]
-            else:
-                found = [reference.ham_v(one, keys, values, logits, score)[0] for one in queries]
-            by_head.append(torch.stack(found))
+            keys = project(module, "k_proj", key[row], head)
+            values = project(module, "v_proj", value[row], head)
+            levels = []
+            for _ in logits:
+                queries = [
+                    reference.attention(one, [keys[i] for i in kept], [values[i] for i in kept], score)[0]
+                    if (kept := mask.nonzero().flatten().tolist())
+                    else torch.zeros(module.head_dim).double()
+                    for one, mask in zip(queries, pairs, strict=True)
+                ]
+                levels.append(queries)
+                if is_self and module.keys == "level":
+                    keys = values = queries
+            by_head.append(
+                torch.stack([reference.mix(list(results), logits) for results in zip(*levels, strict=True)])
+            )
         joined = torch.cat(by_head, dim=-1)
         outputs.append(module.out_proj(joined) if module.num_heads > 1 else joined)
     return torch.stack(outputs)
@@ -98,27 +106,47 @@ def assert_equal_with_gradients(got, expected, leaves):
         torch.testing.assert_close(mine, plain, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("scoring", SCORINGS)
-@pytest.mark.parametrize("heads", [1, 2])
-@pytest.mark.parametrize("level_weights", ["learned", "first", "last"])
-def test_ham_v_equals_plain_loops(fused, scoring, heads, level_weights):
-    module = make(6, 3, heads, scoring, level_weights=level_weights)
-    query, key, value = random(2, 2, 6), random(2, 4, 6, seed=3), random(2, 4, 6, seed=4)
-    mask = torch.tensor([[1, 1, 1, 1], [0, 1, 1, 0]])
-    got, _ = module(query, key, value, key_padding_mask=mask)
-    expected = expected_of(module, query, key, value, mask)
-    assert_equal_with_gradients(got, expected, [query, key, value, *module.parameters()])
+def masks_of(kind, queries, keys):
+    """Arguments of the module, and for the reference which queries may attend to which keys; of one to nothing."""
+    padding = torch.ones(2, keys, dtype=torch.long)
+    pairs = torch.ones(2, queries, keys, dtype=torch.long)
+    arguments = {}
+    if "padding" in kind:
+        padding[1, 0] = padding[1, -1] = 0
+        arguments["key_padding_mask"] = padding
+    if "pairs" in kind:
+        pairs[0] = pairs[0].tril(1)
+        pairs[1, 0] = 0
+        arguments["attention_mask"] = pairs
+    return arguments, pairs * padding[:, None]
 
 
-@pytest.mark.parametrize("scoring", SCORINGS)
-@pytest.mark.parametrize("heads", [1, 2])
-@pytest.mark.parametrize("keys", ["level", "input"])
-def test_ham_s_equals_plain_loops(fused, scoring, heads, keys):
-    module = make(6, 3, heads, scoring, keys=keys)
-    states = random(2, 3, 6)
-    mask = torch.tensor([[1, 1, 1], [1, 0, 1]])
-    got, _ = module(states, key_padding_mask=mask)
-    assert_equal_with_gradients(got, expected_of(module, states, masks=mask), [states, *module.parameters()])
+CASES = itertools.product(
+    ["to another", "to itself, level", "to itself, input"],
+    [(1, "learned"), (3, "learned"), (2, "first"), (2, "last")],
+    [1, 2],
+    SCORINGS,
+    ["none", "padding", "pairs", "padding and pairs"],
+)
+
+
+# Every seventh is enough to see each choice beside each other one; the rest take half a minute.
+@pytest.mark.parametrize(
+    ("attention", "levels", "heads", "scoring", "masks"),
+    [pytest.param(*case, marks=[pytest.mark.slow] * bool(number % 7)) for number, case in enumerate(CASES)],
+)
+def test_equals_plain_loops(fused, attention, levels, heads, scoring, masks):
+    """Output and every gradient, in float64."""
+    depth, level_weights = levels
+    keys = attention.removeprefix("to itself, ") if "itself" in attention else "level"
+    module = make(4, depth, heads, scoring, keys=keys, level_weights=level_weights)
+    given = [random(2, 3, 4)]
+    if attention == "to another":
+        given += [random(2, 4, 4, seed=3), random(2, 4, 4, seed=4)]
+    arguments, allowed = masks_of(masks, 3, given[-1].shape[1])
+    got, weights = module(*given, **arguments, need_weights=masks == "none")
+    assert_equal_with_gradients(got, expected_of(module, *given, allowed=allowed), [*given, *module.parameters()])
+    assert (weights is None) == (masks != "none")
 
 
 def test_the_reference_of_ham_s_is_the_same():
@@ -128,15 +156,13 @@ def test_the_reference_of_ham_s_is_the_same():
     torch.testing.assert_close(module(states)[0][0], torch.stack(expected), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("scoring", SCORINGS)
-@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize(
+    ("scoring", "heads"), [("additive", 1), ("bilinear", 1), *((scoring, 3) for scoring in SCORINGS)]
+)
 def test_other_widths_of_keys_and_values(fused, scoring, heads):
-    if heads == 1:
-        if scoring == "scaled_dot_product":
-            return  # refused, see below
-        module, value = make(6, 2, heads, scoring, kdim=5), random(2, 4, 6, seed=4)
-    else:
-        module, value = make(6, 2, heads, scoring, kdim=5, vdim=7), random(2, 4, 7, seed=4)
+    """One head projects no values, and with dot products no keys either: other widths are refused there, see below."""
+    width = 6 if heads == 1 else 7
+    module, value = make(6, 2, heads, scoring, kdim=5, vdim=width), random(2, 4, width, seed=4)
     query, key = random(2, 2, 6), random(2, 4, 5, seed=3)
     expected = expected_of(module, query, key, value)
     assert_equal_with_gradients(module(query, key, value)[0], expected, [query, key, value])
@@ -170,25 +196,24 @@ def test_several_heads_of_depth_one_are_torch_s_multi_head_attention():
     scoring=st.sampled_from(SCORINGS),
     self_attention=st.booleans(),
 )
-def test_theorem_1_norms_stay_within_those_of_the_keys(depth, keys, seed, scoring, self_attention):
-    """The upper bound holds always; the lower one, as the paper has it, of a single key."""
+def test_theorem_1(depth, keys, seed, scoring, self_attention):
+    """No norm is above the largest of a key's, and no coordinate outside of those of the keys."""
     module = make(4, depth, 1, scoring, seed=seed)
     key = random(1, keys, 4, seed=seed + 1)
     output, _ = module(key) if self_attention else module(random(1, 2, 4, seed=seed), key)
     norms, of_keys = output.norm(dim=-1), key.norm(dim=-1)
     assert (norms <= of_keys.max() * (1 + 1e-12)).all()
-    if keys == 1:
-        torch.testing.assert_close(norms, of_keys.expand_as(norms))
-
-
-@settings(max_examples=25, deadline=None)
-@given(depth=st.integers(1, 6), keys=st.integers(1, 7), seed=st.integers(0, 10**6))
-def test_theorem_1_every_coordinate_stays_between_those_of_the_keys(depth, keys, seed):
-    """What holds below as well, where the least norm does not: keys that differ in sign cancel each other out."""
-    key = random(1, keys, 4, seed=seed + 1)
-    output, _ = make(4, depth, seed=seed)(random(1, 2, 4, seed=seed), key)
     assert (output <= key.amax(dim=1, keepdim=True) + 1e-12).all()
     assert (output >= key.amin(dim=1, keepdim=True) - 1e-12).all()
+
+
+def test_theorem_1_has_no_least_norm():
+    """The paper's lower bound is wrong: keys cancel each other out. It holds of coordinates, and of a single key."""
+    key = torch.tensor([[[1.0, 0.0], [-1.0, 0.0]]])
+    output, _ = HierarchicalAttention(2, 3)(torch.tensor([[[0.0, 1.0]]]), key)
+    assert output.norm() == 0 < key.norm(dim=-1).min()
+    single, _ = HierarchicalAttention(2, 3)(torch.tensor([[[0.0, 1.0]]]), key[:, :1])
+    torch.testing.assert_close(single, key[:, :1])
 
 
 @settings(max_examples=25, deadline=None)
@@ -301,6 +326,28 @@ def test_dropout_is_of_every_level(fused):
     assert not torch.equal(module(query, key)[0], still)
 
 
+@pytest.mark.parametrize("keys", [None, "level", "input"])
+def test_memory_is_linear_in_depth(fused, keys):
+    """Each further level keeps the same for the backward pass: two numbers for each pair, or two states of a query."""
+    query, key = torch.randn(2, 7, 16, requires_grad=True), torch.randn(2, 9, 16, requires_grad=True)
+    sizes = []
+    for depth in (2, 3, 4, 20):
+        module, storages = HierarchicalAttention(16, depth, keys=keys or "level"), {}
+
+        def pack(tensor, storages=storages):
+            storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            module(query, key if keys is None else None)
+        sizes.append(sum(storage.nbytes() for storage in storages.values()))
+    level = sizes[1] - sizes[0]
+    assert [size - sizes[0] for size in sizes] == [0, level, 2 * level, 18 * level]
+    queries = 2 * 7
+    width = (9 if keys is None else 7) if fused and keys != "level" else 16
+    assert level <= 4 * (queries * (2 * width + 1) + 1)  # float32; of a query one number more, and the level's weight
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_other_precisions(fused, dtype):
     module, query, key = make(8, 4, 2), random(2, 3, 8).detach(), random(2, 5, 8, seed=3).detach()
@@ -308,6 +355,23 @@ def test_other_precisions(fused, dtype):
     expected, _ = module(query, key, key_padding_mask=mask)
     got, _ = module.to(dtype)(query.to(dtype), key.to(dtype), key_padding_mask=mask)
     torch.testing.assert_close(got.double(), expected, rtol=0, atol=20 * torch.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("scoring", SCORINGS)
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("depth", [1, 3])
+def test_mixed_precision(fused, depth, heads, scoring, dtype):
+    """Numbers stay numbers where there is nothing to attend to."""
+    module, query, key = make(8, depth, heads, scoring).float(), torch.randn(2, 3, 8), torch.randn(2, 5, 8)
+    mask = torch.tensor([[1, 1, 1, 0, 0], [0, 0, 0, 0, 0]])
+    for inputs in ((query, key), (query,)):
+        padding = mask[:, : inputs[-1].shape[1]]
+        for pairs in (None, torch.ones(3, padding.shape[1]).tril(-1).bool()):
+            expected, _ = module(*inputs, key_padding_mask=padding, attention_mask=pairs)
+            with torch.autocast("cpu", dtype=dtype):
+                got, _ = module(*inputs, key_padding_mask=padding, attention_mask=pairs)
+            torch.testing.assert_close(got.float(), expected, rtol=0.05, atol=0.1)
 
 
 @pytest.mark.parametrize(
@@ -320,6 +384,7 @@ def test_other_precisions(fused, dtype):
         ({"keys": "both"}, "`keys` must be one of"),
         ({"level_weights": "all"}, "`level_weights` must be one of"),
         ({"dropout": 1.5}, "`dropout` must be between 0 and 1, got 1.5"),
+        ({"dropout": "0.1"}, "`dropout` must be between 0 and 1, got '0.1'"),
         ({"kdim": 5}, "`kdim` must be embed_dim=6"),
         ({"vdim": 5}, "`vdim` must be embed_dim=6"),
     ],
@@ -344,6 +409,13 @@ def test_bad_shapes_are_refused(inputs, message):
     shapes = {"query": (2, 3, 6), "key": (2, 4, 6), **inputs}
     with pytest.raises(ValueError, match=message):
         make()(**{name: torch.ones(shape).double() for name, shape in shapes.items()})
+
+
+def test_bad_queries_of_self_attention_are_refused():
+    with pytest.raises(ValueError, match=r"`query` must be \(batch, queries, embed_dim=6\), got shape \(2, 3, 5\)"):
+        make()(torch.ones(2, 3, 5))
+    with pytest.raises(ValueError, match=r"`key` must be given, got none: .* kdim=5 and vdim=6"):
+        make(6, 2, 2, kdim=5)(random(1, 2, 6))
 
 
 def test_a_value_without_a_key_is_refused():

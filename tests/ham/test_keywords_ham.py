@@ -126,6 +126,24 @@ def test_words_that_the_corpus_does_not_have(keywords):
         few.expand(["雨"])
 
 
+def test_a_word_with_few_neighbours_goes_by_its_characters():
+    words = ["人", "春天", "春", "花", "雨", "天", "云"]
+    neighbours = [[], [(4, 1.0)], [(3, 2.0), (4, 9.0)], [], [], [(6, 1.5)], []]
+    keywords = PoemKeywords(words, [0.5, 0.1, 0.1, 0.1, 0.1, 0.05, 0.05], neighbours)
+    assert keywords.expand(["春天"]) == ["春天", "雨", "花", "云"]
+    assert keywords.expand(["人"]) == ["人", "春天", "花", "雨"]
+
+
+def test_pairs_in_few_poems_go_together_by_chance():
+
+    poems = [["雨云"]] * 2 + [["雨山"]] * 3 + [["云水"]] * 3 + [["山"]] * 9
+    near = {}
+    for least in (1, 3):
+        keywords = PoemKeywords.fit(poems, "characters", min_count=least)
+        near[least] = {keywords.words[n] for n, _ in keywords._neighbours[keywords.words.index("雨")]}
+    assert near == {1: {"云"}, 3: set()}
+
+
 def test_saved_and_read(keywords, tmp_path):
     keywords.save(tmp_path / "k.json")
     loaded = PoemKeywords.load(tmp_path / "k.json")

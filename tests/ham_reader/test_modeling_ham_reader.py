@@ -96,8 +96,12 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize("documents", [False, True])
-@pytest.mark.parametrize("settings", SETTINGS, ids=lambda settings: "-".join(map(str, settings.values())))
+# Every second setting with several documents, so that each reader is held with one and with several.
+@pytest.mark.parametrize(
+    ("settings", "documents"),
+    [(settings, bool(number % 2)) for number, settings in enumerate(SETTINGS)],
+    ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else f"documents={value}",
+)
 def test_the_papers_in_plain_loops(settings, documents):
     model = make_model(**settings).double()
     config = model.config
@@ -254,7 +258,7 @@ def test_chunks_of_self_matching_change_nothing(monkeypatch):
     want.loss.backward()
     gradient = model.reader.self_matching.key_projection.weight.grad.clone()
     model.zero_grad()
-    monkeypatch.setattr(levels_ham_reader, "CHUNK_ELEMENTS", 1)
+    monkeypatch.setitem(levels_ham_reader.CHUNK_ELEMENTS, "cpu", 1)
     got = model(**batch, start_positions=torch.tensor([1, 0]), end_positions=torch.tensor([2, 2]))
     got.loss.backward()
     torch.testing.assert_close(got.loss, want.loss)
@@ -323,6 +327,8 @@ def without(batch, name):
         (lambda b: {**b, "input_ids": b["input_ids"][0]}, r"`input_ids` must be \(batch, words\)"),
         (lambda b: {**b, "attention_mask": b["attention_mask"][:, 1:]}, "`attention_mask` must have the shape"),
         (lambda b: {**b, "char_ids": b["char_ids"][:, 1:]}, "`char_ids` must be"),
+        (lambda b: {**b, "input_ids": b["input_ids"] + 30}, r"`input_ids` must be in \[0, vocab_size=30\)"),
+        (lambda b: {**b, "question_ids": -b["question_ids"]}, r"`question_ids` must be in \[0, vocab_size=30\)"),
         (lambda b: {**b, "char_ids": b["char_ids"] + 12}, r"`char_ids` must be in \[0, char_vocab_size=12\)"),
         (lambda b: {**b, "document_ids": b["input_ids"][:, 1:]}, "`document_ids` must have the shape"),
         (lambda b: {**b, "document_ids": torch.arange(7).flip(0).repeat(2, 1)}, "must not decrease"),

@@ -26,13 +26,13 @@ def test_weights_of_a_model():
     assert list(report.weights) == ["model.decoder.step.attention"]
     (levels,) = report.weights.values()
     assert sum(levels) == pytest.approx(1.0)
-    assert report.to_text().splitlines()[2].startswith(f"| model.decoder.step.attention | {levels[0]:.3f} |")
+    assert report.table().splitlines()[2].startswith(f"| model.decoder.step.attention | {levels[0]:.3f} |")
 
 
 def test_weights_of_any_module():
     assert level_weights(HierarchicalAttention(4, 2)).weights == {"HierarchicalAttention": [0.5, 0.5]}
     both = torch.nn.ModuleDict({"one": HierarchicalAttention(4, 2), "two": HierarchicalAttention(4, 1)})
-    text = level_weights(both).to_text()
+    text = level_weights(both).table()
     assert text == "| attention | 1 | 2 |\n| --- | --- | --- |\n| one | 0.500 | 0.500 |\n| two | 1.000 | – |"
 
 
@@ -45,8 +45,16 @@ def test_weights_of_a_reader():
 
 def test_picture(tmp_path):
     pytest.importorskip("matplotlib")
-    path = level_weights(make_model()).to_png(tmp_path / "new" / "levels.png")
+    path = level_weights(make_model()).save_png(tmp_path / "levels.png")
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_page(tmp_path):
+    report = LevelWeights({"<one>": [0.25, 0.75], "two": [1.0]}, title="A & B")
+    page = report.save_html(tmp_path / "levels.html").read_text(encoding="utf-8")
+    assert page.count("A &amp; B") == 2
+    assert '&lt;one&gt;</th><td style="background: rgb(255 176 0 / 0.25)">0.250</td>' in page
+    assert page.count("<td>–</td>") == 1
 
 
 def test_a_model_without_levels_is_refused():

@@ -3,7 +3,7 @@
 import pytest
 
 from hier_models.metrics import AnswerOverlap
-from hier_models.metrics.answers import answer_units, rouge_l, score_answers
+from hier_models.metrics.answers import answer_units, f1_of_characters, rouge_l, score_answers, usual_unit
 
 
 def test_units():
@@ -63,3 +63,16 @@ def test_numbers_of_references_may_differ():
 def test_bad_input(answers, references, message):
     with pytest.raises(ValueError, match=message):
         score_answers(answers, references)
+
+
+def test_the_usual_unit_follows_the_script():
+    assert usual_unit(["光荣和ω-force", "1998年"]) == "characters"
+    assert usual_unit(["Marta", "at four"]) == "words"
+    assert usual_unit([]) == "words"
+    assert usual_unit(["パン屋さん"]) == "characters"
+
+
+def test_f1_of_characters():
+    assert f1_of_characters("四点", "四点") == 1
+    assert f1_of_characters("早上 四点", "四点") == pytest.approx(2 * 2 / 6)
+    assert f1_of_characters("", "四点") == 0

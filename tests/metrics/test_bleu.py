@@ -1,6 +1,4 @@
 import os
-import subprocess
-import sys
 
 import pytest
 import sacrebleu
@@ -9,6 +7,7 @@ from hypothesis import strategies as st
 
 import hier_models.metrics.bleu
 from hier_models.metrics import Bleu
+from tests import forks
 from tests.conftest import DOCUMENTS
 
 
@@ -114,7 +113,6 @@ print(metric.compute(predictions=["a b c d"], references=["a b c d"])["bleu"])
 """
     offline = {"HF_HUB_OFFLINE": "1", "HF_EVALUATE_OFFLINE": "1"}
     environment = {**offline, "HF_HOME": str(tmp_path), "HOME": str(tmp_path), "PATH": os.environ["PATH"]}
-    command = [sys.executable, "-c", code, hier_models.metrics.bleu.__file__]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    done = forks.run(code, hier_models.metrics.bleu.__file__, env=environment, libraries="torch")
     assert done.returncode == 0, done.stderr
     assert float(done.stdout.split()[-1]) == pytest.approx(100)

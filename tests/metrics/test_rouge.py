@@ -1,9 +1,6 @@
 import os
-import subprocess
-import sys
-from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
-from multiprocessing import get_context
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +9,7 @@ from rouge_score.rouge_scorer import RougeScorer
 
 import hier_models.metrics.rouge
 from hier_models.metrics import Rouge
+from tests import forks
 from tests.conftest import DOCUMENTS, SUMMARIES
 
 
@@ -123,8 +121,9 @@ def score(number: int) -> float:
 @pytest.mark.slow
 def test_many_processes_score_at_once():
     expected = [score(number) for number in range(4)]
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        assert list(pool.map(score, range(4))) == expected
+    code = "import sys\nfrom tests.metrics.test_rouge import score\nprint(score(int(sys.argv[1])))"
+    processes = [forks.start(code, str(number), cwd=Path(__file__).parents[2]) for number in range(4)]
+    assert [float(process.completed().stdout) for process in processes] == expected
     assert len(set(expected)) == 4
 
 
@@ -144,7 +143,6 @@ print(metric.compute(predictions=["a b"], references=["a c"])["rouge1"])
 """
     offline = {"HF_HUB_OFFLINE": "1", "HF_EVALUATE_OFFLINE": "1"}
     environment = {**offline, "HF_HOME": str(tmp_path), "PATH": os.environ["PATH"]}
-    command = [sys.executable, "-c", code, hier_models.metrics.rouge.__file__]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    done = forks.run(code, hier_models.metrics.rouge.__file__, env=environment, libraries="torch")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[-1] == "0.5"

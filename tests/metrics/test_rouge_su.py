@@ -1,7 +1,5 @@
 import json
 import os
-import subprocess
-import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -11,6 +9,7 @@ from hypothesis import strategies as st
 
 import hier_models.metrics.rouge_su
 from hier_models.metrics import RougeSu
+from tests import forks
 from tests.conftest import DOCUMENTS, SUMMARIES
 
 
@@ -134,7 +133,6 @@ print(metric.compute(predictions=["a b c"], references=["a b d"])["rougeSU4"])
 """
     offline = {"HF_HUB_OFFLINE": "1", "HF_EVALUATE_OFFLINE": "1"}
     environment = {**offline, "HF_HOME": str(tmp_path), "PATH": os.environ["PATH"]}
-    command = [sys.executable, "-c", code, hier_models.metrics.rouge_su.__file__]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    done = forks.run(code, hier_models.metrics.rouge_su.__file__, env=environment, libraries="torch")
     assert done.returncode == 0, done.stderr
     assert float(done.stdout.split()[-1]) == pytest.approx(3 / 5)

@@ -1,12 +1,11 @@
 import os
-import subprocess
-import sys
 
 import pytest
 
 import hier_models.metrics.squad
 from hier_models.metrics import Squad
 from hier_models.metrics.squad import exact_score, f1_score, normalize_answer
+from tests import forks
 
 
 def prediction(key, text, belief=None):
@@ -200,7 +199,6 @@ print(metric.compute(predictions=rows[0], references=rows[1])["f1"])
 """
     offline = {"HF_HUB_OFFLINE": "1", "HF_EVALUATE_OFFLINE": "1"}
     environment = {**offline, "HF_HOME": str(tmp_path), "PATH": os.environ["PATH"]}
-    command = [sys.executable, "-c", code, hier_models.metrics.squad.__file__]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    done = forks.run(code, hier_models.metrics.squad.__file__, env=environment, libraries="torch")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[-1] == "50.0"

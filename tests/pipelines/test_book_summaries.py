@@ -4,8 +4,6 @@ import io
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +23,7 @@ from transformers import (
 from hier_models import summarize_book
 from hier_models.pipelines import SummarizationPipeline, book_summaries
 from hier_models.pipelines.book_tree import BookSummary, SummaryNode
+from tests import forks
 from tests.conftest import DOCUMENTS
 
 
@@ -349,9 +348,9 @@ def test_killed_run_goes_on(tokenizer: PreTrainedTokenizerFast, tmp_path: Path):
     _bart(tokenizer).save_pretrained(model)
     tokenizer.save_pretrained(model)
 
-    def start(out: str) -> subprocess.Popen[bytes]:
-        arguments = [sys.executable, "-c", KILLED, str(model), str(tmp_path / out), str(tmp_path / f"{out}.json")]
-        return subprocess.Popen(arguments, cwd=Path(__file__).parents[2], stderr=subprocess.DEVNULL)
+    def start(out: str) -> forks.Fork:
+        arguments = [str(model), str(tmp_path / out), str(tmp_path / f"{out}.json")]
+        return forks.start(KILLED, *arguments, cwd=Path(__file__).parents[2])
 
     assert start("whole").wait(timeout=300) == 0
     file = tmp_path / "killed" / "summaries.jsonl"

@@ -130,6 +130,8 @@ def test_no_span_goes_from_one_document_into_the_next():
     [
         ({"question": QUESTION}, ValueError, "give exactly one of `context` and `documents`"),
         ({"context": CONTEXT}, ValueError, "give a `question`"),
+        ({"question": 3, "context": CONTEXT}, TypeError, "`question` must be text, or a list of text, got int"),
+        ({"question": [QUESTION], "context": 3}, TypeError, "`context` must be text, or a list of text, got int"),
         ({"question": QUESTION, "context": " "}, ValueError, "must have a word"),
         ({"question": [QUESTION], "context": [CONTEXT, OTHER]}, ValueError, "for each of 1 questions, got 2"),
         ({"inputs": {"question": QUESTION}}, ValueError, '`inputs` must have "question" and one of'),
@@ -137,6 +139,8 @@ def test_no_span_goes_from_one_document_into_the_next():
         ({"inputs": [QUESTION]}, TypeError, r"`inputs\[0\]` must be a dictionary"),
         ({"inputs": QUESTION}, TypeError, "`inputs` must be a dictionary"),
         ({"question": QUESTION, "context": CONTEXT, "top_k": 0}, ValueError, "`top_k` must be an integer"),
+        ({"question": QUESTION, "context": CONTEXT, "batch_size": 0}, ValueError, "`batch_size` must be an integer"),
+        ({"inputs": iter([]), "batch_size": 0}, ValueError, "`batch_size` must be an integer"),
         ({"question": QUESTION, "context": CONTEXT, "depth": 2}, TypeError, "'depth' is no argument"),
         (
             {"question": QUESTION, "context": CONTEXT, "max_length": 4, "stride": 4},

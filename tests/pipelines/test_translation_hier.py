@@ -4,8 +4,6 @@ import json
 import logging
 import os
 import re
-import subprocess
-import sys
 import textwrap
 from typing import Any
 
@@ -33,6 +31,7 @@ from transformers import pipelines as transformers_pipelines
 import hier_models
 from hier_models.pipelines import TranslationPipeline, register_pipelines
 from hier_models.pipelines.chunking_hier import join_chunks, pack, plain_sentences, smaller_parts
+from tests import forks
 from tests.conftest import DOCUMENTS, TURNS
 
 
@@ -486,11 +485,12 @@ def test_an_export_names_this_pipeline_and_works_alone(tiny_model, processor, tm
     records = translate(sys.argv[2], return_chunks=True, batch_size=3, min_length=4, max_length=9)
     print(json.dumps([type(translate).__module__, records]))
     """
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_HIER_MODELS + textwrap.dedent(code), str(folder), LONG],
+    done = forks.run(
+        WITHOUT_HIER_MODELS + textwrap.dedent(code),
+        str(folder),
+        LONG,
         env={**os.environ, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
+        libraries="torch",
     )
     assert done.returncode == 0, done.stderr
     module, records = json.loads(done.stdout.splitlines()[-1])

@@ -515,6 +515,7 @@ class TestLoss:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler uses deprecated parts of torch itself
+@pytest.mark.usefixtures("fresh_compiler")
 @pytest.mark.parametrize("name", ["importance", "two levels, concat"])
 def test_the_forward_pass_compiles_as_one_graph(name):
     model = make_model(TopDownTransformerModel, **SETTINGS[name])

@@ -23,7 +23,6 @@ from hier_models.training import (
     read_comparison,
     run_comparison,
     run_sweep,
-    sweeps,
 )
 from tests.conftest import DOCUMENTS, SUMMARIES
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from transformers import BartConfig, BartForConditionalGeneration
 
 from hier_models.training import last_complete_checkpoint, load_recipe, run_training
 from hier_models.training.distributed import ProcessesInCheckpoint, loss_over_labels
+from tests import forks
 from tests.conftest import DOCUMENTS, SUMMARIES
 
 
@@ -75,11 +77,28 @@ Path(folder + f"_written_{rank}.json").write_text(json.dumps(sorted(written)))
 
 
 def launch(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Start two processes, which must end by themselves: a hung one is a failure."""
+    """Start two processes with `accelerate launch`, which must end by themselves: a hung one is a failure."""
     command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(CONFIGS / "cpu.yaml")]
     return subprocess.run(
         [*command, *arguments], cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, timeout=240
     )
+
+
+def run_two(code: str, *arguments: str) -> list[subprocess.CompletedProcess[str]]:
+    """Run code in two processes, as `launch` does, but neither with a launcher nor with its own imports."""
+    environment = os.environ | {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "ACCELERATE_USE_CPU": "true"}
+    meet = "import torch\ntorch.distributed.init_process_group('gloo', init_method={!r}, rank={}, world_size=2)\n"
+    with tempfile.TemporaryDirectory() as folder:
+        processes = [
+            forks.start(
+                meet.format(f"file://{folder}/meeting", rank) + code,
+                *arguments,
+                env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+                cwd=ROOT,
+            )
+            for rank in range(2)
+        ]
+        return [process.completed() for process in processes]
 
 
 @pytest.fixture
@@ -157,9 +176,10 @@ def test_two_processes_have_the_loss_curve_of_one(tmp_path, values, model, smoot
         values = plain_bart(values, tmp_path)
     one, two = tmp_path / "one", tmp_path / "two"
     run_training(load_recipe(None, values | {"output_dir": str(one), "gradient_accumulation_steps": 2}))
-    recipe = recipe_file(values, tmp_path / "recipe.yaml")
-    done = launch("-m", "hier_models.cli", "train", recipe, "--use_cpu", "true", "--output_dir", str(two))
-    assert done.returncode == 0, done.stderr
+    arguments = ["train", recipe_file(values, tmp_path / "recipe.yaml"), "--use_cpu", "true", "--output_dir", str(two)]
+    # One as the README says, the others without the launcher.
+    done = [launch("-m", "hier_models.cli", *arguments)] if smoothing else run_two(forks.COMMAND, *arguments)
+    assert all(process.returncode == 0 for process in done), done[0].stderr
 
     expected, found = curve(one), curve(two)
     assert expected.shape == (6, 2)
@@ -179,8 +199,9 @@ def test_two_processes_have_the_loss_curve_of_one(tmp_path, values, model, smoot
     assert perplexities[0] == pytest.approx(perplexities[1], rel=1e-5)  # of weights that are equal to 1e-4
     assert results["evaluation"] == expected_results["evaluation"]
     assert results["truncation"] == expected_results["truncation"]
-    assert done.stdout.count("results.json are in") == 1
-    assert done.stdout.count("rougeLsum") == 1
+    printed = "".join(process.stdout for process in done)
+    assert printed.count("results.json are in") == 1
+    assert printed.count("rougeLsum") == 1
 
 
 @pytest.mark.slow
@@ -188,7 +209,7 @@ def test_a_stream_has_the_loss_curve_of_one_process_and_each_file_is_written_onc
     values |= {"streaming": True, "shuffle_buffer": 4, "max_steps": 5, "label_smoothing_factor": 0.1}
     one, two = tmp_path / "one", tmp_path / "two"
     run_training(load_recipe(None, values | {"output_dir": str(one), "gradient_accumulation_steps": 2}))
-    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "script.py").write_text(SCRIPT)  # which must be there before what writes is imported
     done = launch(str(tmp_path / "script.py"), json.dumps([values | {"output_dir": str(two)}, "", 0]))
     assert done.returncode == 0, done.stderr
     torch.testing.assert_close(curve(two), curve(one), rtol=0, atol=1e-5)
@@ -206,25 +227,25 @@ def test_what_stops_one_process_stops_all_and_the_run_goes_on_bit_for_bit(tmp_pa
     values |= {"label_smoothing_factor": 0.1, "num_train_epochs": 3}
     (tmp_path / "script.py").write_text(SCRIPT)
 
-    def start(folder: Path, batch: int) -> subprocess.CompletedProcess[str]:
-        values["output_dir"] = str(folder)
-        return launch(str(tmp_path / "script.py"), json.dumps([values, what, batch]))
+    def left_to_end(folder: Path) -> str:
+        done = run_two(SCRIPT, json.dumps([values | {"output_dir": str(folder)}, "", 0]))
+        assert all(process.returncode == 0 for process in done), done[0].stderr
+        return done[0].stderr
 
     left_alone, stopped = tmp_path / "left_alone", tmp_path / "stopped"
-    done = start(left_alone, 0)
-    assert done.returncode == 0, done.stderr
+    left_to_end(left_alone)
 
     begun = time.monotonic()
-    first = start(stopped, 6)  # a loader makes batches ahead; three steps lie behind it
+    # A loader makes batches ahead; three steps lie behind it.
+    arguments = json.dumps([values | {"output_dir": str(stopped)}, what, 6])
+    first = launch(str(tmp_path / "script.py"), arguments)
     assert first.returncode != 0
     assert time.monotonic() - begun < 120  # gloo alone would wait for half an hour
     assert ("this document cannot be read" in first.stderr) == (what == "fail")
     assert not (stopped / "results.json").exists()
     assert last_complete_checkpoint(stopped, 2) == str(stopped / "checkpoint-3")
 
-    second = start(stopped, 0)
-    assert second.returncode == 0, second.stderr
-    assert f"resuming from {stopped / 'checkpoint-3'}" in second.stderr
+    assert f"resuming from {stopped / 'checkpoint-3'}" in left_to_end(stopped)
     for folder in ("checkpoint-9", "."):
         expected, found = (load_file(run / folder / "model.safetensors") for run in (left_alone, stopped))
         assert all(torch.equal(found[name], value) for name, value in expected.items())
@@ -297,9 +318,8 @@ def test_bad_lines_are_set_aside_once(tmp_path, values):
         stream.write('{"id": "bad"\n{"id": "empty", "text": "", "summary": "x"}\n')
     out = tmp_path / "out"
     values |= {"bad_lines": "set_aside", "output_dir": str(out), "max_steps": 1, "predict_with_generate": False}
-    (tmp_path / "script.py").write_text(SCRIPT)
-    done = launch(str(tmp_path / "script.py"), json.dumps([values, "", 0]))
-    assert done.returncode == 0, done.stderr
+    for process in run_two(SCRIPT, json.dumps([values, "", 0])):
+        assert process.returncode == 0, process.stderr
     lines = [json.loads(line) for line in (out / "set_aside_train.jsonl").read_text().splitlines()]
     assert [line["line"] for line in lines] == [10, 11]
     assert sorted(path.name for path in out.glob("set_aside*")) == [

@@ -4,10 +4,11 @@ import json
 
 import datasets
 import pytest
-from transformers import AutoModelForQuestionAnswering, AutoProcessor
+from transformers import AutoModelForQuestionAnswering, AutoProcessor, pipeline
 
 from hier_models.metrics import DocumentScores
 from hier_models.training import RecipeError, load_recipe, run_training
+from hier_models.training.encoder_evaluation import run_encoder_evaluation
 from hier_models.training.encoder_smoke import QUESTIONS, STORIES
 
 
@@ -111,6 +112,66 @@ def test_answers_that_are_not_there_are_counted_and_set_aside(values, tmp_path):
     results = run_training(load_recipe(None, {**values, "train": file, "bad_lines": "set_aside"}))
     assert results["truncation"]["train"]["questions"] == len(QUESTIONS) - 1
     assert "nothing of the kind" in (tmp_path / "run" / "set_aside_train.jsonl").read_text(encoding="utf-8")
+
+
+def test_answers_in_a_wrong_place_are_counted(values, tmp_path):
+    rows = squad_rows()
+    rows[3]["answers"]["text"].insert(0, "nothing of the kind")
+    rows[3]["answers"]["answer_start"].insert(0, 3)
+    file = write(tmp_path / "bad.jsonl", rows)
+    report = run_training(load_recipe(None, {**values, "train": file, "max_steps": 1}))["truncation"]
+    assert (report["train"]["questions"], report["train"]["misplaced_answers"]) == (len(QUESTIONS), 1)
+    assert report["validation"]["misplaced_answers"] == 0
+
+
+def test_evaluation_reads_and_answers_as_in_training(values, tmp_path):
+    options = {"max_source_length": 30, "stride": 7, "max_question_length": 6, "max_answer_length": 2}
+    trained = run_training(load_recipe(None, {**values, **options}))
+    saved = str(tmp_path / "run")
+    results = run_encoder_evaluation(saved, values["validation"], use_cpu=True, predictions_file=tmp_path / "p.jsonl")
+    assert results["truncation"]["validation"] == trained["truncation"]["validation"]
+    assert {name: results[name] for name in trained["evaluation"]} == pytest.approx(trained["evaluation"])
+    answers = [json.loads(line)["prediction"] for line in (tmp_path / "p.jsonl").read_text("utf-8").splitlines()]
+    assert all(len(answer.split()) <= 2 for answer in answers)
+    # Its pipeline too.
+    read = pipeline("reading-comprehension", model=saved, device="cpu")
+    rows = squad_rows()
+    shown = read(question=[row["question"] for row in rows], context=[row["context"] for row in rows], top_k=9)
+    assert all(len(answer["answer"].split()) <= 2 for answers in shown for answer in answers)
+    longer = read(question=rows[0]["question"], context=rows[0]["context"], top_k=900, max_answer_length=9)
+    assert max(len(answer["answer"].split()) for answer in longer) > 2
+    # Shorter windows than it was trained with.
+    short = run_encoder_evaluation(saved, values["validation"], use_cpu=True, max_source_length=9)
+    assert short["truncation"]["validation"]["windows"] > results["truncation"]["validation"]["windows"]
+
+
+def test_the_side_of_padding_changes_no_answer(values, tmp_path):
+    """Answers are found by where words stand in a batch's scores."""
+    run_training(load_recipe(None, {**values, "max_steps": 1, "per_device_eval_batch_size": 3}))
+    saved = tmp_path / "run"
+    answers = {}
+    for side in ("right", "left"):
+        processor = AutoProcessor.from_pretrained(saved)
+        processor.tokenizer.padding_side = side
+        processor.save_pretrained(saved)
+        results = run_encoder_evaluation(str(saved), values["validation"], batch_size=3, use_cpu=True)
+        answers[side] = results
+    assert answers["left"] == answers["right"]
+
+
+def test_chinese_is_split_into_characters(values, tmp_path):
+    context = "小桥在村南。老王每天早上四点起床烤面包。"
+    answers = {"text": ["四点"], "answer_start": [context.index("四点")]}
+    row = {"question": "老王几点起床？", "context": context, "answers": answers}
+    file = write(tmp_path / "chinese.jsonl", [row, row])
+    changes = {"train": file, "validation": file, "unit": "characters", "max_steps": 1}
+    report = run_training(load_recipe(None, {**values, **changes, "split_into": "characters"}))["truncation"]
+    assert report["train"]["widened_answers"] == 0
+    tokenizer = AutoProcessor.from_pretrained(tmp_path / "run").tokenizer
+    assert tokenizer.tokenize("四点起床") == ["四", "点", "起", "床"]
+    # As words, an answer is learned with its whole sentence, which is said.
+    report = run_training(load_recipe(None, {**values, **changes, "overwrite": True}))["truncation"]
+    assert report["train"]["widened_answers"] == 2
 
 
 def test_documents(values, tmp_path):

@@ -1,10 +1,8 @@
 """A run that is killed and started again ends with the weights of a run that was left alone, bit for bit."""
 
 import json
-import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from hier_models.training import last_complete_checkpoint
+from tests import forks
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
 
@@ -50,8 +49,7 @@ print(json.dumps(run_training(load_recipe(None, values))["resumed_from"]))
 
 
 def run(values: dict, dies_at_batch: int = 0, dies_at_file: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", SCRIPT, json.dumps([values, dies_at_batch, dies_at_file])]
-    return subprocess.run(command, env=dict(os.environ), capture_output=True, text=True)
+    return forks.run(SCRIPT, json.dumps([values, dies_at_batch, dies_at_file]))
 
 
 @pytest.mark.slow
