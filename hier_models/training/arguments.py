@@ -255,7 +255,8 @@ class RunArguments:
             falling; see `PerplexityDecay`.
         soft_epochs: Epochs in the beginning of which a Coarse-to-Fine LSTM with hard attention trains with soft
             attention.
-        bf16_where_fast: Compute in bfloat16 on an accelerator that has it and on a CPU with AMX, in float32 elsewhere.
+        bf16_where_fast: Compute in bfloat16 where it is fast: on an accelerator that has it and on a CPU
+            that multiplies it (AVX-512 BF16, AMX); in float32 elsewhere.
         stop_after_minutes: Stop at a checkpoint once so much time has passed, for machines that are lent for minutes;
             the same call goes on. A sweep stops as a whole. What is done after training is not interrupted.
         overwrite: Start anew although the output folder holds a run; its checkpoints are deleted.
@@ -275,7 +276,7 @@ class RunArguments:
         default=None, metadata=_help("First epochs with soft attention, for a model with hard attention.")
     )
     bf16_where_fast: bool = field(
-        default=False, metadata=_help("bfloat16 on an accelerator that has it and on a CPU with AMX.")
+        default=False, metadata=_help("bfloat16 on an accelerator, or a CPU, that multiplies it fast.")
     )
     stop_after_minutes: float | None = field(
         default=None, metadata=_help("Stop at a checkpoint after so long; the same command goes on.")

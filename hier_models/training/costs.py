@@ -207,7 +207,7 @@ def has_fast_bfloat16(use_cpu: bool = False) -> bool:
         use_cpu: Do not look for an accelerator.
 
     Returns:
-        True for an accelerator with bfloat16 of its own, and for a CPU with AMX.
+        True for an accelerator with bfloat16 of its own, and for a CPU that multiplies it (AVX-512 BF16, AMX).
     """
     if not use_cpu and torch.accelerator.is_available():
         if torch.cuda.is_available():
@@ -217,7 +217,7 @@ def has_fast_bfloat16(use_cpu: bool = False) -> bool:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
         return False
-    return "amx_bf16" in text.split()
+    return not {"amx_bf16", "avx512_bf16"}.isdisjoint(text.split())
 
 
 def machine(arguments: TrainingArguments) -> dict[str, Any]:

@@ -152,7 +152,7 @@ def test_each_run_of_a_process_has_a_memory_peak_of_its_own(tmp_path):
 
 
 def test_where_bfloat16_is_fast(tmp_path, monkeypatch):
-    for flags, fast in (("fpu amx_bf16 amx_tile", True), ("fpu avx512_bf16", False)):
+    for flags, fast in (("fpu amx_bf16 amx_tile", True), ("fpu avx512_bf16", True), ("fpu avx512f", False)):
         has_fast_bfloat16.cache_clear()
         monkeypatch.setattr(costs.Path, "read_text", lambda self, flags=flags, **_: f"flags\t\t: {flags}\n")
         assert has_fast_bfloat16(True) is fast
