@@ -104,7 +104,8 @@ class HamConfig(PreTrainedConfig):
         huggingface_hub.errors.StrictDataclassClassValidationError:
             If a value cannot work: a size or depth below one, a probability outside of 0 to 1, heads that do not
             divide `d_model`, an unknown activation, a padding or start token that is missing or outside of the
-            vocabulary; or if it would change nothing in this body.
+            vocabulary; or if it wants something that this body has not. Sizes and the activation of the Transformer
+            body alone are not looked at by the GRU body.
 
     Example:
         >>> from hier_models import HamConfig, HamModel
