@@ -38,6 +38,17 @@ def test_words_and_their_places(processor):
     assert "document_ids" not in made
 
 
+def test_a_mark_on_the_last_letter_belongs_to_the_word():
+    """The tokenizer takes marks off letters, and an answer is the text as it is."""
+    text = "A cafe\u0301, cre\u0300me and Kaffee\u0308\u0323."
+    processor = HamReaderProcessor(train_word_level([text]), characters=fit_characters([text]))
+    made = processor("A cafe\u0301?", text, return_spans=True)
+    words = ["A", "cafe\u0301", ",", "cre\u0300me", "and", "Kaffee\u0308\u0323", "."]
+    assert [text[a:b] for a, b in made["context_spans"]] == words
+    assert len(made["char_ids"][1]) == max(map(len, words))
+    assert made["char_ids"][1][:5] == made["question_char_ids"][1][:5]
+
+
 def test_characters(processor):
     made = processor("Marta?", "Marta Ω keeps", return_spans=True)
     known = {c: i for i, c in enumerate(processor.characters, 2)}

@@ -6,6 +6,7 @@ import torch
 from transformers import pipeline
 
 from hier_models import HamReaderConfig, HamReaderForQuestionAnswering, HamReaderProcessor
+from hier_models.data.characters import train_characters
 from hier_models.data.word_level import train_word_level
 from hier_models.ham_reader.processing_ham_reader import fit_characters
 from hier_models.pipelines.reading_comprehension_hier import ReadingComprehensionPipeline, best_spans
@@ -157,6 +158,34 @@ def test_bad_input(read, arguments, error, message):
 def test_without_a_processor(model):
     with pytest.raises(ValueError, match="`processor` must be a reader's"):
         ReadingComprehensionPipeline(model=model)
+
+
+@pytest.mark.parametrize(
+    ("characters", "in_model", "message"),
+    [
+        (None, 9, "`processor` has no characters, and the model reads them, char_vocab_size=9"),
+        ("abc", 0, "`processor` has characters, and the model reads words only"),
+        ("abc", 4, "`processor` has 5 ids of characters, and the model char_vocab_size=4"),
+    ],
+)
+def test_characters_must_be_those_of_the_model(processor, characters, in_model, message):
+    other = HamReaderProcessor(processor.tokenizer, characters=characters)
+    sizes = {"embedding_size": 6, "char_hidden_size": 4, "hidden_size": 5, "attention_depth": 1}
+    config = HamReaderConfig(vocab_size=len(processor.tokenizer), char_vocab_size=in_model, **sizes)
+    with pytest.raises(ValueError, match=message):
+        ReadingComprehensionPipeline(model=HamReaderForQuestionAnswering(config), processor=other)
+
+
+def test_tokens_of_one_character():
+    """Of a Chinese reader; its words have one character each, and answers may begin anywhere."""
+    context = "小桥在村南。老王早上四点起床。"
+    tokens = HamReaderProcessor(train_characters([context]), characters=fit_characters([context]))
+    sizes = {"embedding_size": 6, "char_hidden_size": 4, "hidden_size": 5, "attention_depth": 2}
+    config = HamReaderConfig(vocab_size=len(tokens.tokenizer), char_vocab_size=tokens.char_vocab_size, **sizes)
+    read = ReadingComprehensionPipeline(model=HamReaderForQuestionAnswering(config).eval(), processor=tokens)
+    answers = read(question="几点𠮷？", context=context, top_k=999, max_answer_length=2)
+    assert len(answers) == 2 * len(context) - 1
+    assert {answer["answer"] for answer in answers} >= {"四点", "老", "。老"}
 
 
 def test_without_a_model():
