@@ -405,7 +405,7 @@ def test_masks_that_are_added(fused, scoring, keys, dtype):
     """Minus infinity and the least number mask as false does; also where padding blocks the same, and all of it."""
     module, query = make(8, 3, 2, scoring, keys=keys or "level").to(dtype), 20 * random(2, 4, 8).detach()
     key = 20 * random(2, 4, 8, seed=3).detach() if keys is None else None
-    inputs = [None if states is None else states.to(dtype) for states in (query, key)]
+    inputs = [None if states is None else states.to(dtype).requires_grad_() for states in (query, key)]
     allowed = torch.ones(4, 4).tril(-1).bool()
     for padding in (None, torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0]])):
         expected, _ = module(*inputs, attention_mask=allowed, key_padding_mask=padding)
@@ -414,6 +414,8 @@ def test_masks_that_are_added(fused, scoring, keys, dtype):
             added = torch.zeros(4, 4, dtype=dtype).masked_fill(~allowed, number)
             got, _ = module(*inputs, attention_mask=added, key_padding_mask=padding)
             assert torch.equal(got, expected)
+            leaves = [states for states in inputs if states is not None]
+            assert all(part.isfinite().all() for part in torch.autograd.grad(got.sum(), leaves))
 
 
 def test_fusing_is_for_few_keys():
