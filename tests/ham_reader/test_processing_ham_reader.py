@@ -128,6 +128,25 @@ def test_windows(processor):
     assert any(start >= 0 for start in made["start_positions"])
 
 
+def test_no_window_lies_within_another(processor):
+    text = " ".join("abcdefgh")
+    made = processor("why?", text, max_length=4, stride=2, return_spans=True)
+    assert [[text[a:b] for a, b in spans] for spans in made["context_spans"]] == [
+        list("abcd"),
+        list("cdef"),
+        list("efgh"),
+    ]
+
+
+def test_windows_without_the_answer_have_no_place_for_it_on_either_side(processor):
+    answers = {"text": ["b"], "answer_start": [2]}
+    rows = processor("why?", "a b c d e", answers=answers, max_length=3, stride=0)
+    rows = [{name: rows[name][i] for name in rows} for i in range(2)]
+    for side in ("right", "left"):
+        made = processor.pad(rows, padding_side=side)
+        assert (made["start_positions"], made["end_positions"]) == ([1, -1], [1, -1])
+
+
 def test_windows_of_documents_count_documents_from_zero(processor):
     made = processor(QUESTION, documents=[OTHER, CONTEXT], max_length=6, stride=0)
     assert all(row[0] == 0 for row in made["document_ids"])

@@ -116,6 +116,17 @@ def test_from_a_folder(model, processor, read, tmp_path):
     assert got == want
 
 
+def test_a_span_of_two_windows_has_its_better_score():
+    windows = [{"context_spans": [(0, 1), (2, 3)]}, {"context_spans": [(2, 3), (4, 5)]}]
+    zeros = np.zeros(2)
+    for places in ((1, 0), (0, 1)):
+        logits = [[zeros, zeros] for _ in windows]
+        logits[places[0]] = [np.array([3.0, 3.0]), zeros]
+        scores = dict(best_spans(windows, logits, 9, 1))
+        total = 2 * np.exp(3.0) + 2
+        assert scores[2, 3] == pytest.approx(np.exp(3.0) / total / 4)
+
+
 def test_no_span_goes_from_one_document_into_the_next():
     window = {"context_spans": [(0, 1), (2, 3), (4, 5)], "document_ids": [0, 0, 1]}
     start, end = np.array([0.0, 5.0, 0.0]), np.array([1.0, 0.0, 5.0])

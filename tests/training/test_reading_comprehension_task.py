@@ -9,6 +9,7 @@ from transformers import AutoModelForQuestionAnswering, AutoProcessor, pipeline
 from hier_models.training import RecipeError, load_recipe, run_training
 from hier_models.training.encoder_evaluation import run_encoder_evaluation
 from hier_models.training.encoder_smoke import QUESTIONS, STORIES
+from hier_models.training.reading_comprehension import ReadingComprehensionTask
 
 
 SIZES = {"embedding_size": 6, "hidden_size": 5, "char_hidden_size": 4, "attention_depth": 2, "dropout": 0.0}
@@ -167,6 +168,22 @@ def test_documents(values, tmp_path):
     results = run_training(load_recipe(None, {**values, **changes, "max_steps": 1}))
     assert results["evaluation"]["total"] == len(QUESTIONS)
     assert results["truncation"]["train"]["without_answer"] == 0
+
+
+def test_the_answer_chooses_paragraphs_only_in_training(values, tmp_path):
+    def document(named):
+        return {
+            "segmented_paragraphs": [["who", "lit", "it", "?"], ["a", "keeper", "lit", "it"]],
+            "most_related_para": named,
+        }
+
+    row = {"question": "who lit it ?", "segmented_question": ["who", "lit", "it", "?"], "documents": [document(1)]}
+    row |= {"answers": ["a keeper"], "answer_docs": [0], "answer_spans": [[0, 1]]}
+    file = write(tmp_path / "dureader.jsonl", [row, row])
+    task = ReadingComprehensionTask(load_recipe(None, {**values, "train": file, "validation": file}), tmp_path)
+    assert task.rows("train")["documents"] == [["a keeper lit it"]] * 2
+    assert task.rows("validation")["documents"] == [["who lit it ?"]] * 2
+    assert task.rows("validation")["references"] == [["a keeper"]] * 2
 
 
 def test_long_questions_are_cut_and_counted(values):
