@@ -172,9 +172,13 @@ class ReadingComprehensionPipeline(Pipeline):
         contexts = []
         for number, item in enumerate(input_["items"]):
             kind = "context" if "context" in item else "documents"
-            made = self.processor(
-                question=[item["question"]], **{kind: [item[kind]]}, max_length=limit, stride=stride, return_spans=True
-            )
+            given = {"question": [item["question"]], kind: [item[kind]]}
+            try:
+                made = self.processor(**given, max_length=limit, stride=stride, return_spans=True)
+            except (TypeError, ValueError) as error:
+                if len(input_["items"]) == 1:
+                    raise
+                raise type(error)(f"`inputs[{number}]`: {error}") from error
             made["example_index"] = [number] * len(made["input_ids"])
             contexts.append([item[kind]] if kind == "context" else list(item[kind]))
             windows += [{name: made[name][i] for name in made} for i in range(len(made["input_ids"]))]

@@ -148,6 +148,12 @@ def test_no_span_goes_from_one_document_into_the_next():
         ({"question": [QUESTION], "context": [CONTEXT, OTHER]}, ValueError, "for each of 1 questions, got 2"),
         ({"inputs": {"question": QUESTION}}, ValueError, '`inputs` must have "question" and one of'),
         ({"inputs": []}, ValueError, "empty list"),
+        (
+            {"question": [QUESTION, " "], "context": CONTEXT},
+            ValueError,
+            r"`inputs\[1\]`: `question` must have a word",
+        ),
+        ({"inputs": iter([{"question": 3, "context": CONTEXT}])}, TypeError, "`question.*must be a string, got int"),
         ({"inputs": [QUESTION]}, TypeError, r"`inputs\[0\]` must be a dictionary"),
         ({"inputs": QUESTION}, TypeError, "`inputs` must be a dictionary"),
         ({"question": QUESTION, "context": CONTEXT, "top_k": 0}, ValueError, "`top_k` must be an integer"),
@@ -163,7 +169,7 @@ def test_no_span_goes_from_one_document_into_the_next():
 )
 def test_bad_input(read, arguments, error, message):
     with pytest.raises(error, match=message):
-        read(**arguments)
+        list(read(**arguments))
 
 
 def test_without_a_processor(model):

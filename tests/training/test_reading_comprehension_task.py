@@ -4,7 +4,7 @@ import json
 
 import datasets
 import pytest
-from transformers import AutoModelForQuestionAnswering, AutoProcessor, pipeline
+from transformers import AutoModelForQuestionAnswering, AutoProcessor, EvalPrediction, pipeline
 
 from hier_models.training import RecipeError, load_recipe, run_training
 from hier_models.training.encoder_evaluation import run_encoder_evaluation
@@ -160,6 +160,29 @@ def test_chinese_is_split_into_characters(values, tmp_path):
     # As words, an answer is learned with its whole sentence, which is said.
     report = run_training(load_recipe(None, {**values, **changes, "overwrite": True}))["truncation"]
     assert report["train"]["widened_answers"] == 2
+
+
+def test_answers_that_end_inside_of_a_word_are_counted(values, tmp_path):
+    context = "Marta lights the oven at four."
+    rows = [
+        {"question": "What?", "context": context, "answers": {"text": [text], "answer_start": [13]}}
+        for text in ("the oven", "the ove", "the oven at")
+    ]
+    file = write(tmp_path / "ends.jsonl", rows)
+    changes = {"train": file, "max_steps": 1, "characters": False}
+    assert run_training(load_recipe(None, {**values, **changes}))["truncation"]["train"]["widened_answers"] == 1
+
+
+def test_the_best_of_several_references_counts(values, tmp_path, monkeypatch):
+    context = "Marta lights the oven at four."
+    row = {"question": "When?", "context": context, "answers": {"text": ["at four", "four"], "answer_start": [22, 25]}}
+    file = write(tmp_path / "several.jsonl", [row, row, row])
+    task = ReadingComprehensionTask(load_recipe(None, {**values, "train": file, "validation": file}), tmp_path)
+    monkeypatch.setattr(task, "_answers", lambda _: [("four", 1.0), ("At four.", 1.0), ("oven four", 1.0)])
+    scores = task.compute_metrics(None)(EvalPrediction((), ()))
+    assert scores["exact"] == pytest.approx(200 / 3)
+    assert scores["f1"] == pytest.approx((100 + 100 + 200 / 3) / 3)
+    assert scores["total"] == 3
 
 
 def test_documents(values, tmp_path):
