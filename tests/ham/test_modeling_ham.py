@@ -124,6 +124,16 @@ def test_attentions_of_the_gru_body(heads):
     assert attentions[1, 0, :, 1:].abs().max() == 0
 
 
+def test_a_keyword_at_padding_is_none():
+    model, batch = make_model(), make_batch(SOURCES)
+    changed = batch["keyword_mask"].masked_fill(batch["attention_mask"] == 0, 1)
+    got, expected = (
+        model(**{**batch, "keyword_mask": mask}, decoder_input_ids=TARGET).logits
+        for mask in (changed, batch["keyword_mask"])
+    )
+    assert torch.equal(got, expected)
+
+
 def test_level_weights_are_reported():
     model = make_model()
     outputs = model(**make_batch(SOURCES), decoder_input_ids=TARGET)
@@ -248,6 +258,16 @@ def test_the_decoder_begins_where_its_cache_ends():
     cache.crop(-1)
     again = model(**batch, decoder_input_ids=TARGET[:, 3:], past_key_values=cache, use_cache=True)
     torch.testing.assert_close(again.logits, whole[:, 3:])
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_keys_are_prepared_once(num_beams, monkeypatch):
+    model, calls = make_model(), []
+    attention = model.model.decoder.step.attention
+    prepare = attention.prepare
+    monkeypatch.setattr(attention, "prepare", lambda *args, **kwargs: calls.append(1) or prepare(*args, **kwargs))
+    model.generate(**make_batch(SOURCES), num_beams=num_beams, min_new_tokens=5, max_new_tokens=5)
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize("use_cache", [True, False])
