@@ -69,3 +69,11 @@ def test_a_cache_forgets(model, cache):
     cache.reset()
     assert (cache.get_seq_length(), cache.batch_size, cache.is_initialized, cache.memory) == (0, -1, False, None)
     torch.testing.assert_close(logits(model, SOURCE[:1], TARGET[:1], cache), logits(model, SOURCE[:1], TARGET[:1]))
+
+
+def test_beams_are_reordered(model):
+    source, swapped = SOURCE[:1].expand(2, -1), torch.tensor([1, 0])
+    cache = model(source, decoder_input_ids=TARGET[:, :3], use_cache=True).past_key_values
+    cache.reorder_cache(swapped)
+    target = torch.cat([TARGET[swapped, :3], TARGET[:, 3:]], dim=1)
+    torch.testing.assert_close(logits(model, source, TARGET[:, 3:], cache), logits(model, source, target))
