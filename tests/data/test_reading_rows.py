@@ -154,3 +154,8 @@ def test_loading(row, tmp_path):
     file.write_text(json.dumps(row) + "\n", encoding="utf-8")
     rows = load_rows(file, resolve_reading)
     assert rows[0]["documents"] == normalize(row)["documents"]
+
+
+def test_a_span_must_share_enough_with_an_answer():
+    assert nearest_span(["x a y"], ["a b c d e"]) == ("a", 2)  # F1 of a third
+    assert nearest_span(["x a y"], ["a b c d e f"]) is None  # 2 / 7
