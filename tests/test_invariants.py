@@ -689,7 +689,7 @@ def test_every_parameter_gets_a_gradient(case, model, batch, target):
 @decoders_only
 def test_labels_that_do_not_fit_the_target_are_refused(model, batch, target):
     """A third as many labels as the target has tokens."""
-    with pytest.raises(ValueError, match="labels|batch_size"):
+    with pytest.raises(ValueError, match=r"labels|batch_size"):
         model(**batch, decoder_input_ids=target, labels=target[:1])
 
 

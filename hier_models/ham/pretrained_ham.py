@@ -53,7 +53,7 @@ class HamPreTrainedModel(PreTrainedModel):
         own = [
             (part, part.embed_tokens)
             for part in self.modules()
-            if part is not self and "embed_tokens" in part._modules
+            if part is not self and isinstance(part, PreTrainedModel) and "embed_tokens" in part._modules
         ]
         embeddings: nn.Embedding = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
         if not self.config.tie_word_embeddings:
