@@ -686,6 +686,13 @@ def test_every_parameter_gets_a_gradient(case, model, batch, target):
         assert gradient.abs().max() > 0, name
 
 
+@decoders_only
+def test_labels_that_do_not_fit_the_target_are_refused(model, batch, target):
+    """A third as many labels as the target has tokens."""
+    with pytest.raises(ValueError, match=r"labels|batch_size"):
+        model(**batch, decoder_input_ids=target, labels=target[:1])
+
+
 def test_outputs_are_batch_first(case, model, batch, target):
     """DataParallel and the Trainer's gathering put outputs together along the first axis."""
     model.set_attn_implementation("eager")

@@ -43,6 +43,7 @@ class ReadingFormat:
         context: Column with the context, or with the documents.
         answers: Column with the answers.
         id: Column with the identifier, or None.
+        named_paragraphs: Whether the paragraphs are read that DuReader's data name.
     """
 
     kind: str
@@ -50,6 +51,7 @@ class ReadingFormat:
     context: str
     answers: str
     id: str | None
+    named_paragraphs: bool = True
 
     @property
     def features(self) -> dict[str, Any]:
@@ -80,6 +82,7 @@ def resolve_reading(
     question_column: str | None = None,
     context_column: str | None = None,
     answers_column: str | None = None,
+    named_paragraphs: bool = True,
 ) -> ReadingFormat:
     """Recognize the columns of questions on one context or several documents.
 
@@ -89,6 +92,8 @@ def resolve_reading(
         question_column: Column with the question; None to recognize it by its name.
         context_column: Column with the context or the documents; None to recognize it by its name.
         answers_column: Column with the answers; None to recognize it by its name.
+        named_paragraphs: Whether to read the paragraphs that DuReader's data name, which they do by the answers: in
+            training. Else, and where none is named, it is the one with most of the question's words.
 
     Returns:
         The format.
@@ -105,7 +110,7 @@ def resolve_reading(
             for argument, column in (("question_column", question), ("answers_column", answers)):
                 if column not in row:
                     raise ValueError(f"{argument}={column!r} is not a column; the columns are {listing(list(row))}")
-            return ReadingFormat(kind, question, name, answers, identifier)
+            return ReadingFormat(kind, question, name, answers, identifier, named_paragraphs)
     if answers_column == "":
         raise ValueError("answers_column must name the answers, which a reader learns from; got none")
     plain = resolve_questions(row, question_column, context_column, answers_column)
@@ -178,7 +183,7 @@ def _read_marco(form: ReadingFormat, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_dureader(form: ReadingFormat, row: Mapping[str, Any]) -> dict[str, Any]:
-    """DuReader, preprocessed or raw: of each document the paragraph that is nearest to the question or the answers."""
+    """DuReader, preprocessed or raw: of each document the paragraph that is nearest to the answers or the question."""
     question = row.get("segmented_question")
     words = question if isinstance(question, list) else _question(form, row).split()
     references = [text for text in _strings(form.answers, row.get(form.answers)) if text.strip()]
@@ -188,11 +193,11 @@ def _read_dureader(form: ReadingFormat, row: Mapping[str, Any]) -> dict[str, Any
         paragraphs = [p for p in document.get("segmented_paragraphs", []) if p]
         if not paragraphs:
             continue
-        named = document.get("most_related_para")
+        named = document.get("most_related_para") if form.named_paragraphs else None
         if isinstance(named, int) and 0 <= named < len(document["segmented_paragraphs"]):
             paragraph = document["segmented_paragraphs"][named]
         else:
-            paragraph = max(paragraphs, key=lambda tokens: _recall(tokens, words))
+            paragraph = max(paragraphs, key=lambda tokens: (_recall(tokens, words), -len(tokens)))
         places[number] = len(chosen)
         chosen.append(_strings(form.context, paragraph))
     documents = [" ".join(tokens) for tokens in chosen]
@@ -200,7 +205,7 @@ def _read_dureader(form: ReadingFormat, row: Mapping[str, Any]) -> dict[str, Any
         raise BadRecord(f"column {form.context!r} has no document with text")
     spans, of_documents = row.get("answer_spans"), row.get("answer_docs")
     asked = " ".join(words)
-    if not spans or not of_documents or of_documents[0] not in places:
+    if not form.named_paragraphs or not spans or not of_documents or of_documents[0] not in places:
         return _with_nearest_span(asked, documents, references, _spaced(row))
     number, (first, last) = places[of_documents[0]], spans[0]
     tokens = chosen[number]

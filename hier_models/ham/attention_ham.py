@@ -219,8 +219,8 @@ class HierarchicalAttention(nn.Module):
             key: `(batch, keys, kdim)`. Without it, the sequence attends to itself (HAM-S).
             value: `(batch, keys, vdim)`; `key` when not given.
             attention_mask: 1 or true where a query attends to a key, 0 or false where not, or floating-point numbers
-                that are added to scores; `(queries, keys)`, `(batch, queries, keys)` or
-                `(batch, heads, queries, keys)`. The same at every level.
+                that are added to scores; `(queries, keys)`, `(batch, queries, keys)`, `(batch, 1, queries, keys)`, as
+                Transformers makes them, or `(batch, heads, queries, keys)`. The same at every level.
             key_padding_mask: 1 for keys, 0 for padding, `(batch, keys)`.
             need_weights: return the weights of every level too.
 
@@ -435,10 +435,11 @@ class HierarchicalAttention(nn.Module):
         if attention_mask is None:
             return penalty, None
         shape = (batch, self.num_heads, queries, key.shape[1])
-        if tuple(attention_mask.shape) not in (shape, shape[2:], (batch, *shape[2:])):
+        allowed = (shape[2:], (batch, *shape[2:]), (batch, 1, *shape[2:]), shape)
+        if tuple(attention_mask.shape) not in allowed:
+            *others, last = dict.fromkeys(map(str, allowed))  # with one head, the last two are the same
             raise ValueError(
-                f"`attention_mask` must be {shape[2:]}, {(batch, *shape[2:])} or {shape}, got shape "
-                f"{tuple(attention_mask.shape)}."
+                f"`attention_mask` must be {', '.join(others)} or {last}, got shape {tuple(attention_mask.shape)}."
             )
         mask = attention_mask.unsqueeze(1) if attention_mask.dim() == 3 else attention_mask
         mask = mask.expand(shape).flatten(0, 1)

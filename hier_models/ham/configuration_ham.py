@@ -3,6 +3,7 @@
 from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
+from transformers.activations import ACT2FN
 from transformers.configuration_utils import PreTrainedConfig
 
 
@@ -102,8 +103,9 @@ class HamConfig(PreTrainedConfig):
     Raises:
         huggingface_hub.errors.StrictDataclassClassValidationError:
             If a value cannot work: a size or depth below one, a probability outside of 0 to 1, heads that do not
-            divide `d_model`, a padding or start token that is missing or outside of the vocabulary; or if it would
-            change nothing in this body.
+            divide `d_model`, an unknown activation, a padding or start token that is missing or outside of the
+            vocabulary; or if it wants something that this body has not. Sizes and the activation of the Transformer
+            body alone are not looked at by the GRU body.
 
     Example:
         >>> from hier_models import HamConfig, HamModel
@@ -184,6 +186,11 @@ class HamConfig(PreTrainedConfig):
         for name in ("dropout", "attention_dropout", "activation_dropout", "encoder_layerdrop", "decoder_layerdrop"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"`{name}` must be between 0 and 1, got {getattr(self, name)}.")
+        if self.activation_function not in ACT2FN:
+            raise ValueError(
+                f"`activation_function` is unknown, got {self.activation_function!r}. It must be one of "
+                f"{', '.join(ACT2FN)}."
+            )
         if not 0 <= self.init_std < float("inf"):
             raise ValueError(f"`init_std` must be finite and not negative, got {self.init_std}.")
         for name in ("encoder_attention_heads", "decoder_attention_heads"):

@@ -249,16 +249,15 @@ class HamGruDecoder(HamPreTrainedModel):
             What the head reads, and what else was asked for.
 
         Raises:
-            ValueError: if inputs are missing or given twice, or shapes do not fit.
+            ValueError: if inputs are missing or given twice, shapes do not fit, or ids are out of range.
         """
-        if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("Give exactly one of `decoder_input_ids` and `decoder_inputs_embeds`.")
-        assert encoder_hidden_states is not None
+        check_target(self.config, input_ids, inputs_embeds, encoder_hidden_states, attention_mask)
+        if encoder_hidden_states is None:
+            raise ValueError("`encoder_hidden_states` must be given, got none: the decoder begins with them.")
         wants_states = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         with_weights = self.config.output_attentions if output_attentions is None else output_attentions
         embeddings = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
-        batch, length = embeddings.shape[:2]
-        check_target(batch, length, attention_mask)
+        length = embeddings.shape[1]
         words = self.dropout(embeddings)
         memory = None if past_key_values is None else past_key_values.memory
         if memory is None:

@@ -13,8 +13,6 @@ def check_inputs(
 ) -> None:
     """Refuse inputs of the encoder that are missing, given twice, of a wrong shape or out of range.
 
-    Values are looked at on the CPU only: elsewhere it would make the device wait.
-
     Args:
         config: of the model.
         input_ids: token ids, `(batch, source)`.
@@ -32,12 +30,7 @@ def check_inputs(
         if input_ids.dim() != 2 or 0 in input_ids.shape:
             raise ValueError(f"`input_ids` must be (batch, source), got shape {tuple(input_ids.shape)}.")
         shape = input_ids.shape
-        if input_ids.device.type == "cpu" and not torch.compiler.is_compiling():
-            low, high = (int(value) for value in torch.aminmax(input_ids))
-            if low < 0 or high >= config.vocab_size:
-                raise ValueError(
-                    f"`input_ids` must be in [0, vocab_size={config.vocab_size}), got values from {low} to {high}."
-                )
+        _check_ids(config, "input_ids", input_ids)
     else:
         assert inputs_embeds is not None
         width = config.embedding_size
@@ -52,6 +45,23 @@ def check_inputs(
             raise ValueError(f"`{name}` must be {tuple(shape)} like the tokens, got shape {tuple(mask.shape)}.")
     if config.body == "transformer":
         check_length(config, shape[1], "source")
+
+
+def check_source(states: torch.Tensor, attention_mask: torch.Tensor | None) -> None:
+    """Refuse a mask that does not fit the states of a source.
+
+    Args:
+        states: what the encoder returned, `(batch, source, d_model)`.
+        attention_mask: 1 for tokens, 0 for padding, `(batch, source)`.
+
+    Raises:
+        ValueError: says the argument, what was got, and what is allowed.
+    """
+    if attention_mask is not None and attention_mask.shape != states.shape[:2]:
+        raise ValueError(
+            f"`attention_mask` must be {tuple(states.shape[:2])} like `encoder_outputs`, got shape "
+            f"{tuple(attention_mask.shape)}."
+        )
 
 
 def check_length(config: PreTrainedConfig, length: int, part: str) -> None:
@@ -72,26 +82,81 @@ def check_length(config: PreTrainedConfig, length: int, part: str) -> None:
         )
 
 
-def check_target(batch: int, length: int, attention_mask: torch.Tensor | None) -> None:
-    """Refuse a target without tokens, or a mask that does not fit it.
+def check_target(
+    config: PreTrainedConfig,
+    input_ids: torch.Tensor | None,
+    inputs_embeds: torch.Tensor | None,
+    source: torch.Tensor | None,
+    attention_mask: torch.Tensor | None,
+) -> None:
+    """Refuse a target that is missing or given twice, has no tokens, or does not fit its source or its mask.
 
     Args:
-        batch: sequences that are decoded.
-        length: their tokens.
-        attention_mask: 1 for tokens, 0 for padding, `(batch, target)`; earlier tokens may stand in front.
+        config: of the model.
+        input_ids: target token ids, `(batch, target)`.
+        inputs_embeds: embeddings in their place, `(batch, target, embedding_size)`.
+        source: states of the source, `(batch, source, d_model)`.
+        attention_mask: 1 for tokens, 0 for padding, `(batch, target)`; earlier tokens may stand in front. Masks that
+            generation made are not looked at.
 
     Raises:
         ValueError: says the argument, what was got, and what is allowed.
     """
-    if length == 0:
-        raise ValueError(f"`decoder_input_ids` must be (batch, target) with tokens, got shape {(batch, length)}.")
-    if attention_mask is None:
+    if (input_ids is None) == (inputs_embeds is None):
+        raise ValueError("Give exactly one of `decoder_input_ids` and `decoder_inputs_embeds`.")
+    if input_ids is not None:
+        shape = tuple(input_ids.shape)
+        if len(shape) != 2 or 0 in shape:
+            raise ValueError(f"`decoder_input_ids` must be (batch, target) with tokens, got shape {shape}.")
+        _check_ids(config, "decoder_input_ids", input_ids)
+    else:
+        assert inputs_embeds is not None
+        shape, width = tuple(inputs_embeds.shape), config.embedding_size
+        if len(shape) != 3 or 0 in shape or shape[-1] != width:
+            raise ValueError(
+                f"`decoder_inputs_embeds` must be (batch, target, embedding_size={width}) with tokens, got shape "
+                f"{shape}."
+            )
+    batch, length = shape[:2]
+    if source is not None and len(source) != batch:
+        raise ValueError(f"The target must have batch={len(source)} like the source, got batch={batch}.")
+    if attention_mask is None or not isinstance(attention_mask, torch.Tensor) or attention_mask.dim() == 4:
         return
-    shape = tuple(attention_mask.shape)
-    if len(shape) != 2 or shape[0] != batch or shape[1] < length:
+    of_mask = tuple(attention_mask.shape)
+    if len(of_mask) != 2 or of_mask[0] != batch or of_mask[1] < length:
         raise ValueError(
             f"`decoder_attention_mask` must be {(batch, length)} like the target, with earlier tokens in front or "
-            f"without, got shape {shape}."
+            f"without, got shape {of_mask}."
+        )
+
+
+def check_labels(config: PreTrainedConfig, labels: torch.Tensor, target: torch.Tensor | None) -> None:
+    """Refuse labels that are no tokens, or not as many as the target has.
+
+    Args:
+        config: of the model.
+        labels: target token ids, -100 where there is no loss, `(batch, target)`.
+        target: token ids or embeddings, `(batch, target, …)`, if they were given.
+
+    Raises:
+        ValueError: says the argument, what was got, and what is allowed.
+    """
+    shape = tuple(labels.shape)
+    if len(shape) != 2 or 0 in shape:
+        raise ValueError(f"`labels` must be (batch, target) with tokens, got shape {shape}.")
+    if target is not None and shape != target.shape[:2]:
+        raise ValueError(f"`labels` must be {tuple(target.shape[:2])} like the target, got shape {shape}.")
+    _check_ids(config, "labels", labels.masked_fill(labels == -100, 0), ", or -100")
+
+
+def _check_ids(config: PreTrainedConfig, name: str, ids: torch.Tensor, also: str = "") -> None:
+    """Values are looked at on the CPU only: elsewhere it would make the device wait."""
+    if ids.device.type != "cpu" or torch.compiler.is_compiling():
+        return
+    low, high = (int(value) for value in torch.aminmax(ids))
+    if low < 0 or high >= config.vocab_size:
+        raise ValueError(
+            f"`{name}` must be in [0, vocab_size={config.vocab_size}){also}, got values from {low} to {high}."
         )
 
 
@@ -175,4 +240,12 @@ def check_memory(
         )
 
 
-__all__ = ["check_arguments", "check_inputs", "check_length", "check_memory", "check_target"]
+__all__ = [
+    "check_arguments",
+    "check_inputs",
+    "check_labels",
+    "check_length",
+    "check_memory",
+    "check_source",
+    "check_target",
+]

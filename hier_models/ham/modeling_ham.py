@@ -26,6 +26,7 @@ from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 from .cache_ham import HamCache
 from .configuration_ham import HamConfig
 from .gru_ham import HamGruDecoder, HamGruEncoder
+from .input_checks_ham import check_labels, check_source
 from .modeling_outputs_ham import HamEncoderOutput, HamLMOutput, HamModelOutput
 from .pretrained_ham import HamPreTrainedModel, make_embedding
 from .transformer_ham import HamTransformerDecoder, HamTransformerEncoder
@@ -118,8 +119,10 @@ class HamModel(HamPreTrainedModel):
                 inputs_embeds=inputs_embeds,
                 **kwargs,
             )
-        elif not isinstance(encoder_outputs, ModelOutput):
-            encoder_outputs = _from_tuple(encoder_outputs)
+        else:
+            if not isinstance(encoder_outputs, ModelOutput):
+                encoder_outputs = _from_tuple(encoder_outputs)
+            check_source(encoder_outputs.last_hidden_state, attention_mask)
         memory_mask = encoder_outputs.get("memory_mask")
         is_gru = self.config.body == "gru"
         use_cache = self.config.use_cache if use_cache is None else use_cache
@@ -229,6 +232,9 @@ class HamForConditionalGeneration(HamPreTrainedModel, GenerationMixin):
             ValueError: see there.
         """
         if labels is not None:
+            check_labels(
+                self.config, labels, decoder_inputs_embeds if decoder_input_ids is None else decoder_input_ids
+            )
             use_cache = False
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
@@ -297,7 +303,7 @@ def _loss(logits: torch.Tensor, labels: torch.Tensor, num_items_in_batch: Any) -
     """Mean over labels that are not -100, of this batch or of the whole accumulated one."""
     flat_labels = labels.to(logits.device).reshape(-1)
     reduction = "mean" if num_items_in_batch is None else "sum"
-    loss = nn.functional.cross_entropy(logits.view(len(flat_labels), -1), flat_labels, reduction=reduction)
+    loss = nn.functional.cross_entropy(logits.flatten(0, 1), flat_labels, reduction=reduction)
     return loss if num_items_in_batch is None else loss / num_items_in_batch
 
 

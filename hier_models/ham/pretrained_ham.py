@@ -37,6 +37,31 @@ class HamPreTrainedModel(PreTrainedModel):
         """
         return {name: weights().tolist() for name, weights in self._level_modules()}
 
+    def resize_token_embeddings(
+        self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
+    ) -> nn.Embedding:
+        """Resize all embeddings; those of source and target for themselves where they are not shared.
+
+        Args:
+            new_num_tokens: see `PreTrainedModel.resize_token_embeddings`.
+            pad_to_multiple_of: see there.
+            mean_resizing: see there.
+
+        Returns:
+            The shared embedding.
+        """
+        own = [
+            (part, part.embed_tokens)
+            for part in self.modules()
+            if part is not self and isinstance(part, PreTrainedModel) and "embed_tokens" in part._modules
+        ]
+        embeddings: nn.Embedding = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+        if not self.config.tie_word_embeddings:
+            for part, old in own:
+                part.embed_tokens = old  # in whose place the shared one was put
+                part.resize_token_embeddings(embeddings.num_embeddings, mean_resizing=mean_resizing)
+        return embeddings
+
     def _level_modules(self) -> list[tuple[str, HamLevelWeights]]:
         """Weights of levels, with the names of the attentions that they are of, in the order that data flows."""
         found = [(name, module) for name, module in self.named_modules() if isinstance(module, HamLevelWeights)]

@@ -257,14 +257,12 @@ class HamTransformerDecoder(HamPreTrainedModel):
         **kwargs: Unpack[TransformersKwargs],
     ) -> HamDecoderOutput:
         """Decode; the arguments are those of BART's decoder."""
-        if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("Give exactly one of `decoder_input_ids` and `decoder_inputs_embeds`.")
+        check_target(self.config, input_ids, inputs_embeds, encoder_hidden_states, attention_mask)
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)  # (batch, target, d_model)
         if use_cache and past_key_values is None:
             past_key_values = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
         past_length = past_key_values.get_seq_length() if past_key_values is not None else 0
-        check_target(len(inputs_embeds), inputs_embeds.shape[1], None)
         if isinstance(past_length, int):
             check_length(self.config, past_length + inputs_embeds.shape[1], "target")
         else:  # a static cache counts in a tensor, which is not to be read; its room is the longest target

@@ -4,6 +4,7 @@ In the order the data flow: reading the input, then the processor, which turns i
 contexts into windows, finds the answers' places, and pads.
 """
 
+import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -295,8 +296,8 @@ class HamReaderProcessor(ProcessorMixin):
         unknown = self.tokenizer.unk_token_id
         special = set() if unknown is None else set(self.tokenizer.all_special_ids)
         return [
-            Words([unknown if i in special else i for i in ids], [(int(a), int(b)) for a, b in spans])
-            for ids, spans in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
+            Words([unknown if i in special else i for i in ids], _with_marks(text, spans))
+            for text, ids, spans in zip(texts, encoded["input_ids"], encoded["offset_mapping"], strict=True)
         ]
 
     def _context(self, number: int, documents: list[str]) -> tuple[Words, list[int]]:
@@ -369,6 +370,17 @@ class HamReaderProcessor(ProcessorMixin):
             for name in POSITIONS:
                 data[name] = [p + s if p >= 0 else p for p, s in zip(data[name], shifts, strict=True)]
         return data
+
+
+def _with_marks(text: str, spans: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """The places of words, with the marks that combine with their last letter, which tokenizers may take off."""
+    found = []
+    for number, (start, end) in enumerate(spans):
+        most = spans[number + 1][0] if number + 1 < len(spans) else len(text)
+        while start < end < most and unicodedata.category(text[end]).startswith("M"):
+            end += 1
+        found.append((int(start), int(end)))
+    return found
 
 
 def _windows(number: int, words: Words, limit: int | None, stride: int | None) -> list[Window]:

@@ -32,7 +32,7 @@ class ReadingComprehensionPipeline(Pipeline):
         **kwargs: arguments of `Pipeline`, and defaults for the arguments of the call.
 
     Raises:
-        ValueError: If the processor is missing or makes no questions.
+        ValueError: If the processor is missing or makes no questions, or its characters are not those of the model.
 
     Example:
         >>> from transformers import pipeline
@@ -56,6 +56,7 @@ class ReadingComprehensionPipeline(Pipeline):
                 f"`processor` must be a reader's, which makes question_ids, got {type(processor).__name__}; pass "
                 "processor=AutoProcessor.from_pretrained(…) of the model's checkpoint"
             )
+        _check_characters(processor, model)
         super().__init__(model=model, processor=processor, **kwargs)
 
     def __call__(  # type: ignore[override]
@@ -171,9 +172,13 @@ class ReadingComprehensionPipeline(Pipeline):
         contexts = []
         for number, item in enumerate(input_["items"]):
             kind = "context" if "context" in item else "documents"
-            made = self.processor(
-                question=[item["question"]], **{kind: [item[kind]]}, max_length=limit, stride=stride, return_spans=True
-            )
+            given = {"question": [item["question"]], kind: [item[kind]]}
+            try:
+                made = self.processor(**given, max_length=limit, stride=stride, return_spans=True)
+            except (TypeError, ValueError) as error:
+                if len(input_["items"]) == 1:
+                    raise
+                raise type(error)(f"`inputs[{number}]`: {error}") from error
             made["example_index"] = [number] * len(made["input_ids"])
             contexts.append([item[kind]] if kind == "context" else list(item[kind]))
             windows += [{name: made[name][i] for name in made} for i in range(len(made["input_ids"]))]
@@ -309,6 +314,20 @@ def _from_columns(question: Any, context: Any, documents: Any) -> tuple[list[Map
 def _check_integer(name: str, value: Any) -> None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
         raise ValueError(f"`{name}` must be an integer of at least 1, got {value!r}")
+
+
+def _check_characters(processor: Any, model: Any) -> None:
+    made = getattr(processor, "char_vocab_size", 0)
+    read = getattr(getattr(model, "config", None), "char_vocab_size", made)
+    if bool(made) == bool(read) and made <= read:
+        return
+    if not read:
+        found = "has characters, and the model reads words only"
+    elif not made:
+        found = f"has no characters, and the model reads them, char_vocab_size={read}"
+    else:
+        found = f"has {made} ids of characters, and the model char_vocab_size={read}"
+    raise ValueError(f"`processor` {found}; pass the one that the model was trained with")
 
 
 def _check_item(item: Any, name: str) -> None:

@@ -130,6 +130,7 @@ class ReadingComprehensionTask(EncoderTask):
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
         self._windows: dict[str, Any] = {}
+        self._loading_part = "train"
         self._reports = {part: ReadingReport() for part in self._parts}
 
     def check(self) -> None:  # noqa: D102  # as in Task
@@ -147,7 +148,14 @@ class ReadingComprehensionTask(EncoderTask):
             )
 
     def resolver(self) -> Callable[[Mapping[str, Any]], RowFormat]:  # noqa: D102
-        return _Resolver(self.options.question_column, self.options.context_column, self.options.answers_column)
+        options = self.options
+        return _Resolver(
+            options.question_column, options.context_column, options.answers_column, self._loading_part == "train"
+        )
+
+    def _load(self, part: str) -> Any:
+        self._loading_part = part
+        return super()._load(part)
 
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:  # noqa: D102
         arguments = self.recipe.model
@@ -383,9 +391,10 @@ class _Resolver:
     question: str | None
     context: str | None
     answers: str | None
+    named_paragraphs: bool
 
     def __call__(self, row: Mapping[str, Any]) -> RowFormat:
-        return resolve_reading(row, self.question, self.context, self.answers)
+        return resolve_reading(row, self.question, self.context, self.answers, self.named_paragraphs)
 
 
 class _Windows:

@@ -71,6 +71,20 @@ def test_a_row_of_which_no_answer_fits_is_refused():
         normalize({**SQUAD, "answers": {"text": ["Ada", ""], "answer_start": [18, 0]}})
 
 
+def test_dureader_s_paragraphs_of_questions_to_be_scored_know_no_answer():
+    """The data name paragraphs by the answers; DuReader's own code reads those only in training."""
+    near = {
+        "title": "c",
+        "segmented_paragraphs": [["书", "写", "的", "早"], ["谁", "写", "的", "呢"], ["谁", "写", "的"]],
+    }
+    row = {**DUREADER, "documents": [DUREADER["documents"][1], {**near, "most_related_para": 0}], "answer_docs": [0]}
+    assert normalize(row)["documents"] == ["是 小明 写 的", "书 写 的 早"]
+    found = normalize(row, named_paragraphs=False)
+    assert found["documents"] == ["是 小明 写 的", "谁 写 的"]  # of equally near ones the shorter
+    assert found["answers"]["text"] == ["小明 写 的"]
+    assert_answer_stands_there(found)
+
+
 def test_ms_marco():
     found = normalize(MARCO)
     assert found["documents"] == MARCO["passages"]["passage_text"]
@@ -140,3 +154,8 @@ def test_loading(row, tmp_path):
     file.write_text(json.dumps(row) + "\n", encoding="utf-8")
     rows = load_rows(file, resolve_reading)
     assert rows[0]["documents"] == normalize(row)["documents"]
+
+
+def test_a_span_must_share_enough_with_an_answer():
+    assert nearest_span(["x a y"], ["a b c d e"]) == ("a", 2)  # F1 of a third
+    assert nearest_span(["x a y"], ["a b c d e f"]) is None  # 2 / 7

@@ -289,11 +289,11 @@ def test_nothing_to_attend_to_gives_nothing(fused, heads):
 
 
 @pytest.mark.parametrize("keys", ["level", "input"])
-@pytest.mark.parametrize("shape", [2, 3, 4])
+@pytest.mark.parametrize("shape", [(5, 5), (2, 5, 5), (2, 2, 5, 5), (2, 1, 5, 5)])
 def test_a_causal_mask_hides_what_comes(fused, keys, shape):
+    """In all shapes; the last is the one that Transformers makes."""
     module = make(6, 3, 2, keys=keys)
-    mask = torch.ones(5, 5, dtype=torch.long).tril()
-    mask = {2: mask, 3: mask.expand(2, 5, 5), 4: mask.expand(2, 2, 5, 5)}[shape]
+    mask = torch.ones(5, 5, dtype=torch.long).tril().expand(shape)
     states = random(2, 5, 6)
     got, _ = module(states, attention_mask=mask)
     for length in range(1, 5):
@@ -319,11 +319,35 @@ def test_levels_count_the_same_at_first():
     torch.testing.assert_close(HierarchicalAttention(4, 5).mixture, torch.full((5,), 0.2))
 
 
-def test_dropout_is_of_every_level(fused):
-    module, query, key = make(6, 3, dropout=0.5), random(1, 2, 6), random(1, 4, 6, seed=3)
-    still = module(query, key)[0]
+@pytest.mark.parametrize("scoring", SCORINGS)
+@pytest.mark.parametrize("keys", [None, "level", "input"])
+def test_dropout_is_of_every_level(fused, scoring, keys):
+    module, query = make(6, 3, scoring=scoring, keys=keys or "level", dropout=0.5), random(1, 20, 6)
+    key = random(1, 20, 6, seed=3) if keys is None else None
+    still, weights = module(query, key, need_weights=True)
+    assert (weights > 0).all()
     module.train()
-    assert not torch.equal(module(query, key)[0], still)
+    torch.manual_seed(0)
+    got, weights = module(query, key, need_weights=True)
+    assert not torch.equal(got, still)
+    for level in weights[0]:
+        assert 0.3 < (level == 0).double().mean() < 0.7
+    # What is left of the first level, whose scores are those without dropout, is raised.
+    plain = module.eval()(query, key, need_weights=True)[1][0, 0]
+    torch.testing.assert_close(weights[0, 0], 2 * plain.masked_fill(weights[0, 0] == 0, 0.0))
+
+
+@pytest.mark.parametrize("keys", [None, "level", "input"])
+def test_dropout_without_weights_is_of_every_level(fused, keys):
+    """Where all weights are dropped nothing is left; of levels, each is asked alone."""
+    query = random(1, 3, 6)
+    key = random(1, 4, 6, seed=3) if keys is None else None
+    for level in range(3):
+        module = make(6, 3, keys=keys or "level", dropout=1.0).train()
+        with torch.no_grad():
+            module.level_weights.logits.fill_(-torch.inf)
+            module.level_weights.logits[level] = 0.0
+        assert module(query, key)[0].abs().max() == 0
 
 
 @pytest.mark.parametrize("keys", [None, "level", "input"])
@@ -372,6 +396,41 @@ def test_mixed_precision(fused, depth, heads, scoring, dtype):
             with torch.autocast("cpu", dtype=dtype):
                 got, _ = module(*inputs, key_padding_mask=padding, attention_mask=pairs)
             torch.testing.assert_close(got.float(), expected, rtol=0.05, atol=0.1)
+
+
+@pytest.mark.parametrize("dtype", [torch.double, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("keys", [None, "level", "input"])
+@pytest.mark.parametrize("scoring", SCORINGS)
+def test_masks_that_are_added(fused, scoring, keys, dtype):
+    """Minus infinity and the least number mask as false does; also where padding blocks the same, and all of it."""
+    module, query = make(8, 3, 2, scoring, keys=keys or "level").to(dtype), 20 * random(2, 4, 8).detach()
+    key = 20 * random(2, 4, 8, seed=3).detach() if keys is None else None
+    inputs = [None if states is None else states.to(dtype).requires_grad_() for states in (query, key)]
+    allowed = torch.ones(4, 4).tril(-1).bool()
+    for padding in (None, torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0]])):
+        expected, _ = module(*inputs, attention_mask=allowed, key_padding_mask=padding)
+        assert expected.isfinite().all()
+        for number in (-torch.inf, torch.finfo(dtype).min):
+            added = torch.zeros(4, 4, dtype=dtype).masked_fill(~allowed, number)
+            got, _ = module(*inputs, attention_mask=added, key_padding_mask=padding)
+            assert torch.equal(got, expected)
+            leaves = [states for states in inputs if states is not None]
+            assert all(part.isfinite().all() for part in torch.autograd.grad(got.sum(), leaves))
+
+
+def test_fusing_is_for_few_keys():
+    module = HierarchicalAttention(4, 3)
+    assert module.prepare(torch.randn(1, 8, 4)).step.shape == (1, 8, 8)
+    assert module.prepare(torch.randn(1, 9, 4)).step is None
+    assert HierarchicalAttention(4, 1).prepare(torch.randn(1, 8, 4)).step is None
+
+
+@pytest.mark.parametrize("scoring", ["additive", "bilinear"])
+def test_first_weights_of_scores_keep_the_size_of_states(scoring):
+    torch.manual_seed(0)
+    module = HierarchicalAttention(64, 2, 2, scoring)
+    states = module.score_key(torch.randn(2, 200, 32))
+    assert 0.8 < states.std() < 1.2
 
 
 @pytest.mark.parametrize(

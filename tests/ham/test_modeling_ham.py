@@ -124,6 +124,16 @@ def test_attentions_of_the_gru_body(heads):
     assert attentions[1, 0, :, 1:].abs().max() == 0
 
 
+def test_a_keyword_at_padding_is_none():
+    model, batch = make_model(), make_batch(SOURCES)
+    changed = batch["keyword_mask"].masked_fill(batch["attention_mask"] == 0, 1)
+    got, expected = (
+        model(**{**batch, "keyword_mask": mask}, decoder_input_ids=TARGET).logits
+        for mask in (changed, batch["keyword_mask"])
+    )
+    assert torch.equal(got, expected)
+
+
 def test_level_weights_are_reported():
     model = make_model()
     outputs = model(**make_batch(SOURCES), decoder_input_ids=TARGET)
@@ -220,6 +230,22 @@ def test_a_deeper_model_loads_a_plain_one(tmp_path):
     assert model.get_level_weights() == {"model.decoder.step.attention": [0.25] * 4}
 
 
+@pytest.mark.parametrize("sizes", [{}, TRANSFORMER])
+@pytest.mark.parametrize("cls", [HamForConditionalGeneration, HamModel])
+@pytest.mark.parametrize("vocab_size", [35, 27])
+def test_embeddings_that_are_not_shared_are_kept_when_they_are_resized(vocab_size, cls, sizes):
+    """Transformers resizes one, and puts it in the place of the others, as they share it in most models."""
+    model = make_model(cls, tie_word_embeddings=False, **sizes)
+    batch = make_batch(SOURCES)
+    before = model(**batch, decoder_input_ids=TARGET)[0]
+    model.resize_token_embeddings(vocab_size)
+    kept = min(vocab_size, before.shape[-1])
+    torch.testing.assert_close(model(**batch, decoder_input_ids=TARGET)[0][..., :kept], before[..., :kept])
+    assert model.config.vocab_size == vocab_size
+    for part in (model.get_encoder(), model.get_decoder()):
+        assert part.embed_tokens.num_embeddings == vocab_size
+
+
 def test_the_decoder_begins_where_its_cache_ends():
     model = make_model()
     batch = make_batch(SOURCES)
@@ -232,6 +258,70 @@ def test_the_decoder_begins_where_its_cache_ends():
     cache.crop(-1)
     again = model(**batch, decoder_input_ids=TARGET[:, 3:], past_key_values=cache, use_cache=True)
     torch.testing.assert_close(again.logits, whole[:, 3:])
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_keys_are_prepared_once(num_beams, monkeypatch):
+    model, calls = make_model(), []
+    attention = model.model.decoder.step.attention
+    prepare = attention.prepare
+    monkeypatch.setattr(attention, "prepare", lambda *args, **kwargs: calls.append(1) or prepare(*args, **kwargs))
+    model.generate(**make_batch(SOURCES), num_beams=num_beams, min_new_tokens=5, max_new_tokens=5)
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_padding_in_front_of_what_is_continued(use_cache, num_beams):
+    """The GRU's state stays as it is, in the beginning of a target and in later steps."""
+    model = make_model()
+    batch = make_batch(SOURCES)
+    begun, mask = (
+        torch.tensor([[EOS, 5, 6], [PAD, EOS, 9], [PAD, PAD, EOS]]),
+        torch.tensor([[1, 1, 1], [0, 1, 1], [0, 0, 1]]),
+    )
+    options = {"max_new_tokens": 5, "min_new_tokens": 5, "num_beams": num_beams, "use_cache": use_cache}
+    got = model.generate(**batch, decoder_input_ids=begun, decoder_attention_mask=mask, **options)
+    logits = model(**batch, decoder_input_ids=begun, decoder_attention_mask=mask).logits
+    for i in range(3):
+        one = {name: values[i : i + 1] for name, values in batch.items()}
+        alone = begun[i : i + 1, i:]
+        torch.testing.assert_close(logits[i : i + 1, i:], model(**one, decoder_input_ids=alone).logits)
+        assert got[i, 3:].tolist() == model.generate(**one, decoder_input_ids=alone, **options)[0, 3 - i :].tolist()
+
+
+@pytest.mark.parametrize("part", ["encoder", "decoder"])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_dropout_of_the_gru_body(part, layers):
+    """All of an input dropped: what it says makes no difference, in any layer."""
+    model = make_model(dropout=1.0, encoder_layers=layers, decoder_layers=layers)
+    batch = make_batch(SOURCES)
+    other = {**batch, "input_ids": torch.where(batch["attention_mask"] == 1, 13, PAD)}
+    if part == "encoder":
+        one, two = (model.model.encoder.train()(**inputs).last_hidden_state for inputs in (batch, other))
+    else:
+        states = model.model.encoder(**batch).last_hidden_state
+        model.model.decoder.train()
+        one, two = (
+            model.model.decoder(ids, encoder_hidden_states=states).last_hidden_state
+            for ids in (TARGET, torch.full_like(TARGET, 13))
+        )
+    assert torch.equal(one, two)
+
+
+def test_dropout_between_layers_of_the_gru_body():
+    """What the lower layer gives does not reach the upper one if all of it is dropped."""
+    model = make_model(dropout=1.0, encoder_layers=2, decoder_layers=2).train()
+    ids = torch.tensor([[7, 8, 9]])
+    outputs = [model(ids, decoder_input_ids=ids, output_hidden_states=True)]
+    with torch.no_grad():
+        model.model.encoder.layers[0].forward_gru.weight_hh_l0 += 1
+        model.model.decoder.step.cells[0].bias_ih += 1
+    outputs.append(model(ids, decoder_input_ids=ids, output_hidden_states=True))
+    for name in ("encoder_hidden_states", "decoder_hidden_states"):
+        one, two = (output[name] for output in outputs)
+        assert not torch.equal(one[1], two[1])
+        assert torch.equal(one[2], two[2])
 
 
 def test_states_of_somebody_else_s_encoder():

@@ -38,6 +38,17 @@ def test_words_and_their_places(processor):
     assert "document_ids" not in made
 
 
+def test_a_mark_on_the_last_letter_belongs_to_the_word():
+    """The tokenizer takes marks off letters, and an answer is the text as it is."""
+    text = "A cafe\u0301, cre\u0300me and Kaffee\u0308\u0323."
+    processor = HamReaderProcessor(train_word_level([text]), characters=fit_characters([text]))
+    made = processor("A cafe\u0301?", text, return_spans=True)
+    words = ["A", "cafe\u0301", ",", "cre\u0300me", "and", "Kaffee\u0308\u0323", "."]
+    assert [text[a:b] for a, b in made["context_spans"]] == words
+    assert len(made["char_ids"][1]) == max(map(len, words))
+    assert made["char_ids"][1][:5] == made["question_char_ids"][1][:5]
+
+
 def test_characters(processor):
     made = processor("Marta?", "Marta Ω keeps", return_spans=True)
     known = {c: i for i, c in enumerate(processor.characters, 2)}
@@ -115,6 +126,25 @@ def test_windows(processor):
         assert inside in ([], ["the", "oven"])
     assert len(covered) == len(whole["input_ids"])
     assert any(start >= 0 for start in made["start_positions"])
+
+
+def test_no_window_lies_within_another(processor):
+    text = " ".join("abcdefgh")
+    made = processor("why?", text, max_length=4, stride=2, return_spans=True)
+    assert [[text[a:b] for a, b in spans] for spans in made["context_spans"]] == [
+        list("abcd"),
+        list("cdef"),
+        list("efgh"),
+    ]
+
+
+def test_windows_without_the_answer_have_no_place_for_it_on_either_side(processor):
+    answers = {"text": ["b"], "answer_start": [2]}
+    rows = processor("why?", "a b c d e", answers=answers, max_length=3, stride=0)
+    rows = [{name: rows[name][i] for name in rows} for i in range(2)]
+    for side in ("right", "left"):
+        made = processor.pad(rows, padding_side=side)
+        assert (made["start_positions"], made["end_positions"]) == ([1, -1], [1, -1])
 
 
 def test_windows_of_documents_count_documents_from_zero(processor):

@@ -6,6 +6,7 @@ import torch
 from transformers import pipeline
 
 from hier_models import HamReaderConfig, HamReaderForQuestionAnswering, HamReaderProcessor
+from hier_models.data.characters import train_characters
 from hier_models.data.word_level import train_word_level
 from hier_models.ham_reader.processing_ham_reader import fit_characters
 from hier_models.pipelines.reading_comprehension_hier import ReadingComprehensionPipeline, best_spans
@@ -115,6 +116,17 @@ def test_from_a_folder(model, processor, read, tmp_path):
     assert got == want
 
 
+def test_a_span_of_two_windows_has_its_better_score():
+    windows = [{"context_spans": [(0, 1), (2, 3)]}, {"context_spans": [(2, 3), (4, 5)]}]
+    zeros = np.zeros(2)
+    for places in ((1, 0), (0, 1)):
+        logits = [[zeros, zeros] for _ in windows]
+        logits[places[0]] = [np.array([3.0, 3.0]), zeros]
+        scores = dict(best_spans(windows, logits, 9, 1))
+        total = 2 * np.exp(3.0) + 2
+        assert scores[2, 3] == pytest.approx(np.exp(3.0) / total / 4)
+
+
 def test_no_span_goes_from_one_document_into_the_next():
     window = {"context_spans": [(0, 1), (2, 3), (4, 5)], "document_ids": [0, 0, 1]}
     start, end = np.array([0.0, 5.0, 0.0]), np.array([1.0, 0.0, 5.0])
@@ -136,6 +148,12 @@ def test_no_span_goes_from_one_document_into_the_next():
         ({"question": [QUESTION], "context": [CONTEXT, OTHER]}, ValueError, "for each of 1 questions, got 2"),
         ({"inputs": {"question": QUESTION}}, ValueError, '`inputs` must have "question" and one of'),
         ({"inputs": []}, ValueError, "empty list"),
+        (
+            {"question": [QUESTION, " "], "context": CONTEXT},
+            ValueError,
+            r"`inputs\[1\]`: `question` must have a word",
+        ),
+        ({"inputs": iter([{"question": 3, "context": CONTEXT}])}, TypeError, "`question.*must be a string, got int"),
         ({"inputs": [QUESTION]}, TypeError, r"`inputs\[0\]` must be a dictionary"),
         ({"inputs": QUESTION}, TypeError, "`inputs` must be a dictionary"),
         ({"question": QUESTION, "context": CONTEXT, "top_k": 0}, ValueError, "`top_k` must be an integer"),
@@ -151,12 +169,40 @@ def test_no_span_goes_from_one_document_into_the_next():
 )
 def test_bad_input(read, arguments, error, message):
     with pytest.raises(error, match=message):
-        read(**arguments)
+        list(read(**arguments))
 
 
 def test_without_a_processor(model):
     with pytest.raises(ValueError, match="`processor` must be a reader's"):
         ReadingComprehensionPipeline(model=model)
+
+
+@pytest.mark.parametrize(
+    ("characters", "in_model", "message"),
+    [
+        (None, 9, "`processor` has no characters, and the model reads them, char_vocab_size=9"),
+        ("abc", 0, "`processor` has characters, and the model reads words only"),
+        ("abc", 4, "`processor` has 5 ids of characters, and the model char_vocab_size=4"),
+    ],
+)
+def test_characters_must_be_those_of_the_model(processor, characters, in_model, message):
+    other = HamReaderProcessor(processor.tokenizer, characters=characters)
+    sizes = {"embedding_size": 6, "char_hidden_size": 4, "hidden_size": 5, "attention_depth": 1}
+    config = HamReaderConfig(vocab_size=len(processor.tokenizer), char_vocab_size=in_model, **sizes)
+    with pytest.raises(ValueError, match=message):
+        ReadingComprehensionPipeline(model=HamReaderForQuestionAnswering(config), processor=other)
+
+
+def test_tokens_of_one_character():
+    """Of a Chinese reader; its words have one character each, and answers may begin anywhere."""
+    context = "小桥在村南。老王早上四点起床。"
+    tokens = HamReaderProcessor(train_characters([context]), characters=fit_characters([context]))
+    sizes = {"embedding_size": 6, "char_hidden_size": 4, "hidden_size": 5, "attention_depth": 2}
+    config = HamReaderConfig(vocab_size=len(tokens.tokenizer), char_vocab_size=tokens.char_vocab_size, **sizes)
+    read = ReadingComprehensionPipeline(model=HamReaderForQuestionAnswering(config).eval(), processor=tokens)
+    answers = read(question="几点𠮷？", context=context, top_k=999, max_answer_length=2)
+    assert len(answers) == 2 * len(context) - 1
+    assert {answer["answer"] for answer in answers} >= {"四点", "老", "。老"}
 
 
 def test_without_a_model():

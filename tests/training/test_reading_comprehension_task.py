@@ -4,12 +4,13 @@ import json
 
 import datasets
 import pytest
-from transformers import AutoModelForQuestionAnswering, AutoProcessor, pipeline
+from transformers import AutoModelForQuestionAnswering, AutoProcessor, EvalPrediction, pipeline
 
 from hier_models.metrics import DocumentScores
 from hier_models.training import RecipeError, load_recipe, run_training
 from hier_models.training.encoder_evaluation import run_encoder_evaluation
 from hier_models.training.encoder_smoke import QUESTIONS, STORIES
+from hier_models.training.reading_comprehension import ReadingComprehensionTask
 
 
 SIZES = {"embedding_size": 6, "hidden_size": 5, "char_hidden_size": 4, "attention_depth": 2, "dropout": 0.0}
@@ -174,12 +175,51 @@ def test_chinese_is_split_into_characters(values, tmp_path):
     assert report["train"]["widened_answers"] == 2
 
 
+def test_answers_that_end_inside_of_a_word_are_counted(values, tmp_path):
+    context = "Marta lights the oven at four."
+    rows = [
+        {"question": "What?", "context": context, "answers": {"text": [text], "answer_start": [13]}}
+        for text in ("the oven", "the ov", "the oven at")
+    ]
+    file = write(tmp_path / "ends.jsonl", rows)
+    changes = {"train": file, "max_steps": 1, "characters": False}
+    assert run_training(load_recipe(None, {**values, **changes}))["truncation"]["train"]["widened_answers"] == 1
+
+
+def test_the_best_of_several_references_counts(values, tmp_path, monkeypatch):
+    context = "Marta lights the oven at four."
+    row = {"question": "When?", "context": context, "answers": {"text": ["at four", "four"], "answer_start": [22, 25]}}
+    file = write(tmp_path / "several.jsonl", [row, row, row])
+    task = ReadingComprehensionTask(load_recipe(None, {**values, "train": file, "validation": file}), tmp_path)
+    monkeypatch.setattr(task, "_answers", lambda *_: [("four", 1.0), ("At four.", 1.0), ("oven four", 1.0)])
+    scores = task.compute_metrics(None)(EvalPrediction((), ()))
+    assert scores["exact"] == pytest.approx(200 / 3)
+    assert scores["f1"] == pytest.approx((100 + 100 + 200 / 3) / 3)
+    assert scores["total"] == 3
+
+
 def test_documents(values, tmp_path):
     file = write(tmp_path / "marco.jsonl", marco_rows())
     changes = {"train": file, "validation": file, "config_overrides": {**SIZES, "reader": "r_net"}}
     results = run_training(load_recipe(None, {**values, **changes, "max_steps": 1}))
     assert results["evaluation"]["total"] == len(QUESTIONS)
     assert results["truncation"]["train"]["without_answer"] == 0
+
+
+def test_the_answer_chooses_paragraphs_only_in_training(values, tmp_path):
+    def document(named):
+        return {
+            "segmented_paragraphs": [["who", "lit", "it", "?"], ["a", "keeper", "lit", "it"]],
+            "most_related_para": named,
+        }
+
+    row = {"question": "who lit it ?", "segmented_question": ["who", "lit", "it", "?"], "documents": [document(1)]}
+    row |= {"answers": ["a keeper"], "answer_docs": [0], "answer_spans": [[0, 1]]}
+    file = write(tmp_path / "dureader.jsonl", [row, row])
+    task = ReadingComprehensionTask(load_recipe(None, {**values, "train": file, "validation": file}), tmp_path)
+    assert task.rows("train")["documents"] == [["a keeper lit it"]] * 2
+    assert task.rows("validation")["documents"] == [["who lit it ?"]] * 2
+    assert task.rows("validation")["references"] == [["a keeper"]] * 2
 
 
 def test_long_questions_are_cut_and_counted(values):
