@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 
 from ..data.overlap import Document, documents_of_file, find_overlaps, texts_of_record
 from ..data.reading import read_records
@@ -333,11 +334,16 @@ def count_parameters(recipe: Recipe) -> int:
     Returns:
         The parameters, tied ones once.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        task = task_class(recipe.run.task)(recipe, Path(folder))
-        task.check()
-        model, _ = task.load_model_and_processor()
-        return sum(parameter.numel() for parameter in model.parameters())
+    verbosity = transformers.logging.get_verbosity()
+    transformers.logging.set_verbosity_error()  # which weights are new is said when the variant is trained
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            task = task_class(recipe.run.task)(recipe, Path(folder))
+            task.check()
+            model, _ = task.load_model_and_processor()
+    finally:
+        transformers.logging.set_verbosity(verbosity)
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def check_parameters(comparison: Comparison, name: str, parameters: int, twin: str, of_twin: int) -> None:
