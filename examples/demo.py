@@ -14,7 +14,6 @@ A small model trained for minutes is no good writer all the same; what you see h
 """
 
 import argparse
-import functools
 import itertools
 import json
 import os
@@ -51,7 +50,7 @@ from hier_models import HatBartConfig, HatBartForConditionalGeneration, HatBartP
 from hier_models.data import load_documents, tokenize_documents
 from hier_models.inspection import hierarchical_attention
 from hier_models.metrics import Rouge
-from hier_models.training import run_evaluation
+from hier_models.training import has_fast_bfloat16, run_evaluation
 
 
 SEED = 42
@@ -184,7 +183,7 @@ def train(
             max_steps=steps,
             per_device_train_batch_size=batch_size,
             learning_rate=learning_rate,
-            bf16=torch.cuda.is_bf16_supported() if torch.cuda.is_available() else bf16_is_fast(),
+            bf16=has_fast_bfloat16(),
             warmup_steps=max(steps // 10, 1),
             weight_decay=0.01,
             adam_beta2=0.98,
@@ -203,22 +202,6 @@ def trainer_arguments(**arguments: Any) -> Seq2SeqTrainingArguments:
     on_gpu = torch.cuda.is_available()
     places = {"use_cpu": not on_gpu, "dataloader_pin_memory": on_gpu}
     return Seq2SeqTrainingArguments(report_to="none", seed=SEED, **places, **arguments)
-
-
-@functools.cache
-def bf16_is_fast() -> bool:
-    """Whether this processor multiplies bfloat16 matrices much faster than float32 ones, as those with AMX do."""
-
-    def seconds(dtype: torch.dtype) -> float:
-        matrix = torch.ones(1024, 1024, dtype=dtype)
-        times = []
-        for _ in range(8):
-            begun = time.perf_counter()
-            matrix @ matrix
-            times.append(time.perf_counter() - begun)
-        return min(times)
-
-    return seconds(torch.bfloat16) < 0.7 * seconds(torch.float32)
 
 
 # Results

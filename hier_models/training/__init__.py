@@ -10,7 +10,7 @@ from .arguments import (
 )
 from .brightness import BrightnessDecay
 from .comparison import Comparison, read_comparison, run_comparison
-from .costs import TimeUpError
+from .costs import TimeUpError, has_fast_bfloat16
 from .distributed import last_complete_checkpoint
 from .dropout_schedule import DropoutSchedule
 from .encoder_evaluation import run_encoder_evaluation
@@ -52,6 +52,7 @@ __all__ = [
     "compute_summarization_metrics",
     "compute_tagging_metrics",
     "compute_translation_metrics",
+    "has_fast_bfloat16",
     "importance_probabilities",
     "last_complete_checkpoint",
     "load_model_and_processor",
