@@ -11,7 +11,7 @@ TORCH ?= torch==2.13.0
 VENV ?= .venv
 VENV_LOWEST ?= .venv-lowest
 DEMO_ARGS ?=
-BENCH ?= hat_bart hat_encoder top_down_transformer highlight_transformer coarse_to_fine_lstm
+BENCH ?= hat_bart hat_encoder top_down_transformer highlight_transformer coarse_to_fine_lstm ham
 BENCH_ARGS ?=
 PYTEST_ARGS ?=
 # One worker for each core; who has nothing left to do takes from the others. PYTEST_ARGS="-n 0" for none.

@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     )
     from .coarse_to_fine_lstm.processing_coarse_to_fine_lstm import CoarseToFineLstmProcessor
     from .data import HierDataCollator, MaskingCollator
+    from .ham.attention_ham import HierarchicalAttention
+    from .ham.configuration_ham import HamConfig
+    from .ham.keywords_ham import PoemKeywords
+    from .ham.modeling_ham import HamForConditionalGeneration, HamModel
+    from .ham.processing_ham import HamProcessor
+    from .ham_reader.configuration_ham_reader import HamReaderConfig
+    from .ham_reader.modeling_ham_reader import HamReaderForQuestionAnswering
+    from .ham_reader.processing_ham_reader import HamReaderProcessor
     from .hat_bart.configuration_hat_bart import HatBartConfig
     from .hat_bart.modeling_hat_bart import HatBartForConditionalGeneration, HatBartModel
     from .hat_bart.processing_hat_bart import HatBartProcessor
@@ -61,6 +69,13 @@ _PUBLIC = {
     "CoarseToFineLstmForConditionalGeneration": "hier_models.coarse_to_fine_lstm.modeling_coarse_to_fine_lstm",
     "CoarseToFineLstmModel": "hier_models.coarse_to_fine_lstm.modeling_coarse_to_fine_lstm",
     "CoarseToFineLstmProcessor": "hier_models.coarse_to_fine_lstm.processing_coarse_to_fine_lstm",
+    "HamConfig": "hier_models.ham.configuration_ham",
+    "HamForConditionalGeneration": "hier_models.ham.modeling_ham",
+    "HamModel": "hier_models.ham.modeling_ham",
+    "HamProcessor": "hier_models.ham.processing_ham",
+    "HamReaderConfig": "hier_models.ham_reader.configuration_ham_reader",
+    "HamReaderForQuestionAnswering": "hier_models.ham_reader.modeling_ham_reader",
+    "HamReaderProcessor": "hier_models.ham_reader.processing_ham_reader",
     "HatBartConfig": "hier_models.hat_bart.configuration_hat_bart",
     "HatBartForConditionalGeneration": "hier_models.hat_bart.modeling_hat_bart",
     "HatBartModel": "hier_models.hat_bart.modeling_hat_bart",
@@ -75,6 +90,7 @@ _PUBLIC = {
     "HatEncoderProcessor": "hier_models.hat_encoder.processing_hat_encoder",
     "HatEncoderTokenizer": "hier_models.hat_encoder.tokenization_hat_encoder",
     "HierDataCollator": "hier_models.data",
+    "HierarchicalAttention": "hier_models.ham.attention_ham",
     "HighlightTransformerConfig": "hier_models.highlight_transformer.configuration_highlight_transformer",
     "HighlightTransformerForConditionalGeneration": (
         "hier_models.highlight_transformer.modeling_highlight_transformer"
@@ -84,6 +100,7 @@ _PUBLIC = {
     "ImportanceTagger": "hier_models.pipelines.importance_tagger_hier",
     "KeyPhraseExtractor": "hier_models.highlight_transformer.key_phrases_highlight_transformer",
     "MaskingCollator": "hier_models.data",
+    "PoemKeywords": "hier_models.ham.keywords_ham",
     "TopDownTransformerConfig": "hier_models.top_down_transformer.configuration_top_down_transformer",
     "TopDownTransformerEncoderModel": "hier_models.top_down_transformer.modeling_top_down_transformer",
     "TopDownTransformerForConditionalGeneration": "hier_models.top_down_transformer.modeling_top_down_transformer",
@@ -102,6 +119,13 @@ __all__ = [
     "CoarseToFineLstmForConditionalGeneration",
     "CoarseToFineLstmModel",
     "CoarseToFineLstmProcessor",
+    "HamConfig",
+    "HamForConditionalGeneration",
+    "HamModel",
+    "HamProcessor",
+    "HamReaderConfig",
+    "HamReaderForQuestionAnswering",
+    "HamReaderProcessor",
     "HatBartConfig",
     "HatBartForConditionalGeneration",
     "HatBartModel",
@@ -116,6 +140,7 @@ __all__ = [
     "HatEncoderProcessor",
     "HatEncoderTokenizer",
     "HierDataCollator",
+    "HierarchicalAttention",
     "HighlightTransformerConfig",
     "HighlightTransformerForConditionalGeneration",
     "HighlightTransformerModel",
@@ -123,6 +148,7 @@ __all__ = [
     "ImportanceTagger",
     "KeyPhraseExtractor",
     "MaskingCollator",
+    "PoemKeywords",
     "TopDownTransformerConfig",
     "TopDownTransformerEncoderModel",
     "TopDownTransformerForConditionalGeneration",

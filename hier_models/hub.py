@@ -21,12 +21,14 @@ from .hub_texts import (
     ARCHITECTURES,
     HEADS,
     NOT_GIVEN,
+    READER_HEAD,
     TEMPLATE,
     USAGE_HEAD,
     USAGE_HEAD_PIPELINE,
     USAGE_OF_TASK,
     USAGE_OTHER,
     USAGE_PIPELINE,
+    USAGE_POEMS,
     Head,
 )
 
@@ -102,8 +104,8 @@ def export(
     The folder gets the weights (safetensors), config, generation config, processor and tokenizer, the code files of
     the architecture and of the pipeline, and a model card. Where hier_models is not installed, load it with
     `trust_remote_code=True`; where it is, plain `from_pretrained` and `pipeline` take the installed code. The pipeline
-    is that of summarization, or of translation where the config's `task_specific_params` speak of translation, as they
-    do after training for it.
+    is that of summarization, or of translation or poems where the config's `task_specific_params` speak of these, as
+    they do after training for them.
 
     Args:
         model: a model of hier_models.
@@ -139,15 +141,17 @@ def export(
     references = {auto: f"{Path(inspect.getfile(cls)).stem}.{cls.__name__}" for auto, cls in auto_map.items()}
     tokenizer_reference = references.pop("AutoTokenizer", None)  # stands in the tokenizer's own config
     additions: dict[str, Any] = {"auto_map": references}
-    if "AutoModelForSeq2SeqLM" in auto_map:
-        task = task_of(model.config)
+    # The Auto class of a model that has a pipeline of ours.
+    head = "AutoModelForQuestionAnswering" if model.config.model_type == "ham_reader" else "AutoModelForSeq2SeqLM"
+    if head in auto_map:
+        task = READER_HEAD.task if model.config.model_type == "ham_reader" else task_of(model.config)
         pipeline_class = _pipeline_class(task)
         for source in _source_files([pipeline_class]):
             shutil.copyfile(source, target / source.name)
         additions["custom_pipelines"] = {
             task: {
                 "impl": f"{Path(inspect.getfile(pipeline_class)).stem}.{pipeline_class.__name__}",
-                "pt": ["AutoModelForSeq2SeqLM"],
+                "pt": [head],
                 "type": "text",
             }
         }
@@ -219,7 +223,7 @@ def model_card(model: Any, details: CardDetails, *, source: str, code: Iterable[
     architecture = ARCHITECTURES.get(config.model_type)
     is_generator = config.is_encoder_decoder and model.can_generate()
     auto_class = _auto_class(model)
-    head = None if is_generator else HEADS.get(auto_class)
+    head = None if is_generator else READER_HEAD if config.model_type == "ham_reader" else HEADS.get(auto_class)
     task = task_of(config) if is_generator else head.task if head else None
     datasets = [details.datasets] if isinstance(details.datasets, str) else details.datasets
     results = _eval_results(details, task)
@@ -270,6 +274,8 @@ def _usage(source: str, code: Iterable[Path], auto_class: str, task: str | None,
             inputs=head.inputs,
             result=head.result,
         )
+    if task == "poem-generation":
+        return USAGE_POEMS.format(source=source, libraries=libraries)
     return (USAGE_PIPELINE if task else USAGE_OTHER).format(
         source=source, libraries=libraries, task=task, **USAGE_OF_TASK.get(task or "", {})
     )
@@ -319,9 +325,12 @@ def task_of(config: Any) -> str:
         config: its config.
 
     Returns:
-        "translation" if its `task_specific_params` speak of it and not of summarization, else "summarization".
+        "poem-generation" if its `task_specific_params` speak of it, "translation" if they speak of that and not of
+        summarization, else "summarization".
     """
     named = {name.partition("_")[0] for name in getattr(config, "task_specific_params", None) or {}}
+    if "poem-generation" in named:
+        return "poem-generation"
     return "translation" if "translation" in named and "summarization" not in named else "summarization"
 
 
@@ -429,13 +438,31 @@ def _sizes(config: Any) -> dict[str, Any]:
     )
     names = (name for name in common.split() if name not in config.attribute_map)  # other names of its own
     sizes = {name: getattr(config, name) for name in names if hasattr(config, name)}
+    recurrent = _is_recurrent(config)
+    if recurrent:
+        sizes = {name: value for name, value in sizes.items() if name not in _OF_TRANSFORMERS}
     for name in vars(type(config)).get("__annotations__", {}):  # the family's own
         value = getattr(config, name, None)
         is_size = isinstance(value, int | list) and not isinstance(value, bool) and not name.endswith("token_id")
         own = ("hierarchical_", "pooling", "top_down_", "highlighting", "brightness", "use_copy", "coarse_")
-        if is_size or name.startswith(own) or name == "attention":
+        choices = ("attention", "attention_keys", "attention_scoring", "body", "level_weights", "reader")
+        if (is_size or name.startswith(own) or name in choices) and not (recurrent and name in _OF_TRANSFORMERS):
             sizes[name] = value
     return {name: value for name, value in sizes.items() if value is not None}
+
+
+def _is_recurrent(config: Any) -> bool:
+    """Whether the model is the GRU body of HAM, whose config also has what only its Transformer body uses."""
+    return getattr(config, "body", None) == "gru"
+
+
+_OF_TRANSFORMERS = (
+    "encoder_attention_heads",
+    "encoder_ffn_dim",
+    "decoder_ffn_dim",
+    "max_position_embeddings",
+    "attention_keys",
+)
 
 
 def _generation(model: Any) -> dict[str, Any]:
@@ -452,7 +479,7 @@ def _generation(model: Any) -> dict[str, Any]:
 def _length_limit(config: Any, task: str | None) -> str | None:
     names = ("max_encoder_position_embeddings", "max_position_embeddings")
     positions = next((getattr(config, name) for name in names if hasattr(config, name)), None)
-    if positions is None:
+    if positions is None or _is_recurrent(config):
         return None
     if not config.is_encoder_decoder:
         return (

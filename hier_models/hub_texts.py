@@ -39,6 +39,34 @@ ARCHITECTURES = {
         ),
         made_for="abstractive summarization of long documents in one sentence",
     ),
+    "ham": Architecture(
+        title="HAM",
+        summary=(
+            "An encoder-decoder with hierarchical attention: each level attends with the last level's result as its "
+            "query, and the output is the sum of all levels, weighed by learned numbers. The body is a bidirectional "
+            "GRU with a GRU decoder, or a Transformer."
+        ),
+        paper=(
+            "Zehao Dou and Zhihua Zhang: Hierarchical Attention: What Really Counts in Various NLP Tasks. 2018. "
+            "https://arxiv.org/abs/1808.03728. The poem model's body is that of Zhe Wang et al.: Chinese Poetry "
+            "Generation with Planning based Neural Network. 2016. https://arxiv.org/abs/1610.09889"
+        ),
+        made_for="Chinese quatrains, translation and short summaries",
+    ),
+    "ham_reader": Architecture(
+        title="HAM reader",
+        summary=(
+            "A reader, BiDAF, Match-LSTM or R-NET, whose attentions are hierarchical: each level attends with what "
+            "the last level attended to as its query, and the output is the sum of all levels, weighed by learned "
+            "numbers."
+        ),
+        paper=(
+            "Zehao Dou and Zhihua Zhang: Hierarchical Attention: What Really Counts in Various NLP Tasks. 2018. "
+            "https://arxiv.org/abs/1808.03728. The readers are those of Minjoon Seo et al. 2016, Shuohang Wang and "
+            "Jing Jiang 2016, and Wenhui Wang et al. 2017."
+        ),
+        made_for="answering questions with spans of one or several documents",
+    ),
     "hat_bart": Architecture(
         title="HAT-BART",
         summary=(
@@ -115,6 +143,15 @@ class Head:
     inputs: str
     result: str
 
+
+# The head of a reader, which has inputs and a pipeline of its own.
+READER_HEAD = Head(
+    task="reading-comprehension",
+    has_pipeline=True,
+    example='run(question="When was it closed?", context="The bridge was closed on Monday.")',
+    inputs='question="When was it closed?", context="The bridge was closed on Monday."',
+    result="outputs.start_logits.argmax(-1), outputs.end_logits.argmax(-1)",
+)
 
 _TEXT = '"The bridge was closed on Monday. Repairs will take six weeks."'
 
@@ -243,6 +280,35 @@ model = AutoModelForSeq2SeqLM.from_pretrained("{source}", trust_remote_code=True
 processor = AutoProcessor.from_pretrained("{source}", trust_remote_code=True)
 inputs = processor(text="A long document. …", return_tensors="pt")
 print(processor.batch_decode(model.generate(**inputs), skip_special_tokens=True))
+```
+
+After `import hier_models`, leave out `trust_remote_code=True`.
+"""
+
+USAGE_POEMS = """## Use
+
+```bash
+pip install {libraries} jieba
+```
+
+```python
+from transformers import pipeline
+
+write = pipeline("poem-generation", model="{source}", trust_remote_code=True)
+print(write("春风吹过江南的小镇", length=5)[0]["poem_text"])
+```
+
+The important words of the text become keywords, one a line; `keywords=["明月", "故乡"]` in the place of the text gives
+them outright. `length` is 5 or 7. Or in parts, line by line:
+
+```python
+from transformers import AutoModelForSeq2SeqLM, AutoProcessor
+
+model = AutoModelForSeq2SeqLM.from_pretrained("{source}", trust_remote_code=True)
+processor = AutoProcessor.from_pretrained("{source}", trust_remote_code=True)
+inputs = processor(keywords=["春"], lines=[[]], return_tensors="pt")
+line = model.generate(**inputs, logits_processor=[processor.line_length(7)])
+print(processor.batch_decode(line, skip_special_tokens=True)[0])
 ```
 
 After `import hier_models`, leave out `trust_remote_code=True`.

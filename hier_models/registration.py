@@ -46,6 +46,18 @@ FAMILIES = {
         processor="CoarseToFineLstmProcessor",
         tokenizer="PreTrainedTokenizerFast",  # any will do, a word-level one above all
     ),
+    "ham": Family(
+        models={"AutoModel": "HamModel", "AutoModelForSeq2SeqLM": "HamForConditionalGeneration"},
+        config="HamConfig",
+        processor="HamProcessor",
+        tokenizer="PreTrainedTokenizerFast",  # any will do, one of characters above all
+    ),
+    "ham_reader": Family(
+        models={"AutoModelForQuestionAnswering": "HamReaderForQuestionAnswering"},
+        config="HamReaderConfig",
+        processor="HamReaderProcessor",
+        tokenizer="PreTrainedTokenizerFast",  # any will do, a word-level one above all
+    ),
     "hat_bart": Family(
         models={"AutoModel": "HatBartModel", "AutoModelForSeq2SeqLM": "HatBartForConditionalGeneration"},
         config="HatBartConfig",

@@ -20,7 +20,18 @@ from tests import forks
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
 
-COMMANDS = ["summarize", "translate", "train", "evaluate", "inspect", "analyze", "fit-phrases", "export"]
+COMMANDS = [
+    "summarize",
+    "translate",
+    "train",
+    "evaluate",
+    "inspect",
+    "analyze",
+    "fit-phrases",
+    "poem",
+    "quatrains",
+    "export",
+]
 
 
 @pytest.fixture(autouse=True)

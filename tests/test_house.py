@@ -27,6 +27,7 @@ TARGETS = re.findall(r"^([a-z][a-z-]*):(?!=)", MAKEFILE, re.MULTILINE)
 # Commands in the README that set up a machine. `.ci/run` goes through them, in its own way.
 SET_UP = (
     "git clone ",
+    "npm install ",
     "cd ",
     "pip install ",
     "python -m pip install ",
@@ -197,7 +198,27 @@ def make_user_folder(
     (folder / "articles.jsonl").write_text(json.dumps({"documents": DOCUMENTS[:3]}) + "\n", encoding="utf-8")
     chat = 'chat\n"Ann: Um, hello.\nBob: Uh.\nAnn: Bye."\n'
     (folder / "chats.csv").write_text(chat, encoding="utf-8")
+    write_poems(folder)
     shutil.copytree(ROOT / "examples" / "recipes", folder / "examples" / "recipes")
+
+
+def write_poems(folder: Path) -> None:
+    """Poems as users have them, those of the npm package, and a tiny model that writes them."""
+    from tests.ham.poems import POEMS, poem_processor
+
+    # Three times each: rarer words are no keywords.
+    lines = [json.dumps({"lines": poem}, ensure_ascii=False) for poem in POEMS * 3]
+    (folder / "poems.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / "letters.jsonl").write_text(json.dumps({"text": "春风吹青山"}) + "\n", encoding="utf-8")
+    package = folder / "node_modules/chinese-poetry/dist/quantangshi"
+    package.mkdir(parents=True)
+    records = [{"author": "", "title": "", "paragraphs": [f"{a}，{b}。", f"{c}，{d}。"]} for a, b, c, d in POEMS]
+    (package / "poet.tang.0.json").write_text(json.dumps(records, ensure_ascii=False), encoding="utf-8")
+    processor = poem_processor("words")
+    config = hier_models.HamConfig(vocab_size=len(processor.tokenizer), d_model=8, attention_depth=2)
+    config.task_specific_params = {"poem-generation": {"lengths": [5, 7]}}
+    hier_models.HamForConditionalGeneration(config).save_pretrained(folder / "runs/ham_poems")
+    processor.save_pretrained(folder / "runs/ham_poems")
 
 
 def run_in(folder: Path, command: list[str]) -> None:

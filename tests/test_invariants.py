@@ -19,6 +19,8 @@ from transformers import AutoModelForMaskedLM, AutoModelForSeq2SeqLM, PreTrained
 from hier_models import (
     CoarseToFineLstmConfig,
     CoarseToFineLstmForConditionalGeneration,
+    HamConfig,
+    HamForConditionalGeneration,
     HatBartConfig,
     HatBartForConditionalGeneration,
     HatEncoderConfig,
@@ -235,6 +237,29 @@ def coarse_to_fine_document(length: int, seed: int) -> Document:
     return {"input_ids": ids, "row_ids": [row + (row > 1) for row in rows]}  # the third is empty
 
 
+def ham_config(**kwargs: Any) -> PreTrainedConfig:
+    return HamConfig(**{"vocab_size": 60, "d_model": 24, "attention_depth": 3, **kwargs})
+
+
+def ham_transformer_config(**kwargs: Any) -> PreTrainedConfig:
+    sizes = {
+        "body": "transformer",
+        "max_position_embeddings": 48,
+        "encoder_layers": 2,
+        "encoder_attention_heads": 4,
+        "encoder_ffn_dim": 32,
+        "decoder_layers": 2,
+        "decoder_attention_heads": 4,
+        "decoder_ffn_dim": 32,
+    }
+    return ham_config(**{**sizes, **kwargs})
+
+
+def ham_document(length: int, seed: int) -> Document:
+    ids = hat_bart_document(length, seed)["input_ids"]
+    return {"input_ids": ids, "keyword_mask": [int(position < 1 + seed) for position in range(length)]}
+
+
 HIGHLIGHT = Case(
     model_class=HighlightTransformerForConditionalGeneration,
     make_config=highlight_config,
@@ -276,6 +301,25 @@ COARSE_TO_FINE = Case(
     has_markers=False,
     attention_kernels=False,
     is_tied=False,
+    is_static=False,
+)
+
+HAM = Case(
+    model_class=HamForConditionalGeneration,
+    make_config=ham_config,
+    make_document=ham_document,
+    pad_values={"input_ids": PAD, "keyword_mask": 0},
+    change={"keyword_mask": lambda document: [*document["keyword_mask"][:-3], 1, 1, 0]},
+    edge_documents={
+        "one token": {"input_ids": [7], "keyword_mask": [0]},
+        "an empty document": {"input_ids": [BOS, EOS], "keyword_mask": [0, 0]},
+        "nothing but a keyword": {"input_ids": [7, 8], "keyword_mask": [1, 1]},
+    },
+    lora_targets=("memory", "readout"),
+    upper_states=None,
+    attentions="cross_attentions",
+    has_markers=False,
+    attention_kernels=False,
     is_static=False,
 )
 
@@ -328,6 +372,25 @@ CASES = {
     ),
     "coarse_to_fine_lstm_standard": replace(
         COARSE_TO_FINE, make_config=partial(coarse_to_fine_config, attention="standard"), change={}
+    ),
+    "ham": HAM,
+    "ham_heads": replace(
+        HAM,
+        make_config=partial(
+            ham_config,
+            decoder_attention_heads=2,
+            attention_scoring="additive",
+            encoder_layers=2,
+            decoder_layers=2,
+            embedding_size=20,
+        ),
+    ),
+    "ham_transformer": replace(
+        HAM,
+        make_config=ham_transformer_config,
+        lora_targets=("q_proj", "v_proj"),
+        attention_kernels=True,
+        is_static=True,
     ),
     "hat_bart": Case(
         model_class=HatBartForConditionalGeneration,
@@ -571,9 +634,10 @@ def test_beam_search_scores_are_those_of_the_model(model, batch):
     log_probs = model(**repeated, decoder_input_ids=found.sequences[:, :-1]).logits.log_softmax(-1)
     targets = found.sequences[:, 1:]
     per_token = log_probs.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
-    per_token = per_token.masked_fill(targets == PAD, 0.0)
+    is_end = targets == EOS
+    per_token = per_token.masked_fill(is_end.cumsum(dim=1) > is_end.int(), 0.0)  # padding; a PAD before it was written
     # The forced last token has score 0 in beam search.
-    forced = (targets == EOS) & (torch.arange(targets.shape[1]) == 5)
+    forced = is_end & (torch.arange(targets.shape[1]) == 5)
     assert_close(found.sequences_scores, per_token.masked_fill(forced, 0.0).sum(-1), 1e-4)
 
 
@@ -620,6 +684,13 @@ def test_gradient_checkpointing_gives_equal_gradients(case, model, batch, target
 def test_every_parameter_gets_a_gradient(case, model, batch, target):
     for name, gradient in gradients(model, **case.training_inputs(batch, target)).items():
         assert gradient.abs().max() > 0, name
+
+
+@decoders_only
+def test_labels_that_do_not_fit_the_target_are_refused(model, batch, target):
+    """A third as many labels as the target has tokens."""
+    with pytest.raises(ValueError, match=r"labels|batch_size"):
+        model(**batch, decoder_input_ids=target, labels=target[:1])
 
 
 def test_outputs_are_batch_first(case, model, batch, target):
@@ -776,6 +847,7 @@ def test_lora_attaches_and_trains(case, model, batch, target):
 
 # What each of two processes does; only the first writes down what it found.
 TRAIN_STEP = """
+import os
 import sys
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -792,7 +864,9 @@ model(**case.training_inputs(shard, torch.tensor([[5, 6, 7 + rank, EOS]]))).loss
 if rank == 0:
     torch.save({name: parameter.grad for name, parameter in model.module.named_parameters()}, f"{folder}/gradients.pt")
 torch.distributed.barrier()
-torch.distributed.destroy_process_group()
+# Taken apart in order, a process group waits for its thread, which may wait for this one to let go of the interpreter:
+# on a busy machine that is for ever.
+os._exit(0)
 """
 
 

@@ -21,6 +21,8 @@ PACKAGE = Path(hier_models.__file__).parent
 # Libraries that an architecture needs at inference, by its folder.
 LIBRARIES: dict[str, set[str]] = {
     "coarse_to_fine_lstm": {"punkt"},
+    "ham": set(),
+    "ham_reader": set(),
     "hat_bart": {"punkt"},
     "hat_encoder": {"punkt"},
     "highlight_transformer": set(),

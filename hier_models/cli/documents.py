@@ -63,7 +63,7 @@ class Documents:
                 raise MistakeError(text) from error
 
     def _read(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-        if path.is_file() and _data_suffix(path) not in DATA_SUFFIXES:
+        if path.is_file() and data_suffix(path) not in DATA_SUFFIXES:
             name = self.names.get(str(path), str(path))
             yield name, {"text": read_text(path, name)}
             return
@@ -89,7 +89,8 @@ class Documents:
         self.dropped_turns += report.dropped_turns
 
 
-def _data_suffix(path: Path) -> str:
+def data_suffix(path: Path) -> str:
+    """Return the suffix that tells the format of a file, without that of a compression."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in (".gz", ".xz", ".bz2"):
         suffixes.pop()

@@ -46,6 +46,7 @@ class Task(StrEnum):
 
     summarization = "summarization"
     translation = "translation"
+    poem_generation = "poem-generation"
 
 
 @app.command(
@@ -72,6 +73,9 @@ class Task(StrEnum):
     A checkpoint of an encoder is scored by what it was trained for: exact match and F1 of answers, accuracy of classes
     or of choices, perplexity; DATA then has the columns of its task, with their usual names. An importance tagger is
     scored on documents with summaries, by precision, recall, F1 and area under the ROC curve.
+
+    A model of poems writes the second, third and fourth line of each quatrain after the true lines before it; the
+    table has BLEU of single characters and pairs. A record is a poem with its four lines (or --text-column).
 
     lead, lexrank, textrank or tf-idf in the place of MODEL are baselines without a model: they choose sentences of the
     document.
@@ -170,6 +174,25 @@ def evaluate(
     extractive = is_extractive(model)
     encoder = not extractive and task is None and _is_encoder(model)
     columns = given_only(summary_column=summary_column, source_kind=source_kind, fillers=fillers)
+    if not extractive and not encoder and (task or _task_of(model)) == Task.poem_generation:
+        others = {
+            **{f"--{name.replace('_', '-')}": value for name, value in columns.items()},
+            "--several-references": several_references or None,
+            "--digits": digits,
+            "--perplexity": perplexity,
+            "--phrases-column": phrases_column,
+            "--importance-tagger": importance_tagger,
+            "--oracle-importance": oracle_importance or None,
+            "--max-length": max_length,
+            "--min-length": min_length,
+            "--max-source-length": max_source_length,
+        }
+        if given := [name for name, value in others.items() if value is not None]:
+            raise MistakeError(f"{', '.join(given)}: not for poems, which {model!r} writes; leave out")
+        pipe = load_pipeline(model, device, dtype, "poem-generation")
+        options = given_only(split=split, lines_column=text_column, config_name=config_name, revision=revision)
+        _evaluate_poems(pipe, data, options, batch_size, predictions, json_file, generation)
+        return
     if importance_tagger is not None and oracle_importance:
         raise MistakeError("--importance-tagger and --oracle-importance exclude each other; leave one out")
     if extractive:
@@ -296,6 +319,33 @@ def evaluate(
             f"{cut['truncated_documents']} of {results['documents']} documents were longer than the model takes: "
             f"{tokens_were(cut['truncated_tokens'])} cut at the end."
         )
+    _say_written(predictions, json_file)
+
+
+def _evaluate_poems(
+    pipe: Any,
+    data: str,
+    options: dict[str, Any],
+    batch_size: int,
+    predictions: Path | None,
+    json_file: Path | None,
+    generation: dict[str, Any],
+) -> None:
+    from ..data import load_poems
+    from ..training.poem_generation import poem_table, run_poem_evaluation
+
+    path = Path(data).expanduser()
+    poems: Any = load_poems(path if path.exists() else data, **options)
+    results = run_poem_evaluation(
+        pipe.model,
+        pipe.processor,
+        poems,
+        batch_size=batch_size,
+        predictions_file=predictions,
+        results_file=json_file,
+        **generation,
+    )
+    print(poem_table(results))
     _say_written(predictions, json_file)
 
 

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from .documents import PHRASES, STDIN_NAME, open_documents, read_text
-from .errors import MistakeError, guarded, say
-from .loading import check_checkpoint, check_highlights, generation_settings, load_pipeline, read_phrases
+from .errors import MistakeError, guarded, mistakes, say
+from .loading import check_checkpoint, check_highlights, generation_settings, load_pipeline, quiet, read_phrases
 from .options import (
     DeviceOption,
     Dtype,
@@ -48,6 +48,11 @@ from .reporting import tokens_were
 
     For a Highlight-Transformer the page shows the articles with their phrases shaded, the attention that highlighted
     heads give them with and without highlighting, and the words of the summary that were copied.
+
+    For HAM and its readers there is no document to give: shown is how much each level of their attentions counts.
+
+    \b
+      hier-models inspect ./my-ham -o levels.html -o levels.png
     """),
 )
 @guarded
@@ -97,6 +102,15 @@ def inspect_attention(
     if summary is not None and (max_length or min_length or num_beams or settings):
         raise MistakeError("--summary: a given summary is not generated, so leave out the settings of its generation")
     check_checkpoint(model)
+    if (loader := _loader_of_levels(model)) is not None:
+        given = (inputs, summary, top_k, phrase, phrases_column, max_length, min_length, num_beams, settings)
+        if number != 1 or any(option is not None for option in (*given, max_source_length, text_column, device)):
+            raise MistakeError(
+                "INPUT: how much levels count is the same for every document, and nothing is computed; give --output "
+                "and --title alone"
+            )
+        _inspect_levels(loader, model, files, title)
+        return
     with open_documents(None if inputs is None else [inputs], text_column, None, phrases_column) as documents:
         document = next((document for place, document in enumerate(documents, start=1) if place == number), None)
         if document is None:
@@ -160,3 +174,33 @@ def inspect_attention(
         say(f"Written: {file}")
     if attention.num_truncated_tokens:
         say(f"The document was longer than the model takes: {tokens_were(attention.num_truncated_tokens)} cut.")
+
+
+def _loader_of_levels(checkpoint: str) -> str | None:
+    """Name the class that loads a checkpoint whose attentions have levels; None for others."""
+    from transformers import PretrainedConfig
+
+    try:
+        config, _ = PretrainedConfig.get_config_dict(checkpoint)
+    except (OSError, ValueError):
+        return None  # whatever is wrong with it shows when it is loaded
+    loaders = {"ham": "AutoModelForSeq2SeqLM", "ham_reader": "AutoModelForQuestionAnswering"}
+    return loaders.get(config.get("model_type", ""))
+
+
+def _inspect_levels(loader: str, checkpoint: str, files: list[Path], title: str | None) -> None:
+    """Show how much each level of a model's attentions counts."""
+    quiet()
+    import transformers
+    from safetensors import SafetensorError
+
+    from ..inspection import level_weights
+
+    with mistakes(f"MODEL: cannot load {checkpoint!r}", OSError, ValueError, KeyError, SafetensorError):
+        model = getattr(transformers, loader).from_pretrained(checkpoint)
+    report = level_weights(model)
+    report.title = title or f"Levels of attention: {Path(checkpoint).name}"
+    print(report.table())
+    for file in files:
+        (report.save_png if file.suffix.lower() == ".png" else report.save_html)(file)
+        say(f"Written: {file}")

@@ -28,18 +28,19 @@ class Kind:
         product: What one text is called, in records and messages.
         products: The same for many.
         label: Stands before the progress bar.
-        counting: Option of the pipeline that makes it count what is worth knowing.
+        counting: Option of the pipeline that makes it count what is worth knowing, if there is one.
     """
 
     task: str
     product: str
     products: str
     label: str
-    counting: str
+    counting: str | None = None
 
 
 SUMMARIES = Kind("summarization", "summary", "summaries", "Summarizing", "return_truncation")
 TRANSLATIONS = Kind("translation", "translation", "translations", "Translating", "return_chunks")
+POEMS = Kind("poem-generation", "poem", "poems", "Writing")
 
 
 def run_job(
@@ -57,6 +58,8 @@ def run_job(
     dtype: Dtype,
     importance_tagger: str | None = None,
     phrases_column: str | None = None,
+    seed: int | None = None,
+    check: Callable[[Any, Iterable[dict[str, Any]]], None] | None = None,
 ) -> tuple[list[dict[str, int]], int]:
     """Make texts of documents and write them.
 
@@ -74,6 +77,8 @@ def run_job(
         dtype: Number format of the weights.
         importance_tagger: Checkpoint of the tagger, if given.
         phrases_column: Column with what to highlight, if given.
+        seed: What decides what sampling draws, if given.
+        check: Refuses, given the pipeline, documents that it cannot use; by default those with too many roles.
 
     Returns:
         What the pipeline counted for each document, without those that an earlier run has done; and the number of all.
@@ -96,7 +101,7 @@ def run_job(
         # A first look at everything, so that a bad record does not stop the job in its last hour.
         identifiers = [document["id"] for document in documents]
         # What each record says of its making; a job goes on only with the same.
-        also = given_only(importance_tagger=importance_tagger, phrases_column=phrases_column)
+        also = given_only(importance_tagger=importance_tagger, phrases_column=phrases_column, seed=seed)
         making = {"model": model, "settings": settings() | also}
         done: set[str] = set()
         if output is not None:
@@ -107,7 +112,11 @@ def run_job(
             return [], len(identifiers)
         pipe = load_pipeline(model, device, dtype, kind.task, importance_tagger)
         check_highlights(pipe, phrases_column)
-        check_all_roles(pipe, documents)
+        (check or check_all_roles)(pipe, documents)
+        if seed is not None:
+            from transformers import set_seed
+
+            set_seed(seed)
         if lines:
             state.when_interrupted = f"What is done is in {output}; the same command goes on from there."
         counts = write_texts(
@@ -169,9 +178,10 @@ def write_texts(
     with ExitStack() as stack:
         target = sys.stdout if output is None else stack.enter_context(output.open("a", encoding="utf-8"))
         # The pipeline has the tagger already, and each document its phrases.
-        known = ("importance_tagger", "phrases_column")
+        known = ("importance_tagger", "phrases_column", "seed")
         settings = {name: value for name, value in making["settings"].items() if name not in known}
-        results = pipe(stream(), batch_size=batch_size, **{kind.counting: True}, **settings)
+        counting = {} if kind.counting is None else {kind.counting: True}
+        results = pipe(stream(), batch_size=batch_size, **counting, **settings)
         bar = None
         # Not where the texts themselves go by.
         if total > 1 and sys.stderr.isatty() and not target.isatty():
@@ -181,6 +191,8 @@ def write_texts(
         for result in results:
             first = result[0]
             whole = first.pop(f"{kind.product}_text")
+            if kind is POEMS and len(result) > 1:
+                first["candidates"] = [_without(poem, "poem_text") for poem in result[1:]]
             text = whole.strip()
             if "copied" in first:
                 _shift(first["copied"], len(whole) - len(whole.lstrip()))
@@ -193,6 +205,10 @@ def write_texts(
             if bar is not None:
                 bar.update(1)
     return counts
+
+
+def _without(entry: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if key != name}
 
 
 def _shift(words: list[dict[str, Any]], by: int) -> None:

@@ -26,7 +26,7 @@ def quiet() -> None:
     # Weights that are missing in a checkpoint are news in any case.
     transformers_logging.get_logger("transformers.modeling_utils").setLevel(logging.WARNING)
     # The commands say themselves what was cut.
-    families = ("coarse_to_fine_lstm", "hat_bart", "highlight_transformer", "top_down_transformer")
+    families = ("coarse_to_fine_lstm", "ham", "hat_bart", "highlight_transformer", "top_down_transformer")
     for name in ("pipelines", *families, "data.tokenizing"):
         logging.getLogger(f"hier_models.{name}").setLevel(logging.ERROR)
     # Nobody but the pipeline says that languages are missing, or change nothing.

@@ -27,6 +27,7 @@ from .reporting import rouge_table
       hier-models train recipe.yaml --smoke
       hier-models train recipe.yaml --learning_rate 1e-4 --output_dir ./my-model
       hier-models train recipe.yaml --from_bart facebook/bart-base
+      hier-models train sweep.yaml --variant depth_5
       hier-models train --tokenizer ./tok --train a.jsonl --output_dir ./my-model
 
     A recipe is a YAML file with the sections model, data, generation, run and training. Every name in it is also a
@@ -34,7 +35,7 @@ from .reporting import rouge_table
     Transformers takes. --flags lists all flags.
 
     A recipe with variants is a sweep: each variant is a run in a folder of its own, and table.md and table.csv hold
-    the scores of all. What is finished is not repeated.
+    the scores of all. What is finished is not repeated. --variant runs only one of them, in the same folder.
 
     A run that was interrupted goes on from its last checkpoint when it is started again. The folder --output_dir holds
     the model, its processor, results.json and the summaries of the validation documents.
@@ -52,6 +53,9 @@ def train(
             "--smoke", help="Try the recipe in seconds: a few made-up rows, a tiny random model, nothing downloaded."
         ),
     ] = False,
+    variant: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Run only this variant of a recipe that has some.")
+    ] = None,
     flags: Annotated[bool, typer.Option("--flags", help="List all flags and exit.")] = False,
 ) -> None:
     """Train a model by a recipe."""
@@ -64,22 +68,27 @@ def train(
         raise MistakeError("train: give a recipe file, or flags; `hier-models train --help` shows how")
     if recipe_file is not None and not Path(recipe_file).is_file():
         raise MistakeError(f"RECIPE: there is no file {recipe_file!r}")
+    if recipe_file is None and variant is not None:
+        raise MistakeError("--variant: give a recipe file with variants")
     from ..training import load_recipe, run_smoke, run_training, task_class, variant_names
+    from ..training.recipe_files import check_overrides
 
     if not state.debug:
         warnings.filterwarnings("ignore")
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    if recipe_file is not None and variant_names(recipe_file):
+    if recipe_file is not None and variant is not None:
+        check_overrides(recipe_file, given)
+    elif recipe_file is not None and variant_names(recipe_file):
         _sweep(recipe_file, given, smoke)
         return
     if smoke:
         with mistakes("model", OSError):
-            results = run_smoke(recipe_file, given)
+            results = run_smoke(recipe_file, given, variant)
         say("Small for --smoke, all else as in the recipe:")
         for name, (before, after) in results["smoke"].items():
             say(f"  {name}: {before} -> {after}")
     else:
-        recipe = load_recipe(recipe_file, given)
+        recipe = load_recipe(recipe_file, given, variant)
         output_dir = recipe.training.output_dir
         state.when_interrupted = f"The same command goes on from the last checkpoint in {output_dir}, if there is one."
         with mistakes("model", OSError):

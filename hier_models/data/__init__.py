@@ -1,6 +1,7 @@
 """Loading documents, turning them into model inputs, and batching these."""
 
 from .books import Book, Chapter, read_book
+from .characters import train_characters
 from .collating import HierDataCollator
 from .importance import ImportanceLabels, importance_spans
 from .joint_bpe import train_joint_bpe
@@ -9,6 +10,7 @@ from .loading import BadLineError, load_documents
 from .masking import MaskingCollator
 from .packing import PackingReport, pack_documents
 from .parallel import ChunkReport, chunk_parallel, load_parallel
+from .poems import character_coverage, load_poems, tokenize_poems, write_quatrains
 from .question_answering import Answer, Prediction, QuestionReport, find_answers, tokenize_questions
 from .setting_aside import LoadReport
 from .tokenizing import TruncationReport, tokenize_documents
@@ -29,16 +31,21 @@ __all__ = [
     "Prediction",
     "QuestionReport",
     "TruncationReport",
+    "character_coverage",
     "chunk_parallel",
     "find_answers",
     "fit_key_phrases",
     "importance_spans",
     "load_documents",
     "load_parallel",
+    "load_poems",
     "pack_documents",
     "read_book",
     "tokenize_documents",
+    "tokenize_poems",
     "tokenize_questions",
+    "train_characters",
     "train_joint_bpe",
     "train_word_level",
+    "write_quatrains",
 ]

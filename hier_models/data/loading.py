@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 BadLines = Literal["stop", "set_aside"]
 
 # Part of the key of datasets' cache: raise it when the same file is read into something else than before.
-READER_VERSION = 2
+READER_VERSION = 3
 # How many records may be looked at to find one that shows which columns there are.
 RECORDS_TO_PEEK = 100
 # Rows held in memory while a dataset is written to disk; documents can be long.

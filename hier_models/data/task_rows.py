@@ -128,8 +128,24 @@ class QuestionFormat:
         context = _string(row, self.context, "the context")
         normalized: dict[str, Any] = {"question": question, "context": context}
         if self.answers is not None:
-            normalized["answers"] = _answers(self.answers, _from_json(_get(row, self.answers)), context)
+            pairs = self.given_answers(row)
+            starts = [answer_start(self.answers, text, start, context) for text, start in pairs]
+            normalized["answers"] = {"text": [text for text, _ in pairs], "answer_start": starts}
         return _identifier(row, self.id) | normalized
+
+    def given_answers(self, row: Mapping[str, Any]) -> list[tuple[Any, Any]]:
+        """Read the answers of a record as they stand there.
+
+        Args:
+            row: A record.
+
+        Returns:
+            The text of each, and where it begins or None; neither is looked at.
+
+        Raises:
+            BadRecord: If they have no known shape.
+        """
+        return [] if self.answers is None else _answers(self.answers, _from_json(_get(row, self.answers)))
 
 
 def resolve_questions(
@@ -162,7 +178,11 @@ def resolve_questions(
     return QuestionFormat(question, context, answers, _find_id(row))
 
 
-def _answers(name: str, value: Any, context: str) -> dict[str, list[Any]]:
+class MisplacedAnswerError(BadRecord):
+    """An answer that is not where it is said to be."""
+
+
+def _answers(name: str, value: Any) -> list[tuple[Any, Any]]:
     if isinstance(value, Mapping):
         texts, starts = value.get("text"), value.get("answer_start")
         if not isinstance(texts, list):
@@ -171,13 +191,10 @@ def _answers(name: str, value: Any, context: str) -> dict[str, list[Any]]:
             starts = [None] * len(texts)
         if not isinstance(starts, list) or len(starts) != len(texts):
             raise BadRecord(f"column {name!r}: text and answer_start must be lists of the same length, got {value}")
-        pairs = list(zip(texts, starts, strict=True))
-    elif isinstance(value, list) and all(isinstance(item, Mapping) for item in value):
-        pairs = [(item.get("text"), item.get("answer_start")) for item in value]
-    else:
-        _no_answers(name, value)
-    found = [(text, _start(name, text, start, context)) for text, start in pairs]
-    return {"text": [text for text, _ in found], "answer_start": [start for _, start in found]}
+        return list(zip(texts, starts, strict=True))
+    if isinstance(value, list) and all(isinstance(item, Mapping) for item in value):
+        return [(item.get("text"), item.get("answer_start")) for item in value]
+    _no_answers(name, value)
 
 
 def _no_answers(name: str, value: Any) -> NoReturn:
@@ -187,7 +204,22 @@ def _no_answers(name: str, value: Any) -> NoReturn:
     )
 
 
-def _start(name: str, text: Any, start: Any, context: str) -> int:
+def answer_start(name: str, text: Any, start: Any, context: str) -> int:
+    """Find where an answer begins.
+
+    Args:
+        name: The column, for messages.
+        text: The answer.
+        start: Where it is said to begin, in characters; None for the first place where it stands.
+        context: The text that it stands in.
+
+    Returns:
+        Where it begins.
+
+    Raises:
+        MisplacedAnswerError: If it is not there.
+        BadRecord: If it is no text, or `start` no number.
+    """
     if not isinstance(text, str) or not text.strip():
         raise BadRecord(
             f"column {name!r}: an answer must be a string that is not empty, got {text!r}; no answer is an empty list"
@@ -195,14 +227,14 @@ def _start(name: str, text: Any, start: Any, context: str) -> int:
     if start is None:
         start = context.find(text)
         if start < 0:
-            raise BadRecord(f"column {name!r}: the answer {text[:60]!r} is not in the context")
+            raise MisplacedAnswerError(f"column {name!r}: the answer {text[:60]!r} is not in the context")
         return int(start)
     if isinstance(start, bool) or not isinstance(start, int):
         raise BadRecord(f"column {name!r}: answer_start must be a number of characters, got {start!r}")
     if start < 0 or context[start : start + len(text)] != text:
         elsewhere = context.find(text)
         hint = f"it is at {elsewhere}" if elsewhere >= 0 else "it is nowhere in it"
-        raise BadRecord(
+        raise MisplacedAnswerError(
             f"column {name!r}: the answer {text[:60]!r} is not at character {start} of the context; {hint}"
         )
     return int(start)

@@ -579,7 +579,7 @@ class HatBartForConditionalGeneration(HatBartPreTrainedModel, GenerationMixin):
         if labels is not None:
             reduction = "mean" if num_items_in_batch is None else "sum"
             flat_labels = labels.to(logits.device).reshape(-1)
-            loss = nn.functional.cross_entropy(logits.view(len(flat_labels), -1), flat_labels, reduction=reduction)
+            loss = nn.functional.cross_entropy(logits.flatten(0, 1), flat_labels, reduction=reduction)
             if num_items_in_batch is not None:
                 loss = loss / num_items_in_batch
         others = {name: value for name, value in outputs.items() if name != "last_hidden_state"}

@@ -331,7 +331,7 @@ def _loss(logits: torch.Tensor, labels: torch.Tensor, num_items_in_batch: Any, a
     flat_labels = labels.to(logits.device).reshape(-1)
     reduction = "mean" if num_items_in_batch is None else "sum"
     negative_log_likelihood = nn.functional.nll_loss if are_logs else nn.functional.cross_entropy
-    loss = negative_log_likelihood(logits.view(len(flat_labels), -1), flat_labels, reduction=reduction)
+    loss = negative_log_likelihood(logits.flatten(0, 1), flat_labels, reduction=reduction)
     return loss if num_items_in_batch is None else loss / num_items_in_batch
 
 

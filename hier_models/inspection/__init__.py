@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .copying_report import CopyingReport
     from .heatmap import HierarchicalAttentionMap, top_sentences
     from .highlighting import HighlightingReport, highlighting_report
+    from .levels import LevelWeights, level_weights
     from .row_attention import RowEntropy, row_entropy
 
 
@@ -18,10 +19,12 @@ __all__ = [
     "CopyingReport",
     "HierarchicalAttentionMap",
     "HighlightingReport",
+    "LevelWeights",
     "RowEntropy",
     "find_copies",
     "hierarchical_attention",
     "highlighting_report",
+    "level_weights",
     "row_entropy",
     "source_text",
     "top_sentences",
@@ -33,10 +36,12 @@ _HOMES = {
     "CopyingReport": "copying_report",
     "HierarchicalAttentionMap": "heatmap",
     "HighlightingReport": "highlighting",
+    "LevelWeights": "levels",
     "RowEntropy": "row_attention",
     "find_copies": "copying",
     "hierarchical_attention": "capture",
     "highlighting_report": "highlighting",
+    "level_weights": "levels",
     "row_entropy": "row_attention",
     "source_text": "copying",
     "top_sentences": "heatmap",

@@ -1,9 +1,11 @@
 """Metrics that load with no network."""
 
+from .answers import AnswerOverlap
 from .bleu import Bleu
+from .poem_bleu import PoemBleu
 from .rouge import Rouge
 from .rouge_su import RougeSu
 from .squad import Squad
 
 
-__all__ = ["Bleu", "Rouge", "RougeSu", "Squad"]
+__all__ = ["AnswerOverlap", "Bleu", "PoemBleu", "Rouge", "RougeSu", "Squad"]

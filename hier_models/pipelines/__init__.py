@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .extractive import ExtractiveSummarizer
     from .importance_tagger_hier import ImportanceTagger
+    from .poem_generation_hier import PoemGenerationPipeline
+    from .reading_comprehension_hier import ReadingComprehensionPipeline
     from .summarization_hier import SummarizationPipeline
     from .translation_hier import TranslationPipeline
 
 __all__ = [
     "ExtractiveSummarizer",
     "ImportanceTagger",
+    "PoemGenerationPipeline",
+    "ReadingComprehensionPipeline",
     "SummarizationPipeline",
     "TranslationPipeline",
     "register_pipelines",
@@ -21,10 +25,14 @@ __all__ = [
 
 # Task -> module and class of its pipeline.
 PIPELINES = {
+    "reading-comprehension": ("hier_models.pipelines.reading_comprehension_hier", "ReadingComprehensionPipeline"),
     "summarization": ("hier_models.pipelines.summarization_hier", "SummarizationPipeline"),
     "translation": ("hier_models.pipelines.translation_hier", "TranslationPipeline"),
+    "poem-generation": ("hier_models.pipelines.poem_generation_hier", "PoemGenerationPipeline"),
 }
-# What the first of them takes as `importance_tagger`.
+# Task -> Auto class that loads its model, where that is no encoder-decoder.
+AUTO_CLASSES = {"reading-comprehension": "AutoModelForQuestionAnswering"}
+# What summarization takes as `importance_tagger`.
 IMPORTANCE_TAGGER = ("hier_models.pipelines.importance_tagger_hier", "ImportanceTagger")
 # Summarizers without a model.
 EXTRACTIVE = ("hier_models.pipelines.extractive", "ExtractiveSummarizer")
@@ -45,7 +53,7 @@ def register_pipelines() -> None:
         registry.register_pipeline(
             task,
             pipeline_class=getattr(importlib.import_module(module), name),
-            pt_model=auto.AutoModelForSeq2SeqLM,
+            pt_model=getattr(auto, AUTO_CLASSES.get(task, "AutoModelForSeq2SeqLM")),
             default=_NoDefaultModel(task),
             type="text",
         )
@@ -78,9 +86,10 @@ class _NoDefaultModel(dict[str, Any]):
         return key == "model"
 
     def __missing__(self, key: str) -> Any:
+        kind = "reader" if self.task in AUTO_CLASSES else "encoder-decoder model"
         raise ValueError(
             f'`model` is missing: the task "{self.task}" has no default model. Pass one, such as '
-            f'pipeline("{self.task}", model="./my-checkpoint"): a folder, a Hub id, or a loaded encoder-decoder model '
+            f'pipeline("{self.task}", model="./my-checkpoint"): a folder, a Hub id, or a loaded {kind} '
             f"together with its `processor` or `tokenizer`."
         )
 

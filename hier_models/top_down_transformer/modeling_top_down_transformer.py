@@ -252,7 +252,7 @@ def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor, num_items_in_batc
         )
     flat_labels = labels.to(logits.device).reshape(-1)
     reduction = "mean" if num_items_in_batch is None else "sum"
-    loss = nn.functional.cross_entropy(logits.view(len(flat_labels), -1), flat_labels, reduction=reduction)
+    loss = nn.functional.cross_entropy(logits.flatten(0, 1), flat_labels, reduction=reduction)
     return loss if num_items_in_batch is None else loss / num_items_in_batch
 
 

@@ -19,6 +19,7 @@ from .learning_rates import PerplexityDecay, optimizer_with_rates
 from .likelihood import perplexity
 from .metrics import compute_summarization_metrics
 from .models import load_model_and_processor
+from .poem_generation import run_poem_evaluation
 from .recipe_files import load_recipe, variant_names
 from .running import run_training
 from .smoke import run_smoke
@@ -57,6 +58,7 @@ __all__ = [
     "run_encoder_evaluation",
     "run_evaluation",
     "run_extractive_evaluation",
+    "run_poem_evaluation",
     "run_smoke",
     "run_sweep",
     "run_training",

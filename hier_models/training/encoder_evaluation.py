@@ -19,6 +19,7 @@ from .tasks import task_class
 # What a model's class ends with -> the task it was trained for.
 HEADS = {
     "ForMaskedLM": "masked_lm",
+    "HamReaderForQuestionAnswering": "reading_comprehension",
     "ForQuestionAnswering": "question_answering",
     "ForSequenceClassification": "classification",
     "ForMultipleChoice": "multiple_choice",
@@ -65,7 +66,7 @@ def run_encoder_evaluation(
         summary_column: Column with the summary, of importance tagging; this and the next two as in a recipe's data.
         source_kind: What its documents are read as.
         fillers: Filler words to take out of them.
-        max_source_length: Tokens of an input; by default as many as the model takes.
+        max_source_length: Tokens of an input; by default as many as the model takes, or as a reader was trained with.
         batch_size: Rows scored at a time on each device.
         use_cpu: Whether to leave accelerators alone.
         dtype: Precision of the weights; float32 by default.
@@ -88,6 +89,8 @@ def run_encoder_evaluation(
     without = {"masked_lm": "a masked language model", "importance_tagging": "an importance tagger"}
     if predictions_file is not None and name in without:
         raise RecipeError(f"predictions_file: {without[name]} makes no predictions to write; leave it out")
+    # How a reader was trained to read and answer.
+    trained = (getattr(config, "task_specific_params", None) or {}).get("reading-comprehension", {})
     with tempfile.TemporaryDirectory() as folder:
         options: dict[str, Any] = {
             "task": name,
@@ -98,15 +101,18 @@ def run_encoder_evaluation(
             "summary_column": summary_column,
             "source_kind": source_kind,
             "fillers": fillers,
-            "max_source_length": max_source_length or usable_positions(config) or 512,
+            "max_source_length": max_source_length or trained.get("max_length") or usable_positions(config) or 512,
             "per_device_eval_batch_size": batch_size,
             "output_dir": folder,
             "report_to": "none",
             "use_cpu": use_cpu,
         }
-        if name == "question_answering":  # the usual values, or what there is room for
+        if name in ("question_answering", "reading_comprehension"):  # the usual values, or what there is room for
             length = options["max_source_length"]
             options |= {"stride": min(128, length // 3), "max_question_length": min(64, length // 3)}
+            options |= {key: trained[key] for key in ("max_question_length", "max_answer_length") if key in trained}
+            if max_source_length is None and "stride" in trained:
+                options["stride"] = trained["stride"]
         if name == "classification":
             options["classes"] = [config.id2label[number] for number in range(config.num_labels)]
         recipe = load_recipe(None, {key: value for key, value in options.items() if value is not None})

@@ -36,6 +36,7 @@ Side = Literal["encoder", "decoder"]
 # What takes the hierarchy out of a family.
 PLAIN: dict[str, dict[str, Any]] = {
     "coarse_to_fine_lstm": {"attention": "standard"},
+    "ham": {"attention_depth": 1},
     "hat_bart": {"hierarchical_layers": 0, "num_segments": 0},
     "hat_encoder": {"hierarchical_attention": False},
     "highlight_transformer": {"highlight_heads": 0, "use_copy": False},
@@ -44,7 +45,7 @@ PLAIN: dict[str, dict[str, Any]] = {
 # Those that begin with BART's weights.
 FROM_BART = ("hat_bart", "highlight_transformer", "top_down_transformer")
 # Those that read sources of any length.
-WITHOUT_POSITIONS = ("coarse_to_fine_lstm",)
+WITHOUT_POSITIONS = ("coarse_to_fine_lstm", "ham_reader")
 # What the families have beyond BART and RoBERTa.
 HIERARCHICAL = (
     *("hierarchical_layers", "num_segments", "hierarchical_attention", "hierarchical_queries"),
@@ -52,6 +53,7 @@ HIERARCHICAL = (
     *("pooling", "pooling_kernel", "pooling_stride", "top_down_update"),
     *("highlighting", "highlight_heads", "highlight_layers", "brightness", "brightness_decay", "max_phrase_length"),
     *("use_copy", "copy_head"),
+    "attention_depth",
 )
 SEGMENTS = "embed_segments.weight"
 

@@ -138,13 +138,15 @@ def check_overrides(path: str | os.PathLike[str], overrides: Sequence[str] | Map
     else:
         given = {option[2:].split("=")[0].replace("-", "_") for option in overrides if option.startswith("--")}
     given = {_renamed().get(name, name) for name in given}
-    for variant, sections in _content_of_file(Path(path)).get(VARIANTS, {}).items():
+    variants = _content_of_file(Path(path)).get(VARIANTS, {})
+    for variant, sections in variants.items():
         for values in sections.values() if isinstance(sections, dict) else ():
             for name in values if isinstance(values, dict) else ():
                 if _renamed().get(name, name) in given:
                     raise RecipeError(
-                        f"{name} cannot be changed for all variants: variant {variant!r} of {path} sets it, and "
-                        "they would be the same; change it in the file"
+                        f"{name} cannot be changed here: variant {variant!r} of {path} sets it, and variants would "
+                        f"be the same. With --variant NAME only one of {', '.join(variants)} runs; what else {name} "
+                        "is to be, say in the file"
                     )
 
 

@@ -221,6 +221,8 @@ def tiny_tagger(tokenizer: PreTrainedTokenizerBase, folder: Path) -> Path:
 
 def _sizes(family: str) -> dict[str, int]:
     names = {item.name for item in dataclasses.fields(type(AutoConfig.for_model(family)))}
+    if family == "ham":  # whose bodies have heads of their own
+        names -= {"encoder_attention_heads", "decoder_attention_heads"}
     return {name: size for name, size in SIZES.items() if name in names}
 
 

@@ -119,7 +119,9 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     def cell(value: Any) -> str:
-        return f"{value:.2f}" if isinstance(value, float) else str(value)
+        if not isinstance(value, float):
+            return str(value)
+        return f"{value:.3f}" if 0 < abs(value) < 1 else f"{value:.2f}"  # of scores up to 1, as papers print them
 
     columns = _columns(rows)
     lines = [columns, ["---", *["---:"] * (len(columns) - 1)]]

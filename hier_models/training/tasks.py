@@ -32,6 +32,8 @@ TASKS = {
     "question_answering": ("encoder_tasks_question_answering", "QuestionAnsweringTask"),
     "classification": ("encoder_tasks_classification", "ClassificationTask"),
     "multiple_choice": ("encoder_tasks_multiple_choice", "MultipleChoiceTask"),
+    "poem_generation": ("poem_generation", "PoemGenerationTask"),
+    "reading_comprehension": ("reading_comprehension", "ReadingComprehensionTask"),
     "importance_tagging": ("encoder_tasks_importance_tagging", "ImportanceTaggingTask"),
 }
 

@@ -30,6 +30,7 @@ class ModelTester:
         config_class: The family's configuration.
         extra_config: Its own fields, beyond those of the baseline, with small values.
         baselines: For each model class that the family registers, the class of Transformers it is held against.
+        variant: What tells the tester from others of the same classes: their names get it at their end.
         extra_inputs: Names of inputs beyond the baseline's that the tests of attention kernels must hand on.
         extra_outputs: Output fields beyond the baseline's. `test_attention_outputs` counts the fields of an output; it
             runs on what is left when these are taken out.
@@ -39,6 +40,7 @@ class ModelTester:
     config_class: type
     extra_config: dict[str, object] = {}
     baselines: dict[type, type] = {}
+    variant = ""
     extra_inputs: tuple[str, ...] = ()
     extra_outputs: tuple[str, ...] = ()
     not_applicable: dict[str, str] = {}
@@ -336,11 +338,114 @@ class CoarseToFineLstmModelTester(CoarseToFineLstmTester):
     }
 
 
+class HamTester(Seq2SeqTester):
+    """The GRU body."""
+
+    config_class = hier_models.HamConfig
+    extra_inputs = ("keyword_mask",)
+    extra_outputs = ("level_weights", "level_attentions")
+    baselines = {
+        hier_models.HamModel: BartModel,
+        hier_models.HamForConditionalGeneration: BartForConditionalGeneration,
+    }
+    not_applicable = {name: reason.replace("an LSTM", "a GRU") for name, reason in _NO_SELF_ATTENTION.items()}
+
+    def get_config(self):
+        return hier_models.HamConfig(
+            vocab_size=self.vocab_size,
+            d_model=self.hidden_size,
+            encoder_layers=self.num_hidden_layers,
+            decoder_layers=self.num_hidden_layers,
+            attention_depth=3,
+            bos_token_id=self.bos_token_id,
+            pad_token_id=self.pad_token_id,
+            eos_token_id=self.eos_token_id,
+            decoder_start_token_id=self.eos_token_id,
+        )
+
+    def prepare_config_and_inputs_for_common(self):
+        config, inputs = super().prepare_config_and_inputs_for_common()
+        inputs["keyword_mask"] = torch.zeros_like(inputs["input_ids"])
+        inputs["keyword_mask"][:, :2] = 1
+        return config, inputs
+
+
+class HamTransformerTester(HamTester):
+    """The Transformer body."""
+
+    variant = "WithTransformerBody"
+    extra_config = {"body": "transformer", "attention_depth": 3}
+    not_applicable = {
+        "test_retain_grad_hidden_states_attentions": "It wants a gradient of the attention that is returned. With "
+        "several levels that is a sum of theirs, made for the reader: the gradient runs through each of them."
+    }
+
+    def get_config(self):
+        return Seq2SeqTester.get_config(self)
+
+
+class HamReaderTester(EncoderTester):
+    """BiDAF, with characters."""
+
+    baselines = {hier_models.HamReaderForQuestionAnswering: RobertaForQuestionAnswering}
+    reader = "bidaf"
+    not_applicable = {
+        **dict.fromkeys(_NO_KERNELS, "A reader's attention scores with a network: no attention kernel computes it."),
+        **dict.fromkeys(
+            ("test_attention_outputs", "test_hidden_states_output", "test_retain_grad_hidden_states_attentions"),
+            "It wants the states and attentions of a stack of equal layers. A reader has none; it returns its "
+            "attention to the question, as our own tests check.",
+        ),
+        "test_enable_input_require_grads_with_gradient_checkpointing": "A reader has no stack of layers between which "
+        "to keep states, so it has no gradient checkpointing.",
+        "test_torch_save_load": "It loads the body of the model. A reader is one piece, without a class for its body.",
+    }
+
+    def get_config(self):
+        return hier_models.HamReaderConfig(
+            reader=self.reader,
+            attention_depth=3,
+            vocab_size=self.vocab_size,
+            embedding_size=self.hidden_size,
+            hidden_size=self.hidden_size,
+            char_vocab_size=20,
+            char_embedding_size=4,
+            char_hidden_size=8,
+            char_kernel_size=2,
+            encoder_layers=self.num_hidden_layers,
+            pad_token_id=self.pad_token_id,
+        )
+
+    def prepare_config_and_inputs_for_common(self):
+        context = self.random_ids()
+        question = context[:, :4]  # one tensor, as a test of vocabularies clamps it
+        inputs = {"input_ids": context, "question_ids": question}
+        inputs["attention_mask"], inputs["question_attention_mask"] = map(torch.ones_like, (context, question))
+        for name, ids in (("char_ids", context), ("question_char_ids", question)):
+            inputs[name] = torch.randint(1, 20, (*ids.shape, 5), device=torch_device)
+        return self.get_config(), inputs
+
+
+class HamMatchLstmTester(HamReaderTester):
+    variant = "WithMatchLstm"
+    reader = "match_lstm"
+
+
+class HamRNetTester(HamReaderTester):
+    variant = "WithRNet"
+    reader = "r_net"
+
+
 FAMILIES: tuple[type[ModelTester], ...] = (
     BartTester,
     RobertaTester,
     CoarseToFineLstmTester,
     CoarseToFineLstmModelTester,
+    HamTester,
+    HamTransformerTester,
+    HamReaderTester,
+    HamMatchLstmTester,
+    HamRNetTester,
     HatBartTester,
     HatEncoderTester,
     HighlightTransformerTester,

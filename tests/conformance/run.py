@@ -79,17 +79,17 @@ def report(outcomes) -> int:
     covered = {model_class.__name__ for family in FAMILIES for model_class in family.baselines}
     registered = {name for family in registration.FAMILIES.values() for name in family.models.values()}
     failed = False
-    print(f"\n{'model':<34}{'passed':>8}{'skipped':>9}{'failed':>8}{'listed':>8}  held against")
+    print(f"\n{'model':<48}{'passed':>8}{'skipped':>9}{'failed':>8}{'listed':>8}  held against")
     verdicts = []
     for family in FAMILIES:
         for model_class, baseline in family.baselines.items():
-            name = model_class.__name__
+            name = model_class.__name__ + family.variant
             not_applicable = {} if model_class is baseline else family.not_applicable
             verdict = judge(name, outcomes.get(name, {}), outcomes.get(baseline.__name__, {}), not_applicable)
             verdicts.append(verdict)
             passed, skipped, failures = verdict.counts.values()
             against = "" if model_class is baseline else baseline.__name__
-            print(f"{name:<34}{passed:>8}{skipped:>9}{failures:>8}{len(verdict.listed):>8}  {against}")
+            print(f"{name:<48}{passed:>8}{skipped:>9}{failures:>8}{len(verdict.listed):>8}  {against}")
     for verdict in verdicts:
         for test, reason in verdict.listed.items():
             print(f"\nnot applicable to {verdict.model}: {test}\n    {reason}")

@@ -58,7 +58,7 @@ def make_test_class(family: type, model_class: type) -> type:
     if model_class.can_generate():
         bases = (FamilyTests, common.GenerationTesterMixin, unittest.TestCase)
     return type(
-        f"Test{model_class.__name__}",
+        f"Test{model_class.__name__}{family.variant}",
         bases,
         {
             "family": family,

@@ -431,7 +431,7 @@ def test_plain_sentences():
         "Über alles!",
         "Er sagte: „Ja.“ 4.",
     ]
-    assert plain_sentences("你好。世界！") == ["你好。", "世界！"]  # noqa: RUF001
+    assert plain_sentences("你好。世界！") == ["你好。", "世界！"]
     assert plain_sentences("A title\n\nThen text") == ["A title", "Then text"]
     assert plain_sentences(" \n") == []
 

@@ -275,3 +275,23 @@ def test_a_recipe_can_be_written_as_json(tmp_path):
     assert set(content) == set(SECTIONS)
     assert content["data"]["train"] == "a"
     assert content["training"]["output_dir"] == str(tmp_path)
+
+
+def test_the_recipes_of_poems_are_the_paper_s():
+    """HAM, section 5.2 and Table 2."""
+    recipe = recipe_of("poems", "ham")
+    assert (recipe.run.task, recipe.model.model_type) == ("poem_generation", "ham")
+    assert recipe.model.overrides() == {
+        "body": "gru",
+        "attention_depth": 10,
+        "attention_scoring": "scaled_dot_product",
+        "d_model": 512,
+        "embedding_size": 512,
+        "dropout": 0.2,
+    }
+    assert (recipe.options.held_out_validation, recipe.options.held_out_test) == (2000, 2000)
+    (path,) = [path for path in RECIPES if path.parent.name == "ham" and path.stem == "table_2"]
+    depths = [
+        load_recipe(path, ["--use_cpu"], name).model.overrides()["attention_depth"] for name in variant_names(path)
+    ]
+    assert depths == [1, 5, 10, 20]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from transformers import AutoModelForSeq2SeqLM, AutoProcessor
+from transformers import AutoModelForQuestionAnswering, AutoModelForSeq2SeqLM, AutoProcessor
 
 from hier_models import HatBartProcessor
 from hier_models.training import RecipeError, load_recipe, run_smoke, run_sweep, smoke, variant_names
@@ -20,6 +20,8 @@ SWEEPS = [path for path in RECIPES if variant_names(path)]
 HAT_BART = FOLDER / "hat_bart"
 TOP_DOWN = FOLDER / "top_down_transformer"
 COARSE_TO_FINE = FOLDER / "coarse_to_fine_lstm"
+HAM = FOLDER / "ham"
+HAM_READER = FOLDER / "ham_reader"
 # What becomes of 2 heads of 8 in 2 layers of 4 where there are 4 heads and 2 layers; and the decay of the brightness.
 HIGHLIGHTING = {
     "copy_transformer": ("weighted", 0, 1, 0.9),
@@ -86,10 +88,18 @@ def test_every_sweep_runs(path, tmp_path):
     assert [line.split(" | ")[0] for line in results["table"].splitlines()[2:]] == [f"| {name}" for name in names]
     assert results["table"] + "\n" == (tmp_path / "run" / "table.md").read_text(encoding="utf-8")
     for name in names:
-        config = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "run" / name).config
-        if path.parent == TOP_DOWN:
+        auto_class = AutoModelForQuestionAnswering if path.parent == HAM_READER else AutoModelForSeq2SeqLM
+        config = auto_class.from_pretrained(tmp_path / "run" / name).config
+        if path.parent == HAM_READER:
+            assert path.stem.startswith(config.reader)
+            assert config.attention_depth == int(name.removeprefix("depth_"))
+        elif path.parent == TOP_DOWN:
             update, _, window = name.rpartition("_")
             assert (config.top_down_update, config.attention_window) == (update, int(window))
+        elif path.parent == HAM:
+            depth = 1 if name == "ppg" else int(name.removeprefix("ham_"))
+            assert (config.model_type, config.body, config.attention_depth) == ("ham", "gru", depth)
+            assert results["variants"][name]["test"]["poems"] == 2
         elif path.parent == COARSE_TO_FINE:
             check_row_of_table_6_1(name, config, tmp_path / "run" / name, results["variants"][name])
         else:

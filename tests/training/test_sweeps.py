@@ -109,7 +109,9 @@ def test_mistakes_in_a_file(sweep, tmp_path, content, variant, says):
 @pytest.mark.parametrize("overrides", [["--config-overrides={}"], {"config_overrides": {"dropout": 0.1}}])
 def test_what_variants_differ_in_is_not_overridden(sweep, tmp_path, overrides):
     """All of them would be trained, and be the same model."""
-    with pytest.raises(RecipeError, match=r"config_overrides cannot be changed for all variants: variant 'none-0\.5'"):
+    with pytest.raises(
+        RecipeError, match=r"config_overrides cannot be changed.*--variant NAME.*one of hierarchy, none-0\.5"
+    ):
         run_sweep(sweep, overrides)
     assert not (tmp_path / "sweep").exists()
 
@@ -200,6 +202,37 @@ def test_the_command(sweep, tmp_path, monkeypatch):
     result = CliRunner().invoke(cli.app, ["train", str(sweep), "--seed", "8"])
     assert result.exit_code == 2
     assert "holds a finished run with seed=42" in " ".join(result.stderr.split())
+
+
+def test_the_command_with_one_variant(sweep, tmp_path, monkeypatch):
+    """It is trained where the sweep would have it, which then does not train it again."""
+    found = []
+    monkeypatch.setattr("hier_models.training.run_training", lambda recipe: found.append(recipe) or finish(recipe))
+    result = CliRunner().invoke(cli.app, ["train", str(sweep), "--variant", "none-0.5", "--max_steps", "1"])
+    assert result.exit_code == 0, result.stderr
+    (recipe,) = found
+    assert recipe.training.output_dir == str(tmp_path / "sweep" / "none-0.5")
+    assert recipe.model.overrides()["hierarchical_layers"] == 0
+    monkeypatch.setattr(sweeps, "run_training", lambda recipe: found.append(recipe) or finish(recipe))
+    run_sweep(sweep, ["--max_steps", "1"])
+    assert [Path(recipe.training.output_dir).name for recipe in found] == ["none-0.5", "hierarchy"]
+    for arguments, says in (
+        ([str(sweep), "--variant", "c"], "has no variant 'c'; its variants are hierarchy, none-0.5"),
+        ([str(tmp_path / "recipe.yaml"), "--variant", "c"], "has no variants, so no 'c'"),
+        (["--variant", "c", "--max_steps", "1"], "--variant: give a recipe file"),
+        ([str(sweep), "--variant", "hierarchy", "--config_overrides", "{}"], "config_overrides cannot be changed"),
+    ):
+        result = CliRunner().invoke(cli.app, ["train", *arguments])
+        assert result.exit_code == 2
+        assert says in " ".join(result.stderr.split())
+
+
+def test_smoke_of_one_variant(sweep, tmp_path):
+    result = CliRunner().invoke(
+        cli.app, ["train", str(sweep), "--variant", "hierarchy", "--smoke", "--max_steps", "1"]
+    )
+    assert result.exit_code == 0, result.stderr
+    assert "The recipe runs. What it made is deleted." in result.stdout
 
 
 def test_smoke(sweep, tmp_path, monkeypatch):

@@ -1,0 +1,204 @@
+"""`hier-models poem` and `hier-models quatrains`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .documents import DATA_SUFFIXES, data_suffix
+from .errors import MistakeError, guarded, mistakes, say
+from .jobs import POEMS, run_job
+from .loading import generation_settings, given_only, load_pipeline
+from .options import (
+    BatchSizeOption,
+    DeviceOption,
+    Dtype,
+    DtypeOption,
+    ModelArgument,
+    NumBeamsOption,
+    SetOption,
+    TextColumnOption,
+    app,
+    help_text,
+)
+
+
+@app.command(
+    help=help_text("""Write Chinese quatrains about a text or many, with a HAM model trained on poems.
+
+    \b
+    Examples:
+      hier-models poem ./my-poet "春风吹过江南的小镇"
+      hier-models poem ./my-poet letter.txt --length 5 --candidates 3
+      hier-models poem ./my-poet --keyword 明月 --keyword 故乡
+      hier-models poem ./my-poet "秋天的雨" --set do_sample=true --set temperature=0.8 --seed 7
+      hier-models poem ./my-poet letters.jsonl --output poems.jsonl --batch-size 8
+
+    The important words of the text become keywords, one a line; where they are fewer than four, the words are added
+    that go with them in the poems that the model was trained on. Each line has exactly 5 or 7 characters. With --json
+    each poem is a JSON object: lines, keywords, num_added_keywords, score (the log-probability of all characters).
+
+    Of a folder of texts, or of records (.jsonl, .json, .csv, .tsv; the column text, document, …), a poem is written
+    about each. An --output that ends in .jsonl can be continued: run the same command again. Its objects also have id,
+    poem, model, settings and, with --candidates, candidates: the poems after the first.
+    """)
+)
+@guarded
+def poem(
+    model: ModelArgument,
+    text: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TEXT",
+            help="A text with Chinese characters, a file with one, or a folder or records with many. - or nothing: "
+            "standard input.",
+        ),
+    ] = None,
+    keywords: Annotated[
+        list[str] | None,
+        typer.Option("--keyword", "-k", metavar="WORD", help="A keyword, in the place of TEXT. Up to four times."),
+    ] = None,
+    length: Annotated[int, typer.Option(metavar="N", help="Characters of a line: 5 or 7.")] = 7,
+    candidates: Annotated[int, typer.Option(min=1, metavar="N", help="Poems to write about a text.")] = 1,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write the poems of files here; .jsonl can be continued."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write JSON objects, one a line, to standard output.")
+    ] = False,
+    num_beams: NumBeamsOption = None,
+    settings: SetOption = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Decides what sampling draws.")] = None,
+    batch_size: BatchSizeOption = 1,
+    text_column: TextColumnOption = None,
+    device: DeviceOption = None,
+    dtype: DtypeOption = Dtype.auto,
+) -> None:
+    """Write poems."""
+    if keywords and text is not None:
+        raise MistakeError("--keyword: give keywords or TEXT, not both")
+    if length not in (5, 7):
+        raise MistakeError(f"--length: must be 5 or 7, got {length}")
+    file = None if keywords or text in (None, "-") else _file(str(text))
+    if file is not None and (output is not None or file.is_dir() or data_suffix(file) in DATA_SUFFIXES):
+        if candidates > 1 and not as_json and (output is None or output.suffix.lower() not in (".jsonl", ".ndjson")):
+            raise MistakeError(
+                "--candidates: of many texts only JSON has a place for more than one; give --json, or an --output in "
+                ".jsonl"
+            )
+        run_job(
+            POEMS,
+            model,
+            [str(file)],
+            settings=lambda: (
+                {"length": length, "num_candidates": candidates}
+                | given_only(num_beams=num_beams)
+                | generation_settings(None, None, None, settings)
+            ),
+            output=output,
+            as_json=as_json,
+            batch_size=batch_size,
+            text_column=text_column,
+            set_aside=None,
+            device=device,
+            dtype=dtype,
+            seed=seed,
+            check=_check_texts,
+        )
+        return
+    if output is not None:
+        raise MistakeError("--output: poems of a file or folder go there; that of a text or of keywords is printed")
+    asked = None if keywords else _read(text, file)
+    pipe = load_pipeline(model, device, dtype, "poem-generation")
+    if seed is not None:
+        from transformers import set_seed
+
+        set_seed(seed)
+    given = given_only(num_beams=num_beams) | generation_settings(None, None, None, settings)
+    with mistakes("--keyword" if keywords else "TEXT", ValueError):
+        poems = pipe(asked, keywords=keywords or None, length=length, num_candidates=candidates, **given)
+    for number, written in enumerate(poems):
+        if as_json:
+            print(json.dumps({name: written[name] for name in written if name != "poem_text"}, ensure_ascii=False))
+            continue
+        if number:
+            print()
+        print(written["poem_text"])
+    if not as_json:
+        added = poems[0]["num_added_keywords"]
+        say(
+            f"Keywords: {' '.join(poems[0]['keywords'])}"
+            + (f" ({added} of them added from the corpus)" if added else "")
+        )
+
+
+def _file(text: str) -> Path | None:
+    """The file or folder that TEXT names; None if it is the text itself."""
+    path = Path(text).expanduser()
+    try:
+        return path if path.exists() else None
+    except OSError:  # a text too long for a name
+        return None
+
+
+def _read(text: str | None, file: Path | None) -> str:
+    """The text itself, or that of a file or of standard input."""
+    if text in (None, "-"):
+        return sys.stdin.read()
+    if file is None:
+        return str(text)
+    with mistakes(f"TEXT: {text}", UnicodeDecodeError):
+        return file.read_text(encoding="utf-8")
+
+
+def _check_texts(pipe: Any, documents: Iterable[dict[str, Any]]) -> None:
+    """Refuse texts that no poem can be written about, before the first poem is written."""
+    for document in documents:
+        with mistakes(document.pop("id"), ValueError):
+            pipe.preprocess(document)
+
+
+@app.command(
+    help=help_text("""Collect the quatrains of a folder of poems, to train on.
+
+    \b
+    Examples:
+      npm install chinese-poetry
+      hier-models quatrains node_modules/chinese-poetry/dist/quantangshi quatrains.jsonl --simplify
+
+    Reads the JSON files of the chinese-poetry package: records with author, title and paragraphs. Kept are poems of
+    four lines that all have 5 or all 7 Chinese characters; how many others there are, and why they were left out, is
+    written to standard error.
+    """)
+)
+@guarded
+def quatrains(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder with the JSON files.")],
+    output: Annotated[Path, typer.Argument(metavar="OUTPUT", help="JSON lines to write.")],
+    simplify: Annotated[
+        bool, typer.Option("--simplify", help="Change traditional characters into simplified ones, with OpenCC.")
+    ] = False,
+) -> None:
+    """Collect quatrains."""
+    if output.exists():
+        raise MistakeError(f"OUTPUT: {output} is there already; remove it, or name another file")
+    if not output.absolute().parent.is_dir():
+        raise MistakeError(f"OUTPUT: there is no folder {output.absolute().parent}")
+    from ..data.poems import write_quatrains
+
+    report = write_quatrains(folder, output, simplify=simplify)
+    kept = ", ".join(f"{number} of {length} characters a line" for length, number in sorted(report.quatrains.items()))
+    say(f"{report.poems} poems read. Quatrains written to {output}: {kept or 'none'}.")
+    for reason, number in report.left_out.most_common():
+        say(f"Left out, {reason}: {number}")
+    if report.strange:
+        say(f"Characters that are not Chinese: {' '.join(name for name, _ in report.strange.most_common(20))}")
+
+
+__all__ = ["poem", "quatrains"]

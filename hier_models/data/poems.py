@@ -1,0 +1,494 @@
+"""Chinese quatrains: reading them, a keyword for each line, what of them a vocabulary has, and model inputs."""
+
+import importlib
+import json
+import logging
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset, IterableDataset, List
+
+from ..ham.keywords_ham import PoemKeywords, is_chinese
+from .columns import BadRecord, described, listing, matching
+from .loading import BadLines, load_rows
+from .reading import read_records
+from .setting_aside import LoadReport
+from .task_rows import TEXT
+from .tokenizing import plain_tokenizer
+
+
+logger = logging.getLogger(__name__)
+
+LINES, LINE_LENGTHS = 4, (5, 7)
+LINE_ALIASES = ("lines", "l", "paragraphs", "content", "poem")
+# What ends a line where several stand in one string, as in the chinese-poetry package.
+_LINE_END = re.compile("[，。！？；、,.!?;\\s]+")  # Chinese marks too
+
+
+# Reading
+
+
+class NoQuatrain(BadRecord):
+    """A poem that is no quatrain.
+
+    Args:
+        reason: Why not, in short.
+        message: What is wrong with it.
+        strange: The characters that are not Chinese.
+    """
+
+    def __init__(self, reason: str, message: str, strange: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.strange = list(strange)
+
+
+@dataclass(frozen=True)
+class PoemFormat:
+    """Columns of quatrains, made by `resolve_poems`.
+
+    Args:
+        lines: Column with the lines: a list of four, or of couplets with marks, or one string with marks.
+        title: Column with the title, or None.
+        author: Column with the poet, or None.
+    """
+
+    lines: str
+    title: str | None
+    author: str | None
+
+    @property
+    def features(self) -> dict[str, Any]:
+        """Column -> feature of the datasets library."""
+        others = {name: TEXT for name in ("title", "author") if getattr(self, name) is not None}
+        return {"lines": List(TEXT), **others}
+
+    def normalize(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Turn a record into `lines`, and `title` and `author` where there are such columns.
+
+        Args:
+            row: A record.
+
+        Returns:
+            The columns; four lines of 5 or of 7 Chinese characters each.
+
+        Raises:
+            BadRecord: If it is no such poem.
+        """
+        if self.lines not in row:
+            raise BadRecord(f"column {self.lines!r} is missing; this record has {listing(list(row))}")
+        normalized: dict[str, Any] = {"lines": quatrain(row[self.lines], self.lines)}
+        for name in ("title", "author"):
+            column = getattr(self, name)
+            if column is not None:
+                value = row.get(column)
+                normalized[name] = "" if value is None else str(value)
+        return normalized
+
+
+def resolve_poems(row: Mapping[str, Any], lines_column: str | None = None) -> PoemFormat:
+    """Recognize the columns of quatrains.
+
+    Args:
+        row: A record.
+        lines_column: Column with the lines; None to recognize it by its name.
+
+    Returns:
+        The format.
+
+    Raises:
+        ValueError: If the column is not there, or none has a known name.
+    """
+    if lines_column is not None and lines_column not in row:
+        raise ValueError(f"lines_column={lines_column!r} is not a column; the columns are {listing(list(row))}")
+    found = lines_column or next((name for alias in LINE_ALIASES for name in matching(list(row), (alias,))), None)
+    if found is None:
+        raise ValueError(
+            f"cannot tell which column holds the lines: none has a known name ({', '.join(LINE_ALIASES)}); the "
+            f"columns are {listing(list(row))}. Name it with lines_column"
+        )
+    others = [
+        next((name for alias in aliases for name in matching(list(row), (alias,)) if name != found), None)
+        for aliases in (("title", "t"), ("author", "a"))
+    ]
+    return PoemFormat(found, *others)
+
+
+def quatrain(value: Any, name: str = "lines") -> list[str]:
+    """Read the lines of a quatrain.
+
+    Args:
+        value: A list of four lines, or of couplets with marks between their lines, or one string with marks.
+        name: What it is called in errors.
+
+    Returns:
+        Four lines, without marks.
+
+    Raises:
+        BadRecord: If there are not four, or they do not all have 5 or all 7 Chinese characters.
+    """
+    parts = [value] if isinstance(value, str) else value
+    if not isinstance(parts, Sequence) or not all(isinstance(part, str) for part in parts):
+        raise BadRecord(f"column {name!r} must hold the lines of a poem as strings, got {described(value)}")
+    lines = [line for part in parts for line in _LINE_END.split(part) if line]
+    if len(lines) != LINES:
+        raise NoQuatrain(
+            "more or fewer lines", f"column {name!r}: a quatrain has four lines, this poem has {len(lines)}"
+        )
+    if strange := sorted({character for line in lines for character in line if not is_chinese(character)}):
+        message = f"column {name!r}: not a Chinese character: {' '.join(map(repr, strange))}"
+        raise NoQuatrain("other characters", message, strange)
+    lengths = [len(line) for line in lines]
+    if len(set(lengths)) > 1 or lengths[0] not in LINE_LENGTHS:
+        found = ", ".join(map(str, lengths))
+        raise NoQuatrain(
+            "lines of other lengths", f"column {name!r}: all lines must have 5 or all 7 characters, these have {found}"
+        )
+    return lines
+
+
+def load_poems(
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    split: str | None = None,
+    lines_column: str | None = None,
+    config_name: str | None = None,
+    revision: str | None = None,
+    streaming: bool = False,
+    bad_lines: BadLines = "stop",
+    set_aside_file: str | os.PathLike[str] | None = None,
+    report: LoadReport | None = None,
+) -> Dataset | IterableDataset:
+    """Load quatrains as `load_documents` loads documents, which see for the sources.
+
+    Args:
+        source: File, files, folder or id of a dataset on the Hub.
+        split: Which part to load.
+        lines_column: Column with the lines; recognized by its name (lines, l, paragraphs, content, poem) by default.
+        config_name: The configuration of a dataset on the Hub.
+        revision: Branch, tag or commit of a dataset on the Hub.
+        streaming: Return an `IterableDataset` that reads while it is iterated over.
+        bad_lines: "stop" at a record that is no quatrain, or "set_aside" such records.
+        set_aside_file: Where they go.
+        report: Is given their number, if passed.
+
+    Returns:
+        A dataset with `lines` (four strings of 5 or 7 characters), and `title` and `author` where there are such
+        columns.
+    """
+
+    def resolve(row: Mapping[str, Any]) -> PoemFormat:
+        return resolve_poems(row, lines_column)
+
+    return load_rows(
+        source,
+        resolve,
+        split=split,
+        config_name=config_name,
+        revision=revision,
+        streaming=streaming,
+        bad_lines=bad_lines,
+        set_aside_file=set_aside_file,
+        report=report,
+    )
+
+
+# The chinese-poetry package
+
+
+@dataclass
+class QuatrainReport:
+    """What `write_quatrains` found.
+
+    Args:
+        poems: Poems read.
+        quatrains: Quatrains written, by the length of their lines.
+        left_out: Poems that are none, by reason.
+        strange: Marks and other characters for which quatrains were left out, and in how many.
+    """
+
+    poems: int = 0
+    quatrains: Counter[int] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+    strange: Counter[str] = field(default_factory=Counter)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report for people and files.
+
+        Returns:
+            Name -> number, or name -> (name -> number).
+        """
+        return {
+            "poems": self.poems,
+            "quatrains": {str(length): number for length, number in sorted(self.quatrains.items())},
+            "left_out": dict(self.left_out.most_common()),
+            "strange": dict(self.strange.most_common(20)),
+        }
+
+
+def write_quatrains(
+    folder: str | os.PathLike[str], output: str | os.PathLike[str], *, simplify: bool = False
+) -> QuatrainReport:
+    """Collect the quatrains of a folder of poems, such as the chinese-poetry package's `quantangshi`.
+
+    Args:
+        folder: JSON files with `author`, `title` and `paragraphs` in each record; other files are passed over.
+        output: JSON lines to write, with the dynasty `d` (from a file's name, poet.tang.0.json), author `a`, title `t`
+            and lines `l` of each quatrain. Repeated ones are written once.
+        simplify: Whether to change traditional characters into simplified ones, with OpenCC.
+
+    Returns:
+        What was found, and what left out for which reason.
+
+    Raises:
+        FileNotFoundError: If there is no such folder, or no poem in it.
+        ImportError: If OpenCC is needed and not installed.
+    """
+    place = Path(folder).expanduser()
+    if not place.is_dir():
+        raise FileNotFoundError(f"folder: no such folder: {place}")
+    convert = _simplifier() if simplify else str
+    report = QuatrainReport()
+    seen: set[tuple[str, ...]] = set()
+    target = Path(output)
+    unfinished = target.with_name(f"{target.name}.unfinished")
+    with unfinished.open("w", encoding="utf-8") as stream:
+        for path in sorted(place.rglob("*.json")):
+            names = path.name.split(".")
+            dynasty = names[1] if len(names) > 3 else ""
+            for record in read_records(path):
+                row = record.row
+                if row is None or "paragraphs" not in row:
+                    continue
+                report.poems += 1
+                try:
+                    lines = quatrain([convert(part) for part in row["paragraphs"]], "paragraphs")
+                except NoQuatrain as error:
+                    report.left_out[error.reason] += 1
+                    report.strange.update(error.strange)
+                    continue
+                if tuple(lines) in seen:
+                    report.left_out["written before"] += 1
+                    continue
+                seen.add(tuple(lines))
+                report.quatrains[len(lines[0])] += 1
+                texts = {"a": row.get("author"), "t": row.get("title")}
+                entry = {"d": dynasty, **{name: convert(str(text or "")) for name, text in texts.items()}, "l": lines}
+                stream.write(json.dumps(entry, ensure_ascii=False) + "\n")
+    if not report.poems:
+        unfinished.unlink()
+        raise FileNotFoundError(f"folder: no poems (records with `paragraphs`) in the JSON files of {place}")
+    unfinished.replace(target)
+    return report
+
+
+def _simplifier() -> Callable[[str], str]:
+    try:
+        opencc = importlib.import_module("opencc")
+    except ImportError as error:
+        raise ImportError(
+            "simplify needs OpenCC: pip install opencc-python-reimplemented. Without it the characters stay what they "
+            "are."
+        ) from error
+    convert: Callable[[str], str] = opencc.OpenCC("t2s").convert
+    return convert
+
+
+# What a vocabulary has of them
+
+
+@dataclass
+class CharacterCoverage:
+    """What of texts a vocabulary has.
+
+    Args:
+        characters: Characters of the texts.
+        distinct: How many of them are different.
+        unknown: Characters that are not in the vocabulary, and how often each occurs.
+        lines: Lines of the texts.
+        lines_with_unknown: How many of them have one that is not.
+    """
+
+    characters: int = 0
+    distinct: int = 0
+    unknown: Counter[str] = field(default_factory=Counter)
+    lines: int = 0
+    lines_with_unknown: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report for a results file.
+
+        Returns:
+            The numbers, and the 50 commonest of the characters that are missing.
+        """
+        missing = sum(self.unknown.values())
+        return {
+            "characters": self.characters,
+            "distinct": self.distinct,
+            "unknown": missing,
+            "unknown_distinct": len(self.unknown),
+            "covered": 1.0 if not self.characters else 1 - missing / self.characters,
+            "lines": self.lines,
+            "lines_with_unknown": self.lines_with_unknown,
+            "commonest_unknown": dict(self.unknown.most_common(50)),
+        }
+
+
+def character_coverage(poems: Iterable[Mapping[str, Any]], tokenizer: Any) -> CharacterCoverage:
+    """Count which characters of poems a vocabulary has.
+
+    Args:
+        poems: Poems with `lines`.
+        tokenizer: A tokenizer, or a processor that has one.
+
+    Returns:
+        The counts.
+    """
+    plain = plain_tokenizer(tokenizer)
+    lines = [line for poem in poems for line in poem["lines"]]
+    counts = Counter("".join(lines))
+    ids = plain(list(counts), add_special_tokens=False)["input_ids"] if counts else []
+    known = {character for character, row in zip(counts, ids, strict=True) if row and plain.unk_token_id not in row}
+    return CharacterCoverage(
+        characters=counts.total(),
+        distinct=len(counts),
+        unknown=Counter({character: number for character, number in counts.items() if character not in known}),
+        lines=len(lines),
+        lines_with_unknown=sum(not known.issuperset(line) for line in lines),
+    )
+
+
+# Model inputs
+
+
+def poem_lines(
+    poems: Iterable[Mapping[str, Any]], keywords: PoemKeywords, usable: Callable[[str], bool] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Make an example of each line.
+
+    Args:
+        poems: Poems with `lines`.
+        keywords: Finds the keyword of a line.
+        usable: Tells whether a word can be a keyword; all can by default.
+
+    Yields:
+        `poem` and `number` (both from 0), `keyword` (None if no word of the line is usable), `before` (the lines
+        before it) and `line`.
+
+    Source: HAM, section 5.2 (line by line, each with its keyword); Wang et al. (2016), section 4.1.
+    """
+    for poem, row in enumerate(poems):
+        lines = list(row["lines"])
+        for number, line in enumerate(lines):
+            yield {
+                "poem": poem,
+                "number": number,
+                "keyword": keywords.of_line(line, usable),
+                "before": lines[:number],
+                "line": line,
+            }
+
+
+def in_vocabulary(processor: Any) -> Callable[[str], bool]:
+    """Tell words that a model knows from others.
+
+    Args:
+        processor: A processor, or a tokenizer of single characters.
+
+    Returns:
+        Whether all characters of a word are in the vocabulary.
+    """
+    vocabulary = plain_tokenizer(processor).get_vocab().keys()
+    return lambda word: all(character in vocabulary for character in word)
+
+
+@dataclass
+class PoemReport:
+    """What `tokenize_poems` set aside.
+
+    Args:
+        lines: Lines that became examples.
+        unknown_keywords: Lines that could not be used, since the vocabulary has no word of theirs.
+    """
+
+    lines: int = 0
+    unknown_keywords: int = 0
+
+    def as_dict(self) -> dict[str, int]:
+        """The report for a results file.
+
+        Returns:
+            Name -> number.
+        """
+        return {"lines": self.lines, "unknown_keywords": self.unknown_keywords}
+
+
+def tokenize_poems(poems: Iterable[Mapping[str, Any]], processor: Any, report: PoemReport | None = None) -> Dataset:
+    """Turn poems into model inputs, four examples each: a line from its keyword and the lines before it.
+
+    Args:
+        poems: Poems with `lines`.
+        processor: A `HamProcessor` with `poem_keywords`.
+        report: Is given what was set aside.
+
+    Returns:
+        A dataset with `input_ids`, `attention_mask`, `keyword_mask` and `labels`.
+
+    Raises:
+        ValueError: If the processor has no keywords of poems, or no line can be used.
+    """
+    if getattr(processor, "poem_keywords", None) is None:
+        raise ValueError(
+            f"processor: {type(processor).__name__} has no poem_keywords to take the lines' keywords from; fit them "
+            "with PoemKeywords.fit(…)"
+        )
+    report = report or PoemReport()
+    rows: list[dict[str, Any]] = []
+    for example in poem_lines(poems, processor.poem_keywords, in_vocabulary(processor)):
+        if example["keyword"] is None:
+            report.unknown_keywords += 1
+            continue
+        report.lines += 1
+        rows.append(example)
+    if not rows:
+        raise ValueError("poems: no line can be used; is the vocabulary of another script?")
+    if report.unknown_keywords:
+        logger.warning(
+            "%d lines have no word in the vocabulary that could be their keyword, and were left out",
+            report.unknown_keywords,
+        )
+    # In parts: millions of tokens as Python lists take more memory than the model.
+    parts = [rows[start : start + 4096] for start in range(0, len(rows), 4096)]
+    names = ("input_ids", "attention_mask", "keyword_mask", "labels")
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    for part in parts:
+        encoded = processor(
+            keywords=[row["keyword"] for row in part],
+            lines=[row["before"] for row in part],
+            text_target=[row["line"] for row in part],
+        )
+        for name in names:
+            columns[name] += encoded[name]
+    return Dataset.from_dict(columns)
+
+
+__all__ = [
+    "CharacterCoverage",
+    "NoQuatrain",
+    "PoemFormat",
+    "PoemReport",
+    "QuatrainReport",
+    "character_coverage",
+    "in_vocabulary",
+    "load_poems",
+    "poem_lines",
+    "quatrain",
+    "resolve_poems",
+    "tokenize_poems",
+    "write_quatrains",
+]

@@ -1,0 +1,287 @@
+"""Questions on one context or on several documents: rows of SQuAD, MS MARCO and DuReader as one format.
+
+Every row becomes `question`, `documents` (one for SQuAD), `references` (all answers, to score against), `answers`, the
+one span to learn from, in characters of the documents joined by a newline each, and `misplaced_answers`, how many of
+SQuAD's form are not where they are said to be. Where data have free answers and no span, as in MS MARCO, the span of
+the documents that shares most with an answer stands in.
+"""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from datasets import List, Value
+
+from .columns import ID_ALIASES, BadRecord, described, listing, matching, not_blank, well_formed
+from .task_rows import MisplacedAnswerError, answer_start, resolve_questions
+
+
+TEXT = Value("large_string")
+FEATURES = {
+    "question": TEXT,
+    "documents": List(TEXT),
+    "references": List(TEXT),
+    "answers": {"text": List(TEXT), "answer_start": List(Value("int64"))},
+    "misplaced_answers": Value("int64"),
+}
+# How MS MARCO says that nothing answers the question.
+NO_ANSWER = ("No Answer Present.", "")
+# Words of the longest span that is looked at in the place of a free answer, and the least F1 that makes it one.
+MAX_SPAN, MIN_F1 = 50, 0.3
+SEPARATOR = "\n"
+
+
+@dataclass(frozen=True)
+class ReadingFormat:
+    """Columns of questions on documents, made by `resolve_reading`.
+
+    Args:
+        kind: "squad", "dureader" or "ms_marco".
+        question: Column with the question.
+        context: Column with the context, or with the documents.
+        answers: Column with the answers.
+        id: Column with the identifier, or None.
+        named_paragraphs: Whether the paragraphs are read that DuReader's data name.
+    """
+
+    kind: str
+    question: str
+    context: str
+    answers: str
+    id: str | None
+    named_paragraphs: bool = True
+
+    @property
+    def features(self) -> dict[str, Any]:
+        """Column -> feature of the datasets library."""
+        return FEATURES if self.id is None else {"id": TEXT, **FEATURES}
+
+    def normalize(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Turn a record into the columns of this module's rows.
+
+        Args:
+            row: A record.
+
+        Returns:
+            The columns. `answers` is empty where the data have no answer, or no span comes near one.
+
+        Raises:
+            BadRecord: If something is missing or of the wrong type, or no answer stands where it should.
+        """
+        found = {"misplaced_answers": 0, **_READ[self.kind](self, row)}
+        if self.id is None:
+            return found
+        value = _get(row, self.id)
+        return {"id": "" if value is None else well_formed(self.id, str(value)), **found}
+
+
+def resolve_reading(
+    row: Mapping[str, Any],
+    question_column: str | None = None,
+    context_column: str | None = None,
+    answers_column: str | None = None,
+    named_paragraphs: bool = True,
+) -> ReadingFormat:
+    """Recognize the columns of questions on one context or several documents.
+
+    Args:
+        row: A record: of DuReader, if it has `documents` with `segmented_paragraphs`; of MS MARCO, if it has
+            `passages` with `passage_text`; else as in SQuAD.
+        question_column: Column with the question; None to recognize it by its name.
+        context_column: Column with the context or the documents; None to recognize it by its name.
+        answers_column: Column with the answers; None to recognize it by its name.
+        named_paragraphs: Whether to read the paragraphs that DuReader's data name, which they do by the answers: in
+            training. Else, and where none is named, it is the one with most of the question's words.
+
+    Returns:
+        The format.
+
+    Raises:
+        ValueError: If a column is not there or none has a known name.
+    """
+    identifier = next((name for alias in (*ID_ALIASES, "question_id") for name in matching(list(row), (alias,))), None)
+    for name in [context_column] if context_column else list(row):
+        kind = _kind(row.get(name))
+        if kind is not None:
+            question = question_column or next((q for q in ("question", "query") if q in row), "question")
+            answers = answers_column or "answers"
+            for argument, column in (("question_column", question), ("answers_column", answers)):
+                if column not in row:
+                    raise ValueError(f"{argument}={column!r} is not a column; the columns are {listing(list(row))}")
+            return ReadingFormat(kind, question, name, answers, identifier, named_paragraphs)
+    if answers_column == "":
+        raise ValueError("answers_column must name the answers, which a reader learns from; got none")
+    plain = resolve_questions(row, question_column, context_column, answers_column)
+    return ReadingFormat("squad", plain.question, plain.context, plain.answers or "answers", plain.id)
+
+
+def _kind(value: Any) -> str | None:
+    if isinstance(value, list) and value and isinstance(value[0], Mapping) and "segmented_paragraphs" in value[0]:
+        return "dureader"
+    if isinstance(value, Mapping) and "passage_text" in value:
+        return "ms_marco"
+    if isinstance(value, list) and value and isinstance(value[0], Mapping) and "passage_text" in value[0]:
+        return "ms_marco"
+    return None
+
+
+def _get(row: Mapping[str, Any], name: str) -> Any:
+    if name not in row:
+        raise BadRecord(f"column {name!r} is missing; this record has {listing(list(row))}")
+    return row[name]
+
+
+def _question(form: ReadingFormat, row: Mapping[str, Any]) -> str:
+    value = _get(row, form.question)
+    if not isinstance(value, str):
+        raise BadRecord(f"column {form.question!r} must hold a string, got {described(value)}")
+    return not_blank(form.question, well_formed(form.question, value), "the question")
+
+
+def _strings(name: str, value: Any) -> list[str]:
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise BadRecord(f"column {name!r} must hold a list of strings, got {described(value)}")
+    return [well_formed(name, item) for item in value]
+
+
+def _read_squad(form: ReadingFormat, row: Mapping[str, Any]) -> dict[str, Any]:
+    """SQuAD and what has its form; of an answer in a wrong place, as CMRC 2018 has some, the text is a reference."""
+    resolved = resolve_questions(row, form.question, form.context, form.answers)
+    plain = dataclasses.replace(resolved, answers=None).normalize(row)
+    given = resolved.given_answers(row)
+    placed: list[tuple[str, int]] = []
+    problems = []
+    for text, start in given:
+        try:
+            placed.append((text, answer_start(form.answers, text, start, plain["context"])))
+        except MisplacedAnswerError as problem:
+            problems.append(problem)
+    if problems and not placed:
+        raise problems[0]
+    return {
+        "question": plain["question"],
+        "documents": [plain["context"]],
+        "references": [text for text, _ in given],
+        "answers": {"text": [text for text, _ in placed[:1]], "answer_start": [start for _, start in placed[:1]]},
+        "misplaced_answers": len(problems),
+    }
+
+
+def _read_marco(form: ReadingFormat, row: Mapping[str, Any]) -> dict[str, Any]:
+    passages = _get(row, form.context)
+    if isinstance(passages, list):
+        passages = {"passage_text": [passage.get("passage_text") for passage in passages]}
+    documents = [text for text in _strings(form.context, passages["passage_text"]) if text.strip()]
+    if not documents:
+        raise BadRecord(f"column {form.context!r} has no passage with text")
+    references = [text for text in _strings(form.answers, _get(row, form.answers)) if text.strip() not in NO_ANSWER]
+    return _with_nearest_span(_question(form, row), documents, references)
+
+
+def _read_dureader(form: ReadingFormat, row: Mapping[str, Any]) -> dict[str, Any]:
+    """DuReader, preprocessed or raw: of each document the paragraph that is nearest to the answers or the question."""
+    question = row.get("segmented_question")
+    words = question if isinstance(question, list) else _question(form, row).split()
+    references = [text for text in _strings(form.answers, row.get(form.answers)) if text.strip()]
+    chosen: list[list[str]] = []
+    places: dict[int, int] = {}  # number of a document in the data -> here
+    for number, document in enumerate(_get(row, form.context)):
+        paragraphs = [p for p in document.get("segmented_paragraphs", []) if p]
+        if not paragraphs:
+            continue
+        named = document.get("most_related_para") if form.named_paragraphs else None
+        if isinstance(named, int) and 0 <= named < len(document["segmented_paragraphs"]):
+            paragraph = document["segmented_paragraphs"][named]
+        else:
+            paragraph = max(paragraphs, key=lambda tokens: (_recall(tokens, words), -len(tokens)))
+        places[number] = len(chosen)
+        chosen.append(_strings(form.context, paragraph))
+    documents = [" ".join(tokens) for tokens in chosen]
+    if not any(text.strip() for text in documents):
+        raise BadRecord(f"column {form.context!r} has no document with text")
+    spans, of_documents = row.get("answer_spans"), row.get("answer_docs")
+    asked = " ".join(words)
+    if not form.named_paragraphs or not spans or not of_documents or of_documents[0] not in places:
+        return _with_nearest_span(asked, documents, references, _spaced(row))
+    number, (first, last) = places[of_documents[0]], spans[0]
+    tokens = chosen[number]
+    if not 0 <= first <= last < len(tokens):
+        raise BadRecord(f"answer_spans: {first} to {last} is outside of the document's {len(tokens)} words")
+    start = sum(len(text) + len(SEPARATOR) for text in documents[:number])
+    start += sum(len(token) + 1 for token in tokens[:first])
+    answers = {"text": [" ".join(tokens[first : last + 1])], "answer_start": [start]}
+    return {"question": asked, "documents": documents, "references": references, "answers": answers}
+
+
+def _spaced(row: Mapping[str, Any]) -> list[str] | None:
+    answers = row.get("segmented_answers")
+    return [" ".join(tokens) for tokens in answers] if isinstance(answers, list) and answers else None
+
+
+def _recall(tokens: Sequence[str], words: Sequence[str]) -> float:
+    return (Counter(tokens) & Counter(words)).total() / max(1, len(words))
+
+
+def _with_nearest_span(
+    question: str, documents: list[str], references: list[str], spaced: list[str] | None = None
+) -> dict[str, Any]:
+    found = nearest_span(documents, spaced or references)
+    text, start = ([], []) if found is None else ([found[0]], [found[1]])
+    answers = {"text": text, "answer_start": start}
+    return {"question": question, "documents": documents, "references": references, "answers": answers}
+
+
+def nearest_span(documents: Sequence[str], references: Sequence[str]) -> tuple[str, int] | None:
+    """Find the span of documents whose words share most with an answer, as the authors of DuReader make their labels.
+
+    Args:
+        documents: The documents.
+        references: Free answers.
+
+    Returns:
+        The span, and where it begins in characters of the documents joined by a newline each; the first of the
+        shortest best ones. None if no span has an F1 of `MIN_F1` with an answer.
+    """
+    best: tuple[float, int, str, int] | None = None
+    shift = 0
+    wanted = [Counter(_words(reference)) for reference in references]
+    for document in documents:
+        places, at = [], 0
+        for token in document.split():
+            at = document.index(token, at)
+            places.append((at, at + len(token)))
+            at += len(token)
+        words = [_word(document[a:b]) for a, b in places]
+        for want in wanted:
+            total = want.total()
+            for first, word in enumerate(words):
+                if word not in want:  # a best span begins and ends with a word of the answer
+                    continue
+                left, shared = want.copy(), 0
+                for last in range(first, min(len(words), first + MAX_SPAN)):
+                    if left[words[last]] <= 0:
+                        continue
+                    left[words[last]] -= 1
+                    shared += 1
+                    length = last + 1 - first
+                    score = 2 * shared / (length + total)
+                    if best is None or (score, -length) > best[:2]:
+                        a, b = places[first][0], places[last][1]
+                        best = (score, -length, document[a:b], shift + a)
+        shift += len(document) + len(SEPARATOR)
+    return None if best is None or best[0] < MIN_F1 else (best[2], best[3])
+
+
+def _words(text: str) -> list[str]:
+    return [_word(word) for word in text.split()]
+
+
+def _word(word: str) -> str:
+    return word.lower().strip(".,;:!?\"'()[]") or word
+
+
+_READ = {"squad": _read_squad, "ms_marco": _read_marco, "dureader": _read_dureader}

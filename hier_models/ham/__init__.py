@@ -1,0 +1,1 @@
+"""HAM; see configuration_ham.py."""

@@ -1,0 +1,221 @@
+"""Configuration of HAM."""
+
+from typing import Any, Literal
+
+from huggingface_hub.dataclasses import strict
+from transformers.activations import ACT2FN
+from transformers.configuration_utils import PreTrainedConfig
+
+
+# What is another in each body, when it is not given.
+_BODIES = {
+    "gru": {"encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 1, "decoder_attention_heads": 1},
+    "transformer": {
+        "encoder_layers": 6,
+        "decoder_layers": 6,
+        "encoder_attention_heads": 8,
+        "decoder_attention_heads": 8,
+    },
+}
+
+
+@strict
+class HamConfig(PreTrainedConfig):
+    r"""Configuration of a HAM model, an encoder-decoder with hierarchical attention.
+
+    The defaults give the paper's poem model with ten levels. One level is plain attention.
+
+    Source: "Hierarchical Attention: What Really Counts in Various NLP Tasks", sections 3 and 5.2, and for the poem
+    model's body Wang et al., "Chinese Poetry Generation with Planning based Neural Network" (2016).
+
+    Args:
+        vocab_size (`int`, *optional*, defaults to 8000):
+            Number of token ids.
+        body (`str`, *optional*, defaults to `"gru"`):
+            `"gru"`: bidirectional GRU encoder, GRU decoder, HAM-V between them. `"transformer"`: BART's body with
+            HAM-S in the encoder's layers and HAM-V as the decoder's attention to the source.
+        attention_depth (`int`, *optional*, defaults to 10):
+            Levels of every hierarchical attention; the paper recommends 5 to 10.
+        level_weights (`str`, *optional*, defaults to `"learned"`):
+            How levels are weighed: `"learned"`; `"first"` is plain attention, `"last"` is multi-level attention, the
+            paper's two extreme cases.
+        attention_scoring (`str`, *optional*, defaults to `"scaled_dot_product"`):
+            Scores of the GRU body's attention: `"scaled_dot_product"`, `"bilinear"` or `"additive"`. The Transformer
+            body has scaled dot products.
+        attention_keys (`str`, *optional*, defaults to `"level"`):
+            What levels of HAM-S attend to: `"level"`, the last level's output, or `"input"`. The GRU body has no
+            HAM-S.
+        d_model (`int`, *optional*, defaults to 512):
+            Width of the states; in the GRU body, units of each direction of the encoder and of the decoder.
+        embedding_size (`int`, *optional*):
+            Width of the embeddings; `d_model` when not given, as it must be in the Transformer body.
+        encoder_layers (`int`, *optional*):
+            Layers of the encoder; 1 in the GRU body, 6 in the Transformer body when not given.
+        decoder_layers (`int`, *optional*):
+            Layers of the decoder; as for the encoder.
+        encoder_attention_heads (`int`, *optional*):
+            Heads of HAM-S; 8 in the Transformer body when not given. The GRU body has none and wants 1.
+        decoder_attention_heads (`int`, *optional*):
+            Heads of HAM-V, and of the Transformer body's attention to the target; 8 there when not given, 1 in the GRU
+            body. One head in the GRU body has no projections, as in the paper.
+        encoder_ffn_dim (`int`, *optional*, defaults to 2048):
+            Width inside of the encoder's feed-forward layers, Transformer body.
+        decoder_ffn_dim (`int`, *optional*, defaults to 2048):
+            Width inside of the decoder's feed-forward layers, Transformer body.
+        max_position_embeddings (`int`, *optional*, defaults to 1024):
+            Longest source and longest target, in tokens, of the Transformer body. The GRU body has no limit.
+        dropout (`float`, *optional*, defaults to 0.1):
+            Dropout of embeddings, between layers and before the head.
+        attention_dropout (`float`, *optional*, defaults to 0.0):
+            Dropout of the weights of each level.
+        activation_dropout (`float`, *optional*, defaults to 0.0):
+            Dropout inside of feed-forward layers, Transformer body.
+        activation_function (`str`, *optional*, defaults to `"gelu"`):
+            Activation of feed-forward layers, Transformer body.
+        encoder_layerdrop (`float`, *optional*, defaults to 0.0):
+            Probability that a layer of the encoder is left out in training, Transformer body.
+        decoder_layerdrop (`float`, *optional*, defaults to 0.0):
+            Probability that a layer of the decoder is left out in training, Transformer body.
+        scale_embedding (`bool`, *optional*, defaults to `False`):
+            Multiply embeddings by the root of `d_model`, Transformer body.
+        init_std (`float`, *optional*, defaults to 0.02):
+            Standard deviation of new weights of embeddings and linear layers, Transformer body. Those of the GRU body
+            go by the sizes of its layers.
+        use_cache (`bool`, *optional*, defaults to `True`):
+            Return what later decoding steps need.
+        pad_token_id (`int`, *optional*, defaults to 1):
+            Padding token.
+        bos_token_id (`int`, *optional*, defaults to 0):
+            BOS token.
+        eos_token_id (`int`, *optional*, defaults to 2):
+            EOS token.
+        decoder_start_token_id (`int`, *optional*, defaults to 2):
+            First token of every target.
+        forced_eos_token_id (`int`, *optional*, defaults to 2):
+            Last token of a target that reaches its maximum length.
+        is_encoder_decoder (`bool`, *optional*, defaults to `True`):
+            Always true for this model.
+        is_decoder (`bool`, *optional*, defaults to `False`):
+            Always false for this model.
+        tie_word_embeddings (`bool`, *optional*, defaults to `True`):
+            Source, target and head share one embedding.
+
+    Raises:
+        huggingface_hub.errors.StrictDataclassClassValidationError:
+            If a value cannot work: a size or depth below one, a probability outside of 0 to 1, heads that do not
+            divide `d_model`, an unknown activation, a padding or start token that is missing or outside of the
+            vocabulary; or if it wants something that this body has not. Sizes and the activation of the Transformer
+            body alone are not looked at by the GRU body.
+
+    Example:
+        >>> from hier_models import HamConfig, HamModel
+        >>> model = HamModel(HamConfig(attention_depth=5))
+    """
+
+    model_type = "ham"
+    # Beside the cache, leave the encoder's states out of what evaluation gathers: they are as large as the batch.
+    keys_to_ignore_at_inference = ["past_key_values", "encoder_last_hidden_state", "level_weights"]
+
+    attribute_map = {
+        "num_attention_heads": "encoder_attention_heads",
+        "num_hidden_layers": "encoder_layers",
+        "hidden_size": "d_model",
+    }
+
+    vocab_size: int = 8000
+    body: Literal["gru", "transformer"] = "gru"
+    attention_depth: int = 10
+    level_weights: Literal["learned", "first", "last"] = "learned"
+    attention_scoring: Literal["scaled_dot_product", "additive", "bilinear"] = "scaled_dot_product"
+    attention_keys: Literal["level", "input"] = "level"
+    d_model: int = 512
+    embedding_size: int | None = None
+    encoder_layers: int | None = None
+    decoder_layers: int | None = None
+    encoder_attention_heads: int | None = None
+    decoder_attention_heads: int | None = None
+    encoder_ffn_dim: int = 2048
+    decoder_ffn_dim: int = 2048
+    max_position_embeddings: int = 1024
+    dropout: float | int = 0.1
+    attention_dropout: float | int = 0.0
+    activation_dropout: float | int = 0.0
+    activation_function: str = "gelu"
+    encoder_layerdrop: float | int = 0.0
+    decoder_layerdrop: float | int = 0.0
+    scale_embedding: bool = False
+    init_std: float | int = 0.02
+    use_cache: bool = True
+    pad_token_id: int | None = 1
+    bos_token_id: int | None = 0
+    eos_token_id: int | list[int] | None = 2
+    decoder_start_token_id: int | None = 2
+    forced_eos_token_id: int | list[int] | None = 2
+    is_encoder_decoder: bool = True
+    is_decoder: bool = False
+    tie_word_embeddings: bool = True
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        """Take the names that other models have, and fill in what depends on the body."""
+        for name, field in self.attribute_map.items():
+            setattr(self, field, kwargs.pop(name, getattr(self, field)))
+        for name, value in _BODIES.get(self.body, _BODIES["gru"]).items():
+            if getattr(self, name) is None:
+                setattr(self, name, value)
+        if self.embedding_size is None:
+            self.embedding_size = self.d_model
+        super().__post_init__(**kwargs)
+
+    def validate_architecture(self) -> None:
+        """Refuse a configuration that no model could be built from, or that says what would change nothing."""
+        for name in (
+            "vocab_size",
+            "attention_depth",
+            "d_model",
+            "embedding_size",
+            "encoder_layers",
+            "decoder_layers",
+            "encoder_attention_heads",
+            "decoder_attention_heads",
+            "encoder_ffn_dim",
+            "decoder_ffn_dim",
+            "max_position_embeddings",
+        ):
+            if getattr(self, name) < 1:
+                raise ValueError(f"`{name}` must be at least 1, got {getattr(self, name)}.")
+        for name in ("dropout", "attention_dropout", "activation_dropout", "encoder_layerdrop", "decoder_layerdrop"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"`{name}` must be between 0 and 1, got {getattr(self, name)}.")
+        if self.activation_function not in ACT2FN:
+            raise ValueError(
+                f"`activation_function` is unknown, got {self.activation_function!r}. It must be one of "
+                f"{', '.join(ACT2FN)}."
+            )
+        if not 0 <= self.init_std < float("inf"):
+            raise ValueError(f"`init_std` must be finite and not negative, got {self.init_std}.")
+        for name in ("encoder_attention_heads", "decoder_attention_heads"):
+            if self.d_model % getattr(self, name):
+                raise ValueError(f"`{name}` must divide d_model={self.d_model}, got {getattr(self, name)}.")
+        for name in ("pad_token_id", "decoder_start_token_id"):
+            value = getattr(self, name)
+            if value is None or not 0 <= value < self.vocab_size:
+                raise ValueError(f"`{name}` must be in [0, vocab_size={self.vocab_size}), got {value}.")
+        self._refuse_what_would_change_nothing()
+
+    def _refuse_what_would_change_nothing(self) -> None:
+        only: dict[str, Any] = {"attention_scoring": "scaled_dot_product", "embedding_size": self.d_model}
+        if self.body == "gru":
+            only = {
+                "attention_keys": "level",
+                "encoder_attention_heads": 1,
+                "activation_dropout": 0,
+                "encoder_layerdrop": 0,
+                "decoder_layerdrop": 0,
+                "scale_embedding": False,
+            }
+        for name, value in only.items():
+            if getattr(self, name) != value:
+                raise ValueError(f"`{name}` must be {value!r} with body={self.body!r}, got {getattr(self, name)!r}.")
+
+
+__all__ = ["HamConfig"]

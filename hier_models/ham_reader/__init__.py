@@ -1,0 +1,1 @@
+"""Readers with hierarchical attention; see configuration_ham_reader.py."""

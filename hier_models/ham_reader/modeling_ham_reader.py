@@ -1,0 +1,247 @@
+"""BiDAF, Match-LSTM and R-NET with hierarchical attention: a question and a context in, the answer's span out.
+
+Source: "Hierarchical Attention: What Really Counts in Various NLP Tasks", sections 3 and 5.1.
+
+In the order data flows: layout_ham_reader.py (documents of a context); words_… (words and characters);
+readers_ham_reader.py, with its attentions (levels_…, matching_…) and pointer_…; and here the model.
+
+Axes in shape comments:
+    batch       questions, each with its context
+    words       words of a context, of all its documents
+    keys        words of a question
+    chars       characters of a word
+    depth       levels of an attention
+"""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import nn
+from transformers import initialization as init
+from transformers.modeling_utils import PreTrainedModel
+from transformers.processing_utils import Unpack
+from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
+
+from .configuration_ham_reader import HamReaderConfig
+from .input_checks_ham_reader import check_documents, check_question, check_words
+from .layout_ham_reader import Layout
+from .levels_ham_reader import BidafAttention, LevelWeights
+from .readers_ham_reader import READERS
+from .words_ham_reader import WordEncoder
+
+
+@dataclass
+class HamReaderOutput(ModelOutput):
+    """Output of a reader.
+
+    Args:
+        loss: mean of the cross entropies of starts and ends, with `start_positions` and `end_positions`.
+        start_logits: scores of words as the answer's first, the least number for padding, `(batch, words)`.
+        end_logits: scores of words as the answer's last, as those, `(batch, words)`.
+        level_weights: weights of the levels of each attention, the same for all of the batch,
+            `(batch, attentions, depth)`; R-NET has two, the matching's and the self-matching's.
+        question_attention: attention of the context to the question, all levels together, `(batch, words, keys)`; with
+            `output_attentions`.
+    """
+
+    loss: torch.Tensor | None = None
+    start_logits: torch.Tensor | None = None
+    end_logits: torch.Tensor | None = None
+    level_weights: torch.Tensor | None = None
+    question_attention: torch.Tensor | None = None
+
+
+class HamReaderPreTrainedModel(PreTrainedModel):
+    """What the models of this family share."""
+
+    config: HamReaderConfig
+    config_class = HamReaderConfig
+    base_model_prefix = ""
+    _no_split_modules = ["WordEncoder", "BidafReader", "MatchLstmReader", "RNetReader"]
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Self:
+        """Load a model; see `PreTrainedModel.from_pretrained`."""
+        loaded = super().from_pretrained(*args, **kwargs)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded  # a pair with `output_loading_info=True`
+        model._freeze()  # loading makes every weight trainable
+        return loaded
+
+    def post_init(self) -> None:
+        """Make what the class needs once its modules are there."""
+        super().post_init()
+        self._freeze()
+
+    def _freeze(self) -> None:
+        """Make embeddings of words untrainable, if they are to be."""
+        embeddings = self.get_input_embeddings()
+        if self.config.freeze_embeddings:
+            embeddings.weight.requires_grad_(False)
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """Embeddings normal, levels equal, recurrent and linear layers as torch has them."""
+        if isinstance(module, nn.Embedding):
+            init.normal_(module.weight, std=self.config.initializer_range)
+            if module.padding_idx is not None:
+                init.zeros_(module.weight[module.padding_idx])
+        elif isinstance(module, LevelWeights):
+            if hasattr(module, "level_weights"):
+                init.zeros_(module.level_weights)
+        elif isinstance(module, BidafAttention):
+            bound = module.product_score.numel() ** -0.5
+            init.uniform_(module.product_score, -bound, bound)
+        elif isinstance(module, nn.Linear | nn.Conv1d):
+            bound = module.weight[0].numel() ** -0.5
+            for parameter in module.parameters(recurse=False):
+                init.uniform_(parameter, -bound, bound)
+        elif isinstance(module, nn.RNNBase | nn.RNNCellBase):
+            bound = module.hidden_size**-0.5
+            for parameter in module.parameters(recurse=False):
+                init.uniform_(parameter, -bound, bound)
+
+
+class HamReaderForQuestionAnswering(HamReaderPreTrainedModel):
+    """A reader that finds the answer to a question in a context: BiDAF, Match-LSTM or R-NET.
+
+    Source: HAM, section 5.1: a reader whose attentions are hierarchical, with `attention_depth` levels.
+
+    Args:
+        config: of the model.
+    """
+
+    def __init__(self, config: HamReaderConfig):
+        super().__init__(config)
+        self.words = WordEncoder(config)
+        self.reader = READERS[config.reader](config)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """Return the embedding of words."""
+        return self.words.embed_tokens
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        """Replace the embedding of words."""
+        self.words.embed_tokens = value
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        char_ids: torch.Tensor | None = None,
+        document_ids: torch.Tensor | None = None,
+        question_ids: torch.Tensor | None = None,
+        question_attention_mask: torch.Tensor | None = None,
+        question_char_ids: torch.Tensor | None = None,
+        start_positions: torch.Tensor | None = None,
+        end_positions: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> HamReaderOutput:
+        """Look for the answers to questions.
+
+        Args:
+            input_ids: words of contexts, `(batch, words)`.
+            attention_mask: 1 for words, 0 for padding, `(batch, words)`.
+            char_ids: characters of the words, 0 for padding, `(batch, words, chars)`; of a model that reads them.
+            document_ids: document of each word, counted from 0, not decreasing; anything for padding,
+                `(batch, words)`. Each document is read with the question for itself, and the answer is looked for in
+                all of them. Without them, a context is one document.
+            question_ids: words of questions, `(batch, keys)`.
+            question_attention_mask: 1 for words, 0 for padding, `(batch, keys)`.
+            question_char_ids: characters of those words, `(batch, keys, chars)`.
+            start_positions: place of the answer's first word in `input_ids`, `(batch,)`. A place outside of them is
+                left out of the loss.
+            end_positions: place of its last word, `(batch,)`.
+            inputs_embeds: embeddings in place of `input_ids`, `(batch, words, embedding_size)`.
+            **kwargs: `output_attentions` and `return_dict`.
+
+        Returns:
+            Scores of starts and ends, and what else was asked for.
+
+        Raises:
+            ValueError: if inputs are missing or given twice, have a wrong shape or are out of range, a question has no
+                word, or one of start and end is missing.
+        """
+        config = self.config
+        check_words("", config, input_ids, attention_mask, char_ids, inputs_embeds)
+        check_words("question_", config, question_ids, question_attention_mask, question_char_ids)
+        given = inputs_embeds if input_ids is None else self.words.embed_tokens(input_ids)
+        asked = self.words.embed_tokens(question_ids)
+        if len(given) != len(asked):
+            raise ValueError(
+                f"`question_ids` must have a question for each of {len(given)} contexts, got {len(asked)}."
+            )
+        mask = _mask(attention_mask, given)
+        question_mask = _mask(question_attention_mask, asked)
+        check_documents(document_ids, mask)
+        check_question(question_mask)
+
+        layout = Layout(mask, document_ids)
+        asked_layout = Layout(question_mask)
+        question = self.reader.read_question(
+            self.words(
+                asked_layout.to_rows(asked),
+                asked_layout.mask,
+                None if question_char_ids is None else asked_layout.to_rows(question_char_ids),
+            ),
+            asked_layout.lengths,
+        )
+        words = self.words(layout.to_rows(given), layout.mask, None if char_ids is None else layout.to_rows(char_ids))
+        read, attention = self.reader.read(
+            words, layout.lengths, layout.mask, layout.of_rows(question), layout.of_rows(asked_layout.mask)
+        )
+        scores = self.reader.point(tuple(map(layout.to_given, read)), mask, question, asked_layout.mask)
+        start, end = (score.masked_fill(~mask, torch.finfo(score.dtype).min) for score in scores)
+        wanted = kwargs.get("output_attentions")
+        if wanted is None:
+            wanted = config.output_attentions
+        return HamReaderOutput(
+            loss=_loss(start, end, start_positions, end_positions),
+            start_logits=start,
+            end_logits=end,
+            level_weights=self._level_weights(start),
+            question_attention=_in_given_order(attention, layout, asked_layout) if wanted else None,
+        )
+
+    def _level_weights(self, like: torch.Tensor) -> torch.Tensor:
+        weights = [part(like) for part in self.reader.modules() if isinstance(part, LevelWeights)]
+        return torch.stack(weights).detach()[None].expand(len(like), -1, -1)
+
+
+def _mask(attention_mask: torch.Tensor | None, words: torch.Tensor) -> torch.Tensor:
+    if attention_mask is None:
+        return torch.ones(words.shape[:2], dtype=torch.bool, device=words.device)
+    return attention_mask.to(torch.bool)
+
+
+def _loss(
+    start: torch.Tensor, end: torch.Tensor, starts: torch.Tensor | None, ends: torch.Tensor | None
+) -> torch.Tensor | None:
+    """Mean of both cross entropies; positions outside of the context count for nothing."""
+    if starts is None and ends is None:
+        return None
+    if starts is None or ends is None:
+        missing = "start_positions" if starts is None else "end_positions"
+        raise ValueError(f"Give both `start_positions` and `end_positions`, got no `{missing}`.")
+    losses = []
+    for name, logits, places in (("start_positions", start, starts), ("end_positions", end, ends)):
+        if places.numel() != len(logits):
+            raise ValueError(f"`{name}` must be one for each of {len(logits)} contexts, got {tuple(places.shape)}.")
+        places = places.flatten()
+        places = torch.where((places >= 0) & (places < logits.shape[1]), places, -100)
+        logits = logits if logits.dtype == torch.float64 else logits.float()
+        summed = nn.functional.cross_entropy(logits, places, reduction="sum")
+        losses.append(summed / (places != -100).sum().clamp(min=1))
+    return (losses[0] + losses[1]) / 2
+
+
+def _in_given_order(attention: torch.Tensor, layout: Layout, asked: Layout) -> torch.Tensor:
+    """Attention of the rows, `(batch, words, keys)` as words of context and question were given."""
+    given = layout.to_given(attention) * layout.given_mask[..., None]
+    return asked.to_given(given.transpose(1, 2)).transpose(1, 2)
+
+
+__all__ = ["HamReaderForQuestionAnswering", "HamReaderOutput", "HamReaderPreTrainedModel"]

@@ -1,0 +1,209 @@
+"""The three readers: how a context is read with a question, and where the answer is looked for in what was read.
+
+Each has the same four steps, of which the model makes an answer: `read_question`, once for each question; `read`, for
+each document; and `point`, over all documents of a context.
+
+Axes in shape comments:
+    batch       questions
+    rows        documents of all contexts
+    words       words of a document, or of all documents of a context
+    keys        words of a question
+    size        2 · hidden_size, the width of a word that was read
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from .configuration_ham_reader import HamReaderConfig
+from .levels_ham_reader import BidafAttention, SelfMatchingAttention
+from .matching_ham_reader import GatedMatchGru, MatchLstm
+from .pointer_ham_reader import AnswerPointer, QuestionPooling
+from .words_ham_reader import RecurrentEncoder
+
+
+class BidafReader(nn.Module):
+    """Bi-directional attention flow.
+
+    Source: Seo et al. 2016, section 2, layers 3 to 6; the attention in levels (HAM, section 3.1). For several
+    documents each is read with the question, and start and end are looked for in all of them together, as DuReader's
+    authors do.
+
+    Args:
+        config: of the model.
+    """
+
+    def __init__(self, config: HamReaderConfig):
+        super().__init__()
+        hidden, dropout = config.hidden_size, config.dropout
+        size = 2 * hidden
+        self.contextual = RecurrentEncoder("lstm", config.word_size, hidden, config.encoder_layers, dropout=dropout)
+        self.attention = BidafAttention(size, config.attention_depth, config.level_weights)
+        self.modeling = RecurrentEncoder("lstm", 4 * size, hidden, config.modeling_layers, dropout=dropout)
+        self.end_modeling = RecurrentEncoder("lstm", size, hidden, dropout=dropout)
+        self.start_score = nn.Linear(5 * size, 1)
+        self.end_score = nn.Linear(5 * size, 1)
+        self.dropout = nn.Dropout(dropout)
+
+    def read_question(self, words: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """Read questions.
+
+        Args:
+            words: their words, `(batch, keys, word_size)`
+            lengths: words of each, `(batch,)`
+
+        Returns:
+            `(batch, keys, size)`
+        """
+        states: torch.Tensor = self.contextual(words, lengths)[0]
+        return states
+
+    def read(
+        self,
+        words: torch.Tensor,
+        lengths: torch.Tensor,
+        mask: torch.Tensor,
+        question: torch.Tensor,
+        question_mask: torch.Tensor,
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        """Read documents with their questions.
+
+        Args:
+            words: words of documents, `(rows, words, word_size)`
+            lengths: words of each, `(rows,)`
+            mask: true where a word is no padding, `(rows, words)`
+            question: what `read_question` made, `(rows, keys, size)`
+            question_mask: true where a word is no padding, `(rows, keys)`
+
+        Returns:
+            What `point` looks at, `(rows, words, …)` each, and attention to the question, `(rows, words, keys)`
+        """
+        context = self.contextual(words, lengths)[0]
+        of_question, of_context, attention = self.attention(context, mask, question, question_mask)
+        joined = torch.cat([context, of_question, context * of_question, context * of_context], -1)  # G
+        modeled = self.modeling(joined, lengths)[0]  # M
+        for_end = self.end_modeling(modeled, lengths)[0]  # M²
+        return (torch.cat([joined, modeled], -1), torch.cat([joined, for_end], -1)), attention
+
+    def point(
+        self, read: tuple[torch.Tensor, ...], mask: torch.Tensor, question: torch.Tensor, question_mask: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Score words as the answer's first and last.
+
+        Args:
+            read: what `read` made, in the order of the batch, `(batch, words, …)` each.
+            mask: true where a word is no padding, `(batch, words)`
+            question: what `read_question` made, `(batch, keys, size)`
+            question_mask: true where a word is no padding, `(batch, keys)`
+
+        Returns:
+            Scores of starts and of ends, `(batch, words)` each.
+        """
+        for_start, for_end = read
+        start = self.start_score(self.dropout(for_start)).squeeze(-1)
+        return start, self.end_score(self.dropout(for_end)).squeeze(-1)
+
+
+class MatchLstmReader(nn.Module):
+    """Match-LSTM with the boundary model of the answer pointer.
+
+    Source: Wang and Jiang 2016, section 2.2; the attention in levels (HAM, section 3.1). Context and question are read
+    in both directions here, as in the code that HAM's authors began with; the paper's LSTM reads forwards.
+
+    Args:
+        config: of the model.
+    """
+
+    def __init__(self, config: HamReaderConfig):
+        super().__init__()
+        hidden, dropout = config.hidden_size, config.dropout
+        size = 2 * hidden
+        self.preprocessing = RecurrentEncoder("lstm", config.word_size, hidden, config.encoder_layers, dropout=dropout)
+        self.matching = MatchLstm(size, hidden, config.attention_depth, config.level_weights)
+        self.pointer = AnswerPointer(size, hidden, hidden, "lstm")
+        self.dropout = nn.Dropout(dropout)
+
+    def read_question(self, words: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """Read questions; see `BidafReader.read_question`."""
+        states: torch.Tensor = self.preprocessing(words, lengths)[0]
+        return states
+
+    def read(
+        self,
+        words: torch.Tensor,
+        lengths: torch.Tensor,
+        mask: torch.Tensor,
+        question: torch.Tensor,
+        question_mask: torch.Tensor,
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        """Read documents with their questions; see `BidafReader.read`."""
+        context = self.preprocessing(words, lengths)[0]
+        matched, attention = self.matching(self.dropout(context), mask, lengths, self.dropout(question), question_mask)
+        return (matched,), attention
+
+    def point(
+        self, read: tuple[torch.Tensor, ...], mask: torch.Tensor, question: torch.Tensor, question_mask: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Score words as the answer's first and last; see `BidafReader.point`."""
+        found: tuple[torch.Tensor, torch.Tensor] = self.pointer(self.dropout(read[0]), mask)
+        return found
+
+
+class RNetReader(nn.Module):
+    """R-NET: gated matching with the question, then of the context with itself.
+
+    Source: Wang et al. 2017, section 3; both attentions in levels (HAM, section 5.1): the first as HAM-V, that of the
+    context to itself as HAM-S.
+
+    Args:
+        config: of the model.
+    """
+
+    def __init__(self, config: HamReaderConfig):
+        super().__init__()
+        hidden, dropout = config.hidden_size, config.dropout
+        depth, weights = config.attention_depth, config.level_weights
+        size = 2 * hidden
+        self.encoder = RecurrentEncoder("gru", config.word_size, hidden, config.encoder_layers, dropout=dropout)
+        self.matching = GatedMatchGru(size, hidden, depth, weights)
+        self.self_matching = SelfMatchingAttention(hidden, hidden, depth, weights, config.self_attention_keys)
+        self.self_gate = nn.Linear(size, size, bias=False)
+        self.aggregation = RecurrentEncoder("gru", size, hidden, dropout=dropout)
+        self.question_pooling = QuestionPooling(size, hidden)
+        self.pointer = AnswerPointer(size, hidden, size, "gru")
+        self.dropout = nn.Dropout(dropout)
+
+    def read_question(self, words: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """Read questions; see `BidafReader.read_question`."""
+        states: torch.Tensor = self.encoder(words, lengths)[0]
+        return states
+
+    def read(
+        self,
+        words: torch.Tensor,
+        lengths: torch.Tensor,
+        mask: torch.Tensor,
+        question: torch.Tensor,
+        question_mask: torch.Tensor,
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        """Read documents with their questions; see `BidafReader.read`."""
+        context = self.encoder(words, lengths)[0]
+        matched, attention = self.matching(self.dropout(context), mask, lengths, self.dropout(question), question_mask)
+        matched = self.dropout(matched)
+        seen = torch.cat([matched, self.self_matching(matched, mask)], -1)
+        return (self.aggregation(self.self_gate(seen).sigmoid() * seen, lengths)[0],), attention
+
+    def point(
+        self, read: tuple[torch.Tensor, ...], mask: torch.Tensor, question: torch.Tensor, question_mask: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Score words as the answer's first and last; see `BidafReader.point`."""
+        state = self.question_pooling(question, question_mask)
+        found: tuple[torch.Tensor, torch.Tensor] = self.pointer(self.dropout(read[0]), mask, state)
+        return found
+
+
+READERS: dict[str, Any] = {"bidaf": BidafReader, "match_lstm": MatchLstmReader, "r_net": RNetReader}
+
+
+__all__ = ["READERS", "BidafReader", "MatchLstmReader", "RNetReader"]

@@ -1,0 +1,114 @@
+"""BLEU-2 of the second, third and fourth lines of quatrains, each written after the true lines before it.
+
+Self-contained, so that `evaluate.load` with the path of this file works too.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import datasets
+import evaluate
+import sacrebleu
+
+
+LINES = 4
+
+_DESCRIPTION = """\
+How much a model's lines have in common with those of the poets: BLEU of single characters and of pairs (BLEU-2) of the
+second lines that were written after the true first lines, of the third after the first two, of the fourth after the
+first three, and the mean of the three. Poems of lines of 5 and of 7 characters are scored apart. Scores are between 0
+and 1, as in the paper.
+"""
+
+_INPUTS = """
+Args:
+    predictions: for each poem the three lines that were written: the second, third and fourth.
+    references: for each poem its four lines.
+    smooth_method: exp (default), floor, add-k or none, as in sacrebleu; matters only where no pair is found.
+Returns:
+    a dict with, for each length n of lines that there is, bleu1_n, bleu2_n, bleu3_n (of the second, third, fourth
+    lines), bleu_n (their mean) and poems_n (number of poems); and signature, sacrebleu's.
+"""
+
+_CITATION = """\
+@article{dou2018hierarchical,
+    title = "Hierarchical Attention: What Really Counts in Various {NLP} Tasks",
+    author = "Dou, Zehao and Zhang, Zhihua",
+    journal = "arXiv preprint arXiv:1808.03728",
+    year = "2018",
+}
+"""
+
+
+class PoemBleu(evaluate.Metric):  # type: ignore[misc]  # evaluate is untyped
+    """The paper's score of Chinese quatrains as a metric of the evaluate library.
+
+    Args:
+        config_name: Name of the configuration, as in evaluate; there is only one.
+        keep_in_memory: Whether texts are kept in memory, not in a file of evaluate's cache; None does so unless
+            several processes compute one score together.
+        **kwargs: What else `evaluate.Metric` takes (num_process, process_id, experiment_id, …).
+
+    Source: HAM, section 5.2 (BLEU) and Table 2.
+    """
+
+    def __init__(self, config_name: str | None = None, keep_in_memory: bool | None = None, **kwargs: Any) -> None:
+        if keep_in_memory is None:
+            # evaluate's files are shared by all processes of a user, and a metric needs none unless it is distributed.
+            keep_in_memory = kwargs.get("num_process", 1) == 1
+        super().__init__(config_name, keep_in_memory, **kwargs)
+
+    def _info(self) -> evaluate.MetricInfo:
+        lines = datasets.Sequence(datasets.Value("string", id="sequence"), id="lines")
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=_INPUTS,
+            features=datasets.Features({"predictions": lines, "references": lines}),
+            codebase_urls=["https://github.com/mjpost/sacrebleu"],
+            reference_urls=["https://aclanthology.org/W18-6319"],
+        )
+
+    def _compute(
+        self,
+        predictions: Sequence[Sequence[str]],
+        references: Sequence[Sequence[str]],
+        smooth_method: str = "exp",
+    ) -> dict[str, Any]:
+        if smooth_method not in sacrebleu.BLEU.SMOOTH_DEFAULTS:
+            raise ValueError(
+                f"smooth_method must be one of {', '.join(sacrebleu.BLEU.SMOOTH_DEFAULTS)}, got {smooth_method!r}"
+            )
+        by_length: dict[int, list[tuple[Sequence[str], Sequence[str]]]] = {}
+        for number, (written, poem) in enumerate(zip(predictions, references, strict=True)):
+            if len(poem) != LINES or len(written) != LINES - 1:
+                raise ValueError(
+                    f"predictions must be the 3 lines after the first, and references the 4 lines of a poem, got "
+                    f"{len(written)} and {len(poem)} for poem {number}"
+                )
+            lengths = {len(line) for line in poem}
+            if len(lengths) > 1:
+                raise ValueError(
+                    f"references: the lines of a poem must be of one length, poem {number} has "
+                    f"{', '.join(map(str, sorted(lengths)))}"
+                )
+            by_length.setdefault(lengths.pop(), []).append((written, poem))
+        bleu = sacrebleu.BLEU(max_ngram_order=2, tokenize="none", smooth_method=smooth_method, force=True)
+        scores: dict[str, Any] = {}
+        for length, poems in sorted(by_length.items()):
+            of_lines = []
+            for line in range(1, LINES):
+                score = bleu.corpus_score(
+                    [_characters(written[line - 1]) for written, _ in poems],
+                    [[_characters(poem[line]) for _, poem in poems]],
+                )
+                of_lines.append(score.score / 100)
+                scores[f"bleu{line}_{length}"] = of_lines[-1]
+            scores[f"bleu_{length}"] = sum(of_lines) / len(of_lines)
+            scores[f"poems_{length}"] = len(poems)
+        return {**scores, "signature": str(bleu.get_signature())}
+
+
+def _characters(line: str) -> str:
+    """A line with its characters apart, whatever spaces it has."""
+    return " ".join("".join(line.split()))

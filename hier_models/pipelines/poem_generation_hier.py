@@ -1,0 +1,315 @@
+"""Poems: a text or keywords in, Chinese quatrains out.
+
+Exported checkpoints carry a copy of this file, so it needs nothing but torch and the public names of Transformers.
+"""
+
+import copy
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import GenerationConfig
+from transformers.pipelines.base import Pipeline
+from transformers.utils import logging
+
+
+logger = logging.get_logger(__name__)
+
+LINES, LENGTHS, DEFAULT_LENGTH = 4, (5, 7), 7
+# Settings of `generate` that are not the user's to make: the length of a line says how long it gets.
+_LENGTHS = ("max_length", "max_new_tokens", "min_length", "min_new_tokens")
+_BETWEEN_KEYWORDS = re.compile("[\\s,;、，；]+")  # Chinese marks too
+_LETTERS = re.compile("[A-Za-z]+")
+
+
+@dataclass
+class Request:
+    """A poem to be written.
+
+    Args:
+        keywords: Four, one a line.
+        added: How many of them the corpus added.
+    """
+
+    keywords: list[str]
+    added: int
+
+
+class PoemGenerationPipeline(Pipeline):
+    """Writes Chinese quatrains with a HAM model that was trained on them.
+
+    The important words of the user's text (TextRank) become keywords, one a line. Where they are fewer than four,
+    those are added that go with them in the poems of the corpus. Each line is written from its keyword and the lines
+    before it, and has exactly as many characters as it shall have, without marks.
+
+    Generation settings are those of `model.generation_config`; arguments of the call come before them.
+
+    Args:
+        model: HAM model.
+        tokenizer: not needed beside a processor.
+        processor: its `HamProcessor`, with `poem_keywords`.
+        **kwargs: arguments of `Pipeline`, and defaults for the arguments of the call, such as `length`.
+
+    Raises:
+        ValueError: If the model cannot generate, or its processor is missing or has no keywords of poems.
+
+    Example:
+        >>> import hier_models
+        >>> from transformers import pipeline
+        >>> write = pipeline("poem-generation", model="./my-checkpoint")
+        >>> write("春风吹过江南", length=5, num_candidates=2, num_beams=4)
+        [{'poem_text': '…', 'lines': ['…', '…', '…', '…'], 'keywords': ['春风', '江南', '…', '…'], …}, …]
+
+    Source: HAM, section 5.2; Wang et al. (2016), section 3.
+    """
+
+    model: Any
+    tokenizer: Any
+    processor: Any
+
+    # Both are loaded if they are there, and missed in __init__ if they are not.
+    _load_processor = None
+    _load_tokenizer = None
+    _load_feature_extractor = False  # type: ignore[assignment]
+    _load_image_processor = False  # type: ignore[assignment]
+    _load_video_processor = False  # type: ignore[assignment]
+    # The base class prepares generation differently from release to release, so it is prepared here.
+    _pipeline_calls_generate = False
+
+    def __init__(self, model: Any, tokenizer: Any = None, processor: Any = None, **kwargs: Any) -> None:
+        if not getattr(model.config, "is_encoder_decoder", False) or not model.can_generate():
+            raise ValueError(
+                f"`model` must be an encoder-decoder model that can generate (AutoModelForSeq2SeqLM), got "
+                f"{type(model).__name__}."
+            )
+        if not hasattr(processor, "line_length"):
+            got = "none was given or could be loaded" if processor is None else f"got {type(processor).__name__}"
+            raise ValueError(f"`processor` must be a HamProcessor, {got}. Poems need one: AutoProcessor loads it.")
+        if processor.poem_keywords is None:
+            raise ValueError(
+                "`processor` has no poem_keywords, so there is no telling which words go together in poems. Train the "
+                "model on poems (task: poem_generation), or set processor.poem_keywords to PoemKeywords.fit(…)."
+            )
+        self._warned = False
+        super().__init__(model=model, tokenizer=processor.tokenizer, processor=processor, **kwargs)
+
+    def __call__(self, inputs: Any = None, *, keywords: Any = None, **kwargs: Any) -> Any:  # type: ignore[override]
+        """Write one poem or many.
+
+        Args:
+            inputs: a text with Chinese characters; a dictionary with "text" or "keywords" (other entries are not
+                read); or many of these as a list, a dataset, or a generator.
+            keywords: instead of `inputs`: one to four keywords, as a list or as one string with spaces or commas
+                between.
+            **kwargs: `length` (5 or 7 characters a line, 7), `num_candidates` (poems for each text, 1), `batch_size`
+                (texts at a time, 1), `num_workers`; and arguments of `generate`, which hold for each line, such as
+                `num_beams`, `do_sample`, `temperature`.
+
+        Returns:
+            For one text a list of poems, the most probable first, each `{"poem_text": …, "lines": […],
+            "keywords": […], "num_added_keywords": …, "score": …}`: the lines as one text and as a list, the keyword of
+            each line, how many of these the corpus added, and the sum of the log-probabilities of all characters. For
+            a list of texts a list of such dictionaries, or of such lists if `num_candidates` is above 1. For a dataset
+            or a generator an iterator over such lists.
+
+        Raises:
+            ValueError: If the input is not one of the above, a length is neither 5 nor 7, a number is out of range,
+                there are more than four keywords, a keyword is not Chinese or not in the vocabulary, or a text has no
+                usable word.
+        """
+        _check_integers(batch_size=kwargs.get("batch_size"))
+        _check_integers(0, num_workers=kwargs.get("num_workers"))
+        if (inputs is None) == (keywords is None):
+            raise ValueError("Pass a text as `inputs`, or `keywords`: exactly one of them.")
+        if keywords is not None:
+            inputs = {"keywords": keywords}
+        if isinstance(inputs, list | tuple):
+            # The base class looks at the first element, so it cannot be asked for an empty list.
+            results = super().__call__(list(inputs), **kwargs) if inputs else []
+            return [result[0] for result in results] if all(len(result) == 1 for result in results) else results
+        if isinstance(inputs, Iterable) and not isinstance(inputs, str | bytes | Mapping):
+            inputs = _stream(inputs)
+        return super().__call__(inputs, **kwargs)
+
+    def _sanitize_parameters(
+        self, length: int | None = None, num_candidates: int | None = None, **generate_kwargs: Any
+    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        for name in generate_kwargs:
+            if name in _LENGTHS:
+                raise ValueError(f"`{name}` does not go with poems: `length` (5 or 7) says how long a line gets.")
+            if name == "num_return_sequences":
+                raise ValueError("`num_return_sequences` does not go with poems: `num_candidates` is their number.")
+        forward: dict[str, Any] = dict(generate_kwargs)
+        if length is not None:
+            if isinstance(length, bool) or length not in LENGTHS:
+                raise ValueError(f"`length` must be 5 or 7, the characters of a line, got {length!r}.")
+            forward["length"] = length
+        _check_integers(num_candidates=num_candidates, num_beams=generate_kwargs.get("num_beams"))
+        top_p = generate_kwargs.get("top_p")
+        if top_p is not None and not 0 <= top_p <= 1:  # `generate` reads more as no limit
+            raise ValueError(f"`top_p` must be between 0 and 1, got {top_p!r}.")
+        if num_candidates is not None:
+            forward["num_candidates"] = num_candidates
+        return {}, forward, {}
+
+    # Keywords
+
+    def preprocess(self, input_: Any) -> dict[str, Request]:  # type: ignore[override]
+        """Find the keywords of a poem.
+
+        Args:
+            input_: a text, or a dictionary with "text" or "keywords".
+
+        Returns:
+            What is to be written, as `request`.
+
+        Raises:
+            ValueError: If the input is something else, or gives no keywords.
+        """
+        if isinstance(input_, Mapping):
+            present = [name for name in ("text", "keywords") if input_.get(name) is not None]
+            if len(present) != 1:
+                raise ValueError(
+                    f"A poem's input given as a dictionary must have `text` or `keywords`, got the entries "
+                    f"{list(input_)}."
+                )
+            keywords = self._given(input_["keywords"]) if present == ["keywords"] else self._found(input_["text"])
+        else:
+            keywords = self._found(input_)
+        expanded = self.processor.poem_keywords.expand(keywords, LINES, self._usable)
+        return {"request": Request(expanded, len(expanded) - len(keywords))}
+
+    def _usable(self, word: str) -> bool:
+        return not self.processor.unknown_characters(word)
+
+    def _given(self, value: Any) -> list[str]:
+        """The user's own keywords."""
+        words = [word for word in _BETWEEN_KEYWORDS.split(value) if word] if isinstance(value, str) else value
+        if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
+            raise ValueError(f"`keywords` must be a list of strings, or one string, got {value!r}.")
+        if not 1 <= len(words) <= LINES:
+            raise ValueError(f"`keywords` must be 1 to {LINES}, one a line, got {len(words)}.")
+        self.processor(keywords=list(words))  # refuses what is no word, or not in the vocabulary
+        return [word.strip() for word in words]
+
+    def _found(self, text: Any) -> list[str]:
+        """The keywords of a text."""
+        if not isinstance(text, str):
+            raise ValueError(f"A poem's input must be a string or a dictionary, got {type(text).__name__}.")
+        keywords: list[str] = self.processor.poem_keywords.extract(text, LINES, self._usable)
+        if not keywords:
+            unknown = "".join(self.processor.unknown_characters(text))
+            reason = f"the characters {unknown} are not in the vocabulary" if unknown else "it has only function words"
+            raise ValueError(f"`text` has no word that could be a keyword ({reason}): {text[:60]!r}.")
+        if not self._warned and _LETTERS.search(text):
+            self._warned = True
+            logger.warning("Keywords are Chinese words: Latin letters of the text have no influence on the poem.")
+        return keywords
+
+    # Lines
+
+    def _forward(  # type: ignore[override]
+        self,
+        model_inputs: dict[str, Any],
+        length: int = DEFAULT_LENGTH,
+        num_candidates: int = 1,
+        **generate_kwargs: Any,
+    ) -> dict[str, Any]:
+        requests = model_inputs["request"]
+        requests = requests if isinstance(requests, list) else [requests]
+        # Of each poem its keywords, and the lines so far.
+        rows: list[tuple[list[str], list[str]]] = [(request.keywords, []) for request in requests]
+        scores = torch.zeros(len(rows), device=self.device)
+        for number in range(LINES):
+            inputs = self._inputs(rows, number)
+            each = num_candidates if number == 0 else 1
+            config, others = self._generation_config(generate_kwargs, length, each)
+            others["logits_processor"] = [*others.get("logits_processor", ()), self.processor.line_length(length)]
+            output = self.model.generate(**inputs, generation_config=config, **others)
+            ids = output if isinstance(output, torch.Tensor) else output.sequences  # (poems * each, 1 + length + 1)
+            if each > 1:
+                inputs = {name: values.repeat_interleave(each, dim=0) for name, values in inputs.items()}
+                rows = [(keywords, list(lines)) for keywords, lines in rows for _ in range(each)]
+                scores = scores.repeat_interleave(each)
+            scores = scores + self._log_probability(inputs, ids)
+            for (_, lines), row in zip(rows, ids, strict=True):
+                lines.append("".join(self.tokenizer.decode(row, skip_special_tokens=True).split()))
+        poems = [
+            {"lines": lines, "keywords": keywords, "score": float(score)}
+            for (keywords, lines), score in zip(rows, scores, strict=True)
+        ]
+        results = []
+        for number, request in enumerate(requests):
+            own = poems[number * num_candidates : (number + 1) * num_candidates]
+            for poem in own:
+                poem["num_added_keywords"] = request.added
+            results.append(sorted(own, key=lambda poem: -float(poem["score"])))  # type: ignore[arg-type]
+        return {"poems": results if isinstance(model_inputs["request"], list) else results[0]}
+
+    def _inputs(self, rows: list[tuple[list[str], list[str]]], number: int) -> dict[str, torch.Tensor]:
+        encoded = self.processor(
+            keywords=[keywords[number] for keywords, _ in rows],
+            lines=[lines for _, lines in rows],
+            padding=True,
+            return_tensors="pt",
+            return_truncation=True,
+        )
+        names = ("input_ids", "attention_mask", *self.processor.extra_inputs)
+        return {name: encoded[name].to(self.device) for name in names}
+
+    def _log_probability(self, inputs: dict[str, torch.Tensor], ids: torch.Tensor) -> torch.Tensor:
+        """(poems,) the log-probability of each line, whatever it was chosen by."""
+        with torch.no_grad():
+            logits = self.model(**inputs, decoder_input_ids=ids[:, :-1]).logits  # (poems, length + 1, vocabulary)
+        chosen: torch.Tensor = logits.float().log_softmax(dim=-1).gather(-1, ids[:, 1:, None]).squeeze(-1)
+        return chosen.sum(dim=-1)
+
+    def _generation_config(
+        self, generate_kwargs: dict[str, Any], length: int, sequences: int
+    ) -> tuple[GenerationConfig, dict[str, Any]]:
+        """The settings for a line, and the arguments of `generate` that are no settings."""
+        kwargs = dict(generate_kwargs)
+        config = copy.deepcopy(kwargs.pop("generation_config", None) or self.model.generation_config)
+        others = config.update(**kwargs)
+        # In the terms that the model has its own lengths in: `generate` takes from there what is not set here.
+        own = self.model.generation_config
+        new = own.max_new_tokens is not None
+        config.max_length, config.max_new_tokens = (
+            (None, length + 1) if new else (length + 2, None)
+        )  # start, line, end
+        new = own.min_new_tokens is not None
+        config.min_length, config.min_new_tokens = (None, 0) if new else (0, None)
+        if config.pad_token_id is None:
+            config.pad_token_id = self.tokenizer.pad_token_id
+        config.num_return_sequences = sequences
+        if sequences > 1 and not config.do_sample:
+            config.num_beams = max(config.num_beams or 1, sequences)  # the search ends with so many different lines
+        return config, dict(others)
+
+    def postprocess(self, model_outputs: dict[str, Any]) -> list[dict[str, Any]]:  # type: ignore[override]
+        """Lay out the poems of a text.
+
+        Args:
+            model_outputs: its `poems`.
+
+        Returns:
+            One dictionary for each, the most probable first.
+        """
+        return [{"poem_text": "\n".join(poem["lines"]), **poem} for poem in model_outputs["poems"]]
+
+
+def _check_integers(least: int = 1, **values: Any) -> None:
+    """Refuse numbers that are no integers, or less than they can be; None is a number that was not given."""
+    for name, value in values.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+            raise ValueError(f"`{name}` must be an integer of at least {least}, got {value!r}.")
+
+
+def _stream(items: Iterable[Any]) -> Iterator[Any]:
+    """A dataset or iterator as a generator, which is what `Pipeline` streams."""
+    yield from items
+
+
+__all__ = ["PoemGenerationPipeline"]

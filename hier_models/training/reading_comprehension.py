@@ -1,0 +1,427 @@
+"""Training of readers on questions with their contexts or documents."""
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from transformers import BatchEncoding, EvalPrediction, PreTrainedModel, PreTrainedTokenizerBase, Trainer
+from transformers.utils import logging
+
+from ..data.characters import train_characters
+from ..data.columns import RowFormat
+from ..data.reading_rows import resolve_reading
+from ..data.totals import SharedTotals
+from ..data.word_level import train_word_level
+from ..ham_reader.processing_ham_reader import AnswerNotFoundError, fit_characters
+from ..metrics.answers import f1_of_characters, score_answers, usual_unit
+from ..metrics.squad import exact_score, f1_score
+from ..pipelines.reading_comprehension_hier import best_spans
+from .arguments import Recipe, RecipeError
+from .encoder_smoke import QUESTIONS, STORIES
+from .encoder_tasks import EncoderArguments, EncoderTask, identifiers, in_order
+from .models import Processor
+from .own_tokenizer import own_tokenizer
+
+
+logger = logging.get_logger(__name__)
+
+NOTES = ("example_index", "context_spans")
+CHECKS = ("long_question", "widened_answer")
+QUESTIONS_IN_MEMORY = 200
+# The task's name in a config's `task_specific_params`.
+PIPELINE = "reading-comprehension"
+
+
+@dataclass
+class ReadingComprehensionArguments(EncoderArguments):
+    """What only this task has.
+
+    Args:
+        question_column: Column with the question; recognized by its name if not given.
+        context_column: Column with the context or the documents; recognized by its name or content if not given.
+        answers_column: Column with the answers; recognized by its name if not given.
+        characters: Whether the reader reads characters too; they are fitted on the training data.
+        num_characters: The most characters to fit.
+        split_into: What a tokenizer that is fitted splits texts into: words, or characters (for Chinese that is not
+            split into words).
+        lowercase: Whether the words of a tokenizer that is fitted are in small letters.
+        stride: Words that neighboring windows of a long context share.
+        max_question_length: Words of a question; a longer one is cut and counted.
+        max_answer_length: Words of an answer.
+        unit: What F1, BLEU and ROUGE-L compare, words or characters; by default characters where answers are mostly of
+            a script that writes words without spaces, as Chinese.
+    """
+
+    question_column: str | None = field(default=None, metadata={"help": "Column with the question."})
+    context_column: str | None = field(default=None, metadata={"help": "Column with the context or the documents."})
+    answers_column: str | None = field(default=None, metadata={"help": "Column with the answers."})
+    characters: bool = field(default=False, metadata={"help": "Read characters too."})
+    num_characters: int | None = field(default=None, metadata={"help": "The most characters to fit."})
+    split_into: Literal["words", "characters"] = field(
+        default="words", metadata={"help": "What a fitted tokenizer splits texts into."}
+    )
+    lowercase: bool = field(default=True, metadata={"help": "Fit words in small letters."})
+    stride: int = field(default=128, metadata={"help": "Words that neighboring windows of a context share."})
+    max_question_length: int = field(default=64, metadata={"help": "Words of a question."})
+    max_answer_length: int = field(default=30, metadata={"help": "Words of an answer."})
+    unit: Literal["words", "characters"] | None = field(
+        default=None, metadata={"help": "What F1, BLEU and ROUGE-L compare; by default what the answers' script has."}
+    )
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        super().__post_init__()
+        for name, least in (("stride", 0), ("max_question_length", 1), ("max_answer_length", 1)):
+            if getattr(self, name) < least:
+                raise RecipeError(f"{name} must be {least} or more, got {getattr(self, name)}")
+
+
+class ReadingReport:
+    """What became of the questions."""
+
+    NAMES = (
+        *("questions", "windows", "windows_without_answer", "without_answer", "lost_answers", "long_questions"),
+        "widened_answers",  # that begin or end inside of a word, and are learned with all of it
+        "misplaced_answers",  # beside others that stand where they should
+    )
+
+    def __init__(self) -> None:
+        self._totals = SharedTotals(len(self.NAMES))
+
+    def add(self, **amounts: int) -> None:
+        """Count.
+
+        Args:
+            **amounts: What to add to the numbers of these names.
+        """
+        self._totals.add(*(amounts.get(name, 0) for name in self.NAMES))
+
+    def as_dict(self) -> dict[str, int]:
+        """The report for a results file.
+
+        Returns:
+            Every count by its name.
+        """
+        return {name: self._totals[number] for number, name in enumerate(self.NAMES)}
+
+
+class ReadingComprehensionTask(EncoderTask):
+    """Questions on one context or several documents, answered by a span: SQuAD, MS MARCO, DuReader.
+
+    Args:
+        recipe: The whole recipe.
+        output_dir: Folder of the run.
+    """
+
+    arguments = ReadingComprehensionArguments
+    auto_class = "AutoModelForQuestionAnswering"
+    checkpoint_class: ClassVar[str | None] = None
+
+    def __init__(self, recipe: Recipe, output_dir: Path) -> None:
+        super().__init__(recipe, output_dir)
+        self._windows: dict[str, Any] = {}
+        self._loading_part = "train"
+        self._reports = {"train": ReadingReport(), "validation": ReadingReport()}
+
+    def check(self) -> None:  # noqa: D102  # as in Task
+        super().check()
+        if self.options.stride >= self.recipe.data.max_source_length:
+            raise RecipeError(
+                f"reading_comprehension: stride must be less than data: max_source_length, got {self.options.stride} "
+                f"and {self.recipe.data.max_source_length}"
+            )
+        arguments = self.recipe.training
+        if arguments.train_sampling_strategy == "group_by_length" and arguments.eval_strategy != "no":
+            raise RecipeError(
+                "training: train_sampling_strategy=group_by_length would mix up the windows of the validation "
+                "questions too; leave it out, or set eval_strategy: no"
+            )
+
+    def resolver(self) -> Callable[[Mapping[str, Any]], RowFormat]:  # noqa: D102
+        options = self.options
+        return _Resolver(
+            options.question_column, options.context_column, options.answers_column, self._loading_part == "train"
+        )
+
+    def _load(self, part: str) -> Any:
+        self._loading_part = part
+        return super()._load(part)
+
+    def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:  # noqa: D102
+        arguments = self.recipe.model
+        changed = arguments
+        if arguments.tokenizer_words is not None:
+            folder = own_tokenizer(self.recipe, self.output_dir, self._fitted_tokenizer)
+            changed = dataclasses.replace(changed, tokenizer=str(folder), tokenizer_words=None)
+        if self.options.characters and arguments.model_name_or_path is None:
+            characters = fit_characters(self._texts(), self.options.num_characters)
+            given = {**changed.processor_settings(), "characters": characters}
+            sizes = {**changed.overrides(), "char_vocab_size": len(characters) + 2}
+            changed = dataclasses.replace(
+                changed, processor_overrides=json.dumps(given), config_overrides=json.dumps(sizes)
+            )
+        self.recipe.model = changed
+        model, processor = super().load_model_and_processor()
+        self.recipe.model = arguments
+        # The pipeline and `evaluate` read and answer as in training.
+        params = getattr(model.config, "task_specific_params", None) or {}
+        own = {name: getattr(self.options, name) for name in ("stride", "max_question_length", "max_answer_length")}
+        own["max_length"] = self.recipe.data.max_source_length
+        model.config.task_specific_params = {**params, PIPELINE: own}
+        return model, processor
+
+    def _texts(self) -> Iterable[str]:
+        rows = self.rows("train")
+        return chain.from_iterable((row["question"], *row["documents"]) for row in rows)
+
+    def _fitted_tokenizer(self) -> PreTrainedTokenizerBase:
+        words = self.recipe.model.tokenizer_words or 1
+        if self.options.split_into == "characters":
+            return train_characters(self._texts(), words)
+        return train_word_level(self._texts(), words, lowercase=self.options.lowercase, digits=None)
+
+    def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:  # noqa: D102
+        return ReadingCollator(processor)
+
+    def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]]:  # noqa: D102
+        return self._scores
+
+    def evaluate(  # noqa: D102
+        self, trainer: Trainer, model: PreTrainedModel, processor: Processor
+    ) -> dict[str, Any] | None:
+        rows = self.rows("validation")
+        if rows is None:
+            return None
+        with in_order(trainer):
+            output = trainer.predict(self._inputs("validation", processor))
+        answers = self._answers(output.predictions)
+        self.write_predictions(
+            trainer,
+            [
+                {"id": identifier, "prediction": answer, "score": score, "references": references}
+                for identifier, (answer, score), references in zip(
+                    identifiers(rows), answers, rows["references"], strict=True
+                )
+            ],
+        )
+        return self._scores(output)
+
+    def reports(self) -> dict[str, Any]:  # noqa: D102
+        return {**super().reports(), "truncation": {name: r.as_dict() for name, r in self._reports.items()}}
+
+    def smoke_rows(self) -> list[dict[str, Any]]:  # noqa: D102
+        options = self.options
+        names = options.question_column or "question", options.context_column or "context"
+        return [
+            {
+                names[0]: question.replace(" _ .", " what?"),
+                names[1]: STORIES[story],
+                options.answers_column or "answers": {
+                    "text": [answer],
+                    "answer_start": [STORIES[story].index(answer)],
+                },
+            }
+            for story, question, answer, _ in QUESTIONS
+        ]
+
+    def smoke_changes(self) -> dict[str, Any]:  # noqa: D102
+        return {"stride": 8, "max_question_length": 24}
+
+    def smoke_tokenizer(self) -> PreTrainedTokenizerBase:  # noqa: D102
+        return train_word_level([*STORIES, *(question for _, question, _, _ in QUESTIONS)], 200, digits=None)
+
+    def _inputs(self, part: str, processor: Processor) -> Any:
+        if part not in self._windows:
+            rows = self.rows(part)
+            if rows is None:
+                return None
+            # The same inputs for all rows: numbers of documents, if a question has several.
+            several = any(len(documents) > 1 for documents in rows["documents"])
+            windows = _Windows(processor, self.recipe.data.max_source_length, self.options, several)
+            made = rows.map(
+                windows,
+                batched=True,
+                batch_size=QUESTIONS_IN_MEMORY,
+                with_indices=True,
+                remove_columns=rows.column_names,
+                num_proc=self.recipe.data.num_proc,
+                desc="Tokenizing",
+            )
+            self._count(part, rows, made)
+            if part == "train":
+                made = made.filter(_has_answer, input_columns="end_positions", num_proc=self.recipe.data.num_proc)
+                if not len(made):
+                    raise RecipeError("data: train has no window with an answer")
+            self._windows[part] = made
+        names = [name for name in (*NOTES, *CHECKS) if name in self._windows[part].column_names]
+        return self._windows[part].remove_columns(names)
+
+    def _count(self, part: str, rows: Any, made: Any) -> None:
+        examples, ends = list(made["example_index"]), list(made["end_positions"])
+        long = {i for i, cut in zip(examples, made["long_question"], strict=True) if cut}
+        found = {i for i, end in zip(examples, ends, strict=True) if end >= 0}
+        widened = {i for i, wide in zip(examples, made["widened_answer"], strict=True) if wide}
+        if len(widened) > len(rows) / 2:
+            logger.warning(
+                f"{part}: {len(widened)} of {len(rows)} answers begin or end inside of a word, and are learned with "
+                "all of it; where words are not written apart, as in Chinese, let split_into be characters"
+            )
+        answered = [bool(answer["text"]) for answer in rows["answers"]]
+        self._reports[part].add(
+            questions=len(rows),
+            windows=len(examples),
+            windows_without_answer=sum(end < 0 for end in ends),
+            without_answer=answered.count(False),
+            lost_answers=sum(has and i not in found for i, has in enumerate(answered)),
+            long_questions=len(long),
+            widened_answers=len(widened),
+            misplaced_answers=sum(rows["misplaced_answers"]),
+        )
+
+    def _answers(self, predictions: Any) -> list[tuple[str, float]]:
+        """The best answer to each validation question, over all of its windows."""
+        rows, windows = self.rows("validation"), self._windows["validation"]
+        of_question: list[list[int]] = [[] for _ in range(len(rows))]
+        for number, example in enumerate(windows["example_index"]):
+            of_question[example].append(number)
+        answers = []
+        for numbers, documents in zip(of_question, rows["documents"], strict=True):
+            if not numbers:  # a question without a word
+                answers.append(("", 0.0))
+                continue
+            notes = [windows[number] for number in numbers]
+            logits = [
+                [np.asarray(part[number])[_words_of(note)].astype(np.float64) for part in predictions[:2]]
+                for number, note in zip(numbers, notes, strict=True)
+            ]
+            ((start, end), score) = best_spans(notes, logits, 1, self.options.max_answer_length)[0]
+            answers.append(("\n".join(documents)[start:end], score))
+        return answers
+
+    def _scores(self, eval_prediction: EvalPrediction | Any) -> dict[str, float]:
+        answers = [answer for answer, _ in self._answers(eval_prediction.predictions)]
+        references = list(self.rows("validation")["references"])
+        pairs = [(answer, golds) for answer, golds in zip(answers, references, strict=True) if golds]
+        if not pairs:
+            return {"total": 0.0}
+        unit = self.options.unit or usual_unit(chain.from_iterable(references))
+        exact = sum(max(exact_score(answer, gold) for gold in golds) for answer, golds in pairs)
+        score = f1_score if unit == "words" else f1_of_characters
+        f1 = sum(max(score(answer, gold) for gold in golds) for answer, golds in pairs)
+        return {
+            "exact": 100 * exact / len(pairs),
+            "f1": 100 * f1 / len(pairs),
+            **score_answers([answer for answer, _ in pairs], [golds for _, golds in pairs], unit),
+            "total": len(pairs),
+        }
+
+
+class ReadingCollator:
+    """Pads windows to a batch of tensors.
+
+    Args:
+        processor: The reader's processor.
+    """
+
+    def __init__(self, processor: Any) -> None:
+        self.processor = processor
+
+    def __call__(self, features: Sequence[Mapping[str, Any]]) -> BatchEncoding:
+        """Make a batch.
+
+        Args:
+            features: The windows.
+
+        Returns:
+            The batch.
+        """
+        # Scores of batches are put together with padding on the right, where the words of a row then begin.
+        batch: BatchEncoding = self.processor.pad(features, padding_side="right", return_tensors="pt")
+        return batch
+
+
+@dataclass(frozen=True)
+class _Resolver:
+    """Recognizes the columns; picklable."""
+
+    question: str | None
+    context: str | None
+    answers: str | None
+    named_paragraphs: bool
+
+    def __call__(self, row: Mapping[str, Any]) -> RowFormat:
+        return resolve_reading(row, self.question, self.context, self.answers, self.named_paragraphs)
+
+
+class _Windows:
+    """Maps a batch of questions to windows; holds only what decides the result, since datasets hashes it."""
+
+    def __init__(self, processor: Any, limit: int, options: Any, several: bool) -> None:
+        self.processor = processor
+        self.limit = limit
+        self.stride = options.stride
+        self.max_question_length = options.max_question_length
+        self.several = several
+        self.checks = CHECKS  # so that datasets' cache does not give rows that an older version made
+
+    def __call__(self, batch: dict[str, list[Any]], indices: list[int]) -> dict[str, list[Any]]:
+        columns: dict[str, list[Any]] = {}
+        for number, index in enumerate(indices):
+            question, answers = batch["question"][number], batch["answers"][number]
+            spans = self.processor.tokenizer(
+                question, add_special_tokens=False, return_offsets_mapping=True, verbose=False
+            )["offset_mapping"]
+            long = len(spans) > self.max_question_length
+            if long:  # the words that are left are asked; how many questions lost some is counted
+                question = question[: spans[self.max_question_length - 1][1]]
+            if not spans:
+                continue
+            documents = batch["documents"][number]
+            given: dict[str, Any] = {"documents": [documents]} if self.several else {"context": documents}
+            try:
+                made = self._made(question, given, answers)
+            except AnswerNotFoundError:
+                made = self._made(question, given, {"text": [], "answer_start": []})
+            count = len(made["input_ids"])
+            made["example_index"] = [index] * count
+            made["long_question"] = [long] * count
+            made["widened_answer"] = [_is_widened(made, row, answers) for row in range(count)]
+            for name, values in made.items():
+                columns.setdefault(name, []).extend(values)
+        return columns
+
+    def _made(self, question: str, given: dict[str, Any], answers: Mapping[str, Any]) -> dict[str, list[Any]]:
+        made = self.processor(
+            question=[question],
+            **given,
+            answers=[answers],
+            max_length=self.limit,
+            stride=self.stride,
+            return_spans=True,
+        )
+        return dict(made)
+
+
+def _is_widened(made: Mapping[str, Any], row: int, answers: Mapping[str, Any]) -> bool:
+    """Whether the words of an answer are more than the answer."""
+    first, last = made["start_positions"][row], made["end_positions"][row]
+    if last < 0:
+        return False
+    text, start = answers["text"][0], answers["answer_start"][0]
+    spans = made["context_spans"][row]
+    begins = start + len(text) - len(text.lstrip())
+    return bool(spans[first][0] < begins or spans[last][1] > start + len(text.rstrip()))
+
+
+def _words_of(window: Mapping[str, Any]) -> slice:
+    """Where the words of a window stand in a row of scores, which is padded on the right."""
+    return slice(0, len(window["context_spans"]))
+
+
+def _has_answer(end: int) -> bool:
+    return end >= 0

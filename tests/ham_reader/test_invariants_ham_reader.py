@@ -1,0 +1,95 @@
+"""What holds for every family (DESIGN 5.2), in the form that it has for readers: see test_invariants.py."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+import torch.multiprocessing
+from accelerate import cpu_offload
+from torch.nn.parallel import DistributedDataParallel
+
+from tests.ham_reader.test_modeling_ham_reader import (
+    QUESTIONS,
+    READERS,
+    SEVERAL,
+    make_batch,
+    make_model,
+    scores_of,
+)
+from tests.ham_reader.test_training_ham_reader import ENDS, STARTS
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_offloaded_weights(reader):
+    """`device_map` moves weights in and out by hooks on the modules, so every module has to be called as one."""
+    model = make_model(reader=reader)
+    batch = make_batch()
+    expected = model(**batch).start_logits
+    offloaded = cpu_offload(model, execution_device=torch.device("cpu"))
+    assert next(offloaded.parameters()).device.type == "meta"
+    assert torch.equal(offloaded(**batch).start_logits, expected)
+
+
+@pytest.mark.parametrize(("dtype", "close"), [(torch.bfloat16, 0.25), (torch.float16, 0.05)])
+@pytest.mark.parametrize("reader", READERS)
+def test_mixed_and_half_precision(reader, dtype, close):
+    model = make_model(reader=reader)
+    batch = make_batch(SEVERAL, documents=True, side="left")
+    half = copy.deepcopy(model).to(dtype)
+    want = scores_of(model(**batch), batch)
+    output = half(**batch, start_positions=STARTS, end_positions=ENDS)
+    assert output.start_logits.dtype == dtype
+    output.loss.backward()
+    assert all(parameter.grad.isfinite().all() for parameter in half.parameters())
+    found = [scores_of(output, batch)]
+    if dtype == torch.bfloat16:  # torch's own LSTM has no mixed precision of float16 on CPU
+        with torch.autocast("cpu", dtype=dtype):
+            found.append(scores_of(model(**batch), batch))
+    for got in found:
+        for pair, other in zip(got, want, strict=True):
+            for mine, exact in zip(pair, other, strict=True):
+                torch.testing.assert_close(mine.float(), exact, rtol=close, atol=close)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_no_dropout_in_evaluation(reader):
+    model = make_model(reader=reader, dropout=0.5)
+    batch = make_batch()
+    assert torch.equal(model(**batch).end_logits, model(**batch).end_logits)
+    model.train()
+    assert not torch.equal(model(**batch).end_logits, model(**batch).end_logits)
+
+
+def gradients(model: Any, rows: slice) -> dict[str, torch.Tensor]:
+    batch = make_batch(SEVERAL[rows], QUESTIONS[rows], documents=True)
+    model(**batch, start_positions=STARTS[rows], end_positions=ENDS[rows]).loss.backward()
+    return {name: parameter.grad for name, parameter in model.named_parameters()}
+
+
+def _train_step(rank: int, meeting_place: str, reader: str, queue: Any) -> None:
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=meeting_place, rank=rank, world_size=2)
+    found = gradients(DistributedDataParallel(make_model(reader=reader)), slice(rank, rank + 1))
+    if rank == 0:
+        queue.put({name.removeprefix("module."): gradient.numpy() for name, gradient in found.items()})
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reader", READERS)
+def test_two_processes_give_the_gradients_of_one(reader, tmp_path):
+    expected = gradients(make_model(reader=reader), slice(None))
+    meeting_place = (tmp_path / "rendezvous").as_uri()  # not a port, which another test could take
+    context = torch.multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    processes = [context.Process(target=_train_step, args=(rank, meeting_place, reader, queue)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    found = queue.get(timeout=240)
+    for process in processes:
+        process.join(timeout=60)
+        assert process.exitcode == 0
+    for name, gradient in expected.items():
+        torch.testing.assert_close(torch.from_numpy(found[name]), gradient, rtol=0, atol=2e-5)

@@ -1,0 +1,148 @@
+import json
+from pathlib import Path
+
+import datasets
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from hier_models import HamConfig, HamForConditionalGeneration
+from hier_models.cli import app
+from tests.ham.poems import FIVE, POEMS, poem_processor
+
+
+@pytest.fixture(scope="module")
+def poet(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("poet")
+    processor = poem_processor()
+    torch.manual_seed(0)
+    config = HamConfig(vocab_size=len(processor.tokenizer), d_model=8, attention_depth=2)
+    config.task_specific_params = {"poem-generation": {"lengths": [5, 7]}}
+    HamForConditionalGeneration(config).save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+def run(*arguments: str, code: int = 0, **options):
+    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False, **options)
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_a_poem_from_a_text_a_file_or_standard_input(poet):
+    result = run("poem", poet, "春风吹青山", "--length", "5")
+    assert [len(line) for line in result.stdout.splitlines()] == [5] * 4
+    assert "Keywords: 山 青 风 春" in result.stderr
+    Path("text.txt").write_text("春风吹青山", encoding="utf-8")
+    assert run("poem", poet, "text.txt", "--length", "5").stdout == result.stdout
+    assert run("poem", poet, "--length", "5", input="春风吹青山").stdout == result.stdout
+    assert [len(line) for line in run("poem", poet, "春风").stdout.splitlines()] == [7] * 4
+
+
+def test_keywords_and_candidates(poet):
+    result = run("poem", poet, "-k", "花", "-k", "月", "--candidates", "2", "--num-beams", "3")
+    assert [len(line) for line in result.stdout.splitlines()] == [7, 7, 7, 7, 0, 7, 7, 7, 7]
+    assert "Keywords: 花 月" in result.stderr
+    assert "2 of them added" in result.stderr
+    result = run("poem", poet, "-k", "花", "-k", "月", "--candidates", "2", "--json")
+    poems = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [set(poem) for poem in poems] == [{"lines", "keywords", "num_added_keywords", "score"}] * 2
+    sampled = [run("poem", poet, "春风", "--set", "do_sample=true", "--seed", "7").stdout for _ in range(2)]
+    assert sampled[0] == sampled[1]
+
+
+def test_a_file_of_texts_can_be_continued(poet):
+    texts = {"a": "春风吹青山", "b": "明月", "c": "小院花开"}
+    rows = [json.dumps({"id": name, "text": text}, ensure_ascii=False) for name, text in texts.items()]
+    Path("texts.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    job = ("poem", poet, "texts.jsonl", "-o", "out.jsonl", "--length", "5", "--candidates", "2", "--batch-size", "2")
+    run(*job)
+    whole = Path("out.jsonl").read_text(encoding="utf-8")
+    records = [json.loads(line) for line in whole.splitlines()]
+    assert [record["id"] for record in records] == list(texts)
+    for record in records:
+        assert record["poem"].splitlines() == record["lines"]
+        assert len(record["keywords"]) == 4
+        assert [len(line) for poem in (record, *record["candidates"]) for line in poem["lines"]] == [5] * 8
+        assert record["settings"] == {"length": 5, "num_candidates": 2}
+    alone = run("poem", poet, "小院花开", "--length", "5", "--candidates", "2").stdout.split()
+    assert alone == [line for poem in (records[2], *records[2]["candidates"]) for line in poem["lines"]]
+    # Stopped in the second poem.
+    Path("out.jsonl").write_text(whole[: len(whole) // 2], encoding="utf-8")
+    assert "holds 1 of 3 poems; going on" in run(*job).stderr
+    assert Path("out.jsonl").read_text(encoding="utf-8") == whole
+    assert "this job has" in run(*job, "--seed", "3", code=2).stderr
+    # To people: a poem a line.
+    lines = run("poem", poet, "texts.jsonl", "--length", "5").stdout.splitlines()
+    assert [[len(line) for line in poem.split()] for poem in lines] == [[5] * 4] * 3
+    Path("folder").mkdir()
+    Path("folder/a.txt").write_text("春风吹青山", encoding="utf-8")
+    assert run("poem", poet, "folder", "--length", "5").stdout.split() == lines[0].split()
+
+
+def test_mistakes_in_files_of_texts_show_before_the_first_poem(poet):
+    rows = [{"text": "春风"}, {"text": "Spring"}]
+    Path("texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    error = run("poem", poet, "texts.jsonl", "-o", "out.jsonl", code=2).stderr
+    assert "texts.jsonl:2: `text` must have Chinese characters" in error
+    assert not Path("out.jsonl").exists()
+    Path("dialogues.jsonl").write_text(json.dumps({"turns": [["a", "春风"]]}) + "\n", encoding="utf-8")
+    assert "must have `text` or `keywords`" in run("poem", poet, "dialogues.jsonl", code=2).stderr
+    error = run("poem", poet, "texts.jsonl", "--candidates", "2", code=2).stderr
+    assert "--candidates: of many texts only JSON has a place for more than one" in error
+    error = run("poem", poet, "春风", "-o", "out.jsonl", code=2).stderr
+    assert "--output: poems of a file or folder go there" in error
+    assert "--output: poems of a file" in run("poem", poet, "-k", "花", "-o", "out.jsonl", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("春风", "--length", "6"), "--length: must be 5 or 7, got 6"),
+        (("春风", "-k", "花"), "give keywords or TEXT, not both"),
+        (("Spring",), "TEXT: `text` must have Chinese characters"),
+        (("-k", "龙"), "--keyword: `keywords`: '龙' is not in the vocabulary"),
+    ],
+)
+def test_mistakes(poet, arguments, message):
+    assert message in run("poem", poet, *arguments, code=2).stderr
+
+
+def test_quatrains_of_a_package():
+    Path("package").mkdir()
+    records = [
+        {
+            "author": "nobody",
+            "title": "one",
+            "paragraphs": [f"{FIVE[0][0]}，{FIVE[0][1]}。", f"{FIVE[0][2]}，{FIVE[0][3]}。"],
+        },
+        {"author": "nobody", "title": "two", "paragraphs": ["花开，一树红。"]},
+    ]
+    Path("package/poet.tang.0.json").write_text(json.dumps(records, ensure_ascii=False), encoding="utf-8")
+    result = run("quatrains", "package", "q.jsonl")
+    assert "2 poems read. Quatrains written to q.jsonl: 1 of 5 characters a line." in result.stderr
+    assert "Left out, more or fewer lines: 1" in result.stderr
+    assert json.loads(Path("q.jsonl").read_text(encoding="utf-8"))["l"] == FIVE[0]
+    assert "is there already" in run("quatrains", "package", "q.jsonl", code=2).stderr
+    assert "no such folder" in run("quatrains", "nowhere", "r.jsonl", code=2).stderr
+
+
+def test_evaluate(poet):
+    lines = [json.dumps({"verses": poem}, ensure_ascii=False) for poem in POEMS]
+    Path("poems.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    options = ("--text-column", "verses", "--predictions", "p.jsonl", "--json", "s.json", "--num-beams", "2")
+    out = run("evaluate", poet, "poems.jsonl", *options).stdout
+    assert out.split()[:2] == ["5-Char", "7-Char"]
+    scores = json.loads(Path("s.json").read_text(encoding="utf-8"))
+    assert f"{scores['bleu_5']:.3f}" in out
+    assert (scores["poems"], scores["generation"]["num_beams"]) == (6, 2)
+    written = [json.loads(line)["written"] for line in Path("p.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [[len(line) for line in lines] for lines in written] == [[5] * 3] * 3 + [[7] * 3] * 3
+    result = run("evaluate", poet, "poems.jsonl", "--max-length", "9", "--digits", "#", code=2)
+    assert "--digits, --max-length: not for poems" in result.stderr
