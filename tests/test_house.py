@@ -15,6 +15,7 @@ import pytest
 from transformers import BartConfig, BartForConditionalGeneration, RobertaConfig, RobertaForMaskedLM
 
 import hier_models
+from hier_models.data import train_word_level
 from tests import forks
 
 
@@ -199,6 +200,7 @@ def make_user_folder(
     chat = 'chat\n"Ann: Um, hello.\nBob: Uh.\nAnn: Bye."\n'
     (folder / "chats.csv").write_text(chat, encoding="utf-8")
     write_poems(folder)
+    write_questions(folder)
     shutil.copytree(ROOT / "examples" / "recipes", folder / "examples" / "recipes")
 
 
@@ -219,6 +221,22 @@ def write_poems(folder: Path) -> None:
     config.task_specific_params = {"poem-generation": {"lengths": [5, 7]}}
     hier_models.HamForConditionalGeneration(config).save_pretrained(folder / "runs/ham_poems")
     processor.save_pretrained(folder / "runs/ham_poems")
+
+
+def write_questions(folder: Path) -> None:
+    """Questions on a paper, and a tiny model that answers them."""
+    from tests.conftest import DOCUMENTS
+
+    words = train_word_level(DOCUMENTS)
+    answer = DOCUMENTS[0].split()[2]
+    answers = {"text": [answer], "answer_start": [DOCUMENTS[0].index(answer)]}
+    row = {"question": "What is it?", "context": DOCUMENTS[0], "answers": answers}
+    (folder / "questions.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    sizes = {"vocab_size": len(words), "char_vocab_size": 0, "embedding_size": 8, "hidden_size": 8}
+    config = hier_models.HamReaderConfig(reader="match_lstm", attention_depth=5, **sizes)
+    reader = folder / "runs/ham_reader_match_lstm/depth_5"
+    hier_models.HamReaderForQuestionAnswering(config).save_pretrained(reader)
+    hier_models.HamReaderProcessor(words).save_pretrained(reader)
 
 
 def run_in(folder: Path, command: list[str]) -> None:
