@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-
-SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+from .special_tokens import WITH_MASK, as_tokenizer
 
 
 def train_byte_level(
@@ -27,7 +26,7 @@ def train_byte_level(
     Raises:
         ValueError: If there is no room for the bytes and special tokens.
     """
-    least = 256 + len(SPECIAL_TOKENS)
+    least = 256 + len(WITH_MASK)
     if num_entries < least:
         raise ValueError(f"num_entries must be at least {least} (256 bytes and the special tokens), got {num_entries}")
     backend = Tokenizer(models.BPE())
@@ -35,7 +34,7 @@ def train_byte_level(
     backend.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=num_entries,
-        special_tokens=list(SPECIAL_TOKENS),
+        special_tokens=list(WITH_MASK),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=show_progress,
     )
@@ -43,15 +42,4 @@ def train_byte_level(
     backend.post_processor = processors.RobertaProcessing(
         ("</s>", 2), ("<s>", 0), trim_offsets=False, add_prefix_space=False
     )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        bos_token="<s>",
-        cls_token="<s>",
-        pad_token="<pad>",
-        eos_token="</s>",
-        sep_token="</s>",
-        unk_token="<unk>",
-        mask_token="<mask>",
-        model_max_length=model_max_length,
-        clean_up_tokenization_spaces=False,
-    )
+    return as_tokenizer(backend, WITH_MASK, model_max_length)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from .word_level import SPECIAL_TOKENS
+from .special_tokens import SPECIAL_TOKENS, as_tokenizer
 
 
 # No corpus has more characters than Unicode.
@@ -56,13 +56,4 @@ def train_characters(
         show_progress=show_progress,
     )
     backend.train_from_iterator(texts, trainer)
-    limit = {} if model_max_length is None else {"model_max_length": model_max_length}
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        bos_token="<s>",
-        pad_token="<pad>",
-        eos_token="</s>",
-        unk_token="<unk>",
-        clean_up_tokenization_spaces=False,
-        **limit,
-    )
+    return as_tokenizer(backend, model_max_length=model_max_length)

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-
-SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
+from .special_tokens import SPECIAL_TOKENS, as_tokenizer
 
 
 def train_joint_bpe(
@@ -47,12 +46,4 @@ def train_joint_bpe(
         show_progress=show_progress,
     )
     backend.train_from_iterator(texts, trainer)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        bos_token="<s>",
-        pad_token="<pad>",
-        eos_token="</s>",
-        unk_token="<unk>",
-        model_max_length=model_max_length,
-        clean_up_tokenization_spaces=False,
-    )
+    return as_tokenizer(backend, model_max_length=model_max_length)

@@ -6,9 +6,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from transformers import PreTrainedTokenizerFast
 
 from .digits import check_digits
+from .special_tokens import SPECIAL_TOKENS, as_tokenizer
 
-
-SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
 
 # The ends that English words have behind an apostrophe are words of their own: John 's, I 'll, don 't.
 ENDING = r"['’](?:s|t|re|ve|m|ll|d)(?!\w)"
@@ -96,16 +95,7 @@ def train_word_level(
         show_progress=show_progress,
     )
     backend.train_from_iterator(texts, trainer)
-    limit = {} if model_max_length is None else {"model_max_length": model_max_length}
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        bos_token="<s>",
-        pad_token="<pad>",
-        eos_token="</s>",
-        unk_token="<unk>",
-        clean_up_tokenization_spaces=False,
-        **limit,
-    )
+    return as_tokenizer(backend, model_max_length=model_max_length)
 
 
 def _in_set(character: str) -> str:

@@ -11,10 +11,11 @@ from datasets import Dataset, concatenate_datasets
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin, Trainer
 
 from ..data import HierDataCollator, LoadReport, load_documents
-from ..data.byte_level import SPECIAL_TOKENS, train_byte_level
+from ..data.byte_level import train_byte_level
 from ..data.columns import KINDS
 from ..data.infilling import NoisyChunks
 from ..data.packing import PackingReport, pack_documents
+from ..data.special_tokens import WITH_MASK
 from ..data.tokenizing import plain_text
 from ..hat_encoder.tokenization_hat_encoder import HatEncoderTokenizer
 from .arguments import Recipe, RecipeError
@@ -27,7 +28,7 @@ from .tasks import Task
 
 logger = logging.getLogger(__name__)
 
-LEAST_ENTRIES = 256 + len(SPECIAL_TOKENS)
+LEAST_ENTRIES = 256 + len(WITH_MASK)
 
 
 @dataclass

@@ -19,8 +19,9 @@ import datasets
 import torch
 import transformers
 from tokenizers import ByteLevelBPETokenizer
-from transformers import AutoConfig, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import AutoConfig, PreTrainedTokenizerBase
 
+from ..data.special_tokens import WITH_MASK, as_tokenizer
 from .arguments import DataArguments, PrecisionError, Recipe, RecipeError
 from .recipe_files import as_options, load_recipe
 
@@ -337,18 +338,11 @@ def train_tokenizer(rows: Sequence[Any], vocab_size: int = 500) -> PreTrainedTok
         The tokenizer, with a vocabulary of a few hundred entries.
     """
     backend = ByteLevelBPETokenizer()
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    backend.train_from_iterator(_texts(rows), vocab_size=vocab_size, special_tokens=special, show_progress=False)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend._tokenizer,
-        bos_token="<s>",
-        cls_token="<s>",
-        pad_token="<pad>",
-        eos_token="</s>",
-        sep_token="</s>",
-        unk_token="<unk>",
-        mask_token="<mask>",
+    special_tokens = list(WITH_MASK)
+    backend.train_from_iterator(
+        _texts(rows), vocab_size=vocab_size, special_tokens=special_tokens, show_progress=False
     )
+    return as_tokenizer(backend._tokenizer, WITH_MASK)
 
 
 def _texts(value: Any) -> list[str]:
