@@ -161,18 +161,14 @@ def peak(depth: int) -> int:
 
 
 def measure(arguments: argparse.Namespace) -> list[tuple[str, ...]]:
-    kinds: dict[str, Callable[[int], Run]] = {
-        "poem model, training": poem_training,
-        "poem model, decoding": poem_decoding,
-        "training, plain levels": without_fusing(poem_training),
-        "decoding, plain levels": without_fusing(poem_decoding),
-    }
     rows = []
-    for kind, make in kinds.items():
-        times = medians({str(depth): make(depth) for depth in arguments.depths}, arguments.repeats)
-        first = times[str(arguments.depths[0])]
-        for depth, time in times.items():
-            rows.append((kind, depth, f"{1000 * time:.0f} ms", f"{time / first:.2f}"))
+    for task, make in {"training": poem_training, "decoding": poem_decoding}.items():
+        kinds = {f"poem model, {task}": make, f"{task}, plain levels": without_fusing(make)}
+        runs = {(kind, depth): of_depth(depth) for kind, of_depth in kinds.items() for depth in arguments.depths}
+        times = medians(runs, arguments.repeats)
+        first = times[f"poem model, {task}", arguments.depths[0]]
+        for (kind, depth), time in times.items():
+            rows.append((kind, str(depth), f"{1000 * time:.0f} ms", f"{time / first:.2f}"))
     if arguments.memory:
         for kind, of_depth in {
             "poem model, kept for the backward pass": kept,

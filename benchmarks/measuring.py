@@ -10,12 +10,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 Run = Callable[[], object]
+Name = TypeVar("Name")  # what a case is called
 
 
 def training_step(model: torch.nn.Module, batch: Mapping[str, torch.Tensor], dtype: torch.dtype) -> Run:
@@ -43,11 +45,11 @@ def seconds(run: Run) -> float:
     return time.perf_counter() - start
 
 
-def medians(runs: dict[str, Run], repeats: int) -> dict[str, float]:
+def medians(runs: dict[Name, Run], repeats: int) -> dict[Name, float]:
     """Time the runs in turn, after one of each to warm up, so that a slow minute hurts all. Forgets the runs."""
     for run in runs.values():
         run()
-    times: dict[str, list[float]] = {name: [] for name in runs}
+    times: dict[Name, list[float]] = {name: [] for name in runs}
     for _ in range(repeats):
         for name, run in runs.items():
             times[name].append(seconds(run))
