@@ -23,7 +23,7 @@ from ..metrics.squad import exact_score, f1_score
 from ..pipelines.reading_comprehension_hier import best_spans
 from .arguments import Recipe, RecipeError
 from .encoder_smoke import QUESTIONS, STORIES
-from .encoder_tasks import EncoderArguments, EncoderTask, identifiers, in_order
+from .encoder_tasks import EncoderArguments, EncoderTask, identifiers, predict_in_order
 from .models import Processor
 from .own_tokenizer import own_tokenizer
 
@@ -125,7 +125,6 @@ class ReadingComprehensionTask(EncoderTask):
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
         self._windows: dict[str, Any] = {}
-        self._loading_part = "train"
         self._reports = {"train": ReadingReport(), "validation": ReadingReport()}
 
     def check(self) -> None:  # noqa: D102  # as in Task
@@ -142,15 +141,9 @@ class ReadingComprehensionTask(EncoderTask):
                 "questions too; leave it out, or set eval_strategy: no"
             )
 
-    def resolver(self) -> Callable[[Mapping[str, Any]], RowFormat]:  # noqa: D102
+    def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:  # noqa: D102
         options = self.options
-        return _Resolver(
-            options.question_column, options.context_column, options.answers_column, self._loading_part == "train"
-        )
-
-    def _load(self, part: str) -> Any:
-        self._loading_part = part
-        return super()._load(part)
+        return _Resolver(options.question_column, options.context_column, options.answers_column, part == "train")
 
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:  # noqa: D102
         arguments = self.recipe.model
@@ -197,8 +190,7 @@ class ReadingComprehensionTask(EncoderTask):
         rows = self.rows("validation")
         if rows is None:
             return None
-        with in_order(trainer):
-            output = trainer.predict(self._inputs("validation", processor))
+        output = predict_in_order(trainer, self._inputs("validation", processor))
         answers = self._answers(output.predictions)
         self.write_predictions(
             trainer,
