@@ -2,14 +2,14 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 from datasets import Dataset, IterableDataset
 from transformers import PretrainedConfig, PreTrainedModel, Trainer, TrainerCallback
+from transformers.trainer_utils import PredictionOutput
 
 from ..data import LoadReport
 from ..data.columns import RowFormat
@@ -97,25 +97,29 @@ class EncoderTask(Task):
         self._set_aside = {part: LoadReport() for part in self._parts}
         self._cuts = {"train": CutReport(), "validation": CutReport()}
 
-    def resolver(self) -> Callable[[Mapping[str, Any]], RowFormat]:
+    def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:
         """Give what recognizes the columns.
+
+        Args:
+            part: `train` or `validation`.
 
         Returns:
             An argument for `load_rows`.
         """
         raise TypeError(f"{type(self).__name__} must say how its columns are recognized")
 
-    def read(self, source: str | Path, **options: Any) -> Dataset | IterableDataset:
+    def read(self, part: str, source: str | Path, **options: Any) -> Dataset | IterableDataset:
         """Read a source.
 
         Args:
+            part: What it is for, `train` or `validation`.
             source: Hub id, file or folder.
             **options: Further arguments of `load_rows`.
 
         Returns:
             Its rows.
         """
-        return load_rows(source, self.resolver(), **options)
+        return load_rows(source, self.resolver(part), **options)
 
     def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:  # noqa: D102  # as in Task
         return self._inputs("train", processor)
@@ -185,6 +189,7 @@ class EncoderTask(Task):
             return None
         path = Path(source).expanduser()
         rows = self.read(
+            part,
             path if path.exists() else source,
             split=split,
             config_name=None if path.exists() else data.config_name,
@@ -289,20 +294,20 @@ def encode(processor: Processor, limit: int, **texts: list[str]) -> tuple[dict[s
     return {name: [list(row) for row in kept[name]] for name in ("input_ids", "attention_mask")}, cut
 
 
-@contextmanager
-def in_order(trainer: Trainer) -> Iterator[None]:
+def predict_in_order(trainer: Trainer, dataset: Any) -> PredictionOutput:
     """Have a Trainer predict in the order of the data, also where it trains on batches of equal lengths.
 
     Args:
         trainer: The Trainer.
+        dataset: What it predicts.
 
-    Yields:
-        Nothing.
+    Returns:
+        What its `predict` returns.
     """
     strategy = trainer.args.train_sampling_strategy
     trainer.args.train_sampling_strategy = "random"  # which does not concern evaluation, unlike group_by_length
     try:
-        yield
+        return trainer.predict(dataset)
     finally:
         trainer.args.train_sampling_strategy = strategy
 

@@ -18,7 +18,7 @@ from ..data.task_rows import resolve_pairs
 from ..data.tokenizing import plain_tokenizer
 from .arguments import Recipe, RecipeError
 from .encoder_smoke import labelled_pairs
-from .encoder_tasks import EncoderArguments, EncoderTask, encode, identifiers, in_order
+from .encoder_tasks import EncoderArguments, EncoderTask, encode, identifiers, predict_in_order
 from .models import Processor
 
 
@@ -63,7 +63,7 @@ class ClassificationTask(EncoderTask):
         self._unlabelled: dict[str, int] = {}
         self._classes: list[str] = []
 
-    def resolver(self) -> Callable[[Mapping[str, Any]], RowFormat]:  # noqa: D102  # as in EncoderTask
+    def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:  # noqa: D102  # as in EncoderTask
         return functools.partial(
             resolve_pairs,
             text_column=self.recipe.data.text_column,
@@ -103,8 +103,7 @@ class ClassificationTask(EncoderTask):
         rows = self.rows("validation")
         if rows is None:
             return None
-        with in_order(trainer):
-            output = trainer.predict(self._inputs("validation", processor))  # type: ignore[arg-type]
+        output = predict_in_order(trainer, self._inputs("validation", processor))
         scores = log_probabilities(output.predictions)
         names = self._classes
         predictions = [

@@ -14,7 +14,7 @@ from ..data.importance import ImportanceLabels
 from ..data.tokenizing import WITHOUT_IMPORTANCE, plain_tokenizer, source_kind
 from . import smoke
 from .arguments import Recipe, RecipeError
-from .encoder_tasks import EncoderArguments, EncoderTask, in_order
+from .encoder_tasks import EncoderArguments, EncoderTask, predict_in_order
 from .models import Processor
 
 
@@ -37,7 +37,9 @@ class ImportanceTaggingTask(EncoderTask):
         super().__init__(recipe, output_dir)
         self._without: dict[str, int] = {}
 
-    def read(self, source: str | Path, **options: Any) -> Dataset | IterableDataset:  # noqa: D102  # as in EncoderTask
+    def read(  # noqa: D102  # as in EncoderTask
+        self, part: str, source: str | Path, **options: Any
+    ) -> Dataset | IterableDataset:
         data = self.recipe.data
         return load_documents(
             source,
@@ -94,8 +96,7 @@ class ImportanceTaggingTask(EncoderTask):
         inputs = self._inputs("validation", processor)
         if inputs is None:
             return None
-        with in_order(trainer):
-            output = trainer.predict(inputs)
+        output = predict_in_order(trainer, inputs)
         return {**compute_tagging_metrics(output), "rows": len(inputs)}
 
     def reports(self) -> dict[str, Any]:  # noqa: D102

@@ -16,7 +16,7 @@ from ..data.masking import MaskingCollator
 from ..data.packing import PackingReport, pack_documents
 from .arguments import Recipe, RecipeError
 from .encoder_smoke import texts
-from .encoder_tasks import EncoderArguments, EncoderTask, in_order
+from .encoder_tasks import EncoderArguments, EncoderTask, predict_in_order
 from .models import Processor
 
 
@@ -71,7 +71,9 @@ class MaskedLMTask(EncoderTask):
         self._packing = {"train": PackingReport(), "validation": PackingReport()}
         self._validation: Dataset | None = None
 
-    def read(self, source: str | Path, **options: Any) -> Dataset | IterableDataset:  # noqa: D102  # as in EncoderTask
+    def read(  # noqa: D102  # as in EncoderTask
+        self, part: str, source: str | Path, **options: Any
+    ) -> Dataset | IterableDataset:
         data = self.recipe.data
         return load_documents(
             source,
@@ -121,8 +123,7 @@ class MaskedLMTask(EncoderTask):
     ) -> dict[str, Any] | None:
         if self._validation is None:
             return None
-        with in_order(trainer):
-            output = trainer.predict(self._validation)  # type: ignore[arg-type]
+        output = predict_in_order(trainer, self._validation)
         return {**perplexity(output), "rows": len(self._validation)}
 
     def reports(self) -> dict[str, Any]:  # noqa: D102
@@ -156,6 +157,7 @@ class MaskedLMTask(EncoderTask):
         report = LoadReport()
         self._set_aside[f"also_train_{number}"] = report
         return self.read(
+            "train",
             path if path.exists() else name,
             split=None if path.exists() else "train",
             config_name=None if path.exists() else config_name or None,

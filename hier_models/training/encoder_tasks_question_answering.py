@@ -16,7 +16,7 @@ from ..data.tokenizing import plain_tokenizer
 from ..metrics import Squad
 from .arguments import Recipe, RecipeError
 from .encoder_smoke import questions
-from .encoder_tasks import EncoderArguments, EncoderTask, identifiers, in_order
+from .encoder_tasks import EncoderArguments, EncoderTask, identifiers, predict_in_order
 from .models import Processor
 
 
@@ -73,7 +73,7 @@ class QuestionAnsweringTask(EncoderTask):
                 "questions too; leave it out, or set eval_strategy: no"
             )
 
-    def resolver(self) -> Callable[[Mapping[str, Any]], RowFormat]:  # noqa: D102
+    def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:  # noqa: D102
         return functools.partial(
             resolve_questions,
             question_column=self.options.question_column,
@@ -93,8 +93,7 @@ class QuestionAnsweringTask(EncoderTask):
         rows = self.rows("validation")
         if rows is None:
             return None
-        with in_order(trainer):
-            output = trainer.predict(self._inputs("validation", processor))
+        output = predict_in_order(trainer, self._inputs("validation", processor))
         predictions = self._answers(output.predictions)
         self.write_predictions(
             trainer,

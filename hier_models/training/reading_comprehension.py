@@ -25,7 +25,7 @@ from ..metrics.squad import exact_score, f1_score
 from ..pipelines.reading_comprehension_hier import best_spans
 from .arguments import Recipe, RecipeError
 from .encoder_smoke import QUESTIONS, STORIES
-from .encoder_tasks import EncoderArguments, EncoderTask, identifiers, in_order
+from .encoder_tasks import EncoderArguments, EncoderTask, identifiers, predict_in_order
 from .models import Processor
 from .own_tokenizer import own_tokenizer
 from .tasks import SCORES_FILE
@@ -130,7 +130,6 @@ class ReadingComprehensionTask(EncoderTask):
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
         self._windows: dict[str, Any] = {}
-        self._loading_part = "train"
         self._reports = {part: ReadingReport() for part in self._parts}
 
     def check(self) -> None:  # noqa: D102  # as in Task
@@ -147,15 +146,9 @@ class ReadingComprehensionTask(EncoderTask):
                 "questions too; leave it out, or set eval_strategy: no"
             )
 
-    def resolver(self) -> Callable[[Mapping[str, Any]], RowFormat]:  # noqa: D102
+    def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:  # noqa: D102
         options = self.options
-        return _Resolver(
-            options.question_column, options.context_column, options.answers_column, self._loading_part == "train"
-        )
-
-    def _load(self, part: str) -> Any:
-        self._loading_part = part
-        return super()._load(part)
+        return _Resolver(options.question_column, options.context_column, options.answers_column, part == "train")
 
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:  # noqa: D102
         arguments = self.recipe.model
@@ -226,8 +219,7 @@ class ReadingComprehensionTask(EncoderTask):
         if rows is None:
             return None
         compute_metrics, trainer.compute_metrics = trainer.compute_metrics, None  # which is of the validation data
-        with in_order(trainer):
-            output = trainer.predict(self._inputs(part, processor))
+        output = predict_in_order(trainer, self._inputs(part, processor))
         trainer.compute_metrics = compute_metrics
         answers = self._answers(output.predictions, part)
         self.write_predictions(
