@@ -149,8 +149,8 @@ def _model(recipe: Recipe, task: "Task", folder: Path) -> dict[str, Any]:
     overrides = model.overrides()
     kept = {name: SIZES.get(name, value) for name, value in overrides.items() if name != "vocab_size"}
     for name, whole in PARTS.items():
-        if isinstance(kept.get(name), int) and isinstance(overrides.get(whole), int):
-            kept[name] = kept[name] * SIZES[whole] // overrides[whole]
+        if isinstance(kept.get(name), int):  # of how many, only the checkpoint may say
+            kept[name] = min(kept[name] * SIZES[whole] // overrides.get(whole, SIZES[whole]), SIZES[whole])
     sources = {
         "from_bart": ("bart", "AutoModelForSeq2SeqLM"),
         "from_roberta": ("roberta", "AutoModelForMaskedLM"),

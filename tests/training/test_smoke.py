@@ -1,4 +1,4 @@
-"""Every recipe of examples/recipes runs, from beginning to end, on a few rows made on the spot."""
+"""Every recipe of examples/recipes and every experiment runs, from beginning to end, on a few rows made on the spot."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,16 @@ import yaml
 from transformers import AutoModelForQuestionAnswering, AutoModelForSeq2SeqLM, AutoProcessor
 
 from hier_models import HatBartProcessor
-from hier_models.training import RecipeError, load_recipe, run_smoke, run_sweep, smoke, variant_names
+from hier_models.training import (
+    RecipeError,
+    load_recipe,
+    read_comparison,
+    run_smoke,
+    run_sweep,
+    smoke,
+    variant_names,
+)
+from hier_models.training.comparison import check_recipes, check_tasks
 from hier_models.training.smoke import shrink
 from tests.conftest import DOCUMENTS
 
@@ -17,6 +26,9 @@ from tests.conftest import DOCUMENTS
 FOLDER = Path(__file__).parents[2] / "examples" / "recipes"
 RECIPES = sorted(FOLDER.rglob("*.yaml"))
 SWEEPS = [path for path in RECIPES if variant_names(path)]
+# What is no comparison: the section that they share, and the models that some begin with.
+FIRST = ("summaries", "tagger", "warm_up")
+EXPERIMENTS = sorted(path for path in FOLDER.with_name("experiments").glob("*.yaml") if path.stem not in FIRST)
 HAT_BART = FOLDER / "hat_bart"
 TOP_DOWN = FOLDER / "top_down_transformer"
 COARSE_TO_FINE = FOLDER / "coarse_to_fine_lstm"
@@ -104,6 +116,49 @@ def test_every_sweep_runs(path, tmp_path):
             check_row_of_table_6_1(name, config, tmp_path / "run" / name, results["variants"][name])
         else:
             assert highlighting(config) == HIGHLIGHTING[name]
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_every_experiment_compares_fairly(path):
+    """Three seeds, the same recipe for a variant and its twin, and the model of the lowest validation loss is tested."""
+    comparison = read_comparison(path)
+    names = variant_names(path)
+    recipes = {name: load_recipe(path, (), name, 1) for name in names}
+    check_tasks(comparison, recipes)
+    for name, twin in comparison.twins(names).items():
+        check_recipes(comparison, name, recipes[name], twin, recipes[twin])
+    assert len(comparison.seeds) == 3
+    for recipe in recipes.values():
+        assert recipe.training.load_best_model_at_end
+        assert (recipe.training.metric_for_best_model, recipe.training.greater_is_better) == ("loss", False)
+        assert Path(recipe.data.train).parent == Path(recipe.data.test).parent
+        assert len({recipe.data.train, recipe.data.validation, recipe.data.test}) == 3
+        assert recipe.training.output_dir.startswith(f"runs/experiments/{path.stem}/")
+
+
+def test_all_experiments_are_found():
+    assert len(EXPERIMENTS) > 12
+    names = {f"`{path.stem}`" for path in EXPERIMENTS}
+    assert not [name for name in names if name not in (EXPERIMENTS[0].parent / "README.md").read_text("utf-8")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_every_experiment_runs(path, tmp_path):
+    changes = {"output_dir": str(tmp_path / "run"), "max_steps": 1, "eval_steps": 1, "save_steps": 1}
+    results = run_sweep(path, changes, smoke=True)
+    metrics = read_comparison(path).metrics
+    for name in variant_names(path):
+        found = results["variants"][name]
+        assert metrics[0] in found["test"], name  # made-up poems have no lines of seven characters
+        assert (tmp_path / "run" / name / "document_scores.json").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FIRST[1:])
+def test_what_experiments_begin_with_runs(name, tmp_path):
+    run_smoke(EXPERIMENTS[0].with_name(f"{name}.yaml"), {"output_dir": str(tmp_path / "run"), "max_steps": 1})
+    assert (tmp_path / "run" / "model.safetensors").is_file()
 
 
 def check_row_of_table_6_1(name, config, folder, results):
