@@ -1,4 +1,4 @@
-"""Every recipe of examples/recipes and every experiment runs, from beginning to end, on a few rows made on the spot."""
+"""Every recipe and every experiment of examples runs, from beginning to end, on a few rows made on the spot."""
 
 import json
 from pathlib import Path
@@ -120,7 +120,7 @@ def test_every_sweep_runs(path, tmp_path):
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
 def test_every_experiment_compares_fairly(path):
-    """Three seeds, the same recipe for a variant and its twin, and the model of the lowest validation loss is tested."""
+    """Three seeds, one recipe for a variant and its twin, and the model of the lowest validation loss is tested."""
     comparison = read_comparison(path)
     names = variant_names(path)
     recipes = {name: load_recipe(path, (), name, 1) for name in names}
