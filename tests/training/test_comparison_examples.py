@@ -15,7 +15,8 @@ def scores(values, keys=None):
 
 
 def test_documents_a_quarter_half_and_three_quarters_up():
-    found = choose_documents({"a": scores([0.9, 0.1, 0.5, 0.3, 0.7]), "b": scores([0.9, 0.1, 0.5, 0.3, 0.7])}, "rouge1")
+    of_both = dict.fromkeys("ab", scores([0.9, 0.1, 0.5, 0.3, 0.7]))
+    found = choose_documents(of_both, "rouge1")
     assert [key for key, _ in found] == ["d3", "d2", "d4"]
     assert found[0][1] == {"a": 0.3, "b": 0.3}
 
