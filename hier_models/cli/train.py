@@ -78,15 +78,15 @@ def train(
     if recipe_file is None and variant is not None:
         raise MistakeError("--variant: give a recipe file with variants")
     from ..training import load_recipe, run_smoke, run_training, task_class, variant_names
-    from ..training.recipe_files import check_overrides
+    from ..training.recipe_files import check_overrides, comparison_section
 
     if not state.debug:
         warnings.filterwarnings("ignore")
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    if recipe_file is not None and variant is not None:
+    if recipe_file is not None and variant is not None and (smoke or comparison_section(recipe_file) is None):
         check_overrides(recipe_file, given)
     elif recipe_file is not None and variant_names(recipe_file):
-        _sweep(recipe_file, given, smoke)
+        _sweep(recipe_file, given, smoke, variant)
         return
     if smoke:
         with mistakes("model", OSError):
@@ -127,13 +127,16 @@ def _time_limit() -> Iterator[None]:
         raise typer.Exit(NOT_FINISHED) from None
 
 
-def _sweep(recipe_file: str, given: list[str], smoke: bool) -> None:
-    from ..training import run_sweep
+def _sweep(recipe_file: str, given: list[str], smoke: bool, variant: str | None) -> None:
+    from ..training import run_comparison, run_sweep
 
     if not smoke:
         state.when_interrupted = "The same command goes on with the sweep; finished variants are not repeated."
     with mistakes("model", OSError), _time_limit():
-        results = run_sweep(recipe_file, given, smoke=smoke)
+        if variant is None:
+            results = run_sweep(recipe_file, given, smoke=smoke)
+        else:
+            results = run_comparison(recipe_file, given, variant=variant)
     if int(os.environ.get("RANK", "0")) > 0:  # of several processes, one speaks
         return
     print(results["table"])

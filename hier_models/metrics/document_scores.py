@@ -111,12 +111,18 @@ class DocumentScores:
     Args:
         documents: What each document is known by, the same for every model; see `document_keys`.
         metrics: Name -> statistics.
+
+    Raises:
+        ValueError: If two documents have the same name, or a metric has statistics of fewer or more.
     """
 
     documents: Sequence[str]
     metrics: Mapping[str, DocumentStatistics]
 
     def __post_init__(self) -> None:
+        if len(set(self.documents)) < len(self.documents):
+            key, count = Counter(self.documents).most_common(1)[0]
+            raise ValueError(f"documents must have different names, and {key!r} is there {count} times")
         for name, statistics in self.metrics.items():
             if len(statistics.values) != len(self.documents):
                 raise ValueError(

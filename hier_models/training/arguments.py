@@ -248,7 +248,7 @@ class RunArguments:
     Args:
         task: What the model is trained for; a task may have a section of its own, named like it.
         total_train_batch_size: Documents of one optimizer step on all devices together; sets the gradient accumulation
-            so that a recipe means the same on one GPU and on eight.
+            so that a recipe means the same on one GPU and on eight. By default it follows from the others.
         learning_rates: JSON object (in YAML a mapping) of names of parts of the model and the learning rates that they
             have in the place of `learning_rate`; see `optimizer_with_rates`.
         perplexity_decay: Factor of all learning rates at each evaluation, once the evaluation loss has stopped
@@ -259,7 +259,7 @@ class RunArguments:
             that multiplies it (AVX-512 BF16, AMX); in float32 elsewhere.
         stop_after_minutes: Stop at a checkpoint once so much time has passed, for machines that are lent for minutes;
             the same call goes on. A sweep stops as a whole. What is done after training is not interrupted.
-        overwrite: Start anew although the output folder holds a run; its checkpoints are deleted.
+        overwrite: Start anew although the output folder holds a run; its checkpoints and results are deleted.
     """
 
     task: str = field(default="summarization", metadata=_help("What the model is trained for."))
@@ -288,6 +288,8 @@ class RunArguments:
         self.rates()
         if self.stop_after_minutes is not None and self.stop_after_minutes <= 0:
             raise RecipeError(f"run: stop_after_minutes must be above 0, got {self.stop_after_minutes}")
+        if self.stop_after_minutes is not None and self.overwrite:
+            raise RecipeError("run: overwrite and stop_after_minutes exclude each other: each call would begin anew")
 
     def rates(self) -> dict[str, Any]:
         """The learning rates of `learning_rates`.

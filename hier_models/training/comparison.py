@@ -10,7 +10,7 @@ import os
 import shlex
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from .arguments import Recipe, RecipeError
 from .comparison_report import write_report
 from .costs import TimeUpError, is_up
 from .recipe_files import as_options, check_overrides, comparison_section, load_recipe, variant_names
-from .running import run_training
+from .running import run_training, set_accumulation
 from .smoke import run_smoke
 from .tasks import task_class
 
@@ -34,20 +34,13 @@ logger = logging.getLogger(__name__)
 
 # What a variant and its twin must have in common; a comparison with anything else of these would be of two things.
 FIXED = (
-    *("task", "batch size", "max_steps", "num_train_epochs", "train", "train_split", "validation", "validation_split"),
-    *("test", "test_split", "config_name", "revision", "max_train_documents", "max_validation_documents"),
-    *("max_test_documents", "held_out_validation", "held_out_test", "split_seed", "seed"),
+    *("task", "total_train_batch_size", "max_steps", "num_train_epochs", "train", "train_split", "validation"),
+    *("validation_split", "test", "test_split", "config_name", "revision", "max_train_documents"),
+    *("max_validation_documents", "max_test_documents", "held_out_validation", "held_out_test", "split_seed"),
 )
-# What of the section `training` is the recipe, beside what makes another experiment anyway (the seed is not its).
-TRAINING = (
-    *(name for name in sweeps.EXPERIMENT if name != "seed"),
-    *("adam_epsilon", "lr_scheduler_kwargs", "data_seed", "train_sampling_strategy", "bf16", "fp16"),
-    *("eval_strategy", "eval_steps", "load_best_model_at_end", "metric_for_best_model"),
-)
-# How a run is computed, in the sections `data` and `run` and in that of the task.
-NOT_COMPARED = (*sweeps.HOW, "bad_lines", "total_train_batch_size")
 # Perplexities of other tokens are other numbers.
 TOKENS = ("tokenizer", "tokenizer_words", "language")
+MOST_SEED = 2**32 - 1  # that numpy takes
 
 
 @dataclass(frozen=True)
@@ -56,7 +49,7 @@ class Comparison:
 
     Args:
         question: Stands above the table.
-        seeds: Each variant is trained with each of them.
+        seeds: Each variant is trained with each of them, in place of the recipe's `seed`.
         twin: The variant that all others are compared with; or a mapping, variant -> its twin.
         metrics: Scores of the test part, as the task gives them; learning curves are titled by the question, and of
             the first metric the best value is bold.
@@ -86,7 +79,9 @@ class Comparison:
                 or len(set(values)) < len(values)
             ):
                 raise RecipeError(f"comparison: {name} must be a list of {what}, got {values!r}")
-        if not isinstance(self.parameters_within, int | float) or self.parameters_within < 0:
+        if any(not 0 <= seed <= MOST_SEED for seed in self.seeds):
+            raise RecipeError(f"comparison: seeds must be from 0 to {MOST_SEED}, got {self.seeds!r}")
+        if type(self.parameters_within) not in (int, float) or self.parameters_within < 0:
             raise RecipeError(
                 f"comparison: parameters_within must be a share, such as 0.03; got {self.parameters_within!r}"
             )
@@ -158,7 +153,11 @@ def read_comparison(path: str | os.PathLike[str]) -> Comparison | None:
 
 
 def run_comparison(
-    path: str | os.PathLike[str], overrides: Sequence[str] | Mapping[str, Any] = (), *, smoke: bool = False
+    path: str | os.PathLike[str],
+    overrides: Sequence[str] | Mapping[str, Any] = (),
+    *,
+    smoke: bool = False,
+    variant: str | None = None,
 ) -> dict[str, Any]:
     """Train all variants of a sweep with all seeds, and compare them.
 
@@ -171,10 +170,12 @@ def run_comparison(
         path: A YAML file with `variants:` and `comparison:`; see `Comparison`.
         overrides: What to change in all variants, as for `load_recipe`.
         smoke: Try each variant once with `run_smoke`, without its seeds, its size and its data.
+        variant: Train this one only; all are checked, and all that are finished reported.
 
     Returns:
-        `runs`, variant -> seed -> what `run_training` returned, now or earlier; `results`, as in results.json;
-        `table`, in Markdown; and `folder`. With `smoke`, `variants` and `table` as `run_sweep` gives them.
+        `runs`, variant -> seed -> what `run_training` returned, now or earlier; and `folder`. In the first process
+        also `results`, as in results.json, and `table`, in Markdown. With `smoke`, `variants` and `table` as
+        `run_sweep` gives them.
 
     Raises:
         RecipeError: If the comparison would not be fair, or a variant cannot run; the message says what differs.
@@ -185,52 +186,60 @@ def run_comparison(
     if comparison is None:
         raise RecipeError(f"{path} has no comparison")
     names = variant_names(path)
+    if variant is not None and variant not in names:
+        raise RecipeError(f"{path} has no variant {variant!r}; its variants are {', '.join(names)}")
     twins = comparison.twins(names)
     check_overrides(path, overrides)
     _check_seeds(path, overrides)
-    seed = comparison.seeds[0]
-    recipes = {name: load_recipe(path, overrides, name, seed) for name in names}
-    check_tasks(comparison, recipes)
-    for name, twin in twins.items():
-        check_recipes(comparison, name, recipes[name], twin, recipes[twin])
+    recipes = {(name, seed): load_recipe(path, overrides, name, seed) for seed in comparison.seeds for name in names}
+    first = {name: recipes[name, comparison.seeds[0]] for name in names}
+    check_tasks(comparison, first)
+    differing = {
+        key for name, twin in twins.items() for key in check_recipes(comparison, name, first[name], twin, first[twin])
+    }
+    if same := [key for key in comparison.differs if key not in differing]:
+        raise RecipeError(f"comparison: differs: {same[0]} is the same for every variant and its twin")
     if smoke:
         return _smoke(path, overrides, comparison, names)
 
-    runs = [(name, seed) for seed in comparison.seeds for name in names]
-    finished = {run: sweeps.finished_run(load_recipe(path, overrides, *run)) for run in runs}
-    first = recipes[names[0]]
-    notes = {"overlap": check_overlap(comparison, first)}
-    sizes = {run[0]: int(found["parameters"]) for run, found in finished.items() if found}
+    finished = {run: sweeps.finished_run(recipe) for run, recipe in recipes.items()}
+    overlap = "; ".join(dict.fromkeys(check_overlap(comparison, recipe) for recipe in _with_own_data(first.values())))
+    sizes = {name: int(found["parameters"]) for (name, _), found in finished.items() if found}
     for name in names:
-        if name not in sizes:
-            sizes[name] = count_parameters(recipes[name])  # which changes the recipe, so it is read anew for its run
+        if name not in sizes:  # counting changes a recipe, so it is read anew
+            sizes[name] = count_parameters(load_recipe(path, overrides, name, comparison.seeds[0]))
     for name, twin in twins.items():
         check_parameters(comparison, name, sizes[name], twin, sizes[twin])
-    limit = first.run.stop_after_minutes
-    deadline = None if limit is None else begun + 60 * limit
 
-    folder = Path(first.training.output_dir or "").parent.parent
-    results: dict[str, dict[int, dict[str, Any]]] = {name: {} for name in names}
-    report: dict[str, Any] = {}
-    for number, (name, seed) in enumerate(runs, start=1):
-        found = finished[name, seed]
-        logger.warning(
-            "variant %s, seed %d (run %d of %d)%s", name, seed, number, len(runs), ": done" if found else ""
-        )
-        recipe = load_recipe(path, overrides, name, seed)
-        if found is None:
-            if deadline is not None and is_up(deadline, recipe.training):
-                raise TimeUpError(f"the time is up: {number - 1} of {len(runs)} runs are done")
-            recipe.training.include_num_input_tokens_seen = "non_padding"
-            found = run_training(recipe, deadline)
-            gc.collect()  # a model's parts know each other, so it goes no sooner
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
-        results[name][seed] = found
-        is_new = finished[name, seed] is None or number == len(runs)
-        if is_new and recipe.training.process_index == 0:
-            report = write_report(folder, comparison, twins, results, command_of(path, overrides), notes)
-    return {"runs": results, "folder": folder, **report}
+    arguments, limit = first[names[0]].training, first[names[0]].run.stop_after_minutes
+    deadline = None if limit is None else begun + 60 * limit
+    folder = Path(arguments.output_dir or "").parent.parent
+
+    def report() -> dict[str, Any]:
+        found = {name: {seed: run for seed in comparison.seeds if (run := finished[name, seed])} for name in names}
+        reported: dict[str, Any] = {"runs": found, "folder": folder}
+        if arguments.process_index == 0:
+            reported |= write_report(folder, comparison, twins, found, command_of(path, overrides), overlap)
+        return reported
+
+    reported: dict[str, Any] | None = None
+    for number, ((name, seed), recipe) in enumerate(recipes.items(), start=1):
+        if variant not in (None, name):
+            continue
+        done = ": done" if finished[name, seed] else ""
+        logger.warning("variant %s, seed %d (run %d of %d)%s", name, seed, number, len(recipes), done)
+        if done:
+            continue
+        if deadline is not None and is_up(deadline, arguments):
+            count = sum(found is not None for found in finished.values())
+            raise TimeUpError(f"the time is up: {count} of {len(recipes)} runs are done")
+        recipe.training.include_num_input_tokens_seen = "non_padding"
+        finished[name, seed] = run_training(recipe, deadline)
+        gc.collect()  # a model's parts know each other, so it goes no sooner
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        reported = report()
+    return reported or report()
 
 
 # The checks
@@ -273,7 +282,7 @@ def check_tasks(comparison: Comparison, recipes: Mapping[str, Recipe]) -> None:
             )
 
 
-def check_recipes(comparison: Comparison, name: str, recipe: Recipe, twin: str, of_twin: Recipe) -> None:
+def check_recipes(comparison: Comparison, name: str, recipe: Recipe, twin: str, of_twin: Recipe) -> list[str]:
     """Refuse a variant that is trained in another way than its twin.
 
     Args:
@@ -283,8 +292,12 @@ def check_recipes(comparison: Comparison, name: str, recipe: Recipe, twin: str, 
         twin: Its twin.
         of_twin: The twin's recipe.
 
+    Returns:
+        What besides the model differs, with the file's reason.
+
     Raises:
-        RecipeError: If anything but the model differs, and the file gives no reason.
+        RecipeError: If anything but the model differs, and the file gives no reason; or if the best model would not
+            be there to be scored.
     """
     values, others = _compared(recipe), _compared(of_twin)
     different = [key for key in dict.fromkeys((*values, *others)) if values.get(key) != others.get(key)]
@@ -310,19 +323,33 @@ def check_recipes(comparison: Comparison, name: str, recipe: Recipe, twin: str, 
                     f"comparison: perplexities of variant {name!r} and its twin {twin!r} cannot be compared: {key} is "
                     f"{of_both[0]!r} and {of_both[1]!r}"
                 )
+    for arguments in (recipe.training, of_twin.training):
+        in_steps = arguments.load_best_model_at_end and arguments.eval_strategy == "steps"
+        if in_steps and arguments.save_steps != arguments.eval_steps:
+            raise RecipeError(
+                f"training: save_steps={arguments.save_steps} must be eval_steps={arguments.eval_steps:g}, since the "
+                "best model is to be scored"
+            )
+    return different
 
 
 def _compared(recipe: Recipe) -> dict[str, Any]:
-    """What must be the same."""
-    sections = recipe.as_dict()
-    training = sections.pop("training")
-    del sections["model"]
-    values = {name: value for section in sections.values() for name, value in section.items()}
-    values = {name: value for name, value in values.items() if name not in NOT_COMPARED}
-    arguments = recipe.training
-    at_once = arguments.train_batch_size * arguments.gradient_accumulation_steps * arguments.world_size
-    values["batch size"] = recipe.run.total_train_batch_size or at_once
-    return {**values, **{name: training[name] for name in TRAINING if name in training}}
+    """What must be the same, or be said to differ: all but the model, and of that what its weights begin with."""
+    set_accumulation(recipe)
+    values = sweeps.experiment({**recipe.as_dict(), "model": {}})
+    del values["seed"], values["bad_lines"]
+    model, training = recipe.model, recipe.training
+    values["checkpoint"] = model.model_name_or_path or model.from_bart or model.from_roberta
+    return {**values, "bf16": training.bf16, "fp16": training.fp16}
+
+
+def _with_own_data(recipes: Iterable[Recipe]) -> list[Recipe]:
+    """The first of those that have the same data."""
+    found: dict[Any, Recipe] = {}
+    for recipe in recipes:
+        data = recipe.data
+        found.setdefault((data.train, data.train_split, data.test, data.test_split), recipe)
+    return list(found.values())
 
 
 def count_parameters(recipe: Recipe) -> int:
@@ -373,7 +400,7 @@ def check_overlap(comparison: Comparison, recipe: Recipe) -> str:
 
     Args:
         comparison: What is compared.
-        recipe: Any variant's recipe: their data are the same.
+        recipe: A variant's recipe.
 
     Returns:
         What was checked, for the table.

@@ -37,7 +37,7 @@ def write_report(
     twins: Mapping[str, str],
     runs: Runs,
     command: str,
-    notes: Mapping[str, str],
+    overlap: str,
 ) -> dict[str, Any]:
     """Write what the finished runs of a comparison show.
 
@@ -47,7 +47,7 @@ def write_report(
         twins: Variant -> the variant that it is compared with.
         runs: What the finished runs found; a variant may have none yet.
         command: The command of the comparison.
-        notes: `overlap`, what was checked of it.
+        overlap: What was checked of training documents in the test data.
 
     Returns:
         `results`, as in results.json, and `table`, as in table.md.
@@ -73,7 +73,7 @@ def write_report(
         "runs": len(runs) * len(comparison.seeds),
         "interval": {"confidence": CONFIDENCE, "draws": DRAWS, "over": "test documents, paired"},
         "differs": dict(comparison.differs),
-        "overlap": notes["overlap"],
+        "overlap": overlap,
         "variants": variants,
         "made_by": _made_by(runs),
     }
@@ -97,6 +97,18 @@ def _folder(folder: Path, variant: str, seed: int) -> Path:
     return folder / variant / f"seed_{seed}"
 
 
+def _metric_of_best(training: Mapping[str, Any]) -> str:
+    return str(training.get("metric_for_best_model") or "loss").removeprefix("eval_")
+
+
+def _scored(runs: Mapping[int, Mapping[str, Any]], curves: Mapping[int, Mapping[str, Any]]) -> str:
+    """Which model of a variant's runs was scored."""
+    training = next(iter(runs.values()))["recipe"]["training"]
+    if training["load_best_model_at_end"] and all(curve["best_step"] is not None for curve in curves.values()):
+        return f"the model with the best validation {_metric_of_best(training)}"
+    return "the last model"
+
+
 def _curve(folder: Path, run: Mapping[str, Any]) -> dict[str, Any]:
     """The losses of a run by its steps, and which evaluation was the best."""
     training = run["recipe"]["training"]
@@ -105,7 +117,7 @@ def _curve(folder: Path, run: Mapping[str, Any]) -> dict[str, Any]:
         part: {entry["step"]: entry[key] for entry in history if key in entry}
         for part, key in (("train", "loss"), ("validation", "eval_loss"))
     }
-    name = str(training.get("metric_for_best_model") or "loss").removeprefix("eval_")
+    name = _metric_of_best(training)
     found = {entry["step"]: entry[f"eval_{name}"] for entry in history if f"eval_{name}" in entry}
     # As in Transformers: unless it is said, less is better of losses alone.
     greater = training.get("greater_is_better")
@@ -174,7 +186,7 @@ def _summary(
         "steps": max(curves[name][seed]["steps"] for seed in seeds),
         "best_step": {seed: curves[name][seed]["best_step"] for seed in seeds},
         "still_improving": [seed for seed in seeds if curves[name][seed]["still_improving"]],
-        "kept_model": "best" if next(iter(own.values()))["recipe"]["training"]["load_best_model_at_end"] else "last",
+        "scored_model": _scored(own, curves[name]),
     }
 
 
@@ -254,11 +266,16 @@ def _notes(comparison: Comparison, results: Mapping[str, Any]) -> list[str]:
         f"{CONFIDENCE:.0%} by a paired bootstrap over the test documents ({DRAWS:,} draws, each document's scores "
         "averaged over the seeds); they say nothing of how far other seeds would differ."
     ]
+    if missing := [
+        metric for metric in comparison.metrics if not any(metric in found["metrics"] for found in variants.values())
+    ]:
+        said.append(f"No test document has scores of {', '.join(missing)}.")
     differing = {
         f"{name} against {found['twin']} {metric}: {value['difference']['documents']}"
         for name, found in variants.items()
         for metric, value in found["metrics"].items()
-        if "difference" in value and value["difference"]["documents"] < found["documents"]
+        if "difference" in value
+        and value["difference"]["documents"] < max(found["documents"], variants[found["twin"]]["documents"])
     }
     if differing:
         said.append(f"Compared on the documents that both scored: {'; '.join(sorted(differing))}.")
@@ -269,9 +286,12 @@ def _notes(comparison: Comparison, results: Mapping[str, Any]) -> list[str]:
     ]
     if unequal:
         said.append(f"Seeds so far: {'; '.join(unequal)}.")
-    kept = {found["kept_model"] for found in variants.values()}
+    of_model: dict[str, list[str]] = {}
+    for name, found in variants.items():
+        of_model.setdefault(found["scored_model"], []).append(name)
+    scored = [f"{model} ({', '.join(names)})" if len(of_model) > 1 else model for model, names in of_model.items()]
     said.append(
-        f"Scored is the {' or '.join(sorted(kept))} model of each run. Minutes: of training with its evaluations, "
+        f"Scored is of each run {' or '.join(scored)}. Minutes: of training with its evaluations, "
         f"over all sittings, mean of the seeds. {_memory(variants)} Source tokens: all that were read in training, "
         "padding left out."
     )

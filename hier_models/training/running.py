@@ -36,6 +36,8 @@ from .word_vectors import count_tokens
 logger = logging.getLogger(__name__)
 
 RESULTS_FILE = "results.json"
+# What a run goes on with, once it has a checkpoint.
+RECIPE_FILE = "recipe.json"
 
 
 def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any]:
@@ -43,7 +45,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
 
     A run that was interrupted goes on from its last complete checkpoint in `output_dir`, and on the CPU ends with the
     same weights, bit for bit, as if it had never stopped. The folder afterwards holds the model with its generation
-    config, the processor, and `results.json` with what is returned.
+    config, the processor, `recipe.json`, and `results.json` with what is returned.
 
     Args:
         recipe: What to train, from `load_recipe`. Its `run: task:` says for which task.
@@ -71,7 +73,8 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
     if recipe.data.streaming and arguments.max_steps <= 0:
         raise RecipeError("training: max_steps must be given with streaming: true, since a stream has no known length")
     task.check()
-    _set_accumulation(recipe)
+    set_accumulation(recipe)
+    code = code_version()  # now, since its files may be edited while the model is trained
     checkpoint = _checkpoint_to_resume(recipe, output_dir)
     costs, limit = RunCosts(arguments), None if deadline is None else TimeLimit(deadline)
     # Weights that are not loaded are drawn here, so they depend on the seed and on nothing before.
@@ -126,6 +129,8 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
     if has_loss_over_labels(model, trainer):
         trainer.compute_loss_func = loss_over_labels
     generation_config = copy.deepcopy(getattr(model, "generation_config", None))  # encoders have none
+    if trainer.is_world_process_zero():
+        write_json(output_dir / RECIPE_FILE, recipe.as_dict())
     outcome = trainer.train(resume_from_checkpoint=checkpoint)
     if limit is not None and limit.stopped:
         # A launcher ends all processes with the first, and one may still be writing the checkpoint.
@@ -155,13 +160,35 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
         "parameters": sum(getattr(parameter, "ds_numel", parameter.numel()) for parameter in model.parameters()),
         "cost": {**costs.as_dict(), **_tokens_seen(trainer)},
         "machine": machine(arguments),
-        "code": code_version(),
+        "code": code,
         "recipe": recipe.as_dict(),
         "versions": _versions(),
     }
     if trainer.is_world_process_zero():
         write_json(output_dir / RESULTS_FILE, results)
     return results
+
+
+def set_accumulation(recipe: Recipe) -> None:
+    """Set how many small batches make a step.
+
+    Args:
+        recipe: Changed in place: `gradient_accumulation_steps` follows from `total_train_batch_size`; or that, if it
+            is not given, from the others.
+
+    Raises:
+        RecipeError: If steps of so many documents cannot be made of batches of this size.
+    """
+    total, arguments = recipe.run.total_train_batch_size, recipe.training
+    at_once = arguments.train_batch_size * arguments.world_size
+    if total is None:
+        recipe.run.total_train_batch_size = at_once * arguments.gradient_accumulation_steps
+        return
+    if total % at_once:
+        raise RecipeError(
+            f"run: total_train_batch_size={total} is no multiple of per_device_train_batch_size × devices = {at_once}"
+        )
+    arguments.gradient_accumulation_steps = total // at_once
 
 
 # The run
@@ -212,18 +239,6 @@ def _callbacks(recipe: Recipe, model: PreTrainedModel) -> list[TrainerCallback]:
     return [*found, SurrogateLog()] if is_hard else found
 
 
-def _set_accumulation(recipe: Recipe) -> None:
-    total, arguments = recipe.run.total_train_batch_size, recipe.training
-    if total is None:
-        return
-    at_once = arguments.train_batch_size * arguments.world_size
-    if total % at_once:
-        raise RecipeError(
-            f"run: total_train_batch_size={total} is no multiple of per_device_train_batch_size × devices = {at_once}"
-        )
-    arguments.gradient_accumulation_steps = total // at_once
-
-
 def _checkpoint_to_resume(recipe: Recipe, output_dir: Path) -> str | None:
     asked = recipe.training.resume_from_checkpoint
     if recipe.run.overwrite:
@@ -232,6 +247,7 @@ def _checkpoint_to_resume(recipe: Recipe, output_dir: Path) -> str | None:
         with recipe.training.main_process_first(desc="deleting old checkpoints"):
             for folder in output_dir.glob("checkpoint-*"):
                 shutil.rmtree(folder, ignore_errors=True)
+            (output_dir / RESULTS_FILE).unlink(missing_ok=True)  # else it would be taken for that of this run
         return None
     if asked and asked not in ("True", "true"):
         return asked

@@ -168,3 +168,5 @@ def test_numbers_that_are_no_statistics(values, kind, says):
         DocumentStatistics(values, kind)
     with pytest.raises(ValueError, match="rouge1 has statistics of 3 documents, and there are 1"):
         DocumentScores(["a"], means({"rouge1": [1.0, 2.0, 3.0]}))
+    with pytest.raises(ValueError, match="documents must have different names, and 'a' is there 2 times"):
+        scores([1.0, 2.0, 3.0], documents=["b", "a", "a"])

@@ -208,7 +208,11 @@ def change(content, *path, **values):
         ),
         (("variants", "encoder", "data"), {"train": "other.jsonl"}, r"train is '.*train\.jsonl' and 'other\.jsonl'"),
         (("variants", "encoder", "data"), {"max_test_documents": 2}, "max_test_documents is None and 2"),
-        (("variants", "decoder", "training"), {"gradient_accumulation_steps": 3}, "batch size is 6 and 2"),
+        (("variants", "decoder", "training"), {"gradient_accumulation_steps": 3}, "total_train_batch_size is 6 and 2"),
+        (("run",), {"total_train_batch_size": 3}, r"total_train_batch_size=3 is no multiple of per_device_train_"),
+        (("variants", "decoder", "model"), {"from_bart": "warm"}, "checkpoint is 'warm' and None.*say why"),
+        (("variants", "decoder", "training"), {"neftune_noise_alpha": 5}, "neftune_noise_alpha is 5.0 and None"),
+        (("training",), {"save_steps": 4}, "save_steps=4 must be eval_steps=2, since the best model is to be scored"),
         (
             ("variants", "decoder", "training"),
             {"learning_rate": 0.5},
@@ -233,11 +237,14 @@ def change(content, *path, **values):
         (("comparison",), {"twin": 3}, "twin must be a variant, or a mapping"),
         (("comparison",), {"seeds": [1, 1]}, r"seeds must be a list of different whole numbers, got \[1, 1\]"),
         (("comparison",), {"seeds": [True]}, "seeds must be a list of different whole"),
+        (("comparison",), {"seeds": [1, -1]}, r"seeds must be from 0 to 4294967295, got \[1, -1\]"),
+        (("comparison",), {"parameters_within": True}, "parameters_within must be a share, such as 0.03; got True"),
         (("comparison",), {"question": " "}, "question must be a text"),
         (("comparison",), {"questions": "?"}, "unknown name 'questions'; allowed are question, seeds, twin"),
         (("comparison",), {"parameters_within": "3 %"}, "parameters_within must be a share, such as 0.03; got '3 %'"),
         (("comparison",), {"differs": {"max_steps": "why not"}}, "differs: max_steps must be the same"),
         (("comparison",), {"differs": {"learning_rate": ""}}, "differs must be a mapping of names to reasons"),
+        (("comparison",), {"differs": {"num_beams": "more is better"}}, "differs: num_beams is the same for every"),
         (("comparison",), {"check_overlap": ["gone.jsonl"]}, r"check_overlap: there is no file 'gone\.jsonl'"),
         (("data",), {"test": None}, "variant 'encoder' has no test data"),
         (("run",), {"task": "masked_lm"}, "the task masked_lm gives no scores of single test documents"),
@@ -291,6 +298,15 @@ def test_training_documents_in_the_test_data_are_refused(content, tmp_path, monk
     content["data"] |= {"train": one, "train_split": "train", "test": None, "test_split": "test"}
     content["comparison"]["check_overlap"] = True
     with pytest.raises(RecipeError, match="1 of 1 training documents share text with 1 test"):
+        run_sweep(write(tmp_path / "a.yaml", content))
+
+
+def test_the_documents_of_every_pair_are_looked_at(content, tmp_path, monkeypatch):
+    """Another pair may have other data."""
+    monkeypatch.setattr(comparison, "run_training", no_training)
+    content["variants"] |= {name: {"data": {"train": content["data"]["test"]}} for name in ("c", "d")}
+    content["comparison"]["twin"] = {"decoder": "encoder", "d": "c"}
+    with pytest.raises(RecipeError, match="3 of 3 training documents share text with 3 test"):
         run_sweep(write(tmp_path / "a.yaml", content))
 
 
@@ -379,6 +395,108 @@ def test_learning_curves(tmp_path, monkeypatch):
     assert lines == [([[2], [3.0]], "a (2 seeds)"), ([[1], [5.0]], "b"), ([[1], [6.0]], "b")]
 
 
+EQUAL = {"encoder": {1: 3.0}, "decoder": {1: 3.0}}
+
+
+@pytest.mark.usefixtures("no_drawing")
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"per_device_train_batch_size": 1}, "total_train_batch_size=2, and here it is 1"),
+        ({"load_best_model_at_end": False}, "load_best_model_at_end=True, and here it is False"),
+        ({"eval_steps": 1, "save_steps": 1}, "eval_steps=2, and here it is 1"),
+        ({"adam_epsilon": 0.1}, "adam_epsilon=1e-08, and here it is 0.1"),
+    ],
+)
+def test_a_recipe_that_was_edited_in_between_is_refused(content, tmp_path, monkeypatch, changes, says):
+    """Half of the runs would be of another recipe than the other half."""
+    content["comparison"]["metrics"] = ["rouge1"]
+    monkeypatch.setattr(comparison, "run_training", finish(EQUAL))
+    run_sweep(write(tmp_path / "a.yaml", content))
+    content["training"] |= changes
+    with pytest.raises(RecipeError, match=f"seed_1 holds a finished run with {says}"):
+        run_sweep(write(tmp_path / "a.yaml", content))
+
+
+class Stopped(Exception):
+    """A run that ends before it is finished."""
+
+
+def test_an_interrupted_run_goes_on_with_its_own_recipe_only(content, tmp_path, monkeypatch):
+    def interrupted(recipe, deadline):
+        folder = Path(recipe.training.output_dir)
+        (folder / "checkpoint-2").mkdir(parents=True, exist_ok=True)
+        (folder / "recipe.json").write_text(json.dumps(recipe.as_dict(), default=str))
+        raise Stopped
+
+    monkeypatch.setattr(comparison, "run_training", interrupted)
+    for learning_rate in (0.01, 0.01):
+        with pytest.raises(Stopped):
+            run_sweep(write(tmp_path / "a.yaml", content), {"learning_rate": learning_rate})
+    with pytest.raises(
+        RecipeError, match=r"encoder/seed_1 holds an interrupted run with learning_rate=0\.01, and her"
+    ):
+        run_sweep(tmp_path / "a.yaml", {"learning_rate": 0.1})
+    # Without a checkpoint there is nothing of it to go on with.
+    (tmp_path / "out" / "encoder" / "seed_1" / "checkpoint-2").rmdir()
+    with pytest.raises(Stopped):
+        run_sweep(tmp_path / "a.yaml", {"learning_rate": 0.1})
+
+
+@pytest.mark.usefixtures("no_drawing")
+def test_one_variant_of_a_comparison(content, tmp_path, monkeypatch):
+    """With its seeds and in its folders, and checked; the comparison does not repeat it."""
+    monkeypatch.setattr(comparison, "run_training", finish(EQUAL))
+    content["comparison"]["metrics"] = ["rouge1"]
+    monkeypatch.setattr(comparison, "count_parameters", lambda recipe: 1000)
+    file = write(tmp_path / "a.yaml", content)
+    result = CliRunner().invoke(cli.app, ["train", str(file), "--variant", "decoder"])
+    assert result.exit_code == 0, result.stderr
+    assert "| decoder | **23.33 ± 2.36** |" in result.stdout
+    assert "2 of 4 runs are done" in result.stdout
+    assert f"are in {tmp_path / 'out'}" in result.stdout
+    assert sorted(path.name for path in (tmp_path / "out" / "decoder").iterdir()) == ["seed_1", "seed_2"]
+    # What was done before shows after the next run.
+    steps = []
+    report = comparison.write_report
+    monkeypatch.setattr(comparison, "write_report", lambda *args: steps.append(report(*args)["results"]) or {})
+    run_sweep(file)
+    assert [(found["finished_runs"], list(found["variants"])) for found in steps] == [
+        (3, ["encoder", "decoder"]),
+        (4, ["encoder", "decoder"]),
+    ]
+    assert steps[0]["command"] == f"hier-models train {file}"
+    for arguments, says in (
+        (["--variant", "c"], "has no variant 'c'; its variants are encoder, decoder"),
+        (["--variant", "decoder", "--learning_rate", "1"], "holds a finished run with learning_rate=0.01"),
+    ):
+        result = CliRunner().invoke(cli.app, ["train", str(file), *arguments])
+        assert result.exit_code == 2
+        assert says in " ".join(result.stderr.split())
+
+
+@pytest.mark.usefixtures("no_drawing")
+def test_what_a_reader_of_the_table_must_know(content, tmp_path, monkeypatch):
+    """Which model is scored, which documents are compared, and which metrics there are not."""
+    run = finish({**EQUAL, "alone": {1: 3.0}})
+
+    def run_training(recipe, deadline):
+        results = run(recipe)
+        if "encoder" in recipe.training.output_dir:  # it scored one document more
+            comparison_scores([10.0, 20.0, 30.0, 4.0]).save(Path(recipe.training.output_dir) / "document_scores.json")
+        return results
+
+    monkeypatch.setattr(comparison, "run_training", run_training)
+    content["comparison"] |= {"metrics": ["rouge1", "rouge2"], "twin": {"decoder": "encoder"}}
+    content["variants"]["alone"] = {"training": {"load_best_model_at_end": False}}
+    text = run_sweep(write(tmp_path / "a.yaml", content))["table"]
+    assert (
+        "Scored is of each run the model with the best validation loss (encoder, decoder) or the last model (alone)."
+    ) in text
+    assert "Compared on the documents that both scored: decoder against encoder rouge1: 3." in text
+    assert "No test document has scores of rouge2." in text
+
+
 @pytest.mark.usefixtures("no_drawing")
 def test_each_variant_with_a_twin_of_its_own(content, tmp_path, monkeypatch):
     losses = {name: {1: 3.0} for name in ("encoder", "decoder", "again")}
@@ -412,11 +530,15 @@ def test_the_size_of_a_model_is_that_of_its_run(content, tmp_path, monkeypatch):
     assert found["parameters"] == comparison.count_parameters(load_recipe(file, (), "decoder", 1))
     assert found["recipe"]["training"]["output_dir"] == str(tmp_path / "out" / "decoder" / "seed_2")
     assert found["recipe"]["training"]["seed"] == 2
+    kept = json.loads((tmp_path / "out" / "decoder" / "seed_2" / "recipe.json").read_text())
+    assert kept["training"]["learning_rate"] == found["recipe"]["training"]["learning_rate"]
+    assert kept["run"]["total_train_batch_size"] == found["recipe"]["run"]["total_train_batch_size"] == 2
 
 
 def test_smoke(file, tmp_path, monkeypatch):
     monkeypatch.setattr(comparison, "run_training", no_training)
-    result = CliRunner().invoke(cli.app, ["train", str(file), "--smoke", "--max_steps", "1", "--eval_steps", "1"])
+    small = [f"--{name}=1" for name in ("max_steps", "eval_steps", "save_steps")]
+    result = CliRunner().invoke(cli.app, ["train", str(file), "--smoke", *small])
     assert result.exit_code == 0, result.stderr
     assert result.stdout.count("| encoder | ") == result.stdout.count("| decoder | ") == 1
     assert "All variants run. What they made is deleted." in result.stdout

@@ -19,6 +19,7 @@ from hier_models.training import (
     load_recipe,
     recipe_files,
     run_training,
+    running,
     task_class,
 )
 from hier_models.training.costs import RunCosts, TimeUpError, code_version, has_fast_bfloat16, machine
@@ -119,6 +120,21 @@ def test_a_limit_that_is_not_reached_changes_nothing(values):
     run_training(load_recipe(None, {**values, "stop_after_minutes": 60, "max_steps": 1}))
     with pytest.raises(RecipeError, match="stop_after_minutes must be above 0, got 0"):
         load_recipe(None, {**values, "stop_after_minutes": 0})
+    with pytest.raises(RecipeError, match=r"overwrite and stop_after_minutes .* each call would begin anew"):
+        load_recipe(None, {**values, "stop_after_minutes": 9, "overwrite": True})
+
+
+def test_the_code_is_that_of_the_beginning(values, monkeypatch):
+    """Its files may be edited while a model is trained for hours."""
+    version = iter([{"source": "loaded"}])
+    monkeypatch.setattr(running, "code_version", lambda: next(version))
+    monkeypatch.setattr(task_class("summarization"), "callbacks", lambda self: [Edit()])
+
+    class Edit(TrainerCallback):
+        def on_train_begin(self, args, state, control, **kwargs):
+            assert next(version, None) is None
+
+    assert run_training(load_recipe(None, {**values, "max_steps": 1}))["code"] == {"source": "loaded"}
 
 
 def test_the_time_before_a_checkpoint_counts(tmp_path):

@@ -16,6 +16,7 @@ from transformers import (
     GenerationConfig,
     Seq2SeqTrainer,
     Seq2SeqTrainingArguments,
+    Trainer,
 )
 
 from hier_models import HatBartForConditionalGeneration, HatBartProcessor, HierDataCollator
@@ -530,13 +531,18 @@ def test_the_run_of_another_model_is_not_resumed(values):
     assert results["resumed_from"].endswith("checkpoint-1")
 
 
-def test_overwrite_forgets_old_checkpoints(values, tmp_path):
+def test_overwrite_forgets_old_checkpoints(values, tmp_path, monkeypatch):
     values |= {"save_strategy": "steps", "save_steps": 1}
     run_training(load_recipe(None, values))
     assert last_complete_checkpoint(tmp_path / "run").endswith("checkpoint-3")
     results = run_training(load_recipe(None, {**values, "overwrite": True, "max_steps": 1}))
     assert results["resumed_from"] is None
     assert last_complete_checkpoint(tmp_path / "run").endswith("checkpoint-1")
+    # What it found either, if the new run is killed.
+    monkeypatch.setattr(Trainer, "train", lambda *args, **kwargs: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run_training(load_recipe(None, {**values, "overwrite": True}))
+    assert not (tmp_path / "run" / "results.json").exists()
 
 
 def test_the_last_complete_checkpoint(tmp_path, caplog):

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from hier_models import cli
 from hier_models.training import RecipeError, load_recipe, run_sweep, sweeps, task_class, variant_names
+from hier_models.training.running import set_accumulation
 from tests.conftest import DOCUMENTS, SUMMARIES
 
 
@@ -171,9 +172,12 @@ def test_a_finished_run_of_another_recipe_is_refused(sweep, tmp_path, monkeypatc
     run_sweep(sweep)
     assert len(ran) == 2
     monkeypatch.setattr(sweeps, "run_training", pytest.fail)
-    run_sweep(sweep, ["--per_device_train_batch_size", "1", "--num_proc", "2"])  # the same experiment
+    same = ["--per_device_train_batch_size", "1", "--gradient_accumulation_steps", "2", "--num_proc", "2"]
+    run_sweep(sweep, same)
+    run_sweep(sweep, ["--per_device_train_batch_size", "1", "--total_train_batch_size", "2", "--eval_steps", "9"])
     for overrides, says in (
         (["--num_beams", "3"], "num_beams=None, and here it is 3"),
+        (["--per_device_train_batch_size", "1"], "total_train_batch_size=2, and here it is 1"),
         ({"learning_rate": 0.5}, "learning_rate=5e-05, and here it is 0.5"),
         ({"label_smoothing_factor": 0.1}, "label_smoothing_factor=0.0, and here it is 0.1"),
         ({"lr_scheduler_type": "constant"}, "lr_scheduler_type=linear, and here it is constant"),
@@ -186,6 +190,7 @@ def test_a_finished_run_of_another_recipe_is_refused(sweep, tmp_path, monkeypatc
 
 
 def finish(recipe, deadline=None) -> dict:
+    set_accumulation(recipe)
     results = {"evaluation": {"rouge1": 1.0, "settings": {}}, "recipe": recipe.as_dict()}
     folder = Path(recipe.training.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
@@ -213,7 +218,7 @@ def test_the_command_with_one_variant(sweep, tmp_path, monkeypatch):
     (recipe,) = found
     assert recipe.training.output_dir == str(tmp_path / "sweep" / "none-0.5")
     assert recipe.model.overrides()["hierarchical_layers"] == 0
-    monkeypatch.setattr(sweeps, "run_training", lambda recipe: found.append(recipe) or finish(recipe))
+    monkeypatch.setattr(sweeps, "run_training", lambda recipe, deadline: found.append(recipe) or finish(recipe))
     run_sweep(sweep, ["--max_steps", "1"])
     assert [Path(recipe.training.output_dir).name for recipe in found] == ["none-0.5", "hierarchy"]
     for arguments, says in (
