@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixi
 from ..data import HierDataCollator, LoadReport, load_documents
 from ..data.byte_level import train_byte_level
 from ..data.columns import KINDS
-from ..data.infilling import NoisyChunks
+from ..data.infilling import NoisyChunks, OtherSources
 from ..data.packing import PackingReport, pack_documents
 from ..data.special_tokens import WITH_MASK
 from ..data.tokenizing import plain_text
@@ -29,6 +29,8 @@ from .tasks import Task
 logger = logging.getLogger(__name__)
 
 LEAST_ENTRIES = 256 + len(WITH_MASK)
+# A model that reads its source is this many times as perplexed by labels beside the source of another chunk.
+READS = 1.05
 
 
 @dataclass
@@ -71,7 +73,8 @@ class DenoisingTask(Task):
     """Documents in chunks of whole sentences, which are shuffled and masked, and have to be written as they were.
 
     It trains models with a plain tokenizer, such as BART; the families begin with what it makes (`from_bart`). Scored
-    by the perplexity of the validation documents, whose noise is always the same.
+    by the perplexity of the validation documents, whose noise is always the same; and, to see that the source is read
+    at all, by that of the same documents with the sources of others.
 
     Args:
         recipe: The whole recipe.
@@ -158,8 +161,20 @@ class DenoisingTask(Task):
     ) -> dict[str, Any] | None:
         if self._validation is None:
             return None
-        found = perplexity(model, processor, cast(Any, self._validation), self.recipe.training)
-        return {"perplexity": found, "chunks": len(self._validation)}
+        chunks = self._validation
+        found = perplexity(model, processor, cast(Any, chunks), self.recipe.training)
+        results = {"perplexity": found, "chunks": len(chunks)}
+        if len(chunks) > 1:
+            other = perplexity(model, processor, cast(Any, OtherSources(chunks)), self.recipe.training)
+            results["perplexity_of_another_source"] = other
+            if other < READS * found:
+                logger.warning(
+                    "the model hardly reads its source: the perplexity is %.4g, and %.4g with the source of another "
+                    "chunk; train it longer, or from other values (learning_rate, config_overrides: init_std)",
+                    found,
+                    other,
+                )
+        return results
 
     def reports(self) -> dict[str, Any]:  # noqa: D102
         return {

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from hier_models.data.byte_level import train_byte_level
-from hier_models.data.infilling import NoisyChunks, infill_text, permute_sentences
+from hier_models.data.infilling import NoisyChunks, OtherSources, infill_text, permute_sentences
 from hier_models.training import RecipeError, load_recipe, run_smoke, run_training
 from hier_models.training.arguments import ModelArguments
 from hier_models.training.models import load_model_and_processor
@@ -207,6 +207,26 @@ def test_a_warm_up_and_what_begins_with_it(values, tmp_path):
         model, _ = load_model_and_processor(arguments, loading=loading)
         assert not loading["unused_weights"], family
         assert torch.equal(model.get_input_embeddings().weight, bart.get_input_embeddings().weight), family
+
+
+def test_it_tells_whether_the_source_is_read(values, tmp_path, caplog):
+    """A model that writes the same whatever it is given has learnt nothing that a summary could begin with."""
+    results = run_training(load_recipe(None, {**values, "max_steps": 1, "learning_rate": 0.0}))
+    found = results["evaluation"]
+    assert found["perplexity_of_another_source"] == pytest.approx(found["perplexity"], rel=0.02)
+    assert "hardly reads its source" in caplog.text
+
+
+def test_another_source_has_the_labels_of_the_first(tokenizer):
+    chunks = NoisyChunks(chunks_of(*([[*range(10 * i, 10 * i + 10)]] for i in (1, 2, 3))), tokenizer)
+    others = OtherSources(chunks)
+    assert len(others) == 3
+    assert [others[i]["labels"] for i in range(3)] == [chunks[i]["labels"] for i in range(3)]
+    assert [others[i]["input_ids"] for i in range(3)] == [chunks[i]["input_ids"] for i in (1, 2, 0)]
+    with pytest.raises(IndexError):
+        others[3]
+    with pytest.raises(ValueError, match="at least two chunks, got 1"):
+        OtherSources(NoisyChunks(chunks_of([[5, 6]]), tokenizer))
 
 
 def test_it_goes_on_from_a_checkpoint_and_another_seed_is_other_noise(values, tmp_path):
