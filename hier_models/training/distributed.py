@@ -79,8 +79,12 @@ def process_independent(trainer_class: type[Trainer]) -> type[Trainer]:
                 device: Where the count goes.
 
             Returns:
-                The batches, and how many labels they have on all processes.
+                The batches, and how many labels they have on all processes; none after the last step.
             """
+            if self.state.global_step >= self.state.max_steps:
+                # Gone on with after the last step, in the middle of an epoch: Transformers would make one more.
+                self.control.should_training_stop = True
+                return [], None
             normalized = self.model_accepts_loss_kwargs or self.compute_loss_func is not None
             if self.args.world_size > 1 and normalized and self.args.average_tokens_across_devices:
                 epoch_iterator = self._unlabel_repeats(epoch_iterator)

@@ -545,6 +545,18 @@ def test_overwrite_forgets_old_checkpoints(values, tmp_path, monkeypatch):
     assert not (tmp_path / "run" / "results.json").exists()
 
 
+def test_a_run_that_is_killed_after_its_last_step_makes_no_other(values, tmp_path):
+    """In the evaluation, say; Transformers makes one more step if the epoch is not over."""
+    values |= {"save_strategy": "steps", "save_steps": 1, "per_device_train_batch_size": 1, "max_steps": 2}
+    run_training(load_recipe(None, values))
+    before = weights(tmp_path / "run")
+    (tmp_path / "run" / "results.json").unlink()
+    results = run_training(load_recipe(None, values))
+    assert results["resumed_from"].endswith("checkpoint-2")
+    assert json.loads((tmp_path / "run" / "trainer_state.json").read_text())["global_step"] == 2
+    assert all(torch.equal(before[name], found) for name, found in weights(tmp_path / "run").items())
+
+
 def test_the_last_complete_checkpoint(tmp_path, caplog):
     assert last_complete_checkpoint(tmp_path / "nothing") is None
     for name, state in (
