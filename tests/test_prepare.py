@@ -15,6 +15,7 @@ from hier_models.data import load_documents, load_parallel, load_poems
 from hier_models.data.loading import load_rows
 from hier_models.data.overlap import overlaps_of_files
 from hier_models.data.reading_rows import resolve_reading
+from hier_models.training.recipe_files import load_recipe
 
 
 FILE = Path(__file__).parents[1] / "examples" / "experiments" / "prepare.py"
@@ -245,3 +246,24 @@ def test_only_what_is_there_is_made(prepare, tmp_path):
     ]
     assert "meetings" in done.output
     assert "quatrains: not in" in done.output
+
+
+# The recipes
+
+
+def settings(name, variant):
+    return load_recipe(FILE.parent / f"{name}.yaml", variant=variant).model.overrides()
+
+
+def test_the_roles_of_a_parliament_have_room():
+    """Of the meetings to test on one has 84 speakers; more roles than segments are refused."""
+    assert settings("hat_meetings", "roles")["num_segments"] >= 84
+
+
+@pytest.mark.parametrize("name", ["highlight_citances", "highlight_proposals"])
+def test_every_share_of_heads_goes_with_every_share_of_layers(name):
+    variants = ("weighted", "half_of_heads", "all_heads", "all_layers", "half_of_heads_all_layers",
+                "all_heads_all_layers")  # fmt: skip
+    found = [settings(name, variant) for variant in variants]
+    shares = {(row["highlight_heads"], row["highlight_layers"]) for row in found}
+    assert shares == {(heads, layers) for heads in (1, 2, 4) for layers in (2, 3)}
