@@ -390,8 +390,8 @@ def check_parameters(comparison: Comparison, name: str, parameters: int, twin: s
     if abs(share) > comparison.parameters_within:
         raise RecipeError(
             f"comparison: variant {name!r} has {parameters:,} parameters and its twin {twin!r} {of_twin:,}: "
-            f"{share:+.1%}, where parameters_within allows {comparison.parameters_within:.1%}; make the twin's layers "
-            "wider, such as config_overrides: encoder_ffn_dim and decoder_ffn_dim"
+            f"{share:+.1%}, where parameters_within allows {comparison.parameters_within:.1%}; make the smaller "
+            "one's layers wider, such as config_overrides: encoder_ffn_dim and decoder_ffn_dim"
         )
 
 

@@ -391,9 +391,12 @@ def draw_curves(path: Path, title: str, curves: Mapping[str, Mapping[int, Mappin
     require_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
-    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    figure = Figure(figsize=(12, 4.5), layout="constrained")
+    lines: dict[str, Any] = {}
     FigureCanvasAgg(figure)
+    several = any(len(of_seeds) > 1 for of_seeds in curves.values())
     for axes, part in zip(figure.subplots(1, 2), ("train", "validation"), strict=True):
         for number, (name, of_seeds) in enumerate(curves.items()):
             losses = [curve[part] for curve in of_seeds.values()]
@@ -416,8 +419,18 @@ def draw_curves(path: Path, title: str, curves: Mapping[str, Mapping[int, Mappin
                 low, high = [min(values) for values in at_steps], [max(values) for values in at_steps]
                 axes.fill_between(steps, low, high, color=f"C{number}", alpha=0.2, linewidth=0)
         axes.set(xlabel="step", ylabel="loss", title=f"{part} loss")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(alpha=0.3)
-        if axes.lines:
-            axes.legend(fontsize="small")
+        found = axes.get_legend_handles_labels()
+        lines |= dict(zip(found[1], found[0], strict=True))
+    if lines:
+        figure.legend(
+            lines.values(),
+            lines.keys(),
+            loc="outside center right",
+            fontsize="small",
+            title="mean of the seeds;\nband: all of them" if several else None,
+            title_fontsize="small",
+        )
     figure.suptitle(title, wrap=True)
     figure.savefig(path, dpi=120)

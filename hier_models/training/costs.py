@@ -19,6 +19,8 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_callback import ExportableState
 from transformers.utils.import_utils import is_torch_bf16_gpu_available
 
+from .arguments import DataArguments
+
 
 CUDA, RESIDENT, PROCESS = "CUDA", "resident", "process"
 
@@ -149,10 +151,34 @@ def _process_peak() -> int:
     return int(peak if sys.platform == "darwin" else 1024 * peak)
 
 
+class LogAtCheckpoints(TrainerCallback):
+    """Logs the loss before each checkpoint.
+
+    A checkpoint does not know the losses since the last ones that were logged; so the log of a run that goes on is
+    that of one that was never stopped.
+    """
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Log if a checkpoint is to be written.
+
+        Args:
+            args: Of the Trainer.
+            state: Not used.
+            control: Says whether one is, and is told to log.
+            **kwargs: Not used.
+        """
+        if control.should_save and args.logging_strategy == "steps":
+            control.should_log = True
+
+    on_epoch_end = on_step_end
+
+
 class TimeLimit(TrainerCallback):
     """Stops training at a checkpoint once the time is up.
 
-    It stops after a step whose loss the recipe logs, so that the log of a run that goes on is that of one that was
+    It stops after a step whose loss is logged anyway, so that the log of a run that goes on is that of one that was
     never stopped. Several processes stop together.
 
     Args:
@@ -174,8 +200,7 @@ class TimeLimit(TrainerCallback):
             control: Is told to save and to stop.
             **kwargs: Not used.
         """
-        logged = args.logging_strategy != "steps" or state.global_step % max(1, int(state.logging_steps)) == 0
-        if not logged and state.global_step < state.max_steps:
+        if args.logging_strategy == "steps" and not control.should_log:
             return
         if is_up(self.deadline, args):
             control.should_save = control.should_training_stop = self.stopped = True
@@ -246,6 +271,24 @@ def _cpu_name() -> str:
         if found:
             return found[1].strip()
     return platform.processor() or platform.machine()
+
+
+def data_version(data: DataArguments) -> dict[str, str]:
+    """Say which data are in a recipe's files, since files of the same names may be others later.
+
+    Args:
+        data: The section of the recipe.
+
+    Returns:
+        A digest of each of `train`, `validation` and `test` that is a file.
+    """
+    found = {}
+    for name in ("train", "validation", "test"):
+        path = Path(getattr(data, name) or "").expanduser()
+        if path.is_file():
+            with path.open("rb") as stream:
+                found[name] = hashlib.file_digest(stream, "sha256").hexdigest()[:12]
+    return found
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from transformers import PreTrainedConfig, PreTrainedModel, Trainer, TrainerCall
 from transformers.integrations.integration_utils import get_reporting_integration_callbacks
 
 from .arguments import Recipe, RecipeError
-from .costs import RunCosts, TimeLimit, TimeUpError, code_version, machine
+from .costs import LogAtCheckpoints, RunCosts, TimeLimit, TimeUpError, code_version, data_version, machine
 from .distributed import (
     ProcessesInCheckpoint,
     has_loss_over_labels,
@@ -57,7 +57,8 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
         texts only with `predict_with_generate`), `test` (the same of the test data, if there are any), the task's
         reports (such as `truncation` and `set_aside` for each data set), `loading` (which weights a checkpoint did not
         give), `resumed_from`, `parameters`, `cost` (time, memory, and source tokens with
-        `include_num_input_tokens_seen`), the `machine`, the `code`, the `recipe` and the `versions` of the libraries.
+        `include_num_input_tokens_seen`), the `machine`, the `code`, digests of the `data`, the `recipe` and the
+        `versions` of the libraries.
 
     Raises:
         RecipeError: If parts of the recipe do not fit together or `output_dir` holds a finished run.
@@ -74,7 +75,8 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
         raise RecipeError("training: max_steps must be given with streaming: true, since a stream has no known length")
     task.check()
     set_accumulation(recipe)
-    code = code_version()  # now, since its files may be edited while the model is trained
+    # Now, since files may be edited while the model is trained.
+    code, data = code_version(), data_version(recipe.data)
     checkpoint = _checkpoint_to_resume(recipe, output_dir)
     costs, limit = RunCosts(arguments), None if deadline is None else TimeLimit(deadline)
     # Weights that are not loaded are drawn here, so they depend on the seed and on nothing before.
@@ -116,6 +118,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
             *task.callbacks(),
             ProcessesInCheckpoint(arguments.world_size),
             costs,
+            LogAtCheckpoints(),
             *([] if limit is None else [limit]),
         ],
         optimizers=(optimizer, None),
@@ -130,7 +133,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
         trainer.compute_loss_func = loss_over_labels
     generation_config = copy.deepcopy(getattr(model, "generation_config", None))  # encoders have none
     if trainer.is_world_process_zero():
-        write_json(output_dir / RECIPE_FILE, recipe.as_dict())
+        write_json(output_dir / RECIPE_FILE, {"recipe": recipe.as_dict(), "data": data})
     outcome = trainer.train(resume_from_checkpoint=checkpoint)
     if limit is not None and limit.stopped:
         # A launcher ends all processes with the first, and one may still be writing the checkpoint.
@@ -161,6 +164,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
         "cost": {**costs.as_dict(), **_tokens_seen(trainer)},
         "machine": machine(arguments),
         "code": code,
+        "data": data,
         "recipe": recipe.as_dict(),
         "versions": _versions(),
     }

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from .arguments import Recipe, RecipeError
-from .costs import TimeUpError, is_up
+from .costs import TimeUpError, data_version, is_up
 from .recipe_files import check_overrides, comparison_section, load_recipe, variant_names
 from .running import RECIPE_FILE, RESULTS_FILE, run_training, set_accumulation
 from .smoke import run_smoke
@@ -98,7 +98,7 @@ def finished_run(recipe: Recipe) -> dict[str, Any] | None:
         What is in its results.json; None if it is not finished, or is to be run again.
 
     Raises:
-        RecipeError: If the folder holds the run of another recipe, finished or to go on with; or as
+        RecipeError: If the folder holds the run of another recipe or other data, finished or to go on with; or as
             `set_accumulation` does.
     """
     set_accumulation(recipe)
@@ -107,7 +107,7 @@ def finished_run(recipe: Recipe) -> dict[str, Any] | None:
         return None
     if (folder / RESULTS_FILE).is_file():
         results: dict[str, Any] = json.loads((folder / RESULTS_FILE).read_text(encoding="utf-8"))
-        _check_same(recipe, results["recipe"], f"{folder} holds a finished run")
+        _check_same(recipe, results, f"{folder} holds a finished run")
         return results
     if (folder / RECIPE_FILE).is_file() and any(folder.glob("checkpoint-*")):
         begun = json.loads((folder / RECIPE_FILE).read_text(encoding="utf-8"))
@@ -115,12 +115,19 @@ def finished_run(recipe: Recipe) -> dict[str, Any] | None:
     return None
 
 
-def _check_same(recipe: Recipe, there: Mapping[str, Any], what: str) -> None:
-    before, now = experiment(there), experiment(json.loads(json.dumps(recipe.as_dict(), default=str)))
+def _check_same(recipe: Recipe, found: Mapping[str, Any], what: str) -> None:
+    before, now = experiment(found["recipe"]), experiment(json.loads(json.dumps(recipe.as_dict(), default=str)))
     for name in dict.fromkeys((*before, *now)):
         if before.get(name) != now.get(name):
             raise RecipeError(
                 f"training: {what} with {name}={before.get(name)}, and here it is {now.get(name)}; choose another "
+                "output_dir, or set run: overwrite: true to start anew"
+            )
+    digests = data_version(recipe.data)
+    for name, digest in found.get("data", {}).items():
+        if digests.get(name) != digest:
+            raise RecipeError(
+                f"data: {name}: {what}, and {getattr(recipe.data, name)} has changed since; choose another "
                 "output_dir, or set run: overwrite: true to start anew"
             )
 

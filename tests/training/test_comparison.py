@@ -23,6 +23,7 @@ from hier_models.training import (
     read_comparison,
     run_comparison,
     run_sweep,
+    sweeps,
 )
 from tests.conftest import DOCUMENTS, SUMMARIES
 
@@ -426,7 +427,7 @@ def test_an_interrupted_run_goes_on_with_its_own_recipe_only(content, tmp_path, 
     def interrupted(recipe, deadline):
         folder = Path(recipe.training.output_dir)
         (folder / "checkpoint-2").mkdir(parents=True, exist_ok=True)
-        (folder / "recipe.json").write_text(json.dumps(recipe.as_dict(), default=str))
+        (folder / "recipe.json").write_text(json.dumps({"recipe": recipe.as_dict(), "data": {}}, default=str))
         raise Stopped
 
     monkeypatch.setattr(comparison, "run_training", interrupted)
@@ -531,8 +532,15 @@ def test_the_size_of_a_model_is_that_of_its_run(content, tmp_path, monkeypatch):
     assert found["recipe"]["training"]["output_dir"] == str(tmp_path / "out" / "decoder" / "seed_2")
     assert found["recipe"]["training"]["seed"] == 2
     kept = json.loads((tmp_path / "out" / "decoder" / "seed_2" / "recipe.json").read_text())
-    assert kept["training"]["learning_rate"] == found["recipe"]["training"]["learning_rate"]
-    assert kept["run"]["total_train_batch_size"] == found["recipe"]["run"]["total_train_batch_size"] == 2
+    assert kept["recipe"]["training"]["learning_rate"] == found["recipe"]["training"]["learning_rate"]
+    assert kept["recipe"]["run"]["total_train_batch_size"] == found["recipe"]["run"]["total_train_batch_size"] == 2
+    assert kept["data"] == found["data"]
+    # Files that were written anew since.
+    recipe = load_recipe(file, {"max_steps": 1, "eval_strategy": "no", "load_best_model_at_end": False}, "decoder", 2)
+    assert sweeps.finished_run(recipe)["data"].keys() == {"train", "validation", "test"}
+    Path(content["data"]["test"]).write_text('{"text": "A.", "summary": "B."}')
+    with pytest.raises(RecipeError, match=r"seed_2 holds a finished run, and .*/test\.jsonl has changed since"):
+        sweeps.finished_run(recipe)
 
 
 def test_smoke(file, tmp_path, monkeypatch):

@@ -74,7 +74,7 @@ class Slow(TrainerCallback):
 def test_a_run_whose_time_is_up_goes_on_as_if_it_had_not_stopped(values, tmp_path, monkeypatch):
     monkeypatch.setattr(task_class("summarization"), "callbacks", lambda self: [Slow()])
     # The model to keep is not the last, also where training was done before a stop.
-    values |= {"validation": values["train"], "eval_strategy": "steps", "eval_steps": 1, "save_steps": 1}
+    values |= {"validation": values["train"], "eval_strategy": "steps", "eval_steps": 2, "save_steps": 2}
     values |= {"load_best_model_at_end": True, "learning_rate": 1e-2}
     values |= {"metric_for_best_model": "loss", "greater_is_better": True}
     alone = run({**values, "output_dir": str(tmp_path / "alone")})
@@ -89,7 +89,7 @@ def test_a_run_whose_time_is_up_goes_on_as_if_it_had_not_stopped(values, tmp_pat
     expected, found = (load_file(tmp_path / name / "model.safetensors") for name in ("alone", "run"))
     assert all(torch.equal(expected[name], found[name]) for name in expected)
     states = [json.loads((tmp_path / name / "trainer_state.json").read_text()) for name in ("alone", "run")]
-    assert states[0]["best_global_step"] == states[1]["best_global_step"] == 1
+    assert states[0]["best_global_step"] == states[1]["best_global_step"] == 2
     losses = [[entry["loss"] for entry in state["log_history"] if "loss" in entry] for state in states]
     assert len(losses[0]) == 2
     assert losses[0] == losses[1]
@@ -122,6 +122,29 @@ def test_a_limit_that_is_not_reached_changes_nothing(values):
         load_recipe(None, {**values, "stop_after_minutes": 0})
     with pytest.raises(RecipeError, match=r"overwrite and stop_after_minutes .* each call would begin anew"):
         load_recipe(None, {**values, "stop_after_minutes": 9, "overwrite": True})
+
+
+def test_the_log_of_a_run_that_was_killed_is_that_of_one_that_was_not(values, tmp_path, monkeypatch):
+    """Also where it is not written as often as checkpoints are."""
+    values |= {"logging_steps": 3, "save_steps": 2}
+    run_training(load_recipe(None, {**values, "output_dir": str(tmp_path / "alone")}))
+
+    class Die(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            if state.global_step == 3:
+                raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(task_class("summarization"), "callbacks", lambda self: [Die()])
+        with pytest.raises(KeyboardInterrupt):
+            run_training(load_recipe(None, values))
+    assert run_training(load_recipe(None, values))["resumed_from"].endswith("checkpoint-2")
+    losses = []
+    for name in ("alone", "run"):
+        state = json.loads((tmp_path / name / "trainer_state.json").read_text())
+        losses.append({entry["step"]: entry["loss"] for entry in state["log_history"] if "loss" in entry})
+    assert list(losses[0]) == [2, 3, 4]
+    assert losses[0] == losses[1]
 
 
 def test_the_code_is_that_of_the_beginning(values, monkeypatch):
