@@ -267,3 +267,9 @@ def test_every_share_of_heads_goes_with_every_share_of_layers(name):
     found = [settings(name, variant) for variant in variants]
     shares = {(row["highlight_heads"], row["highlight_layers"]) for row in found}
     assert shares == {(heads, layers) for heads in (1, 2, 4) for layers in (2, 3)}
+
+
+def test_chinese_is_read_character_by_character():
+    """Words would be what stands between two commas: most answers would begin or end inside of one."""
+    recipe = load_recipe(FILE.parent / "ham_reader_cmrc.yaml", variant="depth_1")
+    assert recipe.options.split_into == "characters"
