@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..inspection.heatmap import require_matplotlib
 from ..metrics.document_scores import CONFIDENCE, DRAWS, DocumentScores, paired_bootstrap
+from .comparison_examples import write_examples
 from .results import write_json
-from .tasks import SCORES_FILE
+from .tasks import PREDICTIONS_FILE, SCORES_FILE
 
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ logger = logging.getLogger(__name__)
 # Variant -> seed -> what its run found.
 Runs = Mapping[str, Mapping[int, Mapping[str, Any]]]
 MEGABYTE = 2**20
+# A training that its last third made better by so large a share was too short. It is a little better at its end in any
+# case, where the learning rate falls.
+IMPROVING = 0.02
 
 
 def write_report(
@@ -42,7 +46,8 @@ def write_report(
     """Write what the finished runs of a comparison show.
 
     Args:
-        folder: Where to write `table.md`, `table.csv`, `results.json`, `curves.csv` and `learning_curves.png`.
+        folder: Where to write `table.md`, `table.csv`, `results.json`, `curves.csv`, `learning_curves.png` and
+            `examples.md`.
         comparison: What is compared.
         twins: Variant -> the variant that it is compared with.
         runs: What the finished runs found; a variant may have none yet.
@@ -83,11 +88,24 @@ def write_report(
     (folder / "table.md").write_text(table + "\n", encoding="utf-8")
     _write_csv(folder / "table.csv", [_row(name, found) for name, found in variants.items()])
     _write_csv(folder / "curves.csv", _curve_rows(curves))
+    _write_examples(folder, comparison, scores)
     try:
         draw_curves(folder / "learning_curves.png", comparison.question, curves)
     except ImportError as error:
         logger.warning("no learning_curves.png: %s", error)
     return {"results": results, "table": table}
+
+
+def _write_examples(
+    folder: Path, comparison: Comparison, scores: Mapping[str, Mapping[int, DocumentScores]]
+) -> None:
+    """What the models of the first seed wrote, as far as they are trained."""
+    seed = comparison.seeds[0]
+    done = {name: of_seeds[seed] for name, of_seeds in scores.items() if seed in of_seeds}
+    metrics = [metric for metric in comparison.metrics if all(metric in found.metrics for found in done.values())]
+    if done and metrics:
+        files = {name: _folder(folder, name, seed) / PREDICTIONS_FILE for name in done}
+        write_examples(folder / "examples.md", comparison.question, metrics[0], seed, done, files)
 
 
 # Reading the runs
@@ -122,12 +140,17 @@ def _curve(folder: Path, run: Mapping[str, Any]) -> dict[str, Any]:
     # As in Transformers: unless it is said, less is better of losses alone.
     greater = training.get("greater_is_better")
     greater = not name.endswith("loss") if greater is None else greater
-    best = (max if greater else min)(found, key=lambda step: found[step]) if found else None
+    better = max if greater else min
+    steps = max((entry["step"] for entry in history), default=0)
+    best = better(found, key=lambda step: found[step]) if found else None
+    before = [value for step, value in found.items() if step <= steps * 2 / 3]
     return {
         **losses,
-        "steps": max((entry["step"] for entry in history), default=0),
+        "steps": steps,
         "best_step": best,
-        "still_improving": len(found) > 1 and best == max(found),
+        "still_improving": bool(before)
+        and best == max(found)
+        and abs(found[best] - better(before)) > IMPROVING * abs(better(before)),
     }
 
 
@@ -302,7 +325,8 @@ def _notes(comparison: Comparison, results: Mapping[str, Any]) -> list[str]:
     ]
     if improving:
         said.append(
-            f"**Still improving** at the last evaluation, with these seeds: {'; '.join(improving)}. Of such models a "
+            f"**Still improving** at the last evaluation, and by more than {IMPROVING:.0%} in the last third of the "
+            f"training, with these seeds: {'; '.join(improving)}. Of such models a "
             "longer training may change the order."
         )
     if results["differs"]:

@@ -43,7 +43,7 @@ from .models import Processor, set_generation
 from .own_tokenizer import own_tokenizer
 from .results import write_json
 from .summarization import generation_settings
-from .tasks import SCORES_FILE, Task
+from .tasks import PREDICTIONS_FILE, SCORES_FILE, Task
 
 
 logger = logging.getLogger(__name__)
@@ -162,7 +162,7 @@ class PoemGenerationTask(Task):
         return self._scores("validation", model, processor, "predictions.jsonl")
 
     def test(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:  # noqa: D102
-        return self._scores("test", model, processor, "predictions_test.jsonl", SCORES_FILE)
+        return self._scores("test", model, processor, PREDICTIONS_FILE, SCORES_FILE)
 
     def reports(self) -> dict[str, Any]:  # noqa: D102
         return {

@@ -28,7 +28,7 @@ from .encoder_smoke import QUESTIONS, STORIES
 from .encoder_tasks import EncoderArguments, EncoderTask, identifiers, predict_in_order
 from .models import Processor
 from .own_tokenizer import own_tokenizer
-from .tasks import SCORES_FILE
+from .tasks import PREDICTIONS_FILE, SCORES_FILE
 
 
 logger = logging.get_logger(__name__)
@@ -201,7 +201,7 @@ class ReadingComprehensionTask(EncoderTask):
         return None if found is None else self._score(found, "validation")
 
     def test(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:  # noqa: D102
-        found = self._predict("test", trainer, processor, "predictions_test.jsonl")
+        found = self._predict("test", trainer, processor, PREDICTIONS_FILE)
         if found is None:
             return None
         pairs = [(answer, golds) for (answer, _), golds in zip(found, self._references("test"), strict=True) if golds]

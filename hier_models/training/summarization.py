@@ -38,7 +38,7 @@ from .metrics import compute_summarization_metrics, decode, mean_length, score_d
 from .models import Processor, check_lengths, default_max_new_tokens, longest_source, set_generation
 from .own_tokenizer import own_tokenizer
 from .results import write_json
-from .tasks import SCORES_FILE, Task
+from .tasks import PREDICTIONS_FILE, SCORES_FILE, Task
 
 
 logger = logging.getLogger(__name__)
@@ -137,7 +137,7 @@ class SummarizationTask(Task):
     def test(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:  # noqa: D102
         if self._test_documents is None:
             return None
-        return self._scores(self._test_documents, model, processor, "predictions_test.jsonl", SCORES_FILE)
+        return self._scores(self._test_documents, model, processor, PREDICTIONS_FILE, SCORES_FILE)
 
     def reports(self) -> dict[str, Any]:  # noqa: D102
         for name, report in self._cuts.items():

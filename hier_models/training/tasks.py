@@ -40,6 +40,8 @@ TASKS = {
 
 # Where `test` leaves the scores of each document; see `Task.document_metrics`.
 SCORES_FILE = "document_scores.json"
+# What a model wrote of the test documents, in the order of their scores.
+PREDICTIONS_FILE = "predictions_test.jsonl"
 
 
 class Task(ABC):

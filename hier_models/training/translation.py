@@ -39,7 +39,7 @@ from .own_tokenizer import own_tokenizer
 from .results import write_json
 from .smoke import POSITIONS
 from .summarization import generation_settings
-from .tasks import SCORES_FILE, Task
+from .tasks import PREDICTIONS_FILE, SCORES_FILE, Task
 
 
 logger = logging.getLogger(__name__)
@@ -166,7 +166,7 @@ class TranslationTask(Task):
         documents = self._documents.get("test")
         if documents is None:
             return None
-        return self._scores(documents, model, processor, "predictions_test.jsonl", SCORES_FILE)
+        return self._scores(documents, model, processor, PREDICTIONS_FILE, SCORES_FILE)
 
     def reports(self) -> dict[str, Any]:  # noqa: D102
         return {

@@ -321,6 +321,8 @@ def finish(losses):
         values = [10.0 * seed, 20.0, 30.0 + (5 if variant == "decoder" else 0)]
         found = comparison_scores(values)
         found.save(folder / "document_scores.json")
+        rows = [{"summary": f"By {variant}.", "reference": f"A {number}."} for number in range(3)]
+        (folder / "predictions_test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         results = {
             "test": {"rouge1": found.metrics["rouge1"].score()},
             "parameters": 1000,
@@ -369,10 +371,14 @@ def test_the_table(content, tmp_path, monkeypatch):
     assert lines[5].endswith("| 3, 3 of 3 (still improving) |")
     text = found["table"]
     assert "4 of 4 runs are done (seeds 1, 2). Scores are of 3 test documents" in text
-    assert "**Still improving** at the last evaluation, with these seeds: decoder (1, 2)" in text
+    assert "**Still improving** at the last evaluation, and by more than 2% in the last third of the" in text
+    assert "with these seeds: decoder (1, 2)" in text
     assert "Other than the model differ, on purpose: learning_rate (as its paper has it)." in text
     assert "none of 4 training documents shares text with 3 test documents" in text
     assert "what tensors took on the GPU" in text
+    examples = (tmp_path / "out" / "examples.md").read_text()
+    assert examples.count("> By decoder.") == 3
+    assert "### encoder (rouge1 10.000)" in examples
     assert (
         "bfloat16 on H; hier_models 0 (source abc, commit ffffffffffff with changes), transformers 5, torch 2." in text
     )
@@ -484,7 +490,10 @@ def test_what_a_reader_of_the_table_must_know(content, tmp_path, monkeypatch):
     def run_training(recipe, deadline):
         results = run(recipe)
         if "encoder" in recipe.training.output_dir:  # it scored one document more
-            comparison_scores([10.0, 20.0, 30.0, 4.0]).save(Path(recipe.training.output_dir) / "document_scores.json")
+            folder = Path(recipe.training.output_dir)
+            comparison_scores([10.0, 20.0, 30.0, 4.0]).save(folder / "document_scores.json")
+            with (folder / "predictions_test.jsonl").open("a") as stream:
+                stream.write('{"summary": "One more.", "reference": "A 3."}\n')
         return results
 
     monkeypatch.setattr(comparison, "run_training", run_training)
