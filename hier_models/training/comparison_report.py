@@ -96,9 +96,7 @@ def write_report(
     return {"results": results, "table": table}
 
 
-def _write_examples(
-    folder: Path, comparison: Comparison, scores: Mapping[str, Mapping[int, DocumentScores]]
-) -> None:
+def _write_examples(folder: Path, comparison: Comparison, scores: Mapping[str, Mapping[int, DocumentScores]]) -> None:
     """What the models of the first seed wrote, as far as they are trained."""
     seed = comparison.seeds[0]
     done = {name: of_seeds[seed] for name, of_seeds in scores.items() if seed in of_seeds}
@@ -449,8 +447,8 @@ def draw_curves(path: Path, title: str, curves: Mapping[str, Mapping[int, Mappin
         lines |= dict(zip(found[1], found[0], strict=True))
     if lines:
         figure.legend(
-            lines.values(),
-            lines.keys(),
+            list(lines.values()),
+            list(lines),
             loc="outside center right",
             fontsize="small",
             title="mean of the seeds;\nband: all of them" if several else None,
