@@ -449,7 +449,7 @@ def draw_curves(path: Path, title: str, curves: Mapping[str, Mapping[int, Mappin
         figure.legend(
             list(lines.values()),
             list(lines),
-            loc="outside center right",
+            loc="outside right center",
             fontsize="small",
             title="mean of the seeds;\nband: all of them" if several else None,
             title_fontsize="small",
