@@ -45,6 +45,8 @@ def note(path):
 def note_opened(event, arguments):
     if event == "open" and isinstance(arguments[0], (str, bytes)) and arguments[2] & (os.O_WRONLY | os.O_RDWR):
         note(arguments[0])
+    if event == "os.rename":
+        note(arguments[1])
 
 def noting(save):  # these open their files outside of Python
     def wrapped(content, path, *args, **kwargs):
