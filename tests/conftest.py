@@ -56,6 +56,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def datasets_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What datasets keeps does not outlive the tests."""
+    datasets.config.HF_DATASETS_CACHE = tmp_path_factory.mktemp("datasets_cache")
+
+
 @pytest.fixture(autouse=True)
 def library_settings() -> Iterator[None]:
     """The command line quiets libraries for its process, which here is that of many tests."""

@@ -7,7 +7,6 @@ import random
 import sys
 from pathlib import Path
 
-import datasets
 import pytest
 from typer.testing import CliRunner
 
@@ -31,11 +30,6 @@ def prepare():
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
-
-
-@pytest.fixture(autouse=True)
-def datasets_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
 
 
 def text(seed, length=60):

@@ -1,6 +1,5 @@
 import json
 
-import datasets
 import pytest
 
 from hier_models.data import BadLineError, LoadReport, load_documents
@@ -8,11 +7,6 @@ from hier_models.data.fillers import has_words, load_fillers, remove_fillers
 
 
 ENGLISH = load_fillers("english")
-
-
-@pytest.fixture(autouse=True)
-def datasets_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
 
 
 @pytest.mark.parametrize(

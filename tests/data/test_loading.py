@@ -17,11 +17,6 @@ from hier_models.data import BadLineError, LoadReport, load_documents
 from hier_models.data.reading import read_records
 
 
-@pytest.fixture(autouse=True)
-def datasets_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
-
-
 ROWS = [{"id": f"d{i}", "article": f"Text {i}. It goes on — über.", "abstract": f"Summary {i}."} for i in range(5)]
 LOADED = [{"text": row["article"], "summary": row["abstract"], "id": row["id"]} for row in ROWS]
 

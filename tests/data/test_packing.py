@@ -1,6 +1,5 @@
 from itertools import chain
 
-import datasets
 import pytest
 from datasets import Dataset, IterableDataset
 from transformers import RobertaTokenizer
@@ -8,11 +7,6 @@ from transformers import RobertaTokenizer
 from hier_models.data.packing import PackingReport, pack_documents
 from hier_models.hat_encoder.tokenization_hat_encoder import HatEncoderTokenizer
 from tests.conftest import DOCUMENTS
-
-
-@pytest.fixture(autouse=True)
-def datasets_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
 
 
 @pytest.fixture

@@ -15,11 +15,6 @@ DE = ["Die Brücke war gesperrt.", "Eine Fähre fährt jede Stunde.", "Niemand w
 SENTENCE = st.text("ab .é", min_size=1, max_size=30).map(str.strip).filter(bool)
 
 
-@pytest.fixture(autouse=True)
-def datasets_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
-
-
 def write(path, rows):
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
     return path

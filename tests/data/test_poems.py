@@ -2,7 +2,6 @@ import json
 import sys
 from types import SimpleNamespace
 
-import datasets
 import pytest
 
 from hier_models import HamProcessor
@@ -17,11 +16,6 @@ from hier_models.data import (
 )
 from hier_models.data.poems import PoemReport, poem_lines, quatrain
 from tests.ham.poems import FIVE, POEMS, SEVEN, poem_processor
-
-
-@pytest.fixture(autouse=True)
-def datasets_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
 
 
 def write(path, rows):

@@ -15,11 +15,6 @@ from hier_models.data.task_rows import resolve_choices, resolve_pairs, resolve_q
 CONTEXT = "Marta lights the oven at four. Paul brings the flour."
 
 
-@pytest.fixture(autouse=True)
-def datasets_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
-
-
 def write(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path

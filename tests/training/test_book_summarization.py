@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import datasets
 import pytest
 import torch
 from transformers import AutoModelForSeq2SeqLM, pipeline
@@ -15,11 +14,6 @@ from hier_models import (
 )
 from hier_models.training import RecipeError, book_summarization, load_recipe, run_training
 from tests.conftest import DOCUMENTS, SUMMARIES
-
-
-@pytest.fixture(autouse=True)
-def datasets_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
 
 
 BOOKS = [

@@ -2,7 +2,6 @@
 
 import json
 
-import datasets
 import pytest
 
 from hier_models.training import RecipeError, load_recipe, run_smoke, run_training
@@ -11,11 +10,6 @@ from tests.conftest import DOCUMENTS, SUMMARIES
 
 SIZES = {"embedding_size": 4, "hidden_size": 6, "coarse_filters": 5, "dropout": 0.0}
 HARD = {**SIZES, "attention": "hard"}
-
-
-@pytest.fixture(autouse=True)
-def datasets_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import datasets
 import pytest
 import yaml
 from matplotlib.axes import Axes
@@ -26,11 +25,6 @@ from hier_models.training import (
     sweeps,
 )
 from tests.conftest import DOCUMENTS, SUMMARIES
-
-
-@pytest.fixture(autouse=True)
-def datasets_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
 
 
 def write(path: Path, content: dict) -> Path:

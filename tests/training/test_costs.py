@@ -6,7 +6,6 @@ import shutil
 import time
 from pathlib import Path
 
-import datasets
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -26,11 +25,6 @@ from hier_models.training.costs import RunCosts, TimeUpError, code_version, has_
 from hier_models.training.recipe_files import as_options
 from tests.conftest import DOCUMENTS, SUMMARIES
 from tests.training.test_distributed import launch
-
-
-@pytest.fixture(autouse=True)
-def datasets_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
 
 
 @pytest.fixture

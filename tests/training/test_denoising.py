@@ -6,7 +6,6 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import datasets
 import numpy as np
 import pytest
 import torch
@@ -31,11 +30,6 @@ SIZES = {
     **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), 48),
     "d_model": 32,
 }
-
-
-@pytest.fixture(autouse=True)
-def datasets_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
 
 
 def write(path, rows):

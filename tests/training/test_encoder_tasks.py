@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
-import datasets
 import numpy as np
 import pytest
 import torch
@@ -68,11 +67,6 @@ ROWS = {
     "classification": labelled_pairs(None, NAMES),
     "multiple_choice": questions_with_options(NAMES),
 }
-
-
-@pytest.fixture(autouse=True)
-def datasets_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
 
 
 @pytest.fixture(scope="module")

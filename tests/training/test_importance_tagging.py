@@ -47,11 +47,6 @@ from tests.conftest import DOCUMENTS, SUMMARIES, TOP_DOWN_SIZES
 LOGGER = "hier_models.pipelines.importance_tagger_hier"
 
 
-@pytest.fixture(autouse=True)
-def datasets_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
-
-
 @pytest.fixture
 def processor(top_down_processor):
     return top_down_processor

@@ -23,11 +23,6 @@ from hier_models.training import (
 from tests.conftest import DOCUMENTS, SUMMARIES, TOP_DOWN_SIZES
 
 
-@pytest.fixture(autouse=True)
-def datasets_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
-
-
 @pytest.fixture
 def data(tmp_path):
     rows = [{"id": str(i), "text": DOCUMENTS[i % 4], "summary": SUMMARIES[i % 4]} for i in range(4)]

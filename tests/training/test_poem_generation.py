@@ -2,7 +2,6 @@
 
 import json
 
-import datasets
 import pytest
 from transformers import AutoModelForSeq2SeqLM, AutoProcessor, pipeline
 
@@ -12,11 +11,6 @@ from hier_models.metrics import DocumentScores, PoemBleu
 from hier_models.training import RecipeError, load_recipe, run_poem_evaluation, run_training
 from hier_models.training.poem_generation import PoemGenerationTask, poem_table
 from tests.ham.poems import POEMS
-
-
-@pytest.fixture(autouse=True)
-def datasets_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 
-import datasets
 import pytest
 from transformers import AutoModelForQuestionAnswering, AutoProcessor, EvalPrediction, pipeline
 
@@ -14,11 +13,6 @@ from hier_models.training.reading_comprehension import ReadingComprehensionTask
 
 
 SIZES = {"embedding_size": 6, "hidden_size": 5, "char_hidden_size": 4, "attention_depth": 2, "dropout": 0.0}
-
-
-@pytest.fixture(autouse=True)
-def datasets_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
 
 
 def write(path, rows):

@@ -22,11 +22,6 @@ from tests.conftest import DOCUMENTS, SUMMARIES
 SIZES = {"embedding_size": 8, "hidden_size": 8, "coarse_filters": 8, "dropout": 0.0}
 
 
-@pytest.fixture(autouse=True)
-def datasets_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
-
-
 @pytest.fixture
 def values(tmp_path: Any) -> dict[str, Any]:
     rows = [

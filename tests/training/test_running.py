@@ -3,7 +3,6 @@ import os
 import subprocess
 import sys
 
-import datasets
 import numpy as np
 import pytest
 import torch
@@ -43,11 +42,6 @@ SIZES = {
     "encoder_ffn_dim": 48,
     "decoder_ffn_dim": 48,
 }
-
-
-@pytest.fixture(autouse=True)
-def datasets_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
 
 
 @pytest.fixture

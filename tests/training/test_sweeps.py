@@ -5,7 +5,6 @@ import json
 import logging
 from pathlib import Path
 
-import datasets
 import pytest
 import yaml
 from transformers import TrainerCallback
@@ -15,11 +14,6 @@ from hier_models import cli
 from hier_models.training import RecipeError, load_recipe, run_sweep, sweeps, task_class, variant_names
 from hier_models.training.running import set_accumulation
 from tests.conftest import DOCUMENTS, SUMMARIES
-
-
-@pytest.fixture(autouse=True)
-def datasets_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
 
 
 @pytest.fixture

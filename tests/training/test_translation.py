@@ -1,7 +1,6 @@
 import json
 from pathlib import Path
 
-import datasets
 import numpy as np
 import pytest
 import torch
@@ -57,11 +56,6 @@ def document(seed, sentences=6):
 def write(path, rows):
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
     return str(path)
-
-
-@pytest.fixture(autouse=True)
-def datasets_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
 
 
 @pytest.fixture
