@@ -16,6 +16,7 @@ from transformers import BartConfig, BartForConditionalGeneration, RobertaConfig
 
 import hier_models
 from hier_models.data import train_word_level
+from hier_models.data.books import read_book
 from tests import forks
 
 
@@ -117,6 +118,11 @@ def shell_commands() -> list[str]:
 
 def test_readme_names_the_two_commands():
     assert {"make demo", "make test"} <= set(shell_commands())
+
+
+def test_readme_as_a_book_is_what_it_says_of_itself():
+    for line in read_book(ROOT / "README.md").report().splitlines():
+        assert line in README
 
 
 def test_readme_commands_are_known():
