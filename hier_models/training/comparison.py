@@ -5,6 +5,7 @@ In the order of a comparison: what the file says, the checks before any training
 
 import dataclasses
 import gc
+import json
 import logging
 import os
 import shlex
@@ -205,9 +206,9 @@ def run_comparison(
     finished = {run: sweeps.finished_run(recipe) for run, recipe in recipes.items()}
     overlap = "; ".join(dict.fromkeys(check_overlap(comparison, recipe) for recipe in _with_own_data(first.values())))
     sizes = {name: int(found["parameters"]) for (name, _), found in finished.items() if found}
-    for name in names:
-        if name not in sizes:  # counting changes a recipe, so it is read anew
-            sizes[name] = count_parameters(load_recipe(path, overrides, name, comparison.seeds[0]))
+    # Counting changes a recipe, so each is read anew.
+    uncounted = [name for name in names if name not in sizes]
+    sizes |= count_parameters({name: load_recipe(path, overrides, name, comparison.seeds[0]) for name in uncounted})
     for name, twin in twins.items():
         check_parameters(comparison, name, sizes[name], twin, sizes[twin])
 
@@ -352,25 +353,36 @@ def _with_own_data(recipes: Iterable[Recipe]) -> list[Recipe]:
     return list(found.values())
 
 
-def count_parameters(recipe: Recipe) -> int:
-    """Make the model of a recipe and count its parameters.
+def count_parameters(recipes: Mapping[str, Recipe]) -> dict[str, int]:
+    """Make the models of recipes and count their parameters.
 
     Args:
-        recipe: The recipe; what a task fills in is filled in afterwards.
+        recipes: Variant -> its recipe; what a task fills in is filled in afterwards.
 
     Returns:
-        The parameters, tied ones once.
+        Variant -> the parameters, tied ones once.
     """
     verbosity = transformers.logging.get_verbosity()
     transformers.logging.set_verbosity_error()  # which weights are new is said when the variant is trained
+    sizes, folders = dict[str, int](), dict[str, Path]()
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            task = task_class(recipe.run.task)(recipe, Path(folder))
-            task.check()
-            model, _ = task.load_model_and_processor()
+        with tempfile.TemporaryDirectory() as scratch:
+            for name, recipe in recipes.items():
+                # Variants that fit a tokenizer to the same documents share a folder, and so find the first one's.
+                folder = folders.setdefault(_of_tokenizer(recipe), Path(scratch) / name)
+                task = task_class(recipe.run.task)(recipe, folder)
+                task.check()
+                model, _ = task.load_model_and_processor()
+                sizes[name] = sum(parameter.numel() for parameter in model.parameters())
     finally:
         transformers.logging.set_verbosity(verbosity)
-    return sum(parameter.numel() for parameter in model.parameters())
+    return sizes
+
+
+def _of_tokenizer(recipe: Recipe) -> str:
+    """What a tokenizer that a run fits may depend on: all of a recipe but the model and how it is trained."""
+    sections = {name: section for name, section in recipe.as_dict().items() if name not in ("model", "training")}
+    return json.dumps([sections, [getattr(recipe.model, name) for name in TOKENS]], sort_keys=True, default=str)
 
 
 def check_parameters(comparison: Comparison, name: str, parameters: int, twin: str, of_twin: int) -> None:

@@ -449,7 +449,7 @@ def test_one_variant_of_a_comparison(content, tmp_path, monkeypatch):
     """With its seeds and in its folders, and checked; the comparison does not repeat it."""
     monkeypatch.setattr(comparison, "run_training", finish(EQUAL))
     content["comparison"]["metrics"] = ["rouge1"]
-    monkeypatch.setattr(comparison, "count_parameters", lambda recipe: 1000)
+    monkeypatch.setattr(comparison, "count_parameters", lambda recipes: dict.fromkeys(recipes, 1000))
     file = write(tmp_path / "a.yaml", content)
     result = CliRunner().invoke(cli.app, ["train", str(file), "--variant", "decoder"])
     assert result.exit_code == 0, result.stderr
@@ -524,6 +524,23 @@ def test_without_matplotlib(content, tmp_path, monkeypatch, caplog):
     assert (tmp_path / "out" / "curves.csv").is_file()
 
 
+def test_a_tokenizer_is_fitted_once_for_all_sizes(content, tmp_path, monkeypatch):
+    from hier_models.training import load_recipe, summarization
+
+    fitted = []
+    fit = summarization.train_word_level
+    monkeypatch.setattr(
+        summarization, "train_word_level", lambda *args, **kwargs: fitted.append(1) or fit(*args, **kwargs)
+    )
+    del content["model"]["tokenizer"]
+    content["model"] |= {"model_type": "hat_bart", "tokenizer_words": 10}
+    content["variants"]["larger"] = {"model": {"tokenizer_words": 20}}
+    file = write(tmp_path / "a.yaml", content)
+    sizes = comparison.count_parameters({name: load_recipe(file, (), name, 1) for name in content["variants"]})
+    assert len(fitted) == 2
+    assert sizes["encoder"] < sizes["larger"] == sizes["encoder"] + 10 * 32
+
+
 def test_the_size_of_a_model_is_that_of_its_run(content, tmp_path, monkeypatch):
     from hier_models.training import load_recipe, run_training
 
@@ -531,7 +548,9 @@ def test_the_size_of_a_model_is_that_of_its_run(content, tmp_path, monkeypatch):
     found = run_training(
         load_recipe(file, {"max_steps": 1, "eval_strategy": "no", "load_best_model_at_end": False}, "decoder", 2)
     )
-    assert found["parameters"] == comparison.count_parameters(load_recipe(file, (), "decoder", 1))
+    assert (
+        found["parameters"] == comparison.count_parameters({"decoder": load_recipe(file, (), "decoder", 1)})["decoder"]
+    )
     assert found["recipe"]["training"]["output_dir"] == str(tmp_path / "out" / "decoder" / "seed_2")
     assert found["recipe"]["training"]["seed"] == 2
     kept = json.loads((tmp_path / "out" / "decoder" / "seed_2" / "recipe.json").read_text())
