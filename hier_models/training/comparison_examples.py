@@ -29,16 +29,18 @@ def choose_documents(scores: Mapping[str, DocumentScores], metric: str) -> list[
 
     Returns:
         Up to three documents' keys, each with the score of each variant, from low scores to high ones. Documents that
-        not all variants scored are not among them.
+        not all variants scored, or that have no such score, are not among them.
     """
     common = set.intersection(*(set(found.documents) for found in scores.values()))
     keys = [key for key in next(iter(scores.values())).documents if key in common]
     if not keys:
         return []
     single = {name: _each(found.select(keys).metrics[metric]) for name, found in scores.items()}
-    mean = np.nan_to_num(np.mean(list(single.values()), axis=0))
-    order = np.argsort(mean, kind="stable")
-    places = dict.fromkeys(int(order[round(quantile * (len(keys) - 1))]) for quantile in QUANTILES)
+    mean = np.mean(list(single.values()), axis=0)
+    order = np.argsort(mean, kind="stable")[: np.count_nonzero(~np.isnan(mean))]  # nan is last
+    if not len(order):
+        return []
+    places = dict.fromkeys(int(order[round(quantile * (len(order) - 1))]) for quantile in QUANTILES)
     return [(keys[place], {name: float(of_all[place]) for name, of_all in single.items()}) for place in places]
 
 

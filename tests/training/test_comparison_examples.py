@@ -28,10 +28,12 @@ def test_the_mean_of_all_variants_decides_and_only_what_all_scored():
     assert choose_documents({"a": scores([0.1]), "b": scores([0.2], ["other"])}, "rouge1") == []
 
 
-def test_few_documents_are_taken_once_and_scores_of_nothing_are_low():
+def test_few_documents_are_taken_once_and_those_without_the_score_never():
+    """As quatrains of seven characters have no score of those of five."""
     assert [key for key, _ in choose_documents({"a": scores([0.3])}, "rouge1")] == ["d0"]
-    found = choose_documents({"a": scores([0.5, np.nan, 0.2])}, "rouge1")
-    assert [key for key, _ in found] == ["d1", "d2", "d0"]
+    found = choose_documents({"a": scores([0.5, np.nan, 0.2, np.nan])}, "rouge1")
+    assert [key for key, _ in found] == ["d2", "d0"]
+    assert choose_documents({"a": scores([np.nan])}, "rouge1") == []
 
 
 def test_examples_are_side_by_side(tmp_path):
