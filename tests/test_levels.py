@@ -81,3 +81,16 @@ def test_the_table(levels, poems, tmp_path):
     assert first.split()[2:] == ["(1.00)"]
     # Without embeddings every key is the same, and so is the attention at every character.
     assert second.split()[1:] == ["0.000", "(0.00)"] * 3 + ["0.000", "(1.00)"]
+
+
+def test_what_cannot_be_read_is_said(levels, tmp_path):
+    processor = poem_processor()
+    file = tmp_path / "poems.jsonl"
+    file.write_text(json.dumps({"lines": ["鱻鱻鱻鱻鱻"] * 4}) + "\n", encoding="utf-8")
+    with pytest.raises(typer.BadParameter, match=r"no line of .* has a keyword that the model knows"):
+        levels.distances(make(processor), processor, file, 3)
+    sizes = {"d_model": 16, "vocab_size": len(processor.tokenizer), "body": "transformer", "encoder_layers": 1}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "decoder_layers": 1}
+    HamForConditionalGeneration(HamConfig(**sizes, **heads)).save_pretrained(tmp_path / "model")
+    with pytest.raises(typer.BadParameter, match="has body='transformer'"):
+        levels.main(file, [tmp_path / "model"])

@@ -14,9 +14,8 @@ from typing import Annotated
 import torch
 import typer
 from tqdm import tqdm
-from transformers import AutoProcessor
 
-from hier_models import HamForConditionalGeneration
+from hier_models import HamForConditionalGeneration, HamProcessor
 from hier_models.data.poems import in_vocabulary, load_poems, poem_lines
 
 
@@ -24,7 +23,7 @@ SHOWN = (1, 2, 3, 5, 10, 20)
 
 
 @torch.no_grad()
-def distances(model: HamForConditionalGeneration, processor: AutoProcessor, file: Path, lines: int) -> torch.Tensor:
+def distances(model: HamForConditionalGeneration, processor: HamProcessor, file: Path, lines: int) -> torch.Tensor:
     """Compare the attention at the characters of a line, level by level.
 
     Args:
@@ -35,10 +34,15 @@ def distances(model: HamForConditionalGeneration, processor: AutoProcessor, file
 
     Returns:
         The mean distance of each level, `(depth,)`, between 0 and 1.
+
+    Raises:
+        typer.BadParameter: If no line has a keyword in the model's vocabulary.
     """
     examples = poem_lines(load_poems(str(file)), processor.poem_keywords, in_vocabulary(processor))
     found = torch.zeros(model.config.attention_depth, dtype=torch.float64)
     usable = list(islice((row for row in examples if row["keyword"] is not None), lines))
+    if not usable:
+        raise typer.BadParameter(f"POEMS: no line of {file} has a keyword that the model knows")
     for row in tqdm(usable, "Reading lines", leave=False, disable=None):
         inputs = processor(keywords=row["keyword"], lines=row["before"], text_target=row["line"], return_tensors="pt")
         attention = model(**inputs, output_attentions=True).level_attentions[0].mean(dim=1)  # (depth, target, source)
@@ -57,7 +61,11 @@ def main(
     typer.echo("".join(["model".ljust(24), *(f"level {level}".rjust(14) for level in SHOWN)]))
     for folder in models:
         model = HamForConditionalGeneration.from_pretrained(folder).eval()
-        found = distances(model, AutoProcessor.from_pretrained(folder), poems, lines)
+        if model.config.body != "gru":
+            raise typer.BadParameter(
+                f"MODEL: {folder} has body={model.config.body!r}; only poem models (gru) are read"
+            )
+        found = distances(model, HamProcessor.from_pretrained(folder), poems, lines)
         (weights,) = model.get_level_weights().values()
         cells = [f"{found[level - 1]:.3f} ({weights[level - 1]:.2f})" for level in SHOWN if level <= len(found)]
         typer.echo("".join(["/".join(folder.parts[-2:]).ljust(24), *(cell.rjust(14) for cell in cells)]))

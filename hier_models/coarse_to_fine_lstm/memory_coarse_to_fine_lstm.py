@@ -115,7 +115,7 @@ class DocumentMemory:
         keys = self._keys
         if documents == 1 and rows % 2 == 0:  # in halves, as a single product with one vector takes one thread only
             keys, queries = keys.view(2, rows // 2, size), queries.expand(2, -1, -1)
-        scores = torch.bmm(keys, queries).view(documents, rows, -1)  # the keys first: half the time on CPUs
+        scores = torch.bmm(keys, queries).view(documents, rows, -1)  # keys first: half the time for beams
         scores = scores.transpose(1, 2).flatten(0, 1).to(self._dtype)
         return scores if self._penalty is None else scores + self._penalty
 
