@@ -1,11 +1,8 @@
 """examples/experiments/prepare.py on made-up data sets with planted overlaps, and the loaders on what it writes."""
 
-import importlib.util
 import json
 import lzma
 import random
-import sys
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -15,21 +12,15 @@ from hier_models.data.loading import load_rows
 from hier_models.data.overlap import overlaps_of_files
 from hier_models.data.reading_rows import resolve_reading
 from hier_models.training.recipe_files import load_recipe
+from tests.experiments.scripts import EXPERIMENTS, load_script
 
 
-FILE = Path(__file__).parents[1] / "examples" / "experiments" / "prepare.py"
 WORDS = [f"{a}{b}{c}" for a in "bdfgk" for b in "aeiou" for c in "lmnrst"]
 
 
 @pytest.fixture(scope="module")
 def prepare():
-    spec = importlib.util.spec_from_file_location("prepare_experiments", FILE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_script("prepare")
 
 
 def text(seed, length=60):
@@ -246,7 +237,7 @@ def test_only_what_is_there_is_made(prepare, tmp_path):
 
 
 def settings(name, variant):
-    return load_recipe(FILE.parent / f"{name}.yaml", variant=variant).model.overrides()
+    return load_recipe(EXPERIMENTS / f"{name}.yaml", variant=variant).model.overrides()
 
 
 def test_the_roles_of_a_parliament_have_room():
@@ -265,5 +256,5 @@ def test_every_share_of_heads_goes_with_every_share_of_layers(name):
 
 def test_chinese_is_read_character_by_character():
     """Words would be what stands between two commas: most answers would begin or end inside of one."""
-    recipe = load_recipe(FILE.parent / "ham_reader_cmrc.yaml", variant="depth_1")
+    recipe = load_recipe(EXPERIMENTS / "ham_reader_cmrc.yaml", variant="depth_1")
     assert recipe.options.split_into == "characters"

@@ -1,9 +1,7 @@
 """examples/experiments/levels.py on tiny models."""
 
-import importlib.util
 import itertools
 import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,18 +10,13 @@ from typer.testing import CliRunner
 
 from hier_models import HamConfig, HamForConditionalGeneration
 from hier_models.data.poems import in_vocabulary, poem_lines
+from tests.experiments.scripts import load_script
 from tests.ham.poems import POEMS, poem_processor
-
-
-FILE = Path(__file__).parents[1] / "examples" / "experiments" / "levels.py"
 
 
 @pytest.fixture(scope="module")
 def levels():
-    spec = importlib.util.spec_from_file_location("levels_of_ham", FILE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("levels")
 
 
 @pytest.fixture(scope="module")

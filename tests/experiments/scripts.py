@@ -1,0 +1,19 @@
+"""The scripts of examples/experiments as modules, for tests that call their functions."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+
+EXPERIMENTS = Path(__file__).parents[2] / "examples" / "experiments"
+
+
+def load_script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"experiments_{name}", EXPERIMENTS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
