@@ -68,9 +68,9 @@ def test_evaluate_with_several_references_digits_and_perplexity() -> None:
     arguments = ("evaluate", "hard", "data.jsonl", "--several-references", "--digits", "#", "--perplexity", "20")
     result = run(*arguments, "--max-length", "6", "--json", "scores.json", "--predictions", "out.jsonl")
     scores = json.loads(Path("scores.json").read_text(encoding="utf-8"))
-    assert f"perplexity       {scores['perplexity']:.2f}".split() in [
-        line.split() for line in result.stdout.splitlines()
-    ]
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert ["perplexity", f"{scores['perplexity']:.2f}"] in lines
+    assert [*["…", "with", "another", "source"], f"{scores['perplexity_of_another_source']:.2f}"] in lines
     assert json.loads(Path("out.jsonl").read_text().splitlines()[0])["references"] == [SUMMARIES[0], "Room ## ."]
 
 

@@ -16,8 +16,8 @@ def tokens_were(count: int) -> str:
 def rouge_table(results: dict[str, Any]) -> str:
     """Lay out scores, length and number of the summaries."""
     rows = [(name, f"{results[name]:.2f}") for name in ROUGE_NAMES]
-    if "perplexity" in results:
-        rows.append(("perplexity", f"{results['perplexity']:.2f}"))
+    of_references = {"perplexity": "perplexity", "perplexity_of_another_source": "… with another source"}
+    rows += [(what, f"{results[name]:.2f}") for name, what in of_references.items() if name in results]
     length = f"{results['gen_len']:.1f} tokens" if "gen_len" in results else f"{results['gen_words']:.1f} words"
     rows += [("summary length", length), ("documents", str(results["documents"]))]
     width = max(len(name) for name, _ in rows)

@@ -158,38 +158,3 @@ class NoisyChunks(Dataset[dict[str, list[int]]]):
         noisy = infill_text(shuffled, generator, mask_id=mask, mask_share=self.mask_share, span_mean=self.span_mean)
         source = [bos, *noisy, eos]
         return {"input_ids": source, "attention_mask": [1] * len(source), "labels": [bos, *text, eos]}
-
-
-class OtherSources(Dataset[dict[str, list[int]]]):
-    """The labels of each chunk beside the source of the next: what a model then knows of them, it does not read.
-
-    Args:
-        chunks: The chunks.
-
-    Raises:
-        ValueError: If there is only one.
-    """
-
-    def __init__(self, chunks: NoisyChunks) -> None:
-        if len(chunks) < 2:
-            raise ValueError(f"chunks must hold at least two chunks, got {len(chunks)}")
-        self.chunks = chunks
-
-    def __len__(self) -> int:
-        """Tell how many there are.
-
-        Returns:
-            As many as chunks.
-        """
-        return len(self.chunks)
-
-    def __getitem__(self, number: int) -> dict[str, list[int]]:
-        """Take a chunk's labels and the next one's source; after the last comes the first.
-
-        Args:
-            number: Of the chunk.
-
-        Returns:
-            `input_ids`, `attention_mask` and `labels`.
-        """
-        return {**self.chunks[(number + 1) % len(self)], "labels": self.chunks[number]["labels"]}

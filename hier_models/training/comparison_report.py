@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..inspection.heatmap import require_matplotlib
 from ..metrics.document_scores import CONFIDENCE, DRAWS, DocumentScores, paired_bootstrap
 from .comparison_examples import write_examples
+from .likelihood import READS
 from .results import write_json
 from .tasks import PREDICTIONS_FILE, SCORES_FILE
 
@@ -33,6 +34,7 @@ MEGABYTE = 2**20
 # A training that its last third made better by so large a share was too short. It is a little better at its end in any
 # case, where the learning rate falls.
 IMPROVING = 0.02
+ANOTHER_SOURCE = "perplexity_of_another_source"
 
 
 def write_report(
@@ -208,6 +210,22 @@ def _summary(
         "best_step": {seed: curves[name][seed]["best_step"] for seed in seeds},
         "still_improving": [seed for seed in seeds if curves[name][seed]["still_improving"]],
         "scored_model": _scored(own, curves[name]),
+        **_reading(own),
+    }
+
+
+def _reading(runs: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+    """How perplexed models are by references beside the source of another document, where that is known."""
+    pairs = {
+        seed: (run["test"]["perplexity"], run["test"][ANOTHER_SOURCE])
+        for seed, run in runs.items()
+        if ANOTHER_SOURCE in run["test"]
+    }
+    if not pairs:
+        return {}
+    return {
+        ANOTHER_SOURCE: statistics.fmean(other for _, other in pairs.values()),
+        "hardly_read": [seed for seed, (own, other) in pairs.items() if other < READS * own],
     }
 
 
@@ -228,6 +246,8 @@ def _table(comparison: Comparison, results: Mapping[str, Any]) -> str:
     header = ["variant"]
     for metric in metrics:
         header += [metric, f"against {one or 'twin'}"]
+    reading = any(ANOTHER_SOURCE in found for found in variants.values())
+    header += ["perplexity, another source"] if reading else []
     header += ["parameters", "minutes", "memory", "source tokens", "best step"]
     lines = [header, ["---", *["---:"] * (len(header) - 1)]]
     best = _best(metrics[0], variants) if metrics else []
@@ -243,6 +263,8 @@ def _table(comparison: Comparison, results: Mapping[str, Any]) -> str:
                     _difference(value.get("difference"), None if one else found["twin"]),
                 ]
             )
+        if reading:
+            cells.append(_number(found[ANOTHER_SOURCE]) if ANOTHER_SOURCE in found else "")
         cells += [f"{found['parameters']:,}", f"{found['training_minutes']:.1f}"]
         cells.append(f"{found['peak_memory'] / MEGABYTE:,.0f} MB")
         cells.append("" if found["source_tokens"] is None else f"{found['source_tokens']:,.0f}")
@@ -327,6 +349,21 @@ def _notes(comparison: Comparison, results: Mapping[str, Any]) -> list[str]:
             f"training, with these seeds: {'; '.join(improving)}. Of such models a "
             "longer training may change the order."
         )
+    if any(ANOTHER_SOURCE in found for found in variants.values()):
+        said.append(
+            "Perplexity, another source: that of the references beside the source of another document of about the "
+            "same length. As far as it is higher, a model writes what it reads."
+        )
+    unread = [
+        f"{name} ({', '.join(map(str, found['hardly_read']))})"
+        for name, found in variants.items()
+        if found.get("hardly_read")
+    ]
+    if unread:
+        said.append(
+            f"**Hardly reading**, with less than {READS - 1:.0%} between the two perplexities: "
+            f"{'; '.join(unread)}, by their seeds. A comparison of such models says little."
+        )
     if results["differs"]:
         reasons = "; ".join(f"{name} ({reason})" for name, reason in results["differs"].items())
         said.append(f"Other than the model differ, on purpose: {reasons}.")
@@ -369,6 +406,8 @@ def _row(name: str, found: Mapping[str, Any]) -> dict[str, Any]:
             row[f"{metric}_{key}"] = None if difference is None else difference[part]
     for key in ("documents", "parameters", "training_minutes", "peak_memory", "source_tokens", "steps"):
         row[key] = found[key]
+    if ANOTHER_SOURCE in found:
+        row[ANOTHER_SOURCE] = found[ANOTHER_SOURCE]
     return {
         **row,
         "memory_of": " ".join(found["memory_of"]),

@@ -13,14 +13,14 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixi
 from ..data import HierDataCollator, LoadReport, load_documents
 from ..data.byte_level import train_byte_level
 from ..data.columns import KINDS
-from ..data.infilling import NoisyChunks, OtherSources
+from ..data.infilling import NoisyChunks
 from ..data.packing import PackingReport, pack_documents
 from ..data.special_tokens import WITH_MASK
 from ..data.tokenizing import plain_text
 from ..hat_encoder.tokenization_hat_encoder import HatEncoderTokenizer
 from .arguments import Recipe, RecipeError
 from .encoder_smoke import STORIES
-from .likelihood import perplexity
+from .likelihood import READS, OtherSources, perplexity
 from .models import Processor, positions
 from .own_tokenizer import own_tokenizer
 from .tasks import Task
@@ -29,8 +29,6 @@ from .tasks import Task
 logger = logging.getLogger(__name__)
 
 LEAST_ENTRIES = 256 + len(WITH_MASK)
-# A model that reads its source is this many times as perplexed by labels beside the source of another chunk.
-READS = 1.05
 
 
 @dataclass
@@ -162,10 +160,10 @@ class DenoisingTask(Task):
         if self._validation is None:
             return None
         chunks = self._validation
-        found = perplexity(model, processor, cast(Any, chunks), self.recipe.training)
+        found = perplexity(model, processor, chunks, self.recipe.training)
         results = {"perplexity": found, "chunks": len(chunks)}
         if len(chunks) > 1:
-            other = perplexity(model, processor, cast(Any, OtherSources(chunks)), self.recipe.training)
+            other = perplexity(model, processor, OtherSources(chunks), self.recipe.training)
             results["perplexity_of_another_source"] = other
             if other < READS * found:
                 logger.warning(

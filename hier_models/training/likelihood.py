@@ -3,11 +3,12 @@
 import copy
 import math
 import tempfile
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from datasets import Dataset
+from torch.utils.data import Dataset as TorchDataset
 from transformers import PreTrainedModel, Seq2SeqTrainer, Seq2SeqTrainingArguments
 
 from ..data import HierDataCollator
@@ -16,10 +17,50 @@ from .models import Processor
 
 
 NO_LABEL = -100
+# A model that reads its source is this many times as perplexed by labels beside the source of another document.
+READS = 1.05
+
+
+class OtherSources(TorchDataset[dict[str, Any]]):
+    """The labels of each document beside the source of the next: what a model then knows of them, it does not read.
+
+    Args:
+        documents: What `tokenize_documents` gives, with labels, or other rows such as it.
+
+    Raises:
+        ValueError: If there is only one.
+    """
+
+    def __init__(self, documents: Dataset | TorchDataset[dict[str, Any]]) -> None:
+        self.documents: Any = documents
+        if len(self) < 2:
+            raise ValueError(f"documents must be at least two, got {len(self)}")
+
+    def __len__(self) -> int:
+        """Tell how many there are.
+
+        Returns:
+            As many as documents.
+        """
+        return len(self.documents)
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        """Take a document's labels and the next one's source; after the last comes the first.
+
+        Args:
+            number: Of the document.
+
+        Returns:
+            The row of the next document, with this one's `labels`.
+        """
+        return {**self.documents[(number + 1) % len(self)], "labels": self.documents[number]["labels"]}
 
 
 def perplexity(
-    model: PreTrainedModel, processor: Processor, dataset: Dataset, training_args: Seq2SeqTrainingArguments
+    model: PreTrainedModel,
+    processor: Processor,
+    dataset: Dataset | TorchDataset[dict[str, Any]],
+    training_args: Seq2SeqTrainingArguments,
 ) -> float:
     """Give the perplexity of labels: the exponential of their mean negative log-likelihood.
 
@@ -56,7 +97,10 @@ def perplexity_of(found: "np.ndarray[Any, Any]") -> float:
 
 
 def likelihoods(
-    model: PreTrainedModel, processor: Processor, dataset: Dataset, training_args: Seq2SeqTrainingArguments
+    model: PreTrainedModel,
+    processor: Processor,
+    dataset: Dataset | TorchDataset[dict[str, Any]],
+    training_args: Seq2SeqTrainingArguments,
 ) -> "np.ndarray[Any, Any]":
     """Add up the negative log-likelihood of each document's labels.
 
@@ -81,7 +125,8 @@ def likelihoods(
         outcome = trainer.predict(dataset, metric_key_prefix="test")
         model.generation_config = generation_config
     # Several processes fill up their last batch with rows from the beginning.
-    labels, found = (np.asarray(rows)[: len(dataset)] for rows in (outcome.label_ids, outcome.predictions))
+    documents = cast(Any, dataset)
+    labels, found = (np.asarray(rows)[: len(documents)] for rows in (outcome.label_ids, outcome.predictions))
     counted = labels != NO_LABEL
     sums = np.where(counted, found.astype(np.float64), 0.0).sum(axis=1)
     return np.stack([sums, counted.sum(axis=1)], axis=1)

@@ -33,7 +33,7 @@ from ..pipelines.importance_tagger_hier import load_importance_tagger
 from . import key_phrases, smoke
 from .arguments import DataArguments, Recipe, RecipeError, for_prediction
 from .brightness import BrightnessDecay
-from .likelihood import likelihoods, perplexity_of
+from .likelihood import OtherSources, likelihoods, perplexity, perplexity_of
 from .metrics import compute_summarization_metrics, decode, mean_length, score_documents
 from .models import Processor, check_lengths, default_max_new_tokens, longest_source, set_generation
 from .own_tokenizer import own_tokenizer
@@ -280,13 +280,14 @@ def run_evaluation(
             `ImportanceTagger` (the paper's AdaPool), or "oracle", the references (OracleAdaPool).
         num_proc: Processes that tokenize.
         max_target_length: Also give the perplexity of the references, of several that of the first, cut to so many
-            tokens.
+            tokens, and the one that they have with the sources of other documents, to see how much is read at all.
         **generate_kwargs: Passed to `generate`, such as `num_beams=4`.
 
     Returns:
         `rouge1`, `rouge2`, `rougeL`, `rougeLsum`, `rougeSU4` (mean F1 times 100), `gen_len` (tokens), `documents`,
         `settings` of ROUGE, `generation` (the settings generated with) and `truncation` (what of the sources did not
-        fit); with weights of tokens `importance`: "oracle" or "tagger"; with `max_target_length` also `perplexity`.
+        fit); with weights of tokens `importance`: "oracle" or "tagger"; with `max_target_length` also `perplexity`
+        and, of two documents or more, `perplexity_of_another_source`.
 
     Raises:
         ValueError: If the dataset has no summaries to compare with, or there are weights for a model that does not
@@ -327,6 +328,7 @@ def run_evaluation(
         inputs = inputs.remove_columns("labels")
     # Longest first: batches of equal lengths need little padding, and memory runs out at once or never.
     order = np.argsort([-len(ids) for ids in inputs["input_ids"]], kind="stable")
+    found: dict[str, float] = {}
     of_labels: np.ndarray[Any, Any] | None = None
     with tempfile.TemporaryDirectory() as scratch:
         arguments = training_args or Seq2SeqTrainingArguments(
@@ -344,13 +346,17 @@ def run_evaluation(
         model.generation_config = generation_config  # the Trainer writes every default into it
         if max_target_length is not None:
             of_labels = likelihoods(model, processor, labelled.select(order), arguments)[np.argsort(order)]
+            found["perplexity"] = perplexity_of(of_labels)
+            if len(documents) > 1:  # next to one in this order is one of about its length
+                others = OtherSources(labelled.select(order))
+                found["perplexity_of_another_source"] = perplexity(model, processor, others, arguments)
     predictions = generated[np.argsort(order)]
     summaries = decode(predictions, tokenizer)
     references = references_of(documents)
     rouge, settings = score_documents(summaries, references, use_stemmer, sentence_splitter)
     results = {
         **{name: sum(values) / len(values) for name, values in rouge.items()},
-        **({} if of_labels is None else {"perplexity": perplexity_of(of_labels)}),
+        **found,
         "gen_len": mean_length(predictions, tokenizer),
         "documents": len(documents),
         "settings": settings,
@@ -362,10 +368,10 @@ def run_evaluation(
         if predictions_file is not None:
             write_predictions(Path(predictions_file), documents, summaries)
         if scores_file is not None:
-            found = means(rouge)
+            scores = means(rouge)
             if of_labels is not None:
-                found["perplexity"] = DocumentStatistics(of_labels, "perplexity")
-            DocumentScores(document_keys(references), found).save(Path(scores_file))
+                scores["perplexity"] = DocumentStatistics(of_labels, "perplexity")
+            DocumentScores(document_keys(references), scores).save(Path(scores_file))
         if results_file is not None:
             write_json(Path(results_file), results)
     return results

@@ -502,6 +502,30 @@ def test_what_a_reader_of_the_table_must_know(content, tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("no_drawing")
+def test_models_that_hardly_read_are_named(content, tmp_path, monkeypatch):
+    """A comparison of models that write the same whatever they are given is none."""
+    run, of_another = finish(EQUAL), {"encoder": (24.0, 20.5), "decoder": (200.0, 300.0)}
+
+    def run_training(recipe, deadline):
+        results = run(recipe)
+        name, seed = recipe.training.output_dir.split("/")[-2:]
+        other = of_another[name][("seed_1", "seed_2").index(seed)]
+        return {**results, "test": {**results["test"], "perplexity": 20.0, "perplexity_of_another_source": other}}
+
+    monkeypatch.setattr(comparison, "run_training", run_training)
+    content["comparison"]["metrics"] = ["rouge1"]
+    text = run_sweep(write(tmp_path / "a.yaml", content))["table"]
+    lines = text.splitlines()
+    assert [line.split(" | ")[3] for line in (lines[2], *lines[4:6])] == [
+        "perplexity, another source",
+        "22.25",
+        "250.00",
+    ]
+    assert "**Hardly reading**, with less than 5% between the two perplexities: encoder (2), by their seeds." in text
+    assert [row["perplexity_of_another_source"] for row in table(tmp_path / "out")] == ["22.25", "250.0"]
+
+
+@pytest.mark.usefixtures("no_drawing")
 def test_each_variant_with_a_twin_of_its_own(content, tmp_path, monkeypatch):
     losses = {name: {1: 3.0} for name in ("encoder", "decoder", "again")}
     monkeypatch.setattr(comparison, "run_training", finish(losses))

@@ -15,9 +15,10 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from hier_models.data.byte_level import train_byte_level
-from hier_models.data.infilling import NoisyChunks, OtherSources, infill_text, permute_sentences
+from hier_models.data.infilling import NoisyChunks, infill_text, permute_sentences
 from hier_models.training import RecipeError, load_recipe, run_smoke, run_training
 from hier_models.training.arguments import ModelArguments
+from hier_models.training.likelihood import OtherSources
 from hier_models.training.models import load_model_and_processor
 from tests.conftest import DOCUMENTS, TURNS
 
@@ -219,7 +220,7 @@ def test_another_source_has_the_labels_of_the_first(tokenizer):
     assert [others[i]["input_ids"] for i in range(3)] == [chunks[i]["input_ids"] for i in (1, 2, 0)]
     with pytest.raises(IndexError):
         others[3]
-    with pytest.raises(ValueError, match="at least two chunks, got 1"):
+    with pytest.raises(ValueError, match="at least two, got 1"):
         OtherSources(NoisyChunks(chunks_of([[5, 6]]), tokenizer))
 
 

@@ -176,6 +176,13 @@ def test_perplexity_is_a_mean_over_tokens(
     assert found.score() == pytest.approx(results["perplexity"])
     assert found.values[:, 1].tolist() == [len(row) for row in tokenized["labels"]]
     assert results["perplexity"] == pytest.approx(math.exp(total / count), rel=1e-5)
+    # Beside the source of the next in length.
+    order = sorted(range(len(tokenized)), key=lambda i: -len(tokenized[i]["input_ids"]))
+    others = {i: tokenized[j] for i, j in zip(order, [*order[1:], order[0]], strict=True)}
+    swapped = datasets.Dataset.from_list([{**others[i], "labels": tokenized[i]["labels"]} for i in order])
+    expected = perplexity(model, coarse_processor, swapped, arguments)
+    assert results["perplexity_of_another_source"] == pytest.approx(expected, rel=1e-5)
+    assert expected != pytest.approx(results["perplexity"], rel=1e-3)
     assert "perplexity" not in run_evaluation(model, coarse_processor, documents.select([0]))
 
 
