@@ -1,9 +1,10 @@
-"""Warm start of HAT-BART from BART."""
+"""Warm start of HAT-BART from BART, and more positions for both."""
 
 import math
 from typing import Any, Self
 
 import torch
+from transformers import PreTrainedModel
 from transformers.models.bart.modeling_bart import BartLearnedPositionalEmbedding
 
 
@@ -41,30 +42,51 @@ class WarmStartFromBart:
             ValueError: if `extra_positions` is neither of the two, or `max_position_embeddings` is no integer or less
                 than BART's.
         """
-        if extra_positions not in ("tile", "random"):
-            raise ValueError(f"`extra_positions` must be 'tile' or 'random', got {extra_positions!r}.")
-        if max_position_embeddings is not None and type(max_position_embeddings) is not int:
-            raise ValueError(f"`max_position_embeddings` must be an integer, got {max_position_embeddings!r}.")
+        _check(max_position_embeddings, extra_positions)
         loaded = cls.from_pretrained(pretrained_model_name_or_path, **kwargs)
-        model = loaded[0] if isinstance(loaded, tuple) else loaded  # a pair with `output_loading_info=True`
-        config = model.config
-        if max_position_embeddings is None or max_position_embeddings == config.max_position_embeddings:
-            return loaded
-        if max_position_embeddings < config.max_position_embeddings:
-            raise ValueError(
-                f"`max_position_embeddings` must be at least the checkpoint's {config.max_position_embeddings}, got "
-                f"{max_position_embeddings}. For shorter inputs, give the processor a `max_length`."
-            )
-        base = getattr(model, cls.base_model_prefix, model)
-        std = config.init_std if extra_positions == "random" else None
-        for part in (base.encoder, base.decoder):
-            part.embed_positions = _grow_positions(part.embed_positions, max_position_embeddings, std)
-        config.max_position_embeddings = max_position_embeddings
+        if max_position_embeddings is not None:
+            model = loaded[0] if isinstance(loaded, tuple) else loaded  # a pair with `output_loading_info=True`
+            grow_positions(model, max_position_embeddings, extra_positions)
         return loaded
 
 
+def grow_positions(model: PreTrainedModel, max_position_embeddings: int, extra_positions: str = "tile") -> None:
+    """Give BART, or a model that has BART's position embeddings, more positions, in place.
+
+    Args:
+        model: the model; its config is changed with it.
+        max_position_embeddings: positions to grow to, in tokens.
+        extra_positions: `"tile"` repeats the learned positions, `"random"` draws new ones.
+
+    Raises:
+        ValueError: if `extra_positions` is neither of the two, or `max_position_embeddings` is no integer or less than
+            the model's.
+    """
+    _check(max_position_embeddings, extra_positions)
+    config = model.config
+    if max_position_embeddings < config.max_position_embeddings:
+        raise ValueError(
+            f"`max_position_embeddings` must be at least the checkpoint's {config.max_position_embeddings}, got "
+            f"{max_position_embeddings}. For shorter inputs, give the processor a `max_length`."
+        )
+    if max_position_embeddings == config.max_position_embeddings:
+        return
+    base = getattr(model, model.base_model_prefix, model)
+    std = config.init_std if extra_positions == "random" else None
+    for part in (base.encoder, base.decoder):
+        part.embed_positions = _grown(part.embed_positions, max_position_embeddings, std)
+    config.max_position_embeddings = max_position_embeddings
+
+
+def _check(max_position_embeddings: int | None, extra_positions: str) -> None:
+    if extra_positions not in ("tile", "random"):
+        raise ValueError(f"`extra_positions` must be 'tile' or 'random', got {extra_positions!r}.")
+    if max_position_embeddings is not None and type(max_position_embeddings) is not int:
+        raise ValueError(f"`max_position_embeddings` must be an integer, got {max_position_embeddings!r}.")
+
+
 @torch.no_grad()
-def _grow_positions(
+def _grown(
     embedding: BartLearnedPositionalEmbedding, length: int, std: float | None
 ) -> BartLearnedPositionalEmbedding:
     """Add rows up to `length` positions: drawn with standard deviation `std`, copies in order where it is `None`."""
@@ -80,4 +102,4 @@ def _grow_positions(
     return grown
 
 
-__all__ = ["WarmStartFromBart"]
+__all__ = ["WarmStartFromBart", "grow_positions"]

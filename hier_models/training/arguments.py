@@ -39,8 +39,8 @@ class ModelArguments:
             documents and their summaries; it is kept in the output folder. For summarization.
         word_vectors: From scratch, a file of word2vec or GloVe that the embeddings begin with; see `set_word_vectors`.
         language: Language of the documents, as the processor takes it; by default the checkpoint's, or English.
-        max_position_embeddings: Longest source in tokens; `from_bart`, and checkpoints of the families that it is for,
-            grow to it.
+        max_position_embeddings: Longest source in tokens; `from_bart`, and checkpoints of BART and of the families
+            that begin with it, grow to it.
         extra_positions: What added positions begin with: copies of those that there are, or random values.
         attn_implementation: eager, sdpa, flash_attention_2, … as in Transformers.
         config_overrides: JSON object (in YAML a mapping) of configuration values, such as dropout. With

@@ -24,6 +24,7 @@ from transformers import (
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 
 from ..data.tokenizing import plain_tokenizer
+from ..hat_bart.warm_start_hat_bart import grow_positions
 from ..registration import FAMILIES
 from .arguments import ModelArguments, Recipe, RecipeError
 from .twins import FEED_FORWARD, led_from_bart, widen_feed_forward
@@ -348,19 +349,24 @@ def _load_checkpoint(
         options["ignore_mismatched_sizes"] = True
     most = arguments.max_position_embeddings
     if most is not None:
-        if family not in FROM_BART:
+        growing = ("bart", *FROM_BART)
+        if family not in growing:
             raise RecipeError(
                 f"model: max_position_embeddings={most} does not go with {name}: only from_bart and checkpoints of "
-                f"{_listed(FROM_BART)} can grow their positions, and this is one of {family}"
+                f"{_listed(growing)} can grow their positions, and this is one of {family}"
             )
         try:
-            loaded = _class_from_bart(family, auto_class).from_bart(
-                name,
-                extra_positions=arguments.extra_positions,
-                **source_length(family, most),
-                **options,
-                **overrides,
-            )
+            if family == "bart":
+                loaded = auto_class.from_pretrained(name, **options, **overrides)
+                grow_positions(loaded[0], most, arguments.extra_positions)
+            else:
+                loaded = _class_from_bart(family, auto_class).from_bart(
+                    name,
+                    extra_positions=arguments.extra_positions,
+                    **source_length(family, most),
+                    **options,
+                    **overrides,
+                )
         except ValueError as error:
             raise RecipeError(f"model: {error}") from error
     else:

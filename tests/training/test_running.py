@@ -8,6 +8,7 @@ import pytest
 import torch
 from datasets import Dataset
 from transformers import (
+    AutoConfig,
     AutoModelForSeq2SeqLM,
     AutoProcessor,
     BartConfig,
@@ -15,6 +16,7 @@ from transformers import (
     GenerationConfig,
     Seq2SeqTrainer,
     Seq2SeqTrainingArguments,
+    T5Config,
     Trainer,
 )
 
@@ -384,8 +386,31 @@ def test_more_positions_for_a_trained_model(trained, bart):
     assert torch.equal(positions[130:202], positions[2:74])
     with pytest.raises(RecipeError, match="must be at least the checkpoint's 128, got 100"):
         load_model_and_processor(ModelArguments(model_name_or_path=folder, max_position_embeddings=100))
-    with pytest.raises(RecipeError, match="can grow their positions, and this is one of bart"):
-        load_model_and_processor(ModelArguments(model_name_or_path=bart[1], max_position_embeddings=100))
+
+
+def test_more_positions_for_bart(bart, tmp_path):
+    """Such as the plain twin of a model for long documents."""
+    small, folder = bart
+    small = small.eval()
+    arguments = ModelArguments(model_name_or_path=folder, max_position_embeddings=100)
+    model, tokenizer = load_model_and_processor(arguments)
+    assert (type(model), tokenizer.model_max_length) == (BartForConditionalGeneration, 100)
+    for part in ("encoder", "decoder"):
+        learned = getattr(small.model, part).embed_positions.weight
+        positions = getattr(model.model, part).embed_positions.weight
+        assert torch.equal(positions, torch.cat([learned, learned[2:38]]))
+    ids = torch.arange(5, 65)[None]
+    labels = ids[:, :9]
+    with torch.no_grad():
+        assert torch.equal(model.eval()(ids, labels=labels).logits, small(ids, labels=labels).logits)
+        model(torch.arange(5, 105)[None], labels=labels)
+    model.save_pretrained(tmp_path)
+    assert AutoConfig.from_pretrained(tmp_path).max_position_embeddings == 100
+    with pytest.raises(RecipeError, match="must be at least the checkpoint's 64, got 50"):
+        load_model_and_processor(ModelArguments(model_name_or_path=folder, max_position_embeddings=50))
+    T5Config().save_pretrained(tmp_path)
+    with pytest.raises(RecipeError, match="can grow their positions, and this is one of t5"):
+        load_model_and_processor(ModelArguments(model_name_or_path=str(tmp_path), max_position_embeddings=100))
 
 
 def test_plain_models(trained, bart, tokenizer, tmp_path):
