@@ -20,6 +20,7 @@ from hier_models.data.columns import BadRecord
 from hier_models.data.overlap import find_overlaps, texts_of_record
 from hier_models.data.poems import quatrain
 from hier_models.data.reading import read_records
+from hier_models.hat_encoder.sentence_splitting_hat_encoder import split_sentences
 
 
 Row = dict[str, Any]
@@ -29,6 +30,9 @@ DEVELOPMENT = ("dev", "val", "valid", "validation", "test")
 POEM_CHARACTERS = 10
 # A passage that a document to validate on may not share with one to test on.
 COPIED_WORDS = 40
+# Most words of the passages that are to be copied, in turn, and most passages of a document.
+PASSAGE_WORDS = (10, 20, 40, 60)
+PASSAGES = 16
 
 
 @dataclass
@@ -407,6 +411,30 @@ def warm_up(
     return parts, left_out, {**counts, "left_out": {"train": len(left_out)}}
 
 
+def passages(rows: Sequence[Row]) -> Iterator[Row]:
+    """Short passages of whole sentences, each its own summary: models without BART's body learn to read on them.
+
+    Args:
+        rows: Of the warm-up.
+
+    Yields:
+        A passage, by the sentences; of each text from its beginning.
+    """
+    for row in rows:
+        text = row["text"]
+        sentences = [" ".join(text[start:end].split()) for start, end in split_sentences(text[: 1000 * PASSAGES])]
+        number = at = 0
+        while number < PASSAGES and at < len(sentences):
+            most = PASSAGE_WORDS[number % len(PASSAGE_WORDS)]
+            lengths = itertools.accumulate(len(sentence.split()) for sentence in sentences[at:])
+            fitting = sum(1 for _ in itertools.takewhile(lambda length, most=most: length <= most, lengths))
+            if fitting:
+                taken = sentences[at : at + fitting]
+                yield {"id": f"{row['id']}/{number}", "sentences": taken, "summary": " ".join(taken)}
+                number += 1
+            at += max(1, fitting)
+
+
 def prepare(
     data: Annotated[Path, typer.Option(help="Folder with the data sets.", exists=True, file_okay=False)],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the files; made if it is not there.")],
@@ -448,6 +476,7 @@ def prepare(
     left_out += listed
     for part, rows in parts.items():
         write(output / "warm_up" / f"{part}.jsonl", rows)
+        write(output / "passages" / f"{part}.jsonl", passages(rows))
     write(output / "left_out.jsonl", left_out)
     (output / "counts.json").write_text(json.dumps(counts, indent=1) + "\n", encoding="utf-8")
     typer.echo(table(counts))

@@ -187,6 +187,24 @@ def test_parts(made):
     }
 
 
+def test_passages(prepare, made):
+    """Whole sentences, as they stand in the texts; short and longer ones in turn, a few of each text."""
+    for part in ("train", "validation"):
+        texts = {row["id"]: " ".join(row["text"].split()) for row in lines(made / "warm_up" / f"{part}.jsonl")}
+        found = lines(made / "passages" / f"{part}.jsonl")
+        assert {row["id"].rsplit("/", 1)[0] for row in found} <= set(texts)
+        assert all(row["summary"] in texts[row["id"].rsplit("/", 1)[0]] for row in found)
+        assert all(row["summary"] == " ".join(row["sentences"]) for row in found)
+    rows = [{"id": "a", "text": "One two.\n\nThree  four. " + "Five six seven. " * 99}, {"id": "b", "text": "w " * 61}]
+    found = list(prepare.passages(rows))
+    assert [len(row["sentences"]) for row in found] == [4, 6, 13, 20] * 2 + [3, 6, 10]
+    assert found[0] == {
+        "id": "a/0",
+        "sentences": ["One two.", "Three four.", "Five six seven.", "Five six seven."],
+        "summary": "One two. Three four. Five six seven. Five six seven.",
+    }
+
+
 def test_the_loaders_read_it(made):
     dialogue = load_documents(made / "dialogues" / "train.jsonl")[0]
     assert [turn["role"] for turn in dialogue["turns"]] == ["#Person1#", "#Person2#"]
@@ -214,6 +232,8 @@ def test_the_loaders_read_it(made):
     answers = load_rows(made / "cmrc" / "train.jsonl", resolve_reading)[0]
     assert answers["references"] == [han("cmrc2018_dev0", 60)[4:8]]
     assert len(load_documents(made / "warm_up" / "train.jsonl", summary_column="")) > 50
+    passage = load_documents(made / "passages" / "train.jsonl")[0]
+    assert " ".join(passage["sentences"]) == passage["summary"]
 
 
 def test_only_what_is_there_is_made(prepare, tmp_path):
@@ -227,7 +247,7 @@ def test_only_what_is_there_is_made(prepare, tmp_path):
     done = CliRunner().invoke(app, ["--data", str(data), "-o", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        *("counts.json", "left_out.jsonl", "meetings", "warm_up")
+        *("counts.json", "left_out.jsonl", "meetings", "passages", "warm_up")
     ]
     assert "meetings" in done.output
     assert "quatrains: not in" in done.output
