@@ -426,13 +426,12 @@ def passages(rows: Sequence[Row]) -> Iterator[Row]:
         number = at = 0
         while number < PASSAGES and at < len(sentences):
             most = PASSAGE_WORDS[number % len(PASSAGE_WORDS)]
-            lengths = itertools.accumulate(len(sentence.split()) for sentence in sentences[at:])
-            fitting = sum(1 for _ in itertools.takewhile(lambda length, most=most: length <= most, lengths))
-            if fitting:
-                taken = sentences[at : at + fitting]
+            lengths = list(itertools.accumulate(len(sentence.split()) for sentence in sentences[at:]))
+            taken = sentences[at : at + max(1, sum(length <= most for length in lengths))]
+            at += len(taken)
+            if lengths[0] <= max(PASSAGE_WORDS):
                 yield {"id": f"{row['id']}/{number}", "sentences": taken, "summary": " ".join(taken)}
                 number += 1
-            at += max(1, fitting)
 
 
 def prepare(

@@ -27,6 +27,10 @@ def text(seed, length=60):
     return " ".join(random.Random(str(seed)).choices(WORDS, k=length))
 
 
+def sentences(*seed):
+    return " ".join(f"{text((*seed, number), 12).capitalize()}." for number in range(4))
+
+
 def han(seed, length):
     return "".join(chr(0x4E00 + random.Random(f"{seed}/{i}").randrange(3000)) for i in range(length))
 
@@ -105,7 +109,7 @@ def rows_of(name, number=20):
             },
             "se_books": {
                 "id": key,
-                "chapters": [{"id": f"c{c}", "paragraphs": [text(f"{key}{c}")]} for c in range(2)],
+                "chapters": [{"id": f"c{c}", "paragraphs": [text(f"{key}{c}"), sentences(key, c)]} for c in range(2)],
             },
         }[name]
 
@@ -197,7 +201,7 @@ def test_passages(prepare, made):
         assert all(row["summary"] == " ".join(row["sentences"]) for row in found)
     rows = [{"id": "a", "text": "One two.\n\nThree  four. " + "Five six seven. " * 99}, {"id": "b", "text": "w " * 61}]
     found = list(prepare.passages(rows))
-    assert [len(row["sentences"]) for row in found] == [4, 6, 13, 20] * 2 + [3, 6, 10]
+    assert [len(row["sentences"]) for row in found] == [4, 6, 13, 20, 3, 6, 13, 20, 3, 6, 7]
     assert found[0] == {
         "id": "a/0",
         "sentences": ["One two.", "Three four.", "Five six seven.", "Five six seven."],

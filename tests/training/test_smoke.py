@@ -27,7 +27,16 @@ FOLDER = Path(__file__).parents[2] / "examples" / "recipes"
 RECIPES = sorted(FOLDER.rglob("*.yaml"))
 SWEEPS = [path for path in RECIPES if variant_names(path)]
 # What is no comparison: the section that they share, and the models that some begin with.
-FIRST = ("summaries", "tagger", "warm_up_64", "warm_up_256", "warm_up_512", "warm_up_shuffled", "warm_up", "coarse_to_fine_warm_up")
+FIRST = (
+    "summaries",
+    "tagger",
+    "warm_up_64",
+    "warm_up_256",
+    "warm_up_512",
+    "warm_up_shuffled",
+    "warm_up",
+    "coarse_to_fine_warm_up",
+)
 EXPERIMENTS = sorted(path for path in FOLDER.with_name("experiments").glob("*.yaml") if path.stem not in FIRST)
 HAT_BART = FOLDER / "hat_bart"
 TOP_DOWN = FOLDER / "top_down_transformer"
