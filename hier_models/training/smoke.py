@@ -13,13 +13,13 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import datasets
 import torch
 import transformers
 from tokenizers import ByteLevelBPETokenizer
-from transformers import AutoConfig, PreTrainedTokenizerBase
+from transformers import AutoConfig, PretrainedConfig, PreTrainedTokenizerBase
 
 from ..data.special_tokens import WITH_MASK, as_tokenizer
 from .arguments import DataArguments, PrecisionError, Recipe, RecipeError
@@ -173,6 +173,8 @@ def _model(recipe: Recipe, task: "Task", folder: Path) -> dict[str, Any]:
     else:
         family, auto_class = sources[source]
         plain = PLAIN.get(family, {}) if model.plain else {}
+        if family == "coarse_to_fine_lstm":  # of one that is not here, Model 1, whose weights all others have
+            plain = {"attention": getattr(_saved_config(recipe), "attention", "flat"), **plain}
         ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "pad_token_id", "eos_token_id")}
         config = AutoConfig.for_model(
             family,
@@ -236,12 +238,20 @@ def _sizes(family: str) -> dict[str, int]:
 
 def _family(recipe: Recipe, task: "Task") -> str:
     """The family of the checkpoint that a recipe goes on from: its own if it is here, else what the recipe says."""
-    name = recipe.model.model_name_or_path
-    if name is not None and (Path(name) / "config.json").is_file():
-        return str(AutoConfig.from_pretrained(name).model_type)
+    saved = _saved_config(recipe)
+    if saved is not None:
+        return str(saved.model_type)
     if not _writes(task) and recipe.model.model_type == "hat_bart":  # the default, which no encoder is
         return "hat_encoder"
     return recipe.model.model_type
+
+
+def _saved_config(recipe: Recipe) -> PretrainedConfig | None:
+    """The configuration of the checkpoint that a recipe goes on from, if it is here."""
+    name = recipe.model.model_name_or_path
+    if name is None or not (Path(name) / "config.json").is_file():
+        return None
+    return cast(PretrainedConfig, AutoConfig.from_pretrained(name))
 
 
 def _writes(task: "Task") -> bool:
