@@ -197,8 +197,9 @@ def test_two_processes_have_the_loss_curve_of_one(tmp_path, values, model, smoot
     identifiers = [json.loads(line)["id"] for line in (two / "predictions.jsonl").read_text().splitlines()]
     assert identifiers == ["d0", "d1", "d2", "d3", "d4"]
     results, expected_results = (json.loads((folder / "results.json").read_text()) for folder in (two, one))
-    perplexities = [found["evaluation"].pop("perplexity") for found in (results, expected_results)]
-    assert perplexities[0] == pytest.approx(perplexities[1], rel=1e-5)  # of weights that are equal to 1e-4
+    for name in ("perplexity", "perplexity_of_another_source"):
+        perplexities = [found["evaluation"].pop(name) for found in (results, expected_results)]
+        assert perplexities[0] == pytest.approx(perplexities[1], rel=1e-5)  # of weights that are equal to 1e-4
     assert results["evaluation"] == expected_results["evaluation"]
     assert results["truncation"] == expected_results["truncation"]
     printed = "".join(process.stdout for process in done)
