@@ -33,7 +33,6 @@ FIRST = (
     "warm_up_64",
     "warm_up_256",
     "warm_up_512",
-    "warm_up_shuffled",
     "warm_up",
     "coarse_to_fine_warm_up",
 )
