@@ -209,11 +209,12 @@ def set_generation(model: PreTrainedModel, recipe: Recipe) -> None:
         raise RecipeError(f"generation: {' '.join(str(error).split())}") from error
 
 
-def check_lengths(config: PretrainedConfig, recipe: Recipe) -> None:
-    """Refuse lengths that a model has no positions for.
+def set_lengths(config: PretrainedConfig, processor: Processor, recipe: Recipe) -> None:
+    """Refuse lengths that a model has no positions for; without positions, it takes sources as long as in training.
 
     Args:
         config: The model's configuration.
+        processor: Its processor, or its tokenizer; another model's limit, with which it may have come, is raised.
         recipe: The recipe.
 
     Raises:
@@ -235,6 +236,9 @@ def check_lengths(config: PretrainedConfig, recipe: Recipe) -> None:
                 f"model: {more}: {length} (from_bart and checkpoints of HAT-BART and Top-Down Transformers grow their "
                 "positions; from scratch takes any)"
             )
+    if positions(config, "encoder") is None:
+        tokenizer = plain_tokenizer(processor)
+        tokenizer.model_max_length = max(tokenizer.model_max_length, recipe.data.max_source_length)
 
 
 def default_max_new_tokens(model: PreTrainedModel, **generate_kwargs: Any) -> int | None:

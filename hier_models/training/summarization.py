@@ -35,7 +35,7 @@ from .arguments import DataArguments, Recipe, RecipeError, for_prediction
 from .brightness import BrightnessDecay
 from .likelihood import OtherSources, likelihoods, perplexity, perplexity_of
 from .metrics import compute_summarization_metrics, decode, mean_length, score_documents
-from .models import Processor, check_lengths, default_max_new_tokens, longest_source, set_generation
+from .models import Processor, default_max_new_tokens, longest_source, set_generation, set_lengths
 from .own_tokenizer import own_tokenizer
 from .results import write_json
 from .tasks import PREDICTIONS_FILE, SCORES_FILE, Task
@@ -85,7 +85,7 @@ class SummarizationTask(Task):
         model, processor = super().load_model_and_processor()
         self.recipe.model = arguments
         set_generation(model, self.recipe)
-        check_lengths(model.config, self.recipe)
+        set_lengths(model.config, processor, self.recipe)
         self._prepare_importance(model, processor)
         self._highlights = bool(getattr(model.config, "highlighted_layers", None))
         if self._highlights and self.recipe.data.streaming and model.config.brightness_decay < 1:

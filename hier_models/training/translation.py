@@ -34,7 +34,7 @@ from ..pipelines.document_pipeline_hier import total_length
 from ..pipelines.translation_hier import COUNTS, TranslationPipeline
 from .arguments import Recipe, RecipeError, for_prediction
 from .metrics import decode, mean_length
-from .models import Processor, check_lengths, set_generation
+from .models import Processor, set_generation, set_lengths
 from .own_tokenizer import own_tokenizer
 from .results import write_json
 from .smoke import POSITIONS
@@ -113,7 +113,7 @@ class TranslationTask(Task):
         model, processor = super().load_model_and_processor()
         self.recipe.model = model_arguments
         set_generation(model, self.recipe)
-        check_lengths(model.config, self.recipe)
+        set_lengths(model.config, processor, self.recipe)
         if hasattr(processor, "language"):
             processor.language = self.options.source_language
         # The pipeline cuts documents into chunks as long as those of training; `export` sees what the model is for.

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from transformers import AutoTokenizer, pipeline
 
 from hier_models.training import RecipeError, load_recipe, run_smoke, run_training
 from tests.conftest import DOCUMENTS, SUMMARIES
@@ -55,6 +56,23 @@ def test_a_run_with_all_of_them(values, tmp_path):
     entries = [entry for entry in state["log_history"] if "loss" in entry]
     assert ["surrogate" in entry for entry in entries] == [False] * 2 + [True] * 4  # the first epoch is soft
     assert json.loads((tmp_path / "run" / "results.json").read_text(encoding="utf-8"))["word_vectors"] == found
+
+
+def test_it_reads_as_much_as_in_training(values, tmp_path):
+    """Whatever model its tokenizer was made for; the model has no positions."""
+    values |= {"word_vectors": None, "perplexity_decay": None, "max_steps": 1, "eval_strategy": "no"}
+    run_training(load_recipe(None, {**values, "max_source_length": 20}))
+    first = tmp_path / "run"
+    AutoTokenizer.from_pretrained(first, model_max_length=20).save_pretrained(first)
+    for begun, length, expected in (("tokenizer", 100, 100), ("model_name_or_path", 70, 70), ("tokenizer", 10, 20)):
+        again = {**values, "tokenizer_words": None, begun: str(first), "output_dir": str(tmp_path / f"{length}")}
+        if begun == "model_name_or_path":
+            again |= {"config_overrides": None}
+        run_training(load_recipe(None, {**again, "max_source_length": length}))
+        assert AutoTokenizer.from_pretrained(tmp_path / f"{length}").model_max_length == expected
+    summarize = pipeline("summarization", model=str(tmp_path / "100"))
+    (found,) = summarize([DOCUMENTS[0]], return_truncation=True, max_new_tokens=2)
+    assert found["num_truncated_tokens"] == 0
 
 
 @pytest.mark.slow

@@ -34,6 +34,7 @@ FIRST = (
     "warm_up_256",
     "warm_up_512",
     "warm_up",
+    "chapters_warm_up",
     "coarse_to_fine_warm_up",
 )
 EXPERIMENTS = sorted(path for path in FOLDER.with_name("experiments").glob("*.yaml") if path.stem not in FIRST)

@@ -1,0 +1,147 @@
+"""How much of a trained summarizer's perplexity is due to what its family adds? Each part is switched off in turn.
+
+    python examples/experiments/switched_off.py runs/experiments/hat_dialogues/*/seed_*
+
+Of a HAT-BART the decoder's attention to sentences, and the roles (all tokens get the first one's); of a Top-Down
+Transformer the tokens' update from the segments; of a Highlight-Transformer the highlighting. What costs little when
+it is switched off was hardly used. The documents are those to test on, of the recipe that each model was trained with.
+"""
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from datasets import Dataset
+from torch import nn
+from transformers import AutoModelForSeq2SeqLM, AutoProcessor, PreTrainedModel, Seq2SeqTrainingArguments
+
+import hier_models  # noqa: F401  # registers the families
+from hier_models.data import LoadReport, tokenize_documents
+from hier_models.training import DataArguments, perplexity
+from hier_models.training.summarization import load_part
+
+
+# What switches a part off takes a model, which it may change, and its rows, and gives back rows to be read.
+SwitchOff = Callable[[PreTrainedModel, Dataset], Dataset]
+
+
+def no_sentences(model: PreTrainedModel, rows: Dataset) -> Dataset:
+    """HAT-BART: let the decoder's attention to sentences add nothing.
+
+    Args:
+        model: Is changed.
+        rows: The tokenized documents.
+
+    Returns:
+        The same rows.
+    """
+    for layer in model.get_decoder().layers:
+        _silence(layer.hierarchical_attn.out_proj)
+    return rows
+
+
+def one_role(model: PreTrainedModel, rows: Dataset) -> Dataset:
+    """HAT-BART: give all tokens the first role.
+
+    Args:
+        model: Stays as it is.
+        rows: The tokenized documents.
+
+    Returns:
+        The rows with other roles.
+    """
+    return rows.map(lambda row: {"segment_ids": [0] * len(row["segment_ids"])})
+
+
+def no_update(model: PreTrainedModel, rows: Dataset) -> Dataset:
+    """Top-Down Transformer: let the segments add nothing to the tokens.
+
+    Args:
+        model: Is changed.
+        rows: The tokenized documents.
+
+    Returns:
+        The same rows.
+    """
+    for layer in model.get_encoder().layers:
+        if hasattr(layer, "segment_attn"):
+            _silence(layer.segment_attn.out_proj)
+        elif hasattr(layer, "segment_concat"):
+            nn.init.zeros_(layer.segment_concat.weight[:, model.config.d_model :])
+    return rows
+
+
+def no_highlighting(model: PreTrainedModel, rows: Dataset) -> Dataset:
+    """Highlight-Transformer: give it no key phrases.
+
+    Args:
+        model: Stays as it is.
+        rows: The tokenized documents.
+
+    Returns:
+        The rows without phrases.
+    """
+    return rows.remove_columns([name for name in rows.column_names if name.startswith("phrase_")])
+
+
+def _silence(linear: nn.Linear) -> None:
+    nn.init.zeros_(linear.weight)
+    nn.init.zeros_(linear.bias)
+
+
+def parts(config: Any) -> dict[str, SwitchOff]:
+    """List what a model has that its plain twin has not.
+
+    Args:
+        config: The model's configuration.
+
+    Returns:
+        Name -> what switches it off.
+    """
+    found: dict[str, SwitchOff] = {}
+    if config.model_type == "hat_bart":
+        if config.hierarchical_layers:
+            found["no attention to sentences"] = no_sentences
+        if config.num_segments:
+            found["one role"] = one_role
+    elif config.model_type == "top_down_transformer":
+        if config.top_down_update != "none":
+            found["no update"] = no_update
+    elif config.model_type == "highlight_transformer" and config.highlight_layers and config.highlight_heads:
+        found["no highlighting"] = no_highlighting
+    return found
+
+
+def main(
+    models: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs of a comparison.")],
+    documents: Annotated[int | None, typer.Option(min=1, metavar="N", help="Test documents to read; all.")] = None,
+) -> None:
+    """Print a line for each model and part: the perplexity of the references, whole and switched off."""
+    for folder in models:
+        recipe = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))["recipe"]
+        data = DataArguments(**{**recipe["data"], "max_test_documents": documents})
+        processor = AutoProcessor.from_pretrained(folder)
+        rows = tokenize_documents(
+            load_part(data, "test", None, LoadReport()),
+            processor,
+            max_source_length=data.max_source_length,
+            max_target_length=data.max_target_length,
+        )
+        whole = AutoModelForSeq2SeqLM.from_pretrained(folder)
+        cells = [f"{_perplexity(whole, processor, rows):.2f}"]
+        for name, switch_off in parts(whole.config).items():
+            model = AutoModelForSeq2SeqLM.from_pretrained(folder)
+            cells.append(f"{name} {_perplexity(model, processor, switch_off(model, rows)):.2f}")
+        typer.echo(f"{'/'.join(folder.parts[-2:])}: {', '.join(cells)}")
+
+
+def _perplexity(model: PreTrainedModel, processor: Any, rows: Dataset) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        return perplexity(model, processor, rows, Seq2SeqTrainingArguments(folder, report_to="none"))
+
+
+if __name__ == "__main__":
+    typer.run(main)

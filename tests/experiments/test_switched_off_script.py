@@ -1,0 +1,121 @@
+"""examples/experiments/switched_off.py on tiny runs."""
+
+import json
+import math
+
+import pytest
+import torch
+import typer
+from transformers import AutoModelForSeq2SeqLM, AutoProcessor
+from typer.testing import CliRunner
+
+from hier_models.training import load_recipe, run_training
+from tests.conftest import SUMMARIES, TURNS
+from tests.experiments.scripts import load_script
+
+
+SIZES = {"d_model": 16, "decoder_layers": 1, "init_std": 0.5} | dict.fromkeys(
+    ("encoder_attention_heads", "decoder_attention_heads"), 2
+)
+TOP_DOWN = {"bottom_up_layers": 1, "top_down_layers": 1, "segment_layers": 1, "attention_window": 4}
+TOP_DOWN |= {"pooling_kernel": 4, "pooling_stride": 4}
+FAMILIES = {
+    "hat_bart": {"encoder_layers": 1, "num_segments": 3},
+    "top_down_transformer": TOP_DOWN,
+    "top_down_transformer-concat": {**TOP_DOWN, "top_down_update": "concat"},
+    "highlight_transformer": {"encoder_layers": 1, "highlight_layers": 1, "highlight_heads": 2, "brightness": 9.0},
+}
+DOCUMENTS = [["The bridge is closed. A crack.", "No bridge today."], ["Bees dance.", "The dance of bees shows a way."]]
+
+
+@pytest.fixture
+def make_run(tmp_path, tokenizer):
+    def make(name):
+        family = name.partition("-")[0]
+        tokenizer.save_pretrained(tmp_path / "tokenizer")
+        rows = [{"turns": [[turn["role"], turn["content"]] for turn in TURNS[i:]]} for i in range(2)]
+        if family != "hat_bart":
+            rows = [{"text": " ".join(texts)} for texts in DOCUMENTS]
+        if family == "highlight_transformer":
+            rows = [{"documents": texts, "phrases": ["bridge", "bees"]} for texts in DOCUMENTS]
+        file = tmp_path / f"{name}.jsonl"
+        file.write_text("".join(json.dumps({**row, "summary": SUMMARIES[0]}) + "\n" for row in rows), encoding="utf-8")
+        folder = tmp_path / name / "seed_1"
+        values = {
+            "model_type": family,
+            "tokenizer": str(tmp_path / "tokenizer"),
+            "max_position_embeddings": 64,
+            "config_overrides": {**SIZES, **FAMILIES[name]},
+            "train": str(file),
+            "test": str(file),
+            "max_source_length": 64,
+            "max_target_length": 20,
+            "max_length": 5,
+            "max_steps": 1,
+            "output_dir": str(folder),
+            "report_to": "none",
+            "use_cpu": True,
+        }
+        if family == "highlight_transformer":
+            values["phrases_column"] = "phrases"
+        run_training(load_recipe(None, values))
+        return folder, file
+
+    return make
+
+
+def perplexity(model, processor, rows, kind):
+    total = count = 0
+    for row in rows:
+        given = [[{"role": role, "content": text} for role, text in row[kind]]] if kind == "turns" else [row[kind]]
+        extra = {"phrases": [row["phrases"]]} if row.get("phrases") else {}
+        target = {"text_target": [row["summary"]], "max_target_length": 20}
+        inputs = processor(**{kind: given}, **extra, **target, truncation=True)
+        inputs = {name: torch.tensor(value) for name, value in inputs.items()}
+        with torch.no_grad():
+            loss = model(**inputs).loss
+        count += inputs["labels"].numel()
+        total += float(loss) * inputs["labels"].numel()
+    return math.exp(total / count)
+
+
+def nothing(module, inputs, outputs):
+    return torch.zeros_like(outputs[0]), *outputs[1:]
+
+
+def no_segments(module, inputs):
+    tokens, segments = inputs[0].chunk(2, dim=-1)
+    return (torch.cat([tokens, torch.zeros_like(segments)], dim=-1),)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_parts_are_switched_off(make_run, name):
+    folder, file = make_run(name)
+    app = typer.Typer()
+    app.command()(load_script("switched_off").main)
+    printed = CliRunner().invoke(app, [str(folder)], catch_exceptions=False).stdout
+    found = printed.strip().splitlines()[-1].removeprefix(f"{name}/seed_1: ").split(", ")
+
+    processor, rows = AutoProcessor.from_pretrained(folder), [json.loads(line) for line in file.open(encoding="utf-8")]
+    kind = next(iter(rows[0]))
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder)
+    expected = [f"{perplexity(model, processor, rows, kind):.2f}"]
+    if name == "hat_bart":
+        hook = model.model.decoder.layers[0].hierarchical_attn.register_forward_hook(nothing)
+        expected.append(f"no attention to sentences {perplexity(model, processor, rows, kind):.2f}")
+        hook.remove()
+        weight = model.model.encoder.embed_segments.weight.data
+        weight[:] = weight[0].clone()
+        expected.append(f"one role {perplexity(model, processor, rows, kind):.2f}")
+    elif name == "highlight_transformer":
+        rows = [{**row, "phrases": []} for row in rows]
+        expected.append(f"no highlighting {perplexity(model, processor, rows, kind):.2f}")
+    else:
+        layer = model.model.encoder.layers[1]
+        if name.endswith("concat"):
+            layer.segment_concat.register_forward_pre_hook(no_segments)
+        else:
+            layer.segment_attn.register_forward_hook(nothing)
+        expected.append(f"no update {perplexity(model, processor, rows, kind):.2f}")
+    assert found == expected
+    assert len({text.split()[-1] for text in expected}) == len(expected)  # each part does something
