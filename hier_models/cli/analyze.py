@@ -54,7 +54,7 @@ ENTROPY_FILE = "entropy.json"
     copied sentences of each model marked), copying.png (how far into the documents they lie), copying.json (all
     numbers), copying.jsonl (every copied sentence), and attention-NAME-1.html, … for models with hierarchical
     attention. For Coarse-to-Fine LSTMs also entropy.json: how spread out their attention over sentences is, over all
-    words that they wrote.
+    words that they wrote, and how many of the sentences hard attention reads.
 
     Each model summarizes the documents, into summaries-NAME.jsonl: if the job is interrupted, the same command goes on
     where it stopped. --predictions takes summaries that are there already, written by evaluate --predictions or by
@@ -173,7 +173,12 @@ def analyze(
         (output / ENTROPY_FILE).write_text(json.dumps(entropy, indent=2) + "\n", encoding="utf-8")
     print(report.table())
     for name, found in entropy.items():
-        print(f"{name}: entropy {found['entropy']:.2f} of the attention over rows (uniform: {found['uniform']:.2f})")
+        share = (
+            "" if found["encoded_rows"] is None else f"; {found['encoded_rows'] / found['rows']:.0%} of the rows read"
+        )
+        print(
+            f"{name}: entropy {found['entropy']:.2f} of the attention over rows (uniform: {found['uniform']:.2f}){share}"
+        )
     say(f"Written: {', '.join([*REPORT_FILES, *([ENTROPY_FILE] if entropy else [])])} in {output}")
 
 

@@ -29,7 +29,6 @@ def attends_to_rows(processor: Any) -> bool:
     return "row_ids" in getattr(processor, "extra_inputs", ())
 
 
-@torch.no_grad()
 def row_attention_weights(
     model: Any, inputs: Mapping[str, torch.Tensor], decoder_input_ids: torch.Tensor
 ) -> FloatArray:
@@ -44,9 +43,17 @@ def row_attention_weights(
         (1, rows, target): the attention over rows at each step, before hard attention selects; of models without such
         attention, the sum of the attention over the words of each row.
     """
-    outputs = model(
+    return _weights(_outputs(model, inputs, decoder_input_ids))
+
+
+@torch.no_grad()
+def _outputs(model: Any, inputs: Mapping[str, torch.Tensor], decoder_input_ids: torch.Tensor) -> Any:
+    return model(
         **inputs, decoder_input_ids=decoder_input_ids, output_attentions=True, use_cache=False, return_dict=True
     )
+
+
+def _weights(outputs: Any) -> FloatArray:
     weights: FloatArray = outputs.row_attentions.float().cpu().numpy().transpose(0, 2, 1)
     return weights
 
@@ -89,19 +96,24 @@ def entropies(weights: npt.ArrayLike) -> npt.NDArray[np.float64]:
 
 @dataclass
 class RowEntropy:
-    """How spread out a model's attention over rows is, over a data set.
+    """How spread out a model's attention over rows is, over a data set; and how many of them it reads.
 
     Args:
         entropy: Mean over all written tokens, in nats.
         uniform: The same if all rows of a document had the same weight.
         tokens: How many tokens were written, with those that end the summaries.
         documents: How many documents.
+        rows: How many rows the documents have.
+        encoded_rows: How many of them hard attention chose for one token or more, so that the word LSTM had to read
+            them; None of other attention, which reads all.
     """
 
     entropy: float
     uniform: float
     tokens: int
     documents: int
+    rows: int
+    encoded_rows: int | None = None
 
 
 def row_entropy(
@@ -111,7 +123,7 @@ def row_entropy(
     *,
     max_source_length: int | None = None,
 ) -> RowEntropy:
-    """Measure how spread out a model's attention over rows is while it writes summaries.
+    """Measure how spread out a model's attention over rows is while it writes summaries, and how many it reads.
 
     The mean is over all written tokens of all documents, of the attention before hard attention selects, and without
     the attention over words below it. Of models that have no attention over rows, it is the entropy of the sums of the
@@ -125,7 +137,7 @@ def row_entropy(
         max_source_length: Tokens that are read of a document; by default all, but for the processor's `num_rows`.
 
     Returns:
-        The entropy.
+        The entropy, and the number of rows that are read.
 
     Raises:
         ValueError: If there is nothing to measure, or the model does not attend to rows.
@@ -135,7 +147,8 @@ def row_entropy(
     check_attends_to_rows(model, processor)
     was_training = model.training
     model.eval()
-    sums, tokens, count = np.zeros(2), 0, 0
+    sums, tokens, count, rows = np.zeros(2), 0, 0, 0
+    encoded_rows: int | None = None
     try:
         for document, summary in documents:
             encoded = processor(
@@ -144,16 +157,20 @@ def row_entropy(
             names = ("input_ids", "attention_mask", "row_ids", "labels")
             inputs = {name: torch.tensor([encoded[name]], device=model.device) for name in names}
             decoder_input_ids = model.prepare_decoder_input_ids_from_labels(inputs.pop("labels"))
-            weights = row_attention_weights(model, inputs, decoder_input_ids)[0].T  # (target, rows)
-            rows = len(set(encoded["row_ids"]) - {-1})
-            sums += entropies(weights).sum(), math.log(rows) * len(weights)
+            outputs = _outputs(model, inputs, decoder_input_ids)
+            weights = _weights(outputs)[0].T  # (target, rows)
+            of_document = len(set(encoded["row_ids"]) - {-1})
+            sums += entropies(weights).sum(), math.log(of_document) * len(weights)
             tokens += len(weights)
             count += 1
+            rows += of_document
+            if outputs.encoded_rows is not None:
+                encoded_rows = (encoded_rows or 0) + int(outputs.encoded_rows.sum())
     finally:
         model.train(was_training)
     if not tokens:
         raise ValueError("documents: there are none, and so nothing to measure")
-    return RowEntropy(float(sums[0] / tokens), float(sums[1] / tokens), tokens, count)
+    return RowEntropy(float(sums[0] / tokens), float(sums[1] / tokens), tokens, count, rows, encoded_rows)
 
 
 def check_attends_to_rows(model: Any, processor: Any) -> None:

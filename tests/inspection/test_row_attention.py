@@ -118,6 +118,23 @@ def test_entropy_over_a_data_set_is_the_mean_over_words(
     assert found.uniform == pytest.approx(np.mean(uniform))
     assert (found.tokens, found.documents) == (len(values), 4)
     assert found.entropy < found.uniform
+    assert found.rows == 14  # sentences
+    if attention == "hard":
+        assert 4 <= found.encoded_rows <= 14
+    else:
+        assert found.encoded_rows is None
+
+
+def test_rows_that_are_read_are_those_chosen(coarse_model: Any, coarse_processor: Any) -> None:
+    model = coarse_model("hard").eval()
+    document = {"text": DOCUMENTS[0]}
+    weights = hierarchical_attention(model, coarse_processor, **document, summary=SUMMARIES[0]).weights[0]
+    chosen = len(set(weights.argmax(axis=0).tolist()))
+    found = row_entropy(model, coarse_processor, [(document, SUMMARIES[0])])
+    assert (found.encoded_rows, found.rows) == (chosen, 6)
+    assert chosen < 6
+    more = row_entropy(model, coarse_processor, [(document, SUMMARIES[0]), ({"text": DOCUMENTS[3]}, "One.")])
+    assert (more.encoded_rows, more.rows) == (chosen + 1, 7)
 
 
 def test_entropy_of_what_is_read(coarse_model: Any, coarse_processor: Any) -> None:
