@@ -173,12 +173,10 @@ def analyze(
         (output / ENTROPY_FILE).write_text(json.dumps(entropy, indent=2) + "\n", encoding="utf-8")
     print(report.table())
     for name, found in entropy.items():
-        share = (
-            "" if found["encoded_rows"] is None else f"; {found['encoded_rows'] / found['rows']:.0%} of the rows read"
-        )
-        print(
-            f"{name}: entropy {found['entropy']:.2f} of the attention over rows (uniform: {found['uniform']:.2f}){share}"
-        )
+        line = f"{name}: entropy {found['entropy']:.2f} of the attention over rows (uniform: {found['uniform']:.2f})"
+        if found["encoded_rows"] is not None:
+            line += f"; {found['encoded_rows'] / found['rows']:.0%} of the rows read"
+        print(line)
     say(f"Written: {', '.join([*REPORT_FILES, *([ENTROPY_FILE] if entropy else [])])} in {output}")
 
 
