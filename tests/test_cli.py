@@ -739,9 +739,12 @@ def test_evaluate_a_translator(tiny_model: HatBartForConditionalGeneration, proc
     Path("pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     columns = ["--text-column", "en", "--summary-column", "de"]
     options = ["--json", "scores.json", "--predictions", "out.jsonl", "--num-beams", "2", "--max-length", "12"]
+    options += ["--perplexity", "60"]
     result = run("evaluate", "translator", "pairs.jsonl", *columns, *options)
     scores = json.loads(Path("scores.json").read_text())
-    assert f"d-BLEU             {scores['bleu']:.2f}" in result.stdout
+    assert f"d-BLEU                 {scores['bleu']:.2f}" in result.stdout
+    assert f"perplexity             {scores['perplexity']:.2f}" in result.stdout
+    assert f"… with another source  {scores['perplexity_of_another_source']:.2f}" in result.stdout
     assert scores["signature"] in result.stdout
     assert scores["signature"].startswith("nrefs:1|case:mixed|")
     records = translated("translator", *({"sentences": row["en"]} for row in rows), num_beams=2, max_new_tokens=12)

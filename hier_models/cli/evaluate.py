@@ -134,7 +134,10 @@ def evaluate(
     perplexity: Annotated[
         int | None,
         typer.Option(
-            "--perplexity", min=3, metavar="N", help="Also give the perplexity of the references, cut to N tokens."
+            "--perplexity",
+            min=3,
+            metavar="N",
+            help="Also the perplexity of the references, cut to N tokens; of translations, in chunks of N.",
         ),
     ] = None,
     importance_tagger: ImportanceTaggerOption = None,
@@ -207,7 +210,7 @@ def evaluate(
         "--phrases-column": phrases_column,
         "--several-references": several_references or None,
         "--digits": digits,
-        "--perplexity": perplexity,
+        "--perplexity": perplexity if encoder else None,
     }
     if (given := [name for name, value in only.items() if value is not None]) and (
         encoder or (task or _task_of(model)) == Task.translation
@@ -248,6 +251,7 @@ def evaluate(
             batch_size=batch_size,
             predictions_file=predictions,
             results_file=json_file,
+            max_target_length=perplexity,
             **generation,
         )
         print(bleu_table(results))

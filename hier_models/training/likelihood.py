@@ -82,6 +82,33 @@ def perplexity(
     return perplexity_of(likelihoods(model, processor, dataset, training_args))
 
 
+def reading(
+    model: PreTrainedModel,
+    processor: Processor,
+    dataset: Dataset,
+    training_args: Seq2SeqTrainingArguments,
+) -> "tuple[np.ndarray[Any, Any], dict[str, float]]":
+    """Measure how likely labels are, and how much of that a model owes to their sources.
+
+    Args:
+        model: Any encoder-decoder model.
+        processor: Its processor, or its tokenizer.
+        dataset: What `tokenize_documents` or `chunk_parallel` gives, with labels.
+        training_args: Arguments of the Trainer to run under (device, precision, batch size).
+
+    Returns:
+        What `likelihoods` gives; and `perplexity` with, of two rows or more, `perplexity_of_another_source`: that of
+        the labels beside the source of another row of about the same length.
+    """
+    order = np.argsort([-len(ids) for ids in dataset["input_ids"]], kind="stable")
+    by_length = dataset.select(order)
+    of_labels = likelihoods(model, processor, by_length, training_args)[np.argsort(order)]
+    found = {"perplexity": perplexity_of(of_labels)}
+    if len(dataset) > 1:
+        found["perplexity_of_another_source"] = perplexity(model, processor, OtherSources(by_length), training_args)
+    return of_labels, found
+
+
 def perplexity_of(found: "np.ndarray[Any, Any]") -> float:
     """Give the perplexity of documents together.
 

@@ -33,7 +33,7 @@ from ..pipelines.importance_tagger_hier import load_importance_tagger
 from . import key_phrases, smoke
 from .arguments import DataArguments, Recipe, RecipeError, for_prediction
 from .brightness import BrightnessDecay
-from .likelihood import OtherSources, likelihoods, perplexity, perplexity_of
+from .likelihood import reading
 from .metrics import compute_summarization_metrics, decode, mean_length, score_documents
 from .models import Processor, default_max_new_tokens, longest_source, set_generation, set_lengths
 from .own_tokenizer import own_tokenizer
@@ -345,11 +345,7 @@ def run_evaluation(
         generated = trainer.predict(inputs.select(order), metric_key_prefix="test", **generate_kwargs).predictions
         model.generation_config = generation_config  # the Trainer writes every default into it
         if max_target_length is not None:
-            of_labels = likelihoods(model, processor, labelled.select(order), arguments)[np.argsort(order)]
-            found["perplexity"] = perplexity_of(of_labels)
-            if len(documents) > 1:  # next to one in this order is one of about its length
-                others = OtherSources(labelled.select(order))
-                found["perplexity_of_another_source"] = perplexity(model, processor, others, arguments)
+            of_labels, found = reading(model, processor, labelled, arguments)
     predictions = generated[np.argsort(order)]
     summaries = decode(predictions, tokenizer)
     references = references_of(documents)

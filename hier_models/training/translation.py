@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from datasets import Dataset, IterableDataset
@@ -27,12 +27,13 @@ from ..data import HierDataCollator, LoadReport
 from ..data.joint_bpe import train_joint_bpe
 from ..data.parallel import DOCUMENT, SENTENCES, ChunkReport, chunk_parallel, load_parallel
 from ..data.tokenizing import plain_tokenizer
-from ..metrics import Bleu, DocumentScores, document_keys
+from ..metrics import Bleu, DocumentScores, DocumentStatistics, document_keys
 from ..metrics.document_bleu import document_bleu
 from ..pipelines.chunking_hier import join_chunks
 from ..pipelines.document_pipeline_hier import total_length
 from ..pipelines.translation_hier import COUNTS, TranslationPipeline
 from .arguments import Recipe, RecipeError, for_prediction
+from .likelihood import reading
 from .metrics import decode, mean_length
 from .models import Processor, set_generation, set_lengths
 from .own_tokenizer import own_tokenizer
@@ -76,7 +77,7 @@ class TranslationTask(Task):
     """
 
     arguments = TranslationArguments
-    document_metrics = ("bleu",)
+    document_metrics = ("bleu", "perplexity")
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
@@ -203,6 +204,7 @@ class TranslationTask(Task):
             predictions_file=self.output_dir / file,
             scores_file=None if scores is None else self.output_dir / scores,
             bleu_tokenizer=self.options.bleu_tokenizer,
+            max_target_length=self.recipe.data.max_target_length,
         )
 
     def _trained_tokenizer(self) -> PreTrainedTokenizerBase:
@@ -328,6 +330,7 @@ def run_translation_evaluation(
     results_file: str | os.PathLike[str] | None = None,
     scores_file: str | os.PathLike[str] | None = None,
     bleu_tokenizer: str = "13a",
+    max_target_length: int | None = None,
     **generate_kwargs: Any,
 ) -> dict[str, Any]:
     """Translate documents chunk by chunk, as the pipeline does, and score the whole translations.
@@ -345,13 +348,16 @@ def run_translation_evaluation(
         results_file: JSON file to write what is returned to.
         scores_file: JSON file to write what each document adds to BLEU to, as `DocumentScores`.
         bleu_tokenizer: sacrebleu's tokenizer.
+        max_target_length: Also give the perplexity of the references, in chunks of whole sentences whose translations
+            have so many tokens at most, and the one that they have with the sources of other chunks, to see how much
+            is read at all. Sentences that are longer by themselves are left out.
         **generate_kwargs: Passed to `generate`, such as `num_beams=4`.
 
     Returns:
         `bleu` (d-BLEU in percent, the documents' sentences on one line), `precisions`, `bp`, `sys_len` and `ref_len`,
         `signature` (sacrebleu's), `gen_len` (tokens of a chunk), `documents`, `chunks`, `counts` (sentences split
         because they are longer than a chunk, chunks without an end, tokens cut), `generation` (the settings generated
-        with).
+        with); with `max_target_length` also `perplexity` and, of two chunks or more, `perplexity_of_another_source`.
 
     Source: HAT-BART, section 4.2 (d-BLEU).
     """
@@ -385,6 +391,15 @@ def run_translation_evaluation(
             inputs.select(order), metric_key_prefix="test", generation_config=generation, **others
         ).predictions
         model.generation_config = models_own  # the Trainer writes every default into it
+        found: dict[str, float] = {}
+        if max_target_length is not None:
+            limit = pipe._chunk_limit(max_source_length, pipe._languages(None, None))
+            aligned = chunk_parallel(
+                documents, processor, max_source_length=limit, max_target_length=max_target_length
+            )
+            chunks = cast(Dataset, aligned)
+            in_chunks = np.array(chunks[DOCUMENT])
+            of_labels, found = reading(model, processor, chunks.remove_columns([DOCUMENT, SENTENCES]), arguments)
     predictions = generated[np.argsort(order)]
     tokenizer = plain_tokenizer(processor)
     translations = _joined(decode(predictions, tokenizer), owners)
@@ -393,6 +408,7 @@ def run_translation_evaluation(
     longest = (training_args and training_args.generation_max_length) or total_length(generation, "max", 1)
     results = {
         **{name: scores[name] for name in ("bleu", "precisions", "bp", "sys_len", "ref_len", "signature")},
+        **found,
         "gen_len": mean_length(predictions, tokenizer),
         "documents": len(documents),
         "chunks": len(examples),
@@ -404,8 +420,12 @@ def run_translation_evaluation(
         if predictions_file is not None:
             _write_predictions(Path(predictions_file), documents, translations, references)
         if scores_file is not None:
-            found = {"bleu": document_bleu(translations, references, bleu_tokenizer)}
-            DocumentScores(document_keys(references), found).save(Path(scores_file))
+            statistics = {"bleu": document_bleu(translations, references, bleu_tokenizer)}
+            if max_target_length is not None:
+                of_documents = np.zeros((len(documents), 2))
+                np.add.at(of_documents, in_chunks, of_labels)
+                statistics["perplexity"] = DocumentStatistics(of_documents, "perplexity")
+            DocumentScores(document_keys(references), statistics).save(Path(scores_file))
         if results_file is not None:
             write_json(Path(results_file), results)
     return results
@@ -428,6 +448,9 @@ def bleu_table(results: dict[str, Any]) -> str:
         ("brevity penalty", f"{results['bp']:.3f}"),
         ("documents", f"{results['documents']} in {results['chunks']} chunks"),
     ]
+    for name, shown in (("perplexity", "perplexity"), ("perplexity_of_another_source", "… with another source")):
+        if name in results:
+            rows.append((shown, f"{results[name]:.2f}"))
     if counts["num_split_sentences"]:
         rows.append(("split sentences", f"{counts['num_split_sentences']} (longer than a chunk)"))
     if counts["num_unfinished_chunks"]:

@@ -17,6 +17,7 @@ from transformers import (
 )
 
 from hier_models import HatBartForConditionalGeneration, HatBartProcessor, export
+from hier_models.data.parallel import chunk_parallel
 from hier_models.metrics import Bleu, DocumentScores
 from hier_models.training import (
     RecipeError,
@@ -203,7 +204,9 @@ def test_a_plain_model_is_finetuned_with_its_own_tokenizer(values, tokenizer, tm
     results = run_training(load_recipe(None, {**values, "max_source_length": 90, "max_target_length": 120}))
     assert results["test"]["documents"] == 2
     found = DocumentScores.load(tmp_path / "run" / "document_scores.json")
-    assert found.metrics["bleu"].score() == pytest.approx(results["test"]["bleu"])
+    for name in ("bleu", "perplexity"):
+        assert found.metrics[name].score() == pytest.approx(results["test"][name])
+    assert results["test"]["perplexity_of_another_source"] != results["test"]["perplexity"]
     assert results["evaluation"]["documents"] == 3
     assert len((tmp_path / "run" / "predictions_test.jsonl").read_text().splitlines()) == 2
     loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "run")
@@ -226,6 +229,31 @@ def test_a_long_sentence_is_translated_in_pieces(tiny_model, processor):
     assert results["counts"]["num_split_sentences"] == 1
     assert results["counts"]["num_unfinished_chunks"] == results["chunks"]
     assert results["documents"] == 2
+
+
+def test_perplexity_is_of_the_references_in_whole_sentences(tiny_model, processor, tmp_path):
+    tiny_model.generation_config.max_length = 9
+    rows = [document(0, 6), document(1, 2), {"source": ["Bees " * 40], "target": ["Bienen."]}]
+    results = run_translation_evaluation(
+        tiny_model,
+        processor,
+        Dataset.from_list(rows),
+        max_source_length=30,
+        max_target_length=40,
+        scores_file=tmp_path / "scores.json",
+    )
+    chunks = chunk_parallel(Dataset.from_list(rows), processor, max_source_length=30, max_target_length=40)
+    sums = np.zeros((3, 2))
+    for chunk in chunks:
+        inputs = {name: torch.tensor([chunk[name]]) for name in processor.model_input_names if name in chunk}
+        with torch.no_grad():
+            loss = tiny_model.eval()(**inputs, labels=torch.tensor([chunk["labels"]])).loss
+        sums[chunk["document"]] += float(loss) * len(chunk["labels"]), len(chunk["labels"])
+    assert len(chunks) > 3
+    assert sums[2].tolist() == [0, 0]  # its one sentence is longer than a chunk
+    assert results["perplexity"] == pytest.approx(np.exp(sums[:, 0].sum() / sums[:, 1].sum()), rel=1e-5)
+    saved = DocumentScores.load(tmp_path / "scores.json").metrics["perplexity"].values
+    np.testing.assert_allclose(saved, sums, rtol=1e-5)
 
 
 def test_metrics_join_the_chunks_of_a_document(tokenizer):
