@@ -1,4 +1,4 @@
-"""How much of a trained summarizer's perplexity is due to what its family adds? Each part is switched off in turn.
+"""How much of a trained model's perplexity is due to what its family adds? Each part is switched off in turn.
 
     python examples/experiments/switched_off.py runs/experiments/hat_dialogues/*/seed_*
 
@@ -19,7 +19,8 @@ from torch import nn
 from transformers import AutoModelForSeq2SeqLM, AutoProcessor, PreTrainedModel, Seq2SeqTrainingArguments
 
 import hier_models  # noqa: F401  # registers the families
-from hier_models.data import LoadReport, tokenize_documents
+from hier_models.data import LoadReport, chunk_parallel, load_parallel, tokenize_documents
+from hier_models.data.parallel import DOCUMENT, SENTENCES
 from hier_models.training import DataArguments, perplexity
 from hier_models.training.summarization import load_part
 
@@ -115,6 +116,25 @@ def parts(config: Any) -> dict[str, SwitchOff]:
     return found
 
 
+def read(data: DataArguments, task: str, processor: Any) -> Dataset:
+    """Tokenize the documents to test on.
+
+    Args:
+        data: Where they are, and their lengths.
+        task: Of the recipe, summarization or translation.
+        processor: The model's processor, or its tokenizer.
+
+    Returns:
+        A row for each document, or for each chunk of a document to translate.
+    """
+    lengths: dict[str, Any] = {name: getattr(data, name) for name in ("max_source_length", "max_target_length")}
+    if task == "summarization":
+        return tokenize_documents(load_part(data, "test", None, LoadReport()), processor, **lengths)
+    documents = load_parallel(str(data.test))
+    chunks = chunk_parallel(documents.select(range(data.max_test_documents or len(documents))), processor, **lengths)
+    return chunks.remove_columns([DOCUMENT, SENTENCES])
+
+
 def main(
     models: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs of a comparison.")],
     documents: Annotated[int | None, typer.Option(min=1, metavar="N", help="Test documents to read; all.")] = None,
@@ -124,12 +144,7 @@ def main(
         recipe = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))["recipe"]
         data = DataArguments(**{**recipe["data"], "max_test_documents": documents})
         processor = AutoProcessor.from_pretrained(folder)
-        rows = tokenize_documents(
-            load_part(data, "test", None, LoadReport()),
-            processor,
-            max_source_length=data.max_source_length,
-            max_target_length=data.max_target_length,
-        )
+        rows = read(data, recipe["run"]["task"], processor)
         whole = AutoModelForSeq2SeqLM.from_pretrained(folder)
         cells = [f"{_perplexity(whole, processor, rows):.2f}"]
         for name, switch_off in parts(whole.config).items():

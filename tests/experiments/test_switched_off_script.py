@@ -1,5 +1,6 @@
 """examples/experiments/switched_off.py on tiny runs."""
 
+import dataclasses
 import json
 import math
 
@@ -119,3 +120,37 @@ def test_parts_are_switched_off(make_run, name):
         expected.append(f"no update {perplexity(model, processor, rows, kind):.2f}")
     assert found == expected
     assert len({text.split()[-1] for text in expected}) == len(expected)  # each part does something
+
+
+def test_translations(tokenizer, tmp_path):
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    file = tmp_path / "pairs.jsonl"
+    rows = [{"source": texts, "target": texts[::-1]} for texts in DOCUMENTS]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    folder = tmp_path / "hat_bart" / "seed_1"
+    values = {
+        "task": "translation",
+        "model_type": "hat_bart",
+        "tokenizer": str(tmp_path / "tokenizer"),
+        "max_position_embeddings": 64,
+        "config_overrides": {**SIZES, "encoder_layers": 1},
+        "train": str(file),
+        "test": str(file),
+        "max_source_length": 16,
+        "max_target_length": 20,
+        "max_length": 5,
+        "max_steps": 1,
+        "output_dir": str(folder),
+        "report_to": "none",
+        "use_cpu": True,
+    }
+    results = run_training(load_recipe(None, values))
+    switched_off = load_script("switched_off")
+    app = typer.Typer()
+    app.command()(switched_off.main)
+    printed = CliRunner().invoke(app, [str(folder)], catch_exceptions=False).stdout
+    assert f"hat_bart/seed_1: {results['test']['perplexity']:.2f}, no attention to sentences " in printed
+    data = load_recipe(None, values).data
+    processor = AutoProcessor.from_pretrained(folder)
+    few = switched_off.read(dataclasses.replace(data, max_test_documents=1), "translation", processor)
+    assert 1 < len(few) < len(switched_off.read(data, "translation", processor))
