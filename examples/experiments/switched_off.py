@@ -29,44 +29,20 @@ from hier_models.training.summarization import load_part
 SwitchOff = Callable[[PreTrainedModel, Dataset], Dataset]
 
 
-def no_sentences(model: PreTrainedModel, rows: Dataset) -> Dataset:
-    """HAT-BART: let the decoder's attention to sentences add nothing.
-
-    Args:
-        model: Is changed.
-        rows: The tokenized documents.
-
-    Returns:
-        The same rows.
-    """
+def _no_sentences(model: PreTrainedModel, rows: Dataset) -> Dataset:
+    """Let the decoder's attention to sentences add nothing."""
     for layer in model.get_decoder().layers:
         _silence(layer.hierarchical_attn.out_proj)
     return rows
 
 
-def one_role(model: PreTrainedModel, rows: Dataset) -> Dataset:
-    """HAT-BART: give all tokens the first role.
-
-    Args:
-        model: Stays as it is.
-        rows: The tokenized documents.
-
-    Returns:
-        The rows with other roles.
-    """
+def _one_role(model: PreTrainedModel, rows: Dataset) -> Dataset:
+    """Give all tokens the first role."""
     return rows.map(lambda row: {"segment_ids": [0] * len(row["segment_ids"])})
 
 
-def no_update(model: PreTrainedModel, rows: Dataset) -> Dataset:
-    """Top-Down Transformer: let the segments add nothing to the tokens.
-
-    Args:
-        model: Is changed.
-        rows: The tokenized documents.
-
-    Returns:
-        The same rows.
-    """
+def _no_update(model: PreTrainedModel, rows: Dataset) -> Dataset:
+    """Let the segments add nothing to the tokens."""
     for layer in model.get_encoder().layers:
         if hasattr(layer, "segment_attn"):
             _silence(layer.segment_attn.out_proj)
@@ -75,16 +51,8 @@ def no_update(model: PreTrainedModel, rows: Dataset) -> Dataset:
     return rows
 
 
-def no_highlighting(model: PreTrainedModel, rows: Dataset) -> Dataset:
-    """Highlight-Transformer: give it no key phrases.
-
-    Args:
-        model: Stays as it is.
-        rows: The tokenized documents.
-
-    Returns:
-        The rows without phrases.
-    """
+def _no_highlighting(model: PreTrainedModel, rows: Dataset) -> Dataset:
+    """Give the model no key phrases."""
     return rows.remove_columns([name for name in rows.column_names if name.startswith("phrase_")])
 
 
@@ -105,14 +73,14 @@ def parts(config: Any) -> dict[str, SwitchOff]:
     found: dict[str, SwitchOff] = {}
     if config.model_type == "hat_bart":
         if config.hierarchical_layers:
-            found["no attention to sentences"] = no_sentences
+            found["no attention to sentences"] = _no_sentences
         if config.num_segments:
-            found["one role"] = one_role
+            found["one role"] = _one_role
     elif config.model_type == "top_down_transformer":
         if config.top_down_update != "none":
-            found["no update"] = no_update
+            found["no update"] = _no_update
     elif config.model_type == "highlight_transformer" and config.highlight_layers and config.highlight_heads:
-        found["no highlighting"] = no_highlighting
+        found["no highlighting"] = _no_highlighting
     return found
 
 

@@ -29,6 +29,21 @@ FAMILIES = {
 DOCUMENTS = [["The bridge is closed. A crack.", "No bridge today."], ["Bees dance.", "The dance of bees shows a way."]]
 
 
+def recipe(tmp_path, file, folder):
+    return {
+        "tokenizer": str(tmp_path / "tokenizer"),
+        "max_position_embeddings": 64,
+        "train": str(file),
+        "test": str(file),
+        "max_target_length": 20,
+        "max_length": 5,
+        "max_steps": 1,
+        "output_dir": str(folder),
+        "report_to": "none",
+        "use_cpu": True,
+    }
+
+
 @pytest.fixture
 def make_run(tmp_path, tokenizer):
     def make(name):
@@ -42,21 +57,8 @@ def make_run(tmp_path, tokenizer):
         file = tmp_path / f"{name}.jsonl"
         file.write_text("".join(json.dumps({**row, "summary": SUMMARIES[0]}) + "\n" for row in rows), encoding="utf-8")
         folder = tmp_path / name / "seed_1"
-        values = {
-            "model_type": family,
-            "tokenizer": str(tmp_path / "tokenizer"),
-            "max_position_embeddings": 64,
-            "config_overrides": {**SIZES, **FAMILIES[name]},
-            "train": str(file),
-            "test": str(file),
-            "max_source_length": 64,
-            "max_target_length": 20,
-            "max_length": 5,
-            "max_steps": 1,
-            "output_dir": str(folder),
-            "report_to": "none",
-            "use_cpu": True,
-        }
+        values = recipe(tmp_path, file, folder) | {"model_type": family, "max_source_length": 64}
+        values["config_overrides"] = {**SIZES, **FAMILIES[name]}
         if family == "highlight_transformer":
             values["phrases_column"] = "phrases"
         run_training(load_recipe(None, values))
@@ -128,22 +130,8 @@ def test_translations(tokenizer, tmp_path):
     rows = [{"source": texts, "target": texts[::-1]} for texts in DOCUMENTS]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     folder = tmp_path / "hat_bart" / "seed_1"
-    values = {
-        "task": "translation",
-        "model_type": "hat_bart",
-        "tokenizer": str(tmp_path / "tokenizer"),
-        "max_position_embeddings": 64,
-        "config_overrides": {**SIZES, "encoder_layers": 1},
-        "train": str(file),
-        "test": str(file),
-        "max_source_length": 16,
-        "max_target_length": 20,
-        "max_length": 5,
-        "max_steps": 1,
-        "output_dir": str(folder),
-        "report_to": "none",
-        "use_cpu": True,
-    }
+    values = recipe(tmp_path, file, folder) | {"task": "translation", "max_source_length": 16}
+    values["config_overrides"] = {**SIZES, "encoder_layers": 1}
     results = run_training(load_recipe(None, values))
     switched_off = load_script("switched_off")
     app = typer.Typer()
