@@ -1,6 +1,6 @@
 """A tokenizer like BART's, of one's own texts."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
@@ -29,12 +29,30 @@ def train_byte_level(
     least = 256 + len(WITH_MASK)
     if num_entries < least:
         raise ValueError(f"num_entries must be at least {least} (256 bytes and the special tokens), got {num_entries}")
+    return fit(texts, num_entries, WITH_MASK, model_max_length, show_progress)
+
+
+def fit(
+    texts: Iterable[str], num_entries: int, special_tokens: Sequence[str], model_max_length: int, show_progress: bool
+) -> PreTrainedTokenizerFast:
+    """Train byte-level BPE that puts `<s>` and `</s>` around a text, so that models learn from it where to end.
+
+    Args:
+        texts: The texts.
+        num_entries: Entries of the vocabulary, the 256 bytes and the special tokens among them.
+        special_tokens: `SPECIAL_TOKENS` or `WITH_MASK`.
+        model_max_length: Longest input in tokens of the model that it is for.
+        show_progress: Whether to show progress bars.
+
+    Returns:
+        The tokenizer.
+    """
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=num_entries,
-        special_tokens=list(WITH_MASK),
+        special_tokens=list(special_tokens),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=show_progress,
     )
@@ -42,4 +60,4 @@ def train_byte_level(
     backend.post_processor = processors.RobertaProcessing(
         ("</s>", 2), ("<s>", 0), trim_offsets=False, add_prefix_space=False
     )
-    return as_tokenizer(backend, WITH_MASK, model_max_length)
+    return as_tokenizer(backend, special_tokens, model_max_length)

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from .special_tokens import SPECIAL_TOKENS, as_tokenizer
+from .byte_level import fit
+from .special_tokens import SPECIAL_TOKENS
 
 
 def train_joint_bpe(
@@ -26,7 +26,8 @@ def train_joint_bpe(
         show_progress: whether to show progress bars.
 
     Returns:
-        The tokenizer, with `<s>`, `<pad>`, `</s>` and `<unk>` as the ids 0 to 3, as BART has them.
+        The tokenizer, with `<s>`, `<pad>`, `</s>` and `<unk>` as the ids 0 to 3, as BART has them; it reads `<s> text
+        </s>`, from which models without a processor learn where to end.
 
     Raises:
         ValueError: If `num_codes` is negative.
@@ -35,15 +36,4 @@ def train_joint_bpe(
     """
     if num_codes < 0:
         raise ValueError(f"num_codes must be 0 or more, got {num_codes}")
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=len(SPECIAL_TOKENS) + len(alphabet) + num_codes,
-        special_tokens=list(SPECIAL_TOKENS),
-        initial_alphabet=alphabet,
-        show_progress=show_progress,
-    )
-    backend.train_from_iterator(texts, trainer)
-    return as_tokenizer(backend, model_max_length=model_max_length)
+    return fit(texts, len(SPECIAL_TOKENS) + 256 + num_codes, SPECIAL_TOKENS, model_max_length, show_progress)

@@ -241,6 +241,22 @@ def set_lengths(config: PretrainedConfig, processor: Processor, recipe: Recipe) 
         tokenizer.model_max_length = max(tokenizer.model_max_length, recipe.data.max_source_length)
 
 
+def warn_if_endless(processor: Processor) -> None:
+    """Warn of a tokenizer that marks no ends of texts, as a model that learns from it never ends one.
+
+    Args:
+        processor: A tokenizer. The processors of the families mark the ends themselves.
+    """
+    if not isinstance(processor, PreTrainedTokenizerBase) or processor.eos_token is None:
+        return
+    if processor.eos_token_id not in processor(text_target="a")["input_ids"]:
+        logger.warning(
+            "model: the tokenizer puts no %s at the end of a text, so the model will not learn to end what it writes; "
+            "give the tokenizer a post-processor that does (tokenizers.processors.TemplateProcessing)",
+            processor.eos_token,
+        )
+
+
 def default_max_new_tokens(model: PreTrainedModel, **generate_kwargs: Any) -> int | None:
     """Tell how much to generate where nobody says: as much as the pipelines, where `generate` stops after 20 tokens.
 

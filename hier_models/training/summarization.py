@@ -35,7 +35,7 @@ from .arguments import DataArguments, Recipe, RecipeError, for_prediction
 from .brightness import BrightnessDecay
 from .likelihood import reading
 from .metrics import compute_summarization_metrics, decode, mean_length, score_documents
-from .models import Processor, default_max_new_tokens, longest_source, set_generation, set_lengths
+from .models import Processor, default_max_new_tokens, longest_source, set_generation, set_lengths, warn_if_endless
 from .own_tokenizer import own_tokenizer
 from .results import write_json
 from .tasks import PREDICTIONS_FILE, SCORES_FILE, Task
@@ -86,6 +86,7 @@ class SummarizationTask(Task):
         self.recipe.model = arguments
         set_generation(model, self.recipe)
         set_lengths(model.config, processor, self.recipe)
+        warn_if_endless(processor)
         self._prepare_importance(model, processor)
         self._highlights = bool(getattr(model.config, "highlighted_layers", None))
         if self._highlights and self.recipe.data.streaming and model.config.brightness_decay < 1:

@@ -35,7 +35,7 @@ from ..pipelines.translation_hier import COUNTS, TranslationPipeline
 from .arguments import Recipe, RecipeError, for_prediction
 from .likelihood import reading
 from .metrics import decode, mean_length
-from .models import Processor, set_generation, set_lengths
+from .models import Processor, set_generation, set_lengths, warn_if_endless
 from .own_tokenizer import own_tokenizer
 from .results import write_json
 from .smoke import POSITIONS
@@ -115,6 +115,7 @@ class TranslationTask(Task):
         self.recipe.model = model_arguments
         set_generation(model, self.recipe)
         set_lengths(model.config, processor, self.recipe)
+        warn_if_endless(processor)
         if hasattr(processor, "language"):
             processor.language = self.options.source_language
         # The pipeline cuts documents into chunks as long as those of training; `export` sees what the model is for.

@@ -38,6 +38,14 @@ def test_both_languages_share_it(tokenizer):
     assert len(tokenizer(GERMAN)["input_ids"]) < len(alone(GERMAN)["input_ids"])
 
 
+def test_texts_have_an_end(tokenizer):
+    """A model that sees plain text learns from it where to stop."""
+    ids = tokenizer([ENGLISH], text_target=[GERMAN])
+    for row in (ids["input_ids"][0], ids["labels"][0]):
+        assert (row[0], row[-1]) == (tokenizer.bos_token_id, tokenizer.eos_token_id)
+        assert not {0, 1, 2, 3} & set(row[1:-1])
+
+
 def test_training_is_repeatable(tokenizer):
     again = train_joint_bpe(iter([ENGLISH, GERMAN] * 3), num_codes=80)
     assert again.get_vocab() == tokenizer.get_vocab()
@@ -49,12 +57,13 @@ def test_training_is_repeatable(tokenizer):
 def test_every_text_comes_back(tokenizer, text):
     ids = tokenizer(text, split_special_tokens=True)["input_ids"]
     assert tokenizer.unk_token_id not in ids
-    assert tokenizer.decode(ids) == text
+    assert tokenizer.decode(ids, skip_special_tokens=True) == text
 
 
 def test_punctuation_and_spaces_come_back(tokenizer):
     for text in ("Ja , so ' s   nicht !", " \u00a0A\tb\n\nc  ", "don't “do” — 3,5 % …", "<s> is text </s>"):
-        assert tokenizer.decode(tokenizer(text, split_special_tokens=True)["input_ids"]) == text
+        ids = tokenizer(text, split_special_tokens=True)["input_ids"]
+        assert tokenizer.decode(ids, skip_special_tokens=True) == text
 
 
 def test_it_is_an_ordinary_fast_tokenizer(tokenizer, tmp_path):
@@ -63,7 +72,7 @@ def test_it_is_an_ordinary_fast_tokenizer(tokenizer, tmp_path):
     assert isinstance(loaded, PreTrainedTokenizerFast)
     assert loaded.model_max_length == 64
     assert loaded(GERMAN)["input_ids"] == tokenizer(GERMAN)["input_ids"]
-    assert loaded.decode(loaded("Ja , nein .")["input_ids"]) == "Ja , nein ."
+    assert loaded.decode(loaded("Ja , nein .")["input_ids"]) == "<s>Ja , nein .</s>"
     inputs = HatBartProcessor(loaded, language="german")(text=GERMAN, text_target=ENGLISH, return_tensors="pt")
     assert (inputs["input_ids"] == loaded.bos_token_id).sum() == 2
     assert torch.equal(inputs["labels"][0, [0, -1]], torch.tensor([0, 2]))

@@ -193,7 +193,19 @@ def test_bad_pairs_and_sentences_that_are_too_long_are_reported(values, tmp_path
         assert 0 < counts["left_out_sentences"] * 17 == counts["sentences"]
 
 
-def test_a_plain_model_is_finetuned_with_its_own_tokenizer(values, tokenizer, tmp_path):
+def test_a_plain_model_from_scratch_learns_where_to_end(values, tmp_path, caplog):
+    """As much as one with a processor, which marks the ends of texts by itself."""
+    run_training(load_recipe(None, {**values, "model_type": "bart"}))
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "run")
+    for chunk in chunk_parallel(
+        Dataset.from_list([document(0)]), tokenizer, max_source_length=50, max_target_length=60
+    ):
+        for ids in (chunk["input_ids"], chunk["labels"]):
+            assert (ids[0], ids[-1]) == (tokenizer.bos_token_id, tokenizer.eos_token_id)
+    assert "will not learn to end" not in caplog.text
+
+
+def test_a_plain_model_is_finetuned_with_its_own_tokenizer(values, tokenizer, tmp_path, caplog):
     torch.manual_seed(0)
     config = BartConfig(vocab_size=len(tokenizer), max_position_embeddings=128, **SIZES)
     BartForConditionalGeneration(config).save_pretrained(tmp_path / "bart")
@@ -203,6 +215,7 @@ def test_a_plain_model_is_finetuned_with_its_own_tokenizer(values, tokenizer, tm
     values |= {"model_name_or_path": str(tmp_path / "bart"), "test": values["validation"], "max_test_documents": 2}
     results = run_training(load_recipe(None, {**values, "max_source_length": 90, "max_target_length": 120}))
     assert results["test"]["documents"] == 2
+    assert "the tokenizer puts no </s> at the end of a text, so the model will not learn to end" in caplog.text
     found = DocumentScores.load(tmp_path / "run" / "document_scores.json")
     for name in ("bleu", "perplexity"):
         assert found.metrics[name].score() == pytest.approx(results["test"][name])
