@@ -21,6 +21,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoProcessor, PreTrainedModel, 
 import hier_models  # noqa: F401  # registers the families
 from hier_models.data import LoadReport, chunk_parallel, load_parallel, tokenize_documents
 from hier_models.data.parallel import DOCUMENT, SENTENCES
+from hier_models.pipelines.importance_tagger_hier import load_importance_tagger
 from hier_models.training import DataArguments, perplexity
 from hier_models.training.summarization import load_part
 
@@ -97,7 +98,11 @@ def read(data: DataArguments, task: str, processor: Any) -> Dataset:
     """
     lengths: dict[str, Any] = {name: getattr(data, name) for name in ("max_source_length", "max_target_length")}
     if task == "summarization":
-        return tokenize_documents(load_part(data, "test", None, LoadReport()), processor, **lengths)
+        importance: Any = data.importance
+        if data.importance_tagger is not None:
+            importance = load_importance_tagger(data.importance_tagger, batch_size=8)
+        part = load_part(data, "test", None, LoadReport())
+        return tokenize_documents(part, processor, importance=importance, **lengths)
     documents = load_parallel(str(data.test))
     chunks = chunk_parallel(documents.select(range(data.max_test_documents or len(documents))), processor, **lengths)
     return chunks.remove_columns([DOCUMENT, SENTENCES])

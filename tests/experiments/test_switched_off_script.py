@@ -24,6 +24,7 @@ FAMILIES = {
     "hat_bart": {"encoder_layers": 1, "num_segments": 3},
     "top_down_transformer": TOP_DOWN,
     "top_down_transformer-concat": {**TOP_DOWN, "top_down_update": "concat"},
+    "top_down_transformer-oracle": {**TOP_DOWN, "pooling": "importance"},
     "highlight_transformer": {"encoder_layers": 1, "highlight_layers": 1, "highlight_heads": 2, "brightness": 9.0},
 }
 DOCUMENTS = [["The bridge is closed. A crack.", "No bridge today."], ["Bees dance.", "The dance of bees shows a way."]]
@@ -61,8 +62,9 @@ def make_run(tmp_path, tokenizer):
         values["config_overrides"] = {**SIZES, **FAMILIES[name]}
         if family == "highlight_transformer":
             values["phrases_column"] = "phrases"
-        run_training(load_recipe(None, values))
-        return folder, file
+        if name.endswith("oracle"):
+            values["importance"] = "oracle"
+        return folder, file, run_training(load_recipe(None, values))["test"]["perplexity"]
 
     return make
 
@@ -91,13 +93,22 @@ def no_segments(module, inputs):
     return (torch.cat([tokens, torch.zeros_like(segments)], dim=-1),)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_parts_are_switched_off(make_run, name):
-    folder, file = make_run(name)
+def printed_by(folder):
     app = typer.Typer()
     app.command()(load_script("switched_off").main)
-    printed = CliRunner().invoke(app, [str(folder)], catch_exceptions=False).stdout
-    found = printed.strip().splitlines()[-1].removeprefix(f"{name}/seed_1: ").split(", ")
+    return CliRunner().invoke(app, [str(folder)], catch_exceptions=False).stdout
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_whole_model_reads_what_it_was_tested_on(make_run, name):
+    folder, _, perplexity_at_test = make_run(name)
+    assert f"{name}/seed_1: {perplexity_at_test:.2f}, no " in printed_by(folder)
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if not name.endswith("oracle")])
+def test_parts_are_switched_off(make_run, name):
+    folder, file, _ = make_run(name)
+    found = printed_by(folder).strip().splitlines()[-1].removeprefix(f"{name}/seed_1: ").split(", ")
 
     processor, rows = AutoProcessor.from_pretrained(folder), [json.loads(line) for line in file.open(encoding="utf-8")]
     kind = next(iter(rows[0]))
@@ -133,11 +144,8 @@ def test_translations(tokenizer, tmp_path):
     values = recipe(tmp_path, file, folder) | {"task": "translation", "max_source_length": 16}
     values["config_overrides"] = {**SIZES, "encoder_layers": 1}
     results = run_training(load_recipe(None, values))
+    assert f"hat_bart/seed_1: {results['test']['perplexity']:.2f}, no attention to sentences " in printed_by(folder)
     switched_off = load_script("switched_off")
-    app = typer.Typer()
-    app.command()(switched_off.main)
-    printed = CliRunner().invoke(app, [str(folder)], catch_exceptions=False).stdout
-    assert f"hat_bart/seed_1: {results['test']['perplexity']:.2f}, no attention to sentences " in printed
     data = load_recipe(None, values).data
     processor = AutoProcessor.from_pretrained(folder)
     few = switched_off.read(dataclasses.replace(data, max_test_documents=1), "translation", processor)
