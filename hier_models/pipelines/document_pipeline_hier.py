@@ -357,9 +357,11 @@ class DocumentPipeline(Pipeline):
 
         max_length = total_length(generation_config, "max", prompt_length)
         if decoder_limit is not None and max_length is not None and max_length > decoder_limit:
+            most, wanted = decoder_limit - prompt_length, max_length - prompt_length
             raise ValueError(
-                f"`max_length` (or `max_new_tokens` and {prompt_length}) must be at most {decoder_limit}, the number "
-                f"of positions of the decoder of {type(self.model).__name__}, got {max_length}."
+                f"At most {most} new tokens can be written (`max_new_tokens`, or --max-length; "
+                f"`max_length={decoder_limit}`), got {wanted} (`max_length={max_length}`): so many positions has the "
+                f"decoder of {type(self.model).__name__}."
             )
         return generation_config, other_kwargs
 

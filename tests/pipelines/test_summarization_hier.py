@@ -273,7 +273,7 @@ def test_too_long_without_truncation_is_an_error(summarize, truncation):
 
 def test_summary_longer_than_the_decoder_is_an_error(summarize):
     for lengths in ({"max_length": 65}, {"max_new_tokens": 64}):
-        with pytest.raises(ValueError, match="must be at most 64, the number of positions of the decoder"):
+        with pytest.raises(ValueError, match=r"At most 63 new tokens .*, got 64 \(`max_length=65`\)"):
             summarize("short", **lengths)
     ids = summarize("short", max_new_tokens=63, min_new_tokens=63, return_tensors=True)[0]["summary_token_ids"]
     assert len(ids) == 64

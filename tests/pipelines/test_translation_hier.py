@@ -389,7 +389,7 @@ def test_if_nobody_sets_a_length_it_grows_with_the_chunk(translate_hat, translat
     assert len(shortest) <= 51 + 2 * 20
     ids = translate("Bees fly.", min_length=50, return_tensors=True)[0]["translation_token_ids"]
     assert 50 <= len(ids) <= 64  # and never beyond the decoder's positions
-    with pytest.raises(ValueError, match="must be at most 64, the number of positions of the decoder"):
+    with pytest.raises(ValueError, match=r"At most 63 new tokens .*, got 64 \(`max_length=65`\)"):
         translate("short", max_length=65)
 
 
