@@ -35,6 +35,7 @@ FIRST = (
     "warm_up_512",
     "warm_up",
     "chapters_warm_up",
+    "chapters_warm_up_128",
     "coarse_to_fine_warm_up",
 )
 EXPERIMENTS = sorted(path for path in FOLDER.with_name("experiments").glob("*.yaml") if path.stem not in FIRST)
