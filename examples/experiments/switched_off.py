@@ -3,8 +3,9 @@
     python examples/experiments/switched_off.py runs/experiments/hat_dialogues/*/seed_*
 
 Of a HAT-BART the decoder's attention to sentences, and the roles (all tokens get the first one's); of a Top-Down
-Transformer the tokens' update from the segments; of a Highlight-Transformer the highlighting. What costs little when
-it is switched off was hardly used. The documents are those to test on, of the recipe that each model was trained with.
+Transformer the tokens' update from the segments; of a Highlight-Transformer the highlighting, and the heads that it is
+in altogether, which is the most that it could do. What costs little when it is switched off was hardly used. The
+documents are those to test on, of the recipe that each model was trained with.
 """
 
 import json
@@ -57,6 +58,15 @@ def _no_highlighting(model: PreTrainedModel, rows: Dataset) -> Dataset:
     return rows.remove_columns([name for name in rows.column_names if name.startswith("phrase_")])
 
 
+def _no_highlighted_heads(model: PreTrainedModel, rows: Dataset) -> Dataset:
+    """Let the highlighted heads of the highlighted layers add nothing."""
+    config = model.config
+    width = config.highlight_heads * config.d_model // config.encoder_attention_heads
+    for layer in model.get_encoder().layers[: config.highlight_layers]:
+        nn.init.zeros_(layer.self_attn.out_proj.weight[:, :width])
+    return rows
+
+
 def _silence(linear: nn.Linear) -> None:
     nn.init.zeros_(linear.weight)
     nn.init.zeros_(linear.bias)
@@ -82,6 +92,7 @@ def parts(config: Any) -> dict[str, SwitchOff]:
             found["no update"] = _no_update
     elif config.model_type == "highlight_transformer" and config.highlight_layers and config.highlight_heads:
         found["no highlighting"] = _no_highlighting
+        found["no highlighted heads"] = _no_highlighted_heads
     return found
 
 

@@ -25,7 +25,7 @@ FAMILIES = {
     "top_down_transformer": TOP_DOWN,
     "top_down_transformer-concat": {**TOP_DOWN, "top_down_update": "concat"},
     "top_down_transformer-oracle": {**TOP_DOWN, "pooling": "importance"},
-    "highlight_transformer": {"encoder_layers": 1, "highlight_layers": 1, "highlight_heads": 2, "brightness": 9.0},
+    "highlight_transformer": {"encoder_layers": 2, "highlight_layers": 1, "highlight_heads": 1, "brightness": 9.0},
 }
 DOCUMENTS = [["The bridge is closed. A crack.", "No bridge today."], ["Bees dance.", "The dance of bees shows a way."]]
 
@@ -93,6 +93,11 @@ def no_segments(module, inputs):
     return (torch.cat([tokens, torch.zeros_like(segments)], dim=-1),)
 
 
+def no_first_head(module, inputs):
+    first, second = inputs[0].chunk(2, dim=-1)
+    return (torch.cat([torch.zeros_like(first), second], dim=-1),)
+
+
 def printed_by(folder):
     app = typer.Typer()
     app.command()(load_script("switched_off").main)
@@ -122,8 +127,10 @@ def test_parts_are_switched_off(make_run, name):
         weight[:] = weight[0].clone()
         expected.append(f"one role {perplexity(model, processor, rows, kind):.2f}")
     elif name == "highlight_transformer":
-        rows = [{**row, "phrases": []} for row in rows]
-        expected.append(f"no highlighting {perplexity(model, processor, rows, kind):.2f}")
+        without = [{**row, "phrases": []} for row in rows]
+        expected.append(f"no highlighting {perplexity(model, processor, without, kind):.2f}")
+        model.model.encoder.layers[0].self_attn.out_proj.register_forward_pre_hook(no_first_head)
+        expected.append(f"no highlighted heads {perplexity(model, processor, rows, kind):.2f}")
     else:
         layer = model.model.encoder.layers[1]
         if name.endswith("concat"):
