@@ -373,7 +373,7 @@ def test_killed_run_goes_on(tokenizer: PreTrainedTokenizerFast, tmp_path: Path):
     ("kwargs", "says"),
     [
         ({"max_length": 100}, r"`max_length`: a summary may get 99 tokens.*`max_new_tokens` to at most 6\d\."),
-        ({"max_length": 200}, "`max_length`.*at most 128"),
+        ({"max_length": 200}, r"At most 127 new tokens.*`max_length=128`\), got 199 \(`max_length=200`\)"),
         ({"max_source_length": 200}, "`max_source_length` must be"),
         ({"batch_size": 0}, "`batch_size` must be an integer of at least 1, got 0"),
         ({"num_return_sequences": 2}, "`num_return_sequences` cannot be set here"),
