@@ -436,7 +436,9 @@ def test_mistakes_in_the_model(paper: str, checkpoint: str):
 def test_mistakes_in_options(checkpoint: str, paper: str):
     mistake("summarize", checkpoint, paper, "--set", "num_beams", says="write NAME=VALUE")
     mistake("summarize", checkpoint, paper, "--set", "num_beam=2", says="did you mean num_beams?")
-    mistake("summarize", checkpoint, paper, "--max-length", "500", says=["At most 127 new tokens", "--max-length", "got 500 "])
+    mistake(
+        "summarize", checkpoint, paper, "--max-length", "500", says=["At most 127 new", "--max-length", "got 500 "]
+    )
     mistake("summarize", checkpoint, paper, "--max-source-length", "1000", says="max_source_length")
     mistake("summarize", checkpoint, paper, "--device", "toaster", says="--device: ")
     mistake("summarize", checkpoint, paper, "-o", "nowhere/out.jsonl", says="there is no folder")
