@@ -4,8 +4,8 @@
 
 Of a HAT-BART the decoder's attention to sentences, and the roles (all tokens get the first one's); of a Top-Down
 Transformer the tokens' update from the segments; of a Highlight-Transformer the highlighting, and the heads that it is
-in altogether, which is the most that it could do. What costs little when it is switched off was hardly used. The
-documents are those to test on, of the recipe that each model was trained with.
+in altogether. What costs little when it is switched off was hardly used. The documents are those to test on, of the
+recipe that each model was trained with.
 """
 
 import json
@@ -62,8 +62,8 @@ def _no_highlighted_heads(model: PreTrainedModel, rows: Dataset) -> Dataset:
     """Let the highlighted heads of the highlighted layers add nothing."""
     config = model.config
     width = config.highlight_heads * config.d_model // config.encoder_attention_heads
-    for layer in model.get_encoder().layers[: config.highlight_layers]:
-        nn.init.zeros_(layer.self_attn.out_proj.weight[:, :width])
+    for number in config.highlighted_layers:
+        nn.init.zeros_(model.get_encoder().layers[number].self_attn.out_proj.weight[:, :width])
     return rows
 
 
@@ -90,7 +90,7 @@ def parts(config: Any) -> dict[str, SwitchOff]:
     elif config.model_type == "top_down_transformer":
         if config.top_down_update != "none":
             found["no update"] = _no_update
-    elif config.model_type == "highlight_transformer" and config.highlight_layers and config.highlight_heads:
+    elif config.model_type == "highlight_transformer" and config.highlighted_layers:
         found["no highlighting"] = _no_highlighting
         found["no highlighted heads"] = _no_highlighted_heads
     return found

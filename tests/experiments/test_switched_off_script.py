@@ -26,6 +26,12 @@ FAMILIES = {
     "top_down_transformer-concat": {**TOP_DOWN, "top_down_update": "concat"},
     "top_down_transformer-oracle": {**TOP_DOWN, "pooling": "importance"},
     "highlight_transformer": {"encoder_layers": 2, "highlight_layers": 1, "highlight_heads": 1, "brightness": 9.0},
+    "highlight_transformer-listed": {
+        "encoder_layers": 2,
+        "highlight_layers": [1],
+        "highlight_heads": 1,
+        "brightness": 9.0,
+    },
 }
 DOCUMENTS = [["The bridge is closed. A crack.", "No bridge today."], ["Bees dance.", "The dance of bees shows a way."]]
 
@@ -126,10 +132,12 @@ def test_parts_are_switched_off(make_run, name):
         weight = model.model.encoder.embed_segments.weight.data
         weight[:] = weight[0].clone()
         expected.append(f"one role {perplexity(model, processor, rows, kind):.2f}")
-    elif name == "highlight_transformer":
+    elif name.startswith("highlight_transformer"):
         without = [{**row, "phrases": []} for row in rows]
         expected.append(f"no highlighting {perplexity(model, processor, without, kind):.2f}")
-        model.model.encoder.layers[0].self_attn.out_proj.register_forward_pre_hook(no_first_head)
+        model.model.encoder.layers[int(name.endswith("listed"))].self_attn.out_proj.register_forward_pre_hook(
+            no_first_head
+        )
         expected.append(f"no highlighted heads {perplexity(model, processor, rows, kind):.2f}")
     else:
         layer = model.model.encoder.layers[1]
