@@ -34,7 +34,8 @@ def widen_feed_forward(
 ) -> list[str]:
     """Give the feed-forward blocks of a model more neurons, as a twin with as many parameters as a family has.
 
-    The neurons that there are keep their weights. Those that are added begin random, as those of a new model do.
+    The neurons that there are keep their weights. Those that are added read with random weights, as those of a new
+    model do, and their outputs begin with zeros: the model computes what it did, and the twin has no worse start.
 
     Args:
         model: BART, or a model that is built like it; changed in place, with its configuration.
@@ -62,8 +63,8 @@ def widen_feed_forward(
         if not blocks:
             raise ValueError(f"{type(model).__name__} has no blocks fc1 and fc2 in its {part} that could be widened")
         for name, block in blocks:
-            for layer, axis in (("fc1", 0), ("fc2", 1)):
-                setattr(block, layer, _widened(getattr(block, layer), axis, wanted, model.config.init_std))
+            for layer, axis, std in (("fc1", 0, model.config.init_std), ("fc2", 1, 0.0)):
+                setattr(block, layer, _widened(getattr(block, layer), axis, wanted, std))
                 grown += [f"{name}.{layer}.weight", *([f"{name}.fc1.bias"] if layer == "fc1" else [])]
         setattr(model.config, f"{part}_ffn_dim", wanted)
     return grown
