@@ -10,7 +10,7 @@ import json
 import logging
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +34,68 @@ MEGABYTE = 2**20
 # A training that its last third made better by so large a share was too short. It is a little better at its end in any
 # case, where the learning rate falls.
 IMPROVING = 0.02
-ANOTHER_SOURCE = "perplexity_of_another_source"
 
+
+@dataclass(frozen=True)
+class Reading:
+    """What tells whether a model reads.
+
+    Args:
+        score: A score of the test documents.
+        exchanged: The same where models got the source, or the question, of another row.
+        title: Of its column.
+        meaning: Said below the table.
+        higher_is_better: Of the score.
+    """
+
+    score: str
+    exchanged: str
+    title: str
+    meaning: str
+    higher_is_better: bool = False
+
+    def of(self, run: Mapping[str, Any]) -> tuple[float, float] | None:
+        """Give both scores of a run.
+
+        Args:
+            run: What it found.
+
+        Returns:
+            The score, and the same of what was exchanged; None if it was not measured.
+        """
+        found = run["test"]
+        return (found[self.score], found[self.exchanged]) if self.exchanged in found else None
+
+    def hardly(self, own: float, other: float) -> bool:
+        """Tell whether a model hardly reads.
+
+        Args:
+            own: The score.
+            other: The same of what was exchanged.
+
+        Returns:
+            Whether they are less than 5 % apart.
+        """
+        return own < READS * other if self.higher_is_better else other < READS * own
+
+
+READINGS = (
+    Reading(
+        "perplexity",
+        "perplexity_of_another_source",
+        "perplexity, another source",
+        "that of the references beside the source of another document of about the same length. As far as it is "
+        "higher, a model writes what it reads",
+    ),
+    Reading(
+        "f1",
+        "f1_of_another_question",
+        "f1, another question",
+        "that of the answers to the question of the next row, asked of this row's context. As far as it is lower, a "
+        "reader answers what it is asked",
+        higher_is_better=True,
+    ),
+)
 
 def write_report(
     folder: Path,
@@ -210,23 +270,19 @@ def _summary(
         "best_step": {seed: curves[name][seed]["best_step"] for seed in seeds},
         "still_improving": [seed for seed in seeds if curves[name][seed]["still_improving"]],
         "scored_model": _scored(own, curves[name]),
-        **_reading(own),
+        **_readings(own),
     }
 
 
-def _reading(runs: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
-    """How perplexed models are by references beside the source of another document, where that is known."""
-    pairs = {
-        seed: (run["test"]["perplexity"], run["test"][ANOTHER_SOURCE])
-        for seed, run in runs.items()
-        if ANOTHER_SOURCE in run["test"]
-    }
-    if not pairs:
-        return {}
-    return {
-        ANOTHER_SOURCE: statistics.fmean(other for _, other in pairs.values()),
-        "hardly_read": [seed for seed, (own, other) in pairs.items() if other < READS * own],
-    }
+def _readings(runs: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+    """What becomes of scores where the source or the question is another's, and which seeds hardly mind."""
+    summary: dict[str, Any] = {"hardly_read": []}
+    for reading in READINGS:
+        pairs = {seed: pair for seed, run in runs.items() if (pair := reading.of(run)) is not None}
+        if pairs:
+            summary[reading.exchanged] = statistics.fmean(other for _, other in pairs.values())
+            summary["hardly_read"] += [seed for seed, pair in pairs.items() if reading.hardly(*pair)]
+    return summary
 
 
 # Tables
@@ -246,8 +302,8 @@ def _table(comparison: Comparison, results: Mapping[str, Any]) -> str:
     header = ["variant"]
     for metric in metrics:
         header += [metric, f"against {one or 'twin'}"]
-    reading = any(ANOTHER_SOURCE in found for found in variants.values())
-    header += ["perplexity, another source"] if reading else []
+    readings = _measured(variants)
+    header += [reading.title for reading in readings]
     header += ["parameters", "minutes", "memory", "source tokens", "best step"]
     lines = [header, ["---", *["---:"] * (len(header) - 1)]]
     best = _best(metrics[0], variants) if metrics else []
@@ -263,8 +319,7 @@ def _table(comparison: Comparison, results: Mapping[str, Any]) -> str:
                     _difference(value.get("difference"), None if one else found["twin"]),
                 ]
             )
-        if reading:
-            cells.append(_number(found[ANOTHER_SOURCE]) if ANOTHER_SOURCE in found else "")
+        cells += [_number(found[kind.exchanged]) if kind.exchanged in found else "" for kind in readings]
         cells += [f"{found['parameters']:,}", f"{found['training_minutes']:.1f}"]
         cells.append(f"{found['peak_memory'] / MEGABYTE:,.0f} MB")
         cells.append("" if found["source_tokens"] is None else f"{found['source_tokens']:,.0f}")
@@ -276,6 +331,10 @@ def _table(comparison: Comparison, results: Mapping[str, Any]) -> str:
     return "\n".join(
         [f"# {comparison.question}", "", *rows, "", *_notes(comparison, results), "", f"    {results['command']}"]
     )
+
+
+def _measured(variants: Mapping[str, Any]) -> list[Reading]:
+    return [reading for reading in READINGS if any(reading.exchanged in found for found in variants.values())]
 
 
 def _best(metric: str, variants: Mapping[str, Any]) -> list[str]:
@@ -349,19 +408,17 @@ def _notes(comparison: Comparison, results: Mapping[str, Any]) -> list[str]:
             f"training, with these seeds: {'; '.join(improving)}. Of such models a "
             "longer training may change the order."
         )
-    if any(ANOTHER_SOURCE in found for found in variants.values()):
-        said.append(
-            "Perplexity, another source: that of the references beside the source of another document of about the "
-            "same length. As far as it is higher, a model writes what it reads."
-        )
+    readings = _measured(variants)
+    said += [f"{reading.title[0].upper()}{reading.title[1:]}: {reading.meaning}." for reading in readings]
     unread = [
         f"{name} ({', '.join(map(str, found['hardly_read']))})"
         for name, found in variants.items()
-        if found.get("hardly_read")
+        if found["hardly_read"]
     ]
     if unread:
+        scores = " or ".join(dict.fromkeys(reading.score for reading in readings))
         said.append(
-            f"**Hardly reading**, with less than {READS - 1:.0%} between the two perplexities: "
+            f"**Hardly reading**, with less than {READS - 1:.0%} between the two values of {scores}: "
             f"{'; '.join(unread)}, by their seeds. A comparison of such models says little."
         )
     if results["differs"]:
@@ -406,8 +463,7 @@ def _row(name: str, found: Mapping[str, Any]) -> dict[str, Any]:
             row[f"{metric}_{key}"] = None if difference is None else difference[part]
     for key in ("documents", "parameters", "training_minutes", "peak_memory", "source_tokens", "steps"):
         row[key] = found[key]
-    if ANOTHER_SOURCE in found:
-        row[ANOTHER_SOURCE] = found[ANOTHER_SOURCE]
+    row |= {reading.exchanged: found[reading.exchanged] for reading in READINGS if reading.exchanged in found}
     return {
         **row,
         "memory_of": " ".join(found["memory_of"]),

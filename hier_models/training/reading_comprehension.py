@@ -211,17 +211,14 @@ class ReadingComprehensionTask(EncoderTask):
             rows = self.rows("test")
             asked = [[row["question"], row["references"]] for row in rows if row["references"]]
             DocumentScores(document_keys(asked), statistics).save(self.output_dir / SCORES_FILE)
-        return self._score(found, "test")
+        return {**self._score(found, "test"), **self._of_another_question("test", trainer, processor)}
 
     def _predict(self, part: str, trainer: Trainer, processor: Processor, file: str) -> list[tuple[str, float]] | None:
         """Answer the questions of a part, and write the answers down."""
         rows = self.rows(part)
         if rows is None:
             return None
-        compute_metrics, trainer.compute_metrics = trainer.compute_metrics, None  # which is of the validation data
-        output = predict_in_order(trainer, self._inputs(part, processor))
-        trainer.compute_metrics = compute_metrics
-        answers = self._answers(output.predictions, part)
+        answers = self._answers(self._logits(trainer, self._inputs(part, processor)), rows, self._windows[part])
         self.write_predictions(
             trainer,
             [
@@ -233,6 +230,25 @@ class ReadingComprehensionTask(EncoderTask):
             file,
         )
         return answers
+
+    def _of_another_question(self, part: str, trainer: Trainer, processor: Processor) -> dict[str, float]:
+        """F1 where each context is asked the next row's question: what a reader then knows, it has not been asked."""
+        rows = self.rows(part)
+        if len(rows) < 2:
+            return {}
+        questions = list(rows["question"])
+        others = rows.remove_columns("question").add_column("question", [*questions[1:], questions[0]])
+        windows = self._made_of(others, processor)
+        answers = self._answers(self._logits(trainer, _without_notes(windows)), others, windows)
+        found = self._score(answers, part)
+        return {"f1_of_another_question": found["f1"]} if "f1" in found else {}
+
+    @staticmethod
+    def _logits(trainer: Trainer, inputs: Any) -> Any:
+        compute_metrics, trainer.compute_metrics = trainer.compute_metrics, None  # which is of the validation data
+        output = predict_in_order(trainer, inputs)
+        trainer.compute_metrics = compute_metrics
+        return output.predictions
 
     def reports(self) -> dict[str, Any]:  # noqa: D102
         return {**super().reports(), "truncation": {name: r.as_dict() for name, r in self._reports.items()}}
@@ -263,26 +279,28 @@ class ReadingComprehensionTask(EncoderTask):
             rows = self.rows(part)
             if rows is None:
                 return None
-            # The same inputs for all rows: numbers of documents, if a question has several.
-            several = any(len(documents) > 1 for documents in rows["documents"])
-            windows = _Windows(processor, self.recipe.data.max_source_length, self.options, several)
-            made = rows.map(
-                windows,
-                batched=True,
-                batch_size=QUESTIONS_IN_MEMORY,
-                with_indices=True,
-                remove_columns=rows.column_names,
-                num_proc=self.recipe.data.num_proc,
-                desc="Tokenizing",
-            )
+            made = self._made_of(rows, processor)
             self._count(part, rows, made)
             if part == "train":
                 made = made.filter(_has_answer, input_columns="end_positions", num_proc=self.recipe.data.num_proc)
                 if not len(made):
                     raise RecipeError("data: train has no window with an answer")
             self._windows[part] = made
-        names = [name for name in (*NOTES, *CHECKS) if name in self._windows[part].column_names]
-        return self._windows[part].remove_columns(names)
+        return _without_notes(self._windows[part])
+
+    def _made_of(self, rows: Any, processor: Processor) -> Any:
+        """Make windows of questions with their contexts."""
+        # The same inputs for all rows: numbers of documents, if a question has several.
+        several = any(len(documents) > 1 for documents in rows["documents"])
+        return rows.map(
+            _Windows(processor, self.recipe.data.max_source_length, self.options, several),
+            batched=True,
+            batch_size=QUESTIONS_IN_MEMORY,
+            with_indices=True,
+            remove_columns=rows.column_names,
+            num_proc=self.recipe.data.num_proc,
+            desc="Tokenizing",
+        )
 
     def _count(self, part: str, rows: Any, made: Any) -> None:
         examples, ends = list(made["example_index"]), list(made["end_positions"])
@@ -306,9 +324,8 @@ class ReadingComprehensionTask(EncoderTask):
             misplaced_answers=sum(rows["misplaced_answers"]),
         )
 
-    def _answers(self, predictions: Any, part: str = "validation") -> list[tuple[str, float]]:
-        """The best answer to each question of a part, over all of its windows."""
-        rows, windows = self.rows(part), self._windows[part]
+    def _answers(self, predictions: Any, rows: Any, windows: Any) -> list[tuple[str, float]]:
+        """The best answer to each question, over all of its windows."""
         of_question: list[list[int]] = [[] for _ in range(len(rows))]
         for number, example in enumerate(windows["example_index"]):
             of_question[example].append(number)
@@ -327,7 +344,8 @@ class ReadingComprehensionTask(EncoderTask):
         return answers
 
     def _scores(self, eval_prediction: EvalPrediction | Any) -> dict[str, float]:
-        return self._score(self._answers(eval_prediction.predictions), "validation")
+        rows, windows = self.rows("validation"), self._windows["validation"]
+        return self._score(self._answers(eval_prediction.predictions, rows, windows), "validation")
 
     def _references(self, part: str) -> list[list[str]]:
         return list(self.rows(part)["references"])
@@ -447,6 +465,10 @@ def _is_widened(made: Mapping[str, Any], row: int, answers: Mapping[str, Any]) -
     spans = made["context_spans"][row]
     begins = start + len(text) - len(text.lstrip())
     return bool(spans[first][0] < begins or spans[last][1] > start + len(text.rstrip()))
+
+
+def _without_notes(windows: Any) -> Any:
+    return windows.remove_columns([name for name in (*NOTES, *CHECKS) if name in windows.column_names])
 
 
 def _words_of(window: Mapping[str, Any]) -> slice:

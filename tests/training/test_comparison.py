@@ -521,8 +521,30 @@ def test_models_that_hardly_read_are_named(content, tmp_path, monkeypatch):
         "22.25",
         "250.00",
     ]
-    assert "**Hardly reading**, with less than 5% between the two perplexities: encoder (2), by their seeds." in text
+    assert "**Hardly reading**, with less than 5% between the two values of perplexity: encoder (2), by their" in text
+    assert "Perplexity, another source: that of the references beside the source of another document" in text
     assert [row["perplexity_of_another_source"] for row in table(tmp_path / "out")] == ["22.25", "250.0"]
+
+
+@pytest.mark.usefixtures("no_drawing")
+def test_readers_that_hardly_hear_the_question_are_named(content, tmp_path, monkeypatch):
+    """F1 is better where it is higher: one that is as high with another question is of no reader."""
+    run, of_another = finish(EQUAL), {"encoder": (9.0, 9.8), "decoder": (2.0, 12.0)}
+
+    def run_training(recipe, deadline):
+        results = run(recipe)
+        name, seed = recipe.training.output_dir.split("/")[-2:]
+        other = of_another[name][("seed_1", "seed_2").index(seed)]
+        return {**results, "test": {**results["test"], "f1": 10.0, "f1_of_another_question": other}}
+
+    monkeypatch.setattr(comparison, "run_training", run_training)
+    content["comparison"]["metrics"] = ["rouge1"]
+    text = run_sweep(write(tmp_path / "a.yaml", content))["table"]
+    lines = text.splitlines()
+    assert [line.split(" | ")[3] for line in (lines[2], *lines[4:6])] == ["f1, another question", "9.40", "7.00"]
+    assert (
+        "**Hardly reading**, with less than 5% between the two values of f1: encoder (2); decoder (2), by their seeds."
+    ) in text
 
 
 @pytest.mark.usefixtures("no_drawing")

@@ -70,6 +70,7 @@ def test_a_run_whose_time_is_up_goes_on_as_if_it_had_not_stopped(values, tmp_pat
     # The model to keep is not the last, also where training was done before a stop.
     values |= {"validation": values["train"], "eval_strategy": "steps", "eval_steps": 2, "save_steps": 2}
     values |= {"load_best_model_at_end": True, "learning_rate": 1e-2}
+    values |= {"save_total_limit": 1}  # with which Transformers keeps the best checkpoint alone at the end
     values |= {"metric_for_best_model": "loss", "greater_is_better": True}
     alone = run({**values, "output_dir": str(tmp_path / "alone")})
     recipe = {**values, "stop_after_minutes": 1e-5}

@@ -91,6 +91,18 @@ def test_test_questions_are_scored_after_training(values, tmp_path):
     assert len((tmp_path / "run" / "predictions_test.jsonl").read_text().splitlines()) == 2
 
 
+def test_what_a_reader_knows_without_its_question(values, tmp_path):
+    """Each context is asked the next row's question too; a trained reader then answers worse."""
+    rows = squad_rows()
+    options = {"max_source_length": 30, "stride": 7, "max_steps": 150, "learning_rate": 0.02}
+    results = run_training(load_recipe(None, {**values, **options, "test": values["train"]}))["test"]
+    questions = [row["question"] for row in rows]
+    exchanged = [{**row, "question": question} for row, question in zip(rows, questions[1:] + questions[:1], strict=True)]
+    found = run_encoder_evaluation(str(tmp_path / "run"), write(tmp_path / "exchanged.jsonl", exchanged), use_cpu=True)
+    assert results["f1_of_another_question"] == pytest.approx(found["f1"])
+    assert results["f1_of_another_question"] < results["f1"] - 20
+
+
 def test_windows(values):
     results = run_training(load_recipe(None, {**values, "max_source_length": 20, "stride": 5}))
     report = results["truncation"]["train"]
@@ -186,6 +198,7 @@ def test_the_best_of_several_references_counts(values, tmp_path, monkeypatch):
     file = write(tmp_path / "several.jsonl", [row, row, row])
     task = ReadingComprehensionTask(load_recipe(None, {**values, "train": file, "validation": file}), tmp_path)
     monkeypatch.setattr(task, "_answers", lambda *_: [("four", 1.0), ("At four.", 1.0), ("oven four", 1.0)])
+    monkeypatch.setitem(task._windows, "validation", [])
     scores = task.compute_metrics(None)(EvalPrediction((), ()))
     assert scores["exact"] == pytest.approx(200 / 3)
     assert scores["f1"] == pytest.approx((100 + 100 + 200 / 3) / 3)
