@@ -216,7 +216,13 @@ def run_comparison(
     deadline = None if limit is None else begun + 60 * limit
     folder = Path(arguments.output_dir or "").parent.parent
 
+    def look() -> None:
+        """Find what other calls have finished, of other variants say."""
+        for run, recipe in recipes.items():
+            finished[run] = finished[run] or sweeps.finished_run(recipe)
+
     def report() -> dict[str, Any]:
+        look()
         found = {name: {seed: run for seed in comparison.seeds if (run := finished[name, seed])} for name in names}
         reported: dict[str, Any] = {"runs": found, "folder": folder}
         if arguments.process_index == 0:
@@ -227,6 +233,7 @@ def run_comparison(
     for number, ((name, seed), recipe) in enumerate(recipes.items(), start=1):
         if variant not in (None, name):
             continue
+        look()
         done = ": done" if finished[name, seed] else ""
         logger.warning("variant %s, seed %d (run %d of %d)%s", name, seed, number, len(recipes), done)
         if done:

@@ -97,6 +97,7 @@ READINGS = (
     ),
 )
 
+
 def write_report(
     folder: Path,
     comparison: Comparison,

@@ -502,6 +502,31 @@ def test_what_a_reader_of_the_table_must_know(content, tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("no_drawing")
+def test_what_another_call_finishes_meanwhile_is_reported_and_not_run_again(content, tmp_path, monkeypatch):
+    """As with a variant on each of two GPUs."""
+    from hier_models.training import load_recipe
+
+    run, ran = finish(EQUAL), []
+
+    def run_training(recipe, deadline):
+        results = run(recipe)
+        ran.append("/".join(recipe.training.output_dir.split("/")[-2:]))
+        if ran == ["encoder/seed_1"]:
+            another = load_recipe(file, (), "decoder", 1)
+            comparison.set_accumulation(another)
+            run(another)
+        return results
+
+    monkeypatch.setattr(comparison, "run_training", run_training)
+    content["comparison"]["metrics"] = ["rouge1"]
+    file = write(tmp_path / "a.yaml", content)
+    found = run_sweep(file)
+    assert ran == ["encoder/seed_1", "encoder/seed_2", "decoder/seed_2"]
+    assert sorted(found["runs"]["decoder"]) == [1, 2]
+    assert found["results"]["finished_runs"] == 4
+
+
+@pytest.mark.usefixtures("no_drawing")
 def test_models_that_hardly_read_are_named(content, tmp_path, monkeypatch):
     """A comparison of models that write the same whatever they are given is none."""
     run, of_another = finish(EQUAL), {"encoder": (24.0, 20.5), "decoder": (200.0, 300.0)}
