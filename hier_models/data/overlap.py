@@ -88,10 +88,10 @@ def find_overlaps(
 ) -> OverlapReport:
     """Find the documents to train on that share a whole text or a long passage with documents to test on.
 
-    Case, punctuation and spaces do not matter. A passage that stands in more than `common` documents is taken for a
-    formula (a licence, a fixed phrase of the field). It does not count, nor does a passage that is half of such a
-    formula or more; unless the passages that a document shares are half of it or more. A passage with fewer different
-    words than half its length ("yeah yeah yeah …" in a transcript) is none.
+    Case, punctuation and spaces do not matter. A passage that stands in more than `common` different documents is
+    taken for a formula (a licence, a fixed phrase of the field). It does not count, nor does a passage that is half of
+    such a formula or more; unless the passages that a document shares are half of it or more. A passage with fewer
+    different words than half its length ("yeah yeah yeah …" in a transcript) is none.
 
     Args:
         train: (id, texts) of each document to train on; read once, and only what is shared is held in memory.
@@ -112,11 +112,14 @@ def find_overlaps(
     index = _Index(held_out, words, characters)
     report = OverlapReport(held_out=len(index.ids))
     frequency: Counter[int] = Counter()
+    counted: set[int] = set()  # documents with shared passages; a copy of one makes no formula of them
     candidates: list[tuple[str, _Shared]] = []
     for identifier, texts in train:
         report.documents += 1
         shared = index.find(texts)
-        frequency.update(shared.words.keys())
+        if shared.words and (content := hash(tuple(sorted(texts)))) not in counted:
+            counted.add(content)
+            frequency.update(shared.words.keys())
         if shared.words or shared.document is not None:
             report.sharing.append(identifier)
         if shared.document is not None:

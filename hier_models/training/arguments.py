@@ -93,6 +93,11 @@ class ModelArguments:
         self.overrides()
         self.processor_settings()
 
+    @property
+    def checkpoint(self) -> str | None:
+        """The checkpoint that weights begin with, on the Hub or in a folder; None from scratch."""
+        return self.model_name_or_path or self.from_bart or self.from_roberta
+
     def overrides(self) -> dict[str, Any]:
         """The configuration values of `config_overrides`.
 

@@ -347,7 +347,9 @@ def _compared(recipe: Recipe) -> dict[str, Any]:
     values = sweeps.experiment({**recipe.as_dict(), "model": {}})
     del values["seed"], values["bad_lines"]
     model, training = recipe.model, recipe.training
-    values["checkpoint"] = model.model_name_or_path or model.from_bart or model.from_roberta
+    values["checkpoint"] = model.checkpoint
+    values["word_vectors"] = model.word_vectors
+    values |= {name: value for name, value in model.overrides().items() if "drop" in name or "init" in name}
     return {**values, "bf16": training.bf16, "fp16": training.fp16}
 
 
@@ -440,9 +442,13 @@ def check_overlap(comparison: Comparison, recipe: Recipe) -> str:
             raise RecipeError("comparison: check_overlap: the test data are in no file of their own")
         return "not checked (the test data are in no file of their own)"
 
+    if train is None:
+        if further:
+            raise RecipeError("comparison: check_overlap: the training data are in no file; they cannot be looked at")
+        return "not checked (the training data are in no file)"
+
     def documents() -> Iterator[Document]:
-        if train is not None:
-            yield from _documents(train, data.train_split)
+        yield from _documents(train, data.train_split)
         for file in further:
             yield from documents_of_file(file)
 

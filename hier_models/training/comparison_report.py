@@ -271,6 +271,7 @@ def _summary(
         "best_step": {seed: curves[name][seed]["best_step"] for seed in seeds},
         "still_improving": [seed for seed in seeds if curves[name][seed]["still_improving"]],
         "scored_model": _scored(own, curves[name]),
+        "label_smoothing": next(iter(own.values()))["recipe"]["training"].get("label_smoothing_factor", 0.0),
         **_readings(own),
     }
 
@@ -421,6 +422,10 @@ def _notes(comparison: Comparison, results: Mapping[str, Any]) -> list[str]:
         said.append(
             f"**Hardly reading**, with less than {READS - 1:.0%} between the two values of {scores}: "
             f"{'; '.join(unread)}, by their seeds. A comparison of such models says little."
+        )
+    if smoothing := sorted({factor for found in variants.values() if (factor := found["label_smoothing"])}):
+        said.append(
+            f"Losses are with label smoothing ({', '.join(f'{factor:g}' for factor in smoothing)}); perplexity is not."
         )
     if results["differs"]:
         reasons = "; ".join(f"{name} ({reason})" for name, reason in results["differs"].items())

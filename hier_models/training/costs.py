@@ -19,7 +19,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_callback import ExportableState
 from transformers.utils.import_utils import is_torch_bf16_gpu_available
 
-from .arguments import DataArguments
+from .arguments import Recipe
 
 
 CUDA, RESIDENT, PROCESS = "CUDA", "resident", "process"
@@ -275,22 +275,30 @@ def _cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
-def data_version(data: DataArguments) -> dict[str, str]:
-    """Say which data are in a recipe's files, since files of the same names may be others later.
+def data_version(recipe: Recipe) -> dict[str, str]:
+    """Say what is in the files that a recipe begins with, since files of the same names may be others later.
 
     Args:
-        data: The section of the recipe.
+        recipe: The recipe.
 
     Returns:
-        A digest of each of `train`, `validation` and `test` that is a file.
+        A digest of each of `train`, `validation` and `test` that is a file; and of the weights of the `checkpoint`, if
+        that is a folder.
     """
-    found = {}
-    for name in ("train", "validation", "test"):
-        path = Path(getattr(data, name) or "").expanduser()
-        if path.is_file():
-            with path.open("rb") as stream:
-                found[name] = hashlib.file_digest(stream, "sha256").hexdigest()[:12]
-    return found
+    files = {name: [Path(getattr(recipe.data, name) or "").expanduser()] for name in ("train", "validation", "test")}
+    if checkpoint := recipe.model.checkpoint:
+        files["checkpoint"] = sorted(Path(checkpoint).expanduser().glob("*.safetensors"))
+    return {
+        name: "".join(_digest(path, path.stat().st_mtime_ns) for path in paths)
+        for name, paths in files.items()
+        if paths and all(path.is_file() for path in paths)
+    }
+
+
+@functools.cache
+def _digest(path: Path, modified: int) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()[:12]
 
 
 @functools.cache

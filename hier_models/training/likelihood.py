@@ -66,7 +66,7 @@ def perplexity(
 
     The mean is over all tokens of all labels, so that it does not depend on how they are batched, unlike the
     exponential of the Trainer's `eval_loss`, which is a mean over batches. The decoder's first token is given and does
-    not count; EOS does.
+    not count; EOS does, and so does a BOS token that a tokenizer such as BART's puts first, which models are sure of.
 
     Args:
         model: Any encoder-decoder model.

@@ -76,7 +76,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
     task.check()
     set_accumulation(recipe)
     # Now, since files may be edited while the model is trained.
-    code, data = code_version(), data_version(recipe.data)
+    code, data = code_version(), data_version(recipe)
     checkpoint = _checkpoint_to_resume(recipe, output_dir)
     costs, limit = RunCosts(arguments), None if deadline is None else TimeLimit(deadline)
     # Weights that are not loaded are drawn here, so they depend on the seed and on nothing before.

@@ -123,12 +123,15 @@ def _check_same(recipe: Recipe, found: Mapping[str, Any], what: str) -> None:
                 f"training: {what} with {name}={before.get(name)}, and here it is {now.get(name)}; choose another "
                 "output_dir, or set run: overwrite: true to start anew"
             )
-    digests = data_version(recipe.data)
+    digests = data_version(recipe)
     for name, digest in found.get("data", {}).items():
         if digests.get(name) != digest:
+            section, path = (
+                ("model", recipe.model.checkpoint) if name == "checkpoint" else ("data", getattr(recipe.data, name))
+            )
             raise RecipeError(
-                f"data: {name}: {what}, and {getattr(recipe.data, name)} has changed since; choose another "
-                "output_dir, or set run: overwrite: true to start anew"
+                f"{section}: {name}: {what}, and {path} has changed since; choose another output_dir, or set run: "
+                "overwrite: true to start anew"
             )
 
 

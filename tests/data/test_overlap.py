@@ -97,6 +97,14 @@ def test_formulas_of_many_documents_do_not_count():
     assert found([*many, ("b", [f"{formula} {planted}"])], held_out) == {("b", "test1", "passage")}
 
 
+def test_copies_of_training_documents_make_no_formula():
+    """As in a warm-up that reads the training documents too."""
+    held_out = [("test0", [f"{text(0)} {text(7, 20)}"])]
+    rows = [[f"{text(200 + number)} {text(7, 20)}"] for number in range(5)]
+    train = [(f"{name}{number}", row) for name in "abc" for number, row in enumerate(rows)]
+    assert len(found(train, held_out)) == 15
+
+
 def test_many_copies_of_a_test_document_are_no_formula():
     cut = " ".join(text(2).split()[5:-5])
     assert len(found([(f"a{i}", [f"{cut} {text(300 + i, 20)}"]) for i in range(30)])) == 30

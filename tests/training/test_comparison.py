@@ -214,6 +214,12 @@ def change(content, *path, **values):
             r"different recipes: learning_rate is 0\.5 and 0\.01.*say why: comparison: differs: \{learning_rate: the",
         ),
         (("variants", "decoder", "generation"), {"num_beams": 3}, "num_beams is 3 and None"),
+        (("variants", "decoder", "model", "config_overrides"), {"dropout": 0.5}, r"recipes: dropout is 0\.5 and "),
+        (
+            ("variants", "decoder", "model", "config_overrides"),
+            {"init_std": 0.5},
+            r"recipes: init_std is 0\.5 and None",
+        ),
         (("variants", "decoder", "model"), {"tokenizer": "other"}, "perplexities .* tokenizer is 'other' and '"),
         (
             ("variants", "encoder", "model", "config_overrides"),
@@ -293,6 +299,22 @@ def test_training_documents_in_the_test_data_are_refused(content, tmp_path, monk
     content["data"] |= {"train": one, "train_split": "train", "test": None, "test_split": "test"}
     content["comparison"]["check_overlap"] = True
     with pytest.raises(RecipeError, match="1 of 1 training documents share text with 1 test"):
+        run_sweep(write(tmp_path / "a.yaml", content))
+
+
+def test_training_documents_that_cannot_be_looked_at_are_not_called_clean(content, tmp_path, monkeypatch):
+    """A folder, or a data set of the Hub."""
+    monkeypatch.setattr(comparison, "run_training", finish(EQUAL))
+    monkeypatch.setattr(comparison, "count_parameters", lambda recipes: dict.fromkeys(recipes, 1000))
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    Path(content["data"]["train"]).rename(folder / "train.jsonl")
+    content["data"]["train"] = str(folder)
+    content["comparison"]["metrics"] = ["rouge1"]
+    text = run_sweep(write(tmp_path / "a.yaml", content))["table"]
+    assert "Overlap: not checked (the training data are in no file)." in text
+    content["comparison"]["check_overlap"] = [content["data"]["test"]]
+    with pytest.raises(RecipeError, match="check_overlap: the training data are in no file"):
         run_sweep(write(tmp_path / "a.yaml", content))
 
 
@@ -633,6 +655,30 @@ def test_the_size_of_a_model_is_that_of_its_run(content, tmp_path, monkeypatch):
     assert sweeps.finished_run(recipe)["data"].keys() == {"train", "validation", "test"}
     Path(content["data"]["test"]).write_text('{"text": "A.", "summary": "B."}')
     with pytest.raises(RecipeError, match=r"seed_2 holds a finished run, and .*/test\.jsonl has changed since"):
+        sweeps.finished_run(recipe)
+
+
+def test_a_run_whose_checkpoint_was_trained_anew_is_not_taken_for_finished(content, tmp_path):
+    from hier_models.training import load_recipe, run_training
+    from hier_models.training.running import set_accumulation
+
+    first = load_recipe(
+        write(tmp_path / "a.yaml", content), {"max_steps": 1, "eval_steps": 1, "save_steps": 1}, "encoder", 1
+    )
+    run_training(first)
+    begun = first.training.output_dir
+    values = {"train": content["data"]["train"], "model_name_or_path": begun, "max_steps": 1, "use_cpu": True}
+    values |= {"max_source_length": 32, "max_target_length": 16}
+    values |= {"output_dir": str(tmp_path / "second"), "report_to": "none", "save_strategy": "no"}
+    assert run_training(load_recipe(None, values))["data"].keys() == {"train", "checkpoint"}
+    recipe = load_recipe(None, values)
+    set_accumulation(recipe)
+    assert sweeps.finished_run(recipe) is not None
+    weights = Path(begun) / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4] + bytes(4))
+    with pytest.raises(
+        RecipeError, match=r"model: checkpoint: .*second holds a finished run, and .* has changed since"
+    ):
         sweeps.finished_run(recipe)
 
 

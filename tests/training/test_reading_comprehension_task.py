@@ -96,10 +96,7 @@ def test_what_a_reader_knows_without_its_question(values, tmp_path):
     rows = squad_rows()
     options = {"max_source_length": 30, "stride": 7, "max_steps": 150, "learning_rate": 0.02}
     results = run_training(load_recipe(None, {**values, **options, "test": values["train"]}))["test"]
-    questions = [row["question"] for row in rows]
-    exchanged = [
-        {**row, "question": question} for row, question in zip(rows, questions[1:] + questions[:1], strict=True)
-    ]
+    exchanged = [{**row, "question": other["question"]} for row, other in zip(rows, rows[1:] + rows[:1], strict=True)]
     found = run_encoder_evaluation(str(tmp_path / "run"), write(tmp_path / "exchanged.jsonl", exchanged), use_cpu=True)
     assert results["f1_of_another_question"] == pytest.approx(found["f1"])
     assert results["f1_of_another_question"] < results["f1"] - 20
