@@ -8,6 +8,7 @@ shares a whole text or a long passage with one to test or validate on is left in
 
 import itertools
 import json
+import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +59,7 @@ class Experiment:
         group: Rows of a data set with equal values of this field stay in one part.
         characters: Length of a passage of Chinese that two documents must not share.
         warm_up: Makes the text that the warm-up takes of a row to train on; None where it takes none.
+        shuffled: Whether the groups are divided by chance instead of by their order.
     """
 
     sources: tuple[str, ...]
@@ -65,6 +67,7 @@ class Experiment:
     group: str | None = None
     characters: int = 30
     warm_up: Callable[[Row], str] | None = None
+    shuffled: bool = False
 
 
 # What becomes of the rows of each data set
@@ -205,7 +208,8 @@ EXPERIMENTS = {
     "one_line": Experiment(("scitldr_a",), one_line, warm_up=lambda row: " ".join(row["sentences"])),
     "chapters": Experiment(("bible_ende",), chapters, warm_up=lambda row: " ".join(row["source"])),
     "poems": Experiment(("quatrains",), poems, characters=POEM_CHARACTERS),
-    "squad": Experiment(("squad_cs224n",), squad, group="context"),
+    # Two kinds of paragraphs, one behind the other: with five questions, and with one.
+    "squad": Experiment(("squad_cs224n",), squad, group="context", shuffled=True),
     "cmrc": Experiment(("cmrc2018_dev",), cmrc, group="context"),
 }
 BOOKS = "se_books"
@@ -236,12 +240,13 @@ def read(data: Path, name: str) -> list[Row] | None:
     return rows
 
 
-def divide(rows: Sequence[Row], group: str | None = None) -> dict[str, list[Row]]:
+def divide(rows: Sequence[Row], group: str | None = None, *, shuffled: bool = False) -> dict[str, list[Row]]:
     """Divide a data set: by its field `split`, if that names more than one part, or by the order of its rows.
 
     Args:
         rows: The rows.
         group: Rows with equal values of this field stay together.
+        shuffled: Divide by chance, always the same, instead of by order.
 
     Returns:
         Part -> rows. The given development part, or else the last tenth, is to test on; the last tenth of what is left
@@ -252,6 +257,8 @@ def divide(rows: Sequence[Row], group: str | None = None) -> dict[str, list[Row]
     for number, row in enumerate(rows):
         units.setdefault(first[str(row.get(group) if group else number)], []).append(row)
     ordered = list(units.values())
+    if shuffled:
+        random.Random(0).shuffle(ordered)
     test = [unit for unit in ordered if unit[0].get("split") in DEVELOPMENT]
     others = [unit for unit in ordered if unit[0].get("split") not in DEVELOPMENT]
     tenth = max(1, sum(map(len, others)) // 10)
@@ -285,7 +292,7 @@ def make(experiment: Experiment, sets: dict[str, list[Row]], counts: dict[str, A
     parts: dict[str, list[Row]] = {part: [] for part in PARTS}
     unusable: dict[str, int] = {}
     for name in experiment.sources:
-        for part, rows in divide(sets[name], experiment.group).items():
+        for part, rows in divide(sets[name], experiment.group, shuffled=experiment.shuffled).items():
             for number, row in enumerate(rows):
                 for made in experiment.make(row):
                     if made.row is None:

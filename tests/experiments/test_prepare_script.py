@@ -209,7 +209,7 @@ def test_passages(prepare, made):
     }
 
 
-def test_the_loaders_read_it(made):
+def test_the_loaders_read_it(prepare, made):
     dialogue = load_documents(made / "dialogues" / "train.jsonl")[0]
     assert [turn["role"] for turn in dialogue["turns"]] == ["#Person1#", "#Person2#"]
     assert dialogue["turns"][1]["content"].endswith("without a role")
@@ -231,8 +231,11 @@ def test_the_loaders_read_it(made):
     assert chapter["source"][0] == f"{text(name + '00en', 12)} {text(name + '01en', 12)}"
     poem = load_poems(made / "poems" / "test.jsonl")[0]
     assert len(poem["lines"]) == 4
-    question = load_rows(made / "squad" / "train.jsonl", resolve_reading)[0]
-    assert question["answers"]["text"] == [" ".join(text("squad_cs224n0", 30).split()[3:6])]
+    questions = [row for part in prepare.PARTS for row in load_rows(made / "squad" / f"{part}.jsonl", resolve_reading)]
+    answers = [" ".join(text(f"squad_cs224n{number // 2}", 30).split()[3:6]) for number in range(20)]
+    found = [row["answers"]["text"][0] for row in questions]
+    assert found != answers  # by chance
+    assert sorted(found) == sorted(answers)
     answers = load_rows(made / "cmrc" / "train.jsonl", resolve_reading)[0]
     assert answers["references"] == [han("cmrc2018_dev0", 60)[4:8]]
     assert len(load_documents(made / "warm_up" / "train.jsonl", summary_column="")) > 50
