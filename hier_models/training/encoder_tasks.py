@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 from datasets import Dataset, IterableDataset
 from transformers import PretrainedConfig, PreTrainedModel, Trainer, TrainerCallback
-from transformers.trainer_utils import PredictionOutput
 
 from ..data import LoadReport
 from ..data.columns import RowFormat
@@ -19,7 +18,7 @@ from ..data.totals import SharedTotals
 from .arguments import Recipe, RecipeError
 from .dropout_schedule import DropoutSchedule
 from .models import Processor, positions
-from .tasks import Task
+from .tasks import Task, in_order
 
 
 logger = logging.getLogger(__name__)
@@ -154,7 +153,7 @@ class EncoderTask(Task):
         return model, processor
 
     def trainer_class(self) -> type[Trainer]:  # noqa: D102
-        return Trainer
+        return in_order(Trainer)
 
     def callbacks(self) -> list[TrainerCallback]:  # noqa: D102
         epochs = self.options.dropout_free_epochs
@@ -292,24 +291,6 @@ def encode(processor: Processor, limit: int, **texts: list[str]) -> tuple[dict[s
             kept = tokenizer(**texts, truncation="longest_first", max_length=limit)
         cut = [before - len(ids) for before, ids in zip(lengths, kept["input_ids"], strict=True)]
     return {name: [list(row) for row in kept[name]] for name in ("input_ids", "attention_mask")}, cut
-
-
-def predict_in_order(trainer: Trainer, dataset: Any) -> PredictionOutput:
-    """Have a Trainer predict in the order of the data, also where it trains on batches of equal lengths.
-
-    Args:
-        trainer: The Trainer.
-        dataset: What it predicts.
-
-    Returns:
-        What its `predict` returns.
-    """
-    strategy = trainer.args.train_sampling_strategy
-    trainer.args.train_sampling_strategy = "random"  # which does not concern evaluation, unlike group_by_length
-    try:
-        return trainer.predict(dataset)
-    finally:
-        trainer.args.train_sampling_strategy = strategy
 
 
 def write_json_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -18,7 +18,7 @@ from ..data.task_rows import resolve_pairs
 from ..data.tokenizing import plain_tokenizer
 from .arguments import Recipe, RecipeError
 from .encoder_smoke import labelled_pairs
-from .encoder_tasks import EncoderArguments, EncoderTask, encode, identifiers, predict_in_order
+from .encoder_tasks import EncoderArguments, EncoderTask, encode, identifiers
 from .models import Processor
 
 
@@ -103,7 +103,7 @@ class ClassificationTask(EncoderTask):
         rows = self.rows("validation")
         if rows is None:
             return None
-        output = predict_in_order(trainer, self._inputs("validation", processor))
+        output = trainer.predict(self._inputs("validation", processor))
         scores = log_probabilities(output.predictions)
         names = self._classes
         predictions = [

@@ -14,7 +14,7 @@ from ..data.importance import ImportanceLabels
 from ..data.tokenizing import WITHOUT_IMPORTANCE, plain_tokenizer, source_kind
 from . import smoke
 from .arguments import Recipe, RecipeError
-from .encoder_tasks import EncoderArguments, EncoderTask, predict_in_order
+from .encoder_tasks import EncoderArguments, EncoderTask
 from .models import Processor
 
 
@@ -96,7 +96,7 @@ class ImportanceTaggingTask(EncoderTask):
         inputs = self._inputs("validation", processor)
         if inputs is None:
             return None
-        output = predict_in_order(trainer, inputs)
+        output = trainer.predict(inputs)
         return {**compute_tagging_metrics(output), "rows": len(inputs)}
 
     def reports(self) -> dict[str, Any]:  # noqa: D102

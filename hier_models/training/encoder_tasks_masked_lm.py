@@ -16,7 +16,7 @@ from ..data.masking import MaskingCollator
 from ..data.packing import PackingReport, pack_documents
 from .arguments import Recipe, RecipeError
 from .encoder_smoke import texts
-from .encoder_tasks import EncoderArguments, EncoderTask, predict_in_order
+from .encoder_tasks import EncoderArguments, EncoderTask
 from .models import Processor
 
 
@@ -123,7 +123,7 @@ class MaskedLMTask(EncoderTask):
     ) -> dict[str, Any] | None:
         if self._validation is None:
             return None
-        output = predict_in_order(trainer, self._validation)
+        output = trainer.predict(self._validation)
         return {**perplexity(output), "rows": len(self._validation)}
 
     def reports(self) -> dict[str, Any]:  # noqa: D102

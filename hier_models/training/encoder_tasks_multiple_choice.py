@@ -14,7 +14,7 @@ from ..data.task_rows import resolve_choices
 from ..data.tokenizing import plain_tokenizer
 from .arguments import RecipeError
 from .encoder_smoke import questions_with_options
-from .encoder_tasks import EncoderArguments, EncoderTask, encode, identifiers, predict_in_order
+from .encoder_tasks import EncoderArguments, EncoderTask, encode, identifiers
 from .encoder_tasks_classification import accuracy, log_probabilities
 from .models import Processor
 
@@ -76,7 +76,7 @@ class MultipleChoiceTask(EncoderTask):
         rows = self.rows("validation")
         if rows is None:
             return None
-        output = predict_in_order(trainer, self._inputs("validation", processor))
+        output = trainer.predict(self._inputs("validation", processor))
         scores = log_probabilities(output.predictions)
         predictions = [
             {

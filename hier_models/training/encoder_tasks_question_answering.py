@@ -16,7 +16,7 @@ from ..data.tokenizing import plain_tokenizer
 from ..metrics import Squad
 from .arguments import Recipe, RecipeError
 from .encoder_smoke import questions
-from .encoder_tasks import EncoderArguments, EncoderTask, identifiers, predict_in_order
+from .encoder_tasks import EncoderArguments, EncoderTask, identifiers
 from .models import Processor
 
 
@@ -64,15 +64,6 @@ class QuestionAnsweringTask(EncoderTask):
         self._windows: dict[str, Any] = {}
         self._reports = {"train": QuestionReport(), "validation": QuestionReport()}
 
-    def check(self) -> None:  # noqa: D102  # as in Task
-        super().check()
-        arguments = self.recipe.training
-        if arguments.train_sampling_strategy == "group_by_length" and arguments.eval_strategy != "no":
-            raise RecipeError(
-                "training: train_sampling_strategy=group_by_length would mix up the windows of the validation "
-                "questions too; leave it out, or set eval_strategy: no"
-            )
-
     def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:  # noqa: D102
         return functools.partial(
             resolve_questions,
@@ -93,7 +84,7 @@ class QuestionAnsweringTask(EncoderTask):
         rows = self.rows("validation")
         if rows is None:
             return None
-        output = predict_in_order(trainer, self._inputs("validation", processor))
+        output = trainer.predict(self._inputs("validation", processor))
         predictions = self._answers(output.predictions)
         self.write_predictions(
             trainer,

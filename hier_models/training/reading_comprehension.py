@@ -25,7 +25,7 @@ from ..metrics.squad import exact_score, f1_score
 from ..pipelines.reading_comprehension_hier import best_spans
 from .arguments import Recipe, RecipeError
 from .encoder_smoke import QUESTIONS, STORIES
-from .encoder_tasks import EncoderArguments, EncoderTask, identifiers, predict_in_order
+from .encoder_tasks import EncoderArguments, EncoderTask, identifiers
 from .models import Processor
 from .own_tokenizer import own_tokenizer
 from .tasks import PREDICTIONS_FILE, SCORES_FILE
@@ -139,12 +139,6 @@ class ReadingComprehensionTask(EncoderTask):
                 f"reading_comprehension: stride must be less than data: max_source_length, got {self.options.stride} "
                 f"and {self.recipe.data.max_source_length}"
             )
-        arguments = self.recipe.training
-        if arguments.train_sampling_strategy == "group_by_length" and arguments.eval_strategy != "no":
-            raise RecipeError(
-                "training: train_sampling_strategy=group_by_length would mix up the windows of the validation "
-                "questions too; leave it out, or set eval_strategy: no"
-            )
 
     def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:  # noqa: D102
         options = self.options
@@ -246,7 +240,7 @@ class ReadingComprehensionTask(EncoderTask):
     @staticmethod
     def _logits(trainer: Trainer, inputs: Any) -> Any:
         compute_metrics, trainer.compute_metrics = trainer.compute_metrics, None  # which is of the validation data
-        output = predict_in_order(trainer, inputs)
+        output = trainer.predict(inputs)
         trainer.compute_metrics = compute_metrics
         return output.predictions
 

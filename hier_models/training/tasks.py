@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
+    from torch.utils.data import DataLoader
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, Trainer, TrainerCallback
 
     from .arguments import Recipe
@@ -42,6 +43,56 @@ TASKS = {
 SCORES_FILE = "document_scores.json"
 # What a model wrote of the test documents, in the order of their scores.
 PREDICTIONS_FILE = "predictions_test.jsonl"
+
+
+def in_order(trainer_class: type[Trainer]) -> type[Trainer]:
+    """Derive a Trainer that evaluates in the order of the data, also where it trains on batches of equal lengths.
+
+    Answers are put together from windows, and documents from chunks, by their order; with
+    `train_sampling_strategy="group_by_length"` Transformers changes that of the evaluation too.
+
+    Args:
+        trainer_class: `Trainer` or a class that inherits from it.
+
+    Returns:
+        A class to use in its place.
+    """
+
+    class InOrder(trainer_class):  # type: ignore[misc, valid-type]  # the base is an argument
+        """The Trainer; its batches of evaluation are taken one after the other."""
+
+        def _ordered(self, make: Callable[..., DataLoader[Any]], dataset: Any) -> DataLoader[Any]:
+            strategy = self.args.train_sampling_strategy
+            self.args.train_sampling_strategy = "random"  # which does not concern evaluation
+            try:
+                return make(dataset)
+            finally:
+                self.args.train_sampling_strategy = strategy
+
+        def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
+            """Make the batches; see `Trainer`.
+
+            Args:
+                eval_dataset: What to evaluate on, if not on the Trainer's own.
+
+            Returns:
+                The loader.
+            """
+            return self._ordered(super().get_eval_dataloader, eval_dataset)
+
+        def get_test_dataloader(self, test_dataset: Any) -> DataLoader[Any]:
+            """Make the batches; see `Trainer`.
+
+            Args:
+                test_dataset: What to predict.
+
+            Returns:
+                The loader.
+            """
+            return self._ordered(super().get_test_dataloader, test_dataset)
+
+    InOrder.__name__ = InOrder.__qualname__ = trainer_class.__name__
+    return InOrder
 
 
 class Task(ABC):

@@ -40,7 +40,7 @@ from .own_tokenizer import own_tokenizer
 from .results import write_json
 from .smoke import POSITIONS
 from .summarization import generation_settings
-from .tasks import PREDICTIONS_FILE, SCORES_FILE, Task
+from .tasks import PREDICTIONS_FILE, SCORES_FILE, Task, in_order
 
 
 logger = logging.getLogger(__name__)
@@ -95,16 +95,14 @@ class TranslationTask(Task):
                 raise RecipeError(f"data: {name} means nothing to translation (run: task); leave it out")
         if codes is not None and codes < 1:
             raise RecipeError(f"translation: bpe_codes must be at least 1, got {codes}")
-        if self._reorders() and self.recipe.training.eval_strategy != "no":
-            raise RecipeError(
-                "training: train_sampling_strategy: group_by_length also changes the order of the validation chunks, "
-                "so that they cannot be joined to documents; leave it out, or set eval_strategy: no"
-            )
         if not (model.model_name_or_path or model.from_bart or model.tokenizer or codes):
             raise RecipeError(
                 "model: give model_name_or_path, or (to train from scratch) tokenizer, or translation: bpe_codes to "
                 "have one trained"
             )
+
+    def trainer_class(self) -> type[Trainer]:  # noqa: D102
+        return in_order(Seq2SeqTrainer)
 
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:  # noqa: D102
         model_arguments = self.recipe.model
@@ -217,9 +215,6 @@ class TranslationTask(Task):
         if found < codes:
             logger.warning("translation: the training documents give only %d BPE codes of %d", found, codes)
         return tokenizer
-
-    def _reorders(self) -> bool:
-        return getattr(self.recipe.training, "train_sampling_strategy", None) == "group_by_length"
 
     def _chunks(self, part: str, documents: Any, processor: Processor) -> Dataset | IterableDataset:
         data = self.recipe.data
