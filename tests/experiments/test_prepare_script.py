@@ -12,6 +12,7 @@ from hier_models.data.loading import load_rows
 from hier_models.data.overlap import overlaps_of_files
 from hier_models.data.reading_rows import resolve_reading
 from hier_models.training.recipe_files import load_recipe
+from hier_models.training.word_vectors import read_word_vectors
 from tests.experiments.scripts import EXPERIMENTS, load_script
 
 
@@ -89,7 +90,7 @@ def rows_of(name, number=20):
             },
             "quatrains": {"t": "题", "a": "人", "l": [han(f"{key}{v}", 5 if i % 3 else 7) for v in range(4)]},
             "squad_cs224n": {
-                "context": f"{text(f'{name}{i // 2}', 30)} end",
+                "context": f"{text(f'{name}{i // 2}', 30)} Marta Lopez end",
                 "question": f"What {text(key, 4)} ?",
                 "answer": "",
                 "span": "3 5",
@@ -207,6 +208,46 @@ def test_passages(prepare, made):
         "sentences": ["One two.", "Three four.", "Five six seven.", "Five six seven."],
         "summary": "One two. Three four. Five six seven. Five six seven.",
     }
+
+
+def test_questions_are_made_of_paragraphs(prepare, made):
+    """What is asked for is in the paragraph and replaced in the question; people's questions are there too."""
+    train = lines(made / "squad" / "train.jsonl")
+    found = lines(made / "cloze" / "train.jsonl")
+    assert [row for row in found if not row["id"].startswith("cloze")] == train
+    contexts = {row["context"] for row in train}
+    assert {row["context"] for row in found} == contexts
+    assert len(found) == len(train) + 2 * len(contexts)
+    rows = load_rows(made / "cloze" / "validation.jsonl", resolve_reading)
+    assert {row["context"] for row in lines(made / "squad" / "validation.jsonl")} == {
+        row["documents"][0] for row in rows
+    }
+
+    context = "It was Marta Lopez de Vega who lit the 12 ovens . They were cold ."
+    for row in prepare.cloze([{"context": context}] * 2):
+        (answer,), (start,) = row["answers"]["text"], row["answers"]["answer_start"]
+        assert context[start:].startswith(answer)
+        left, right = row["question"].split("what")
+        before, after = context[:start], context[start + len(answer) :]
+        assert is_subsequence(left.split(), before.split())
+        assert is_subsequence(right.split()[:-1], after.split())
+    answers = sorted(row["answers"]["text"][0] for row in prepare.cloze([{"context": context}]))
+    # "They" begins its sentence.
+    assert answers == ["12", "Marta Lopez", "Marta Lopez", "Vega", "ovens"]
+
+
+def is_subsequence(some, of):
+    words = iter(of)
+    return all(word in words for word in some)
+
+
+def test_word_vectors_of_the_package(prepare, tmp_path):
+    """As winkNLP's package has them: behind the numbers come their length and an index."""
+    numbers = {"oven": [0.25, -1.5, 1.52069, 7], "dough": [1.0, 2.0, 2.236, 8]}
+    (tmp_path / "wink.json").write_text(json.dumps({"dimensions": 2, "size": 2, "vectors": numbers}))
+    prepare.write_glove(tmp_path / "wink.json", tmp_path / "glove.txt")
+    assert (tmp_path / "glove.txt").read_text() == "oven 0.25 -1.5\ndough 1.0 2.0\n"
+    assert [list(vector) for _, vector in read_word_vectors(tmp_path / "glove.txt")] == [[0.25, -1.5], [1.0, 2.0]]
 
 
 def test_the_loaders_read_it(prepare, made):
