@@ -168,8 +168,13 @@ def test_every_experiment_runs(path, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FIRST[1:])
 def test_what_experiments_begin_with_runs(name, tmp_path):
-    run_smoke(EXPERIMENTS[0].with_name(f"{name}.yaml"), {"output_dir": str(tmp_path / "run"), "max_steps": 1})
-    assert (tmp_path / "run" / "model.safetensors").is_file()
+    path, changes = EXPERIMENTS[0].with_name(f"{name}.yaml"), {"output_dir": str(tmp_path / "run"), "max_steps": 1}
+    if variant_names(path):
+        run_sweep(path, changes, smoke=True)
+    else:
+        run_smoke(path, changes)
+    for variant in variant_names(path) or [""]:
+        assert (tmp_path / "run" / variant / "model.safetensors").is_file()
 
 
 def check_row_of_table_6_1(name, config, folder, results):
