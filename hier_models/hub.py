@@ -233,7 +233,7 @@ def model_card(model: Any, details: CardDetails, *, source: str, code: Iterable[
         pipeline_tag=task,
         language=details.language,
         license=details.license,
-        base_model=details.base_model if details.base_model and _is_hub_id(details.base_model) else None,
+        base_model=details.base_model if details.base_model and is_hub_id(details.base_model) else None,
         datasets=datasets,
         tags=list(dict.fromkeys([LIBRARY, config.model_type, *details.tags])),
         metrics=sorted({_metric_type(name) for name in details.metrics}) or None,
@@ -518,7 +518,15 @@ def _table(rows: Mapping[str, Any], heading: str = "setting") -> str:
     return "\n".join([f"| {heading} | value |", "|---|---|", *lines])
 
 
-def _is_hub_id(name: str) -> bool:
+def is_hub_id(name: str) -> bool:
+    """Whether a name can only be that of a model on the Hub: written like one, and nothing here is called so.
+
+    Args:
+        name: Of a model.
+
+    Returns:
+        Whether it is.
+    """
     return re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name) is not None and not Path(name).exists()
 
 

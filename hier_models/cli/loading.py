@@ -65,6 +65,8 @@ def load_pipeline(
 
 def check_checkpoint(name: str, option: str = "MODEL") -> None:
     """Refuse, before anything is loaded, a local path that is no checkpoint."""
+    from ..hub import is_hub_id
+
     path = Path(name).expanduser()
     if path.is_file():
         argument = "the first argument" if option == "MODEL" else option
@@ -76,7 +78,7 @@ def check_checkpoint(name: str, option: str = "MODEL") -> None:
         checkpoints = sorted(path.glob("checkpoint-*/config.json"), key=lambda config: config.stat().st_mtime)
         hint = f"; it holds checkpoints, such as {checkpoints[-1].parent}" if checkpoints else ""
         raise MistakeError(f"{option}: the folder {name!r} is not a checkpoint (it has no config.json){hint}")
-    if not path.exists() and (name.startswith((".", "/", "~")) or name.count("/") > 1):
+    if not path.exists() and not is_hub_id(name):
         raise MistakeError(f"{option}: there is no folder {name!r}")
 
 

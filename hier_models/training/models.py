@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal, cast
 
 import torch
@@ -25,6 +26,7 @@ from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 
 from ..data.tokenizing import plain_tokenizer
 from ..hat_bart.warm_start_hat_bart import grow_positions
+from ..hub import is_hub_id
 from ..registration import FAMILIES
 from .arguments import ModelArguments, Recipe, RecipeError
 from .twins import FEED_FORWARD, led_from_bart, widen_feed_forward
@@ -94,6 +96,12 @@ def load_model_and_processor(
         RecipeError: If there is nothing to take the tokenizer from, it does not fit the model, the processor does not
             take the language, or the configuration refuses a value of `config_overrides`.
     """
+    for setting in ("model_name_or_path", "from_bart", "from_roberta", "tokenizer"):
+        name = getattr(arguments, setting)
+        if name is not None and not is_hub_id(name) and not Path(name).expanduser().exists():
+            raise RecipeError(
+                f"model: {setting}: there is no folder {name!r}; if another recipe makes it, run that recipe first"
+            )
     overrides = arguments.overrides()
     wider = _taken_to_widen(arguments, overrides)
     options: dict[str, Any] = {}

@@ -504,6 +504,14 @@ def test_limits_of_documents(values, tmp_path):
     ("change", "message"),
     [
         ({"train": None}, "train is not given"),
+        (
+            {"tokenizer": "runs/of/another"},
+            "model: tokenizer: there is no folder 'runs/of/another'; if another recipe",
+        ),
+        (
+            {"tokenizer": None, "model_name_or_path": "./none"},
+            r"model: model_name_or_path: there is no folder '\./none'",
+        ),
         ({"tokenizer": None}, r"give model_name_or_path, .*or \(to train from scratch\) tokenizer"),
         ({"total_train_batch_size": 5}, "total_train_batch_size=5 is no multiple of .* = 2"),
         (
