@@ -89,9 +89,10 @@ def find_overlaps(
     """Find the documents to train on that share a whole text or a long passage with documents to test on.
 
     Case, punctuation and spaces do not matter. A passage that stands in more than `common` different documents is
-    taken for a formula (a licence, a fixed phrase of the field). It does not count, nor does a passage that is half of
-    such a formula or more; unless the passages that a document shares are half of it or more. A passage with fewer
-    different words than half its length ("yeah yeah yeah …" in a transcript) is none.
+    taken for a formula (a licence, a fixed phrase of the field); documents that have it in the same text, such as
+    questions on one paragraph, are one document here. It does not count, nor does a passage that is half of such a
+    formula or more; unless the passages that a document shares are half of it or more. A passage with fewer different
+    words than half its length ("yeah yeah yeah …" in a transcript) is none.
 
     Args:
         train: (id, texts) of each document to train on; read once, and only what is shared is held in memory.
@@ -112,14 +113,15 @@ def find_overlaps(
     index = _Index(held_out, words, characters)
     report = OverlapReport(held_out=len(index.ids))
     frequency: Counter[int] = Counter()
-    counted: set[int] = set()  # documents with shared passages; a copy of one makes no formula of them
+    counted: set[int] = set()  # texts with shared passages; copies of one make no formula of them
     candidates: list[tuple[str, _Shared]] = []
     for identifier, texts in train:
         report.documents += 1
         shared = index.find(texts)
-        if shared.words and (content := hash(tuple(sorted(texts)))) not in counted:
-            counted.add(content)
-            frequency.update(shared.words.keys())
+        frequency.update(
+            {place for spot in shared.spots if spot.text not in counted for place in spot.places.tolist()}
+        )
+        counted.update(spot.text for spot in shared.spots)
         if shared.words or shared.document is not None:
             report.sharing.append(identifier)
         if shared.document is not None:
@@ -286,12 +288,15 @@ class _Index:
         self.ids: list[str] = []
         self.whole: dict[int, int] = {}
         parts, owners = [np.empty(0, dtype=np.uint64)], [np.empty(0, dtype=np.int32)]
+        indexed: set[int] = set()  # questions on one text are one document of it
         for number, (identifier, texts) in enumerate(documents):
             self.ids.append(identifier)
             read = _read(texts, words, characters)
             for whole in _wholes(read):
                 self.whole.setdefault(whole, number)
-            distinct = np.unique(np.concatenate([parts[0], *(text.passages for text in read)]))
+            new = [text.passages for text in read if text.whole not in indexed]
+            indexed.update(text.whole for text in read)
+            distinct = np.unique(np.concatenate([parts[0], *new]))
             parts.append(distinct)
             owners.append(np.full(len(distinct), number, dtype=np.int32))
         # Of a passage in several documents, the first owns it and all are counted.
@@ -315,10 +320,20 @@ class _Index:
             starts = np.flatnonzero(self.hashes[places] == text.passages)
             starts = starts[[text.says_something(start) for start in starts.tolist()]] if len(starts) else starts
             if len(starts):
-                found.spots.append((text.length, starts, places[starts]))
+                found.spots.append(_Spots(text.whole, text.length, starts, places[starts]))
                 for start in starts.tolist():
                     found.words.setdefault(int(places[start]), text.words_at(start))
         return found
+
+
+@dataclass(frozen=True)
+class _Spots:
+    """What a text shares with held-out ones: its hash, its passages' length, where they begin, their places."""
+
+    text: int
+    length: int
+    starts: NDArray[np.int64]
+    places: NDArray[np.int64]
 
 
 @dataclass
@@ -329,22 +344,22 @@ class _Shared:
         document: A held-out document that has one of the texts as a whole.
         passages: How many passages the document has.
         words: The passages that it shares: place in the index -> words.
-        spots: Of each text with such passages, their length, where they begin, and their places.
+        spots: Of each text with such passages, where they are.
     """
 
     document: str | None
     passages: int
     words: dict[int, str] = field(default_factory=dict)
-    spots: list[tuple[int, NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=list)
+    spots: list[_Spots] = field(default_factory=list)
 
     def counting(self, is_common: set[int]) -> int | None:
         """The first passage that is no formula, nor half of one; any, where they are half of the document."""
-        for length, starts, places in self.spots:
-            common = np.array([place in is_common for place in places.tolist()])
-            covered = np.zeros(int(starts[-1]) + length, dtype=bool)
-            for start in starts[common].tolist():
-                covered[start : start + length] = True
-            for start, place in zip(starts[~common].tolist(), places[~common].tolist(), strict=True):
-                if 2 * int(covered[start : start + length].sum()) < length:
+        for spot in self.spots:
+            common = np.array([place in is_common for place in spot.places.tolist()])
+            covered = np.zeros(int(spot.starts[-1]) + spot.length, dtype=bool)
+            for start in spot.starts[common].tolist():
+                covered[start : start + spot.length] = True
+            for start, place in zip(spot.starts[~common].tolist(), spot.places[~common].tolist(), strict=True):
+                if 2 * int(covered[start : start + spot.length].sum()) < spot.length:
                     return int(place)
         return next(iter(self.words)) if 2 * len(self.words) >= self.passages else None

@@ -349,6 +349,10 @@ SECTIONS: dict[str, type] = {
 }
 
 
+# With these an evaluation sees every row once, in the order of the data.
+IN_ORDER = {"train_sampling_strategy": "random", "dataloader_drop_last": False, "dataloader_in_order": True}
+
+
 def for_prediction(arguments: Seq2SeqTrainingArguments, **changes: Any) -> Seq2SeqTrainingArguments:
     """Change a run's arguments to those of a run that only predicts, in the order of the data.
 
@@ -362,8 +366,8 @@ def for_prediction(arguments: Seq2SeqTrainingArguments, **changes: Any) -> Seq2S
     names = inspect.signature(type(arguments)).parameters
     values = {name: value for name, value in arguments.to_dict().items() if name in names}
     values |= {
+        **{name: value for name, value in IN_ORDER.items() if name in names},
         "prediction_loss_only": False,
-        "train_sampling_strategy": "random",
         "eval_strategy": "no",
         "load_best_model_at_end": False,
         "label_smoothing_factor": 0.0,

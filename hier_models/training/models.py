@@ -98,9 +98,16 @@ def load_model_and_processor(
     """
     for setting in ("model_name_or_path", "from_bart", "from_roberta", "tokenizer"):
         name = getattr(arguments, setting)
-        if name is not None and not is_hub_id(name) and not Path(name).expanduser().exists():
+        if name is None:
+            continue
+        if not is_hub_id(name) and not Path(name).exists():
             raise RecipeError(
                 f"model: {setting}: there is no folder {name!r}; if another recipe makes it, run that recipe first"
+            )
+        if setting != "tokenizer" and Path(name).is_dir() and not Path(name, "config.json").is_file():
+            raise RecipeError(
+                f"model: {setting}: the folder {name!r} holds no model (it has no config.json); if it is of a run "
+                "that was stopped, finish that run first, or name one of its checkpoints"
             )
     overrides = arguments.overrides()
     wider = _taken_to_widen(arguments, overrides)

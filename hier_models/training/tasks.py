@@ -46,10 +46,10 @@ PREDICTIONS_FILE = "predictions_test.jsonl"
 
 
 def in_order(trainer_class: type[Trainer]) -> type[Trainer]:
-    """Derive a Trainer that evaluates in the order of the data, also where it trains on batches of equal lengths.
+    """Derive a Trainer that evaluates on every row, in the order of the data, however it trains.
 
-    Answers are put together from windows, and documents from chunks, by their order; with
-    `train_sampling_strategy="group_by_length"` Transformers changes that of the evaluation too.
+    Answers are put together from windows, and documents from chunks, by their order. What changes the order of the
+    training, such as `train_sampling_strategy="group_by_length"`, changes that of Transformers' evaluation too.
 
     Args:
         trainer_class: `Trainer` or a class that inherits from it.
@@ -57,17 +57,20 @@ def in_order(trainer_class: type[Trainer]) -> type[Trainer]:
     Returns:
         A class to use in its place.
     """
+    from .arguments import IN_ORDER
 
     class InOrder(trainer_class):  # type: ignore[misc, valid-type]  # the base is an argument
         """The Trainer; its batches of evaluation are taken one after the other."""
 
         def _ordered(self, make: Callable[..., DataLoader[Any]], dataset: Any) -> DataLoader[Any]:
-            strategy = self.args.train_sampling_strategy
-            self.args.train_sampling_strategy = "random"  # which does not concern evaluation
+            training = {name: getattr(self.args, name) for name in IN_ORDER if hasattr(self.args, name)}
+            for name in training:
+                setattr(self.args, name, IN_ORDER[name])
             try:
                 return make(dataset)
             finally:
-                self.args.train_sampling_strategy = strategy
+                for name, value in training.items():
+                    setattr(self.args, name, value)
 
         def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
             """Make the batches; see `Trainer`.

@@ -105,6 +105,13 @@ def test_copies_of_training_documents_make_no_formula():
     assert len(found(train, held_out)) == 15
 
 
+def test_many_questions_on_a_paragraph_make_no_formula_of_it():
+    passage = text(7, 20)
+    train = [(f"a{number}", [f"question {number}", f"{text(200)} {passage}"]) for number in range(12)]
+    held_out = [(f"test{number}", [f"another {number}", f"{text(0)} {passage}"]) for number in range(12)]
+    assert found(train, held_out) == {(f"a{number}", "test0", "passage") for number in range(12)}
+
+
 def test_many_copies_of_a_test_document_are_no_formula():
     cut = " ".join(text(2).split()[5:-5])
     assert len(found([(f"a{i}", [f"{cut} {text(300 + i, 20)}"]) for i in range(30)])) == 30

@@ -31,6 +31,7 @@ from hier_models.training import (
     run_evaluation,
     run_training,
 )
+from hier_models.training.arguments import for_prediction
 from hier_models.training.models import load_model_and_processor
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
@@ -500,6 +501,14 @@ def test_limits_of_documents(values, tmp_path):
     assert results["truncation"]["validation"]["documents"] == 1
 
 
+def test_predictions_are_of_every_row_in_the_order_of_the_data(tmp_path):
+    training = Seq2SeqTrainingArguments(
+        str(tmp_path), dataloader_drop_last=True, train_sampling_strategy="group_by_length", use_cpu=True
+    )
+    predicting = for_prediction(training)
+    assert (predicting.dataloader_drop_last, predicting.train_sampling_strategy) == (False, "random")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -511,6 +520,10 @@ def test_limits_of_documents(values, tmp_path):
         (
             {"tokenizer": None, "model_name_or_path": "./none"},
             r"model: model_name_or_path: there is no folder '\./none'",
+        ),
+        (
+            {"tokenizer": None, "from_bart": os.path.dirname(__file__)},
+            "holds no model .*finish that run first",
         ),
         ({"tokenizer": None}, r"give model_name_or_path, .*or \(to train from scratch\) tokenizer"),
         ({"total_train_batch_size": 5}, "total_train_batch_size=5 is no multiple of .* = 2"),
