@@ -453,7 +453,7 @@ def passages(rows: Sequence[Row]) -> Iterator[Row]:
 def cloze(rows: Sequence[Row]) -> list[Row]:
     """Questions made of paragraphs' sentences: what is asked for is replaced by "what", and other words are left out.
 
-    Where what is asked for begins with a capital or a digit, it is the whole name or number.
+    Where what is asked for begins with a capital or a digit, neighbours that do so too belong to it, up to four words.
 
     Source: Dhingra et al. 2018, *Simple and Effective Semi-Supervised Question Answering*, who make them of articles'
     sentences on the same names.
