@@ -35,12 +35,13 @@ COPIED_WORDS = 40
 # Most words of the passages that are to be copied, in turn, and most passages of a document.
 PASSAGE_WORDS = (10, 20, 40, 60)
 PASSAGES = 16
-# Most questions that are made of a paragraph, most of their words on either side of what is asked for, and of its own;
-# and the share of words that is left out.
+# Most questions that are made of a paragraph; fewest and most words before and behind what is asked for, by chance; most
+# words that are asked for; the share of words that is left out, and of long words that are asked for.
 CLOZES = 16
-CLOZE_SIDE = 12
+CLOZE_SIDES = (3, 12)
 CLOZE_ANSWER = 4
 CLOZE_LEFT_OUT = 0.3
+CLOZE_OTHERS = 0.5
 # Most of them to validate on.
 MOST_CLOZES = 500
 
@@ -470,8 +471,10 @@ def cloze(rows: Sequence[Row]) -> list[Row]:
         asked = []
         for start, end in split_sentences(context):
             words = [(start + found.start(), found.group()) for found in re.finditer(r"\S+", context[start:end])]
-            asked += [(words, index) for index in range(1, len(words)) if is_telling(words[index][1])]
-        for words, index in chance.sample(asked, min(CLOZES, len(asked))):
+            asked += [(words, index) for index in range(1, len(words)) if is_telling(words[index][1], chance)]
+        chance.shuffle(asked)
+        starts: set[int] = set()
+        for words, index in asked:
             first, last = index, index + 1
             while is_name(words[index][1]) and last - first < CLOZE_ANSWER:
                 if first > 0 and is_name(words[first - 1][1]):
@@ -480,13 +483,17 @@ def cloze(rows: Sequence[Row]) -> list[Row]:
                     last += 1
                 else:
                     break
-            sides = words[max(0, first - CLOZE_SIDE) : first], words[last : last + CLOZE_SIDE]
-            before, after = ([word for _, word in side if chance.random() > CLOZE_LEFT_OUT] for side in sides)
             start, end = words[first][0], words[last - 1][0] + len(words[last - 1][1])
+            if start in starts or len(starts) == CLOZES:
+                continue
+            starts.add(start)
+            before = words[max(0, first - chance.randint(*CLOZE_SIDES)) : first]
+            after = words[last : last + chance.randint(*CLOZE_SIDES)]
+            left, right = ([word for _, word in side if chance.random() > CLOZE_LEFT_OUT] for side in (before, after))
             made.append(
                 {
                     "id": f"cloze-{number}-{start}",
-                    "question": " ".join([*before, "what", *after, "?"]),
+                    "question": " ".join([*left, "what", *right, "?"]),
                     "context": context,
                     "answers": {"text": [context[start:end]], "answer_start": [start]},
                 }
@@ -500,9 +507,9 @@ def is_name(word: str) -> bool:
     return word[0].isupper() or word[0].isdigit()
 
 
-def is_telling(word: str) -> bool:
-    """Whether a word is worth a question: a name, a number, or one that is long enough to be no article."""
-    return is_name(word) or (word.isalpha() and len(word) > 4)
+def is_telling(word: str, chance: random.Random) -> bool:
+    """Whether a word is asked for: names, numbers, and of other long words a share."""
+    return is_name(word) or (word.isalpha() and len(word) > 5 and chance.random() < CLOZE_OTHERS)
 
 
 def write_glove(file: Path, output: Path) -> None:

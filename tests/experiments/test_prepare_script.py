@@ -217,7 +217,7 @@ def test_questions_are_made_of_paragraphs(prepare, made):
     assert [row for row in found if not row["id"].startswith("cloze")] == train
     contexts = {row["context"] for row in train}
     assert {row["context"] for row in found} == contexts
-    assert len(found) == len(train) + 2 * len(contexts)
+    assert len(found) == len(train) + len(contexts)
     rows = load_rows(made / "cloze" / "validation.jsonl", resolve_reading)
     assert {row["context"] for row in lines(made / "squad" / "validation.jsonl")} == {
         row["documents"][0] for row in rows
@@ -233,7 +233,7 @@ def test_questions_are_made_of_paragraphs(prepare, made):
         assert is_subsequence(right.split()[:-1], after.split())
     answers = sorted(row["answers"]["text"][0] for row in prepare.cloze([{"context": context}]))
     # "They" begins its sentence.
-    assert answers == ["12", "Marta Lopez", "Marta Lopez", "Vega", "ovens"]
+    assert answers == ["12", "Marta Lopez", "Vega"]
 
 
 def is_subsequence(some, of):
