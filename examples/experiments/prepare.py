@@ -35,8 +35,8 @@ COPIED_WORDS = 40
 # Most words of the passages that are to be copied, in turn, and most passages of a document.
 PASSAGE_WORDS = (10, 20, 40, 60)
 PASSAGES = 16
-# Most questions that are made of a paragraph; fewest and most words before and behind what is asked for, by chance; most
-# words that are asked for; the share of words that is left out, and of long words that are asked for.
+# Most questions that are made of a paragraph; fewest and most words on either side of what is asked for, by chance;
+# most words that are asked for; the share of words that is left out, and of long words that are asked for.
 CLOZES = 16
 CLOZE_SIDES = (3, 12)
 CLOZE_ANSWER = 4
