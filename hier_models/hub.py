@@ -6,7 +6,6 @@ import importlib
 import inspect
 import json
 import math
-import re
 import shutil
 import sys
 import tempfile
@@ -30,6 +29,7 @@ from .hub_texts import (
     USAGE_PIPELINE,
     USAGE_POEMS,
     Head,
+    is_hub_id,
 )
 
 
@@ -516,18 +516,6 @@ def _table(rows: Mapping[str, Any], heading: str = "setting") -> str:
 
     lines = [f"| {cell(name)} | {cell(value)} |" for name, value in rows.items()]
     return "\n".join([f"| {heading} | value |", "|---|---|", *lines])
-
-
-def is_hub_id(name: str) -> bool:
-    """Whether a name can only be that of a model on the Hub: written like one, and nothing here is called so.
-
-    Args:
-        name: Of a model.
-
-    Returns:
-        Whether it is.
-    """
-    return re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name) is not None and not Path(name).exists()
 
 
 def _started_from(base_model: str | None) -> str:

@@ -1,6 +1,8 @@
-"""What a model card says whatever the checkpoint: of the family, of the head, and how to use it."""
+"""What a model card says of a family and a head, and how to use them, whatever the checkpoint; names on the Hub."""
 
+import re
 from dataclasses import dataclass
+from pathlib import Path
 
 
 NOT_GIVEN = "Not given."
@@ -359,3 +361,15 @@ processor = AutoProcessor.from_pretrained("{source}", trust_remote_code=True)
 
 After `import hier_models`, leave out `trust_remote_code=True`.
 """
+
+
+def is_hub_id(name: str) -> bool:
+    """Whether a name can only be that of a model on the Hub: written like one, and nothing here is called so.
+
+    Args:
+        name: Of a model.
+
+    Returns:
+        Whether it is.
+    """
+    return re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name) is not None and not Path(name).exists()

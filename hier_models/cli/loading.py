@@ -65,7 +65,7 @@ def load_pipeline(
 
 def check_checkpoint(name: str, option: str = "MODEL") -> None:
     """Refuse, before anything is loaded, a local path that is no checkpoint."""
-    from ..hub import is_hub_id
+    from ..hub_texts import is_hub_id
 
     path = Path(name).expanduser()
     if path.is_file():

@@ -26,7 +26,7 @@ from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 
 from ..data.tokenizing import plain_tokenizer
 from ..hat_bart.warm_start_hat_bart import grow_positions
-from ..hub import is_hub_id
+from ..hub_texts import is_hub_id
 from ..registration import FAMILIES
 from .arguments import ModelArguments, Recipe, RecipeError
 from .twins import FEED_FORWARD, led_from_bart, widen_feed_forward
