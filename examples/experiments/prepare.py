@@ -475,6 +475,8 @@ def cloze(rows: Sequence[Row]) -> list[Row]:
         chance.shuffle(asked)
         starts: set[int] = set()
         for words, index in asked:
+            if len(starts) == CLOZES:
+                break
             first, last = index, index + 1
             while is_name(words[index][1]) and last - first < CLOZE_ANSWER:
                 if first > 0 and is_name(words[first - 1][1]):
@@ -484,7 +486,7 @@ def cloze(rows: Sequence[Row]) -> list[Row]:
                 else:
                     break
             start, end = words[first][0], words[last - 1][0] + len(words[last - 1][1])
-            if start in starts or len(starts) == CLOZES:
+            if start in starts:
                 continue
             starts.add(start)
             before = words[max(0, first - chance.randint(*CLOZE_SIDES)) : first]

@@ -96,19 +96,7 @@ def load_model_and_processor(
         RecipeError: If there is nothing to take the tokenizer from, it does not fit the model, the processor does not
             take the language, or the configuration refuses a value of `config_overrides`.
     """
-    for setting in ("model_name_or_path", "from_bart", "from_roberta", "tokenizer"):
-        name = getattr(arguments, setting)
-        if name is None:
-            continue
-        if not is_hub_id(name) and not Path(name).exists():
-            raise RecipeError(
-                f"model: {setting}: there is no folder {name!r}; if another recipe makes it, run that recipe first"
-            )
-        if setting != "tokenizer" and Path(name).is_dir() and not Path(name, "config.json").is_file():
-            raise RecipeError(
-                f"model: {setting}: the folder {name!r} holds no model (it has no config.json); if it is of a run "
-                "that was stopped, finish that run first, or name one of its checkpoints"
-            )
+    _check_folders(arguments)
     overrides = arguments.overrides()
     wider = _taken_to_widen(arguments, overrides)
     options: dict[str, Any] = {}
@@ -358,6 +346,23 @@ def _class_from_bart(family: str, auto_class: Any) -> Any:
 
 def _listed(names: tuple[str, ...]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _check_folders(arguments: ModelArguments) -> None:
+    """Refuse folders that are not there, or without a model, before a library looks for them on the Hub."""
+    for setting in ("model_name_or_path", "from_bart", "from_roberta", "tokenizer"):
+        name = getattr(arguments, setting)
+        if name is None:
+            continue
+        if not is_hub_id(name) and not Path(name).exists():
+            raise RecipeError(
+                f"model: {setting}: there is no folder {name!r}; if another recipe makes it, run that recipe first"
+            )
+        if setting != "tokenizer" and Path(name).is_dir() and not Path(name, "config.json").is_file():
+            raise RecipeError(
+                f"model: {setting}: the folder {name!r} holds no model (it has no config.json); if it is of a run "
+                "that was stopped, finish that run first, or name one of its checkpoints"
+            )
 
 
 def _load_checkpoint(
