@@ -373,3 +373,24 @@ def is_hub_id(name: str) -> bool:
         Whether it is.
     """
     return re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name) is not None and not Path(name).exists()
+
+
+def why_no_checkpoint(name: str) -> str | None:
+    """Say why a name is of no checkpoint, as far as can be told without loading anything.
+
+    Args:
+        name: Of a folder, or a model on the Hub.
+
+    Returns:
+        The reason, to stand behind the name of an argument, or None.
+    """
+    path = Path(name).expanduser()
+    if path.is_file():
+        return f"{name!r} is a file; give a folder with a config.json, or the id of a model on the Hub"
+    if path.is_dir() and not (path / "config.json").is_file():
+        checkpoints = sorted(path.glob("checkpoint-*/config.json"), key=lambda config: config.stat().st_mtime)
+        hint = f"; it holds checkpoints, such as {checkpoints[-1].parent}" if checkpoints else ""
+        return f"the folder {name!r} is not a checkpoint (it has no config.json){hint}"
+    if not path.exists() and not is_hub_id(name):
+        return f"there is no folder {name!r}"
+    return None

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from .documents import KINDS
-from .errors import MistakeError, first_paragraph, guarded, mistakes, say, state
+from .errors import MistakeError, check_parent, first_paragraph, guarded, mistakes, say, state
 from .jobs import SUMMARIES, check_all_roles, finished, write_texts
 from .loading import check_checkpoint, generation_settings, given_only, load_pipeline, quiet
 from .options import (
@@ -236,8 +236,7 @@ def _check_output(output: Path, data: str, files: Mapping[str, str]) -> None:
     """Refuse a folder that cannot be made, and files of the user's that the report would write over."""
     if output.exists() and not output.is_dir():
         raise MistakeError(f"--output: {output} is a file; give a folder")
-    if not output.absolute().parent.is_dir():
-        raise MistakeError(f"--output: there is no folder {output.absolute().parent}")
+    check_parent(output, "--output")
     source = Path(data).expanduser().resolve()
     folder = output.resolve()
     if source.is_dir() and folder.is_relative_to(source):

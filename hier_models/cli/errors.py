@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn, ParamSpec, TypeVar
 
 import typer
@@ -49,6 +50,12 @@ def mistakes(what: str, *kinds: type[Exception]) -> Iterator[None]:
         yield
     except kinds as error:
         raise MistakeError(f"{what}: {first_paragraph(error)}") from error
+
+
+def check_parent(file: Path, option: str) -> None:
+    """Refuse a file, or folder, to be written into a folder that is not there."""
+    if not file.absolute().parent.is_dir():
+        raise MistakeError(f"{option}: there is no folder {file.absolute().parent}")
 
 
 def first_paragraph(error: BaseException) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from .errors import MistakeError, guarded, mistakes, say
+from .errors import MistakeError, check_parent, guarded, mistakes, say
 from .extractive import (
     LanguageOption,
     MaxSentencesOption,
@@ -441,8 +441,7 @@ def _check_outputs(data: Path, files: dict[str, Path | None]) -> None:
             raise MistakeError(f"{option}: {file} is a folder; give a file")
         if data.is_dir() and resolved.is_relative_to(source):
             raise MistakeError(f"{option}: {file} lies in the folder of the data; give a file elsewhere")
-        if not resolved.parent.is_dir():
-            raise MistakeError(f"{option}: there is no folder {file.absolute().parent}")
+        check_parent(file, option)
         if resolved in taken:
             raise MistakeError(f"{option}: {file} is also the file of {taken[resolved]}; give another")
         taken[resolved] = option

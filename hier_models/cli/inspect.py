@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .documents import PHRASES, STDIN_NAME, open_documents, read_text
-from .errors import MistakeError, guarded, mistakes, say
+from .errors import MistakeError, check_parent, guarded, mistakes, say
 from .loading import check_checkpoint, check_highlights, generation_settings, load_pipeline, quiet, read_phrases
 from .options import (
     DeviceOption,
@@ -93,8 +93,7 @@ def inspect_attention(
     for file in files:
         if file.suffix.lower() not in (".html", ".htm", ".png"):
             raise MistakeError(f"--output: got {file}; it must end in .html or .png")
-        if not file.absolute().parent.is_dir():
-            raise MistakeError(f"--output: there is no folder {file.absolute().parent}")
+        check_parent(file, "--output")
     if any(file.suffix.lower() == ".png" for file in files):
         from ..inspection.heatmap import require_matplotlib
 

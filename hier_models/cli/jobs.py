@@ -14,7 +14,7 @@ import typer
 
 from ..journal import Journal
 from .documents import open_documents
-from .errors import MistakeError, mistakes, say, state
+from .errors import MistakeError, check_parent, mistakes, say, state
 from .loading import check_checkpoint, check_highlights, given_only, load_pipeline
 from .options import Dtype
 
@@ -94,8 +94,8 @@ def run_job(
             raise MistakeError(f"--output: got {output}; write JSON lines (.jsonl), which can be continued, or text")
         if output.exists():
             raise MistakeError(f"--output: {output} is there already; only .jsonl files are continued, so remove it")
-    if output is not None and not output.absolute().parent.is_dir():
-        raise MistakeError(f"--output: there is no folder {output.absolute().parent}")
+    if output is not None:
+        check_parent(output, "--output")
     check_checkpoint(model)
     with open_documents(inputs, text_column, set_aside, phrases_column) as documents:
         # A first look at everything, so that a bad record does not stop the job in its last hour.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import warnings
-from pathlib import Path
 from typing import Any
 
 from .errors import MistakeError, mistakes, state
@@ -65,21 +64,11 @@ def load_pipeline(
 
 def check_checkpoint(name: str, option: str = "MODEL") -> None:
     """Refuse, before anything is loaded, a local path that is no checkpoint."""
-    from ..hub_texts import is_hub_id
+    from ..hub_texts import why_no_checkpoint
 
-    path = Path(name).expanduser()
-    if path.is_file():
-        argument = "the first argument" if option == "MODEL" else option
-        raise MistakeError(
-            f"{option}: {name!r} is a file; {argument} is the model: a folder with a config.json, or the id of a "
-            "model on the Hub"
-        )
-    if path.is_dir() and not (path / "config.json").is_file():
-        checkpoints = sorted(path.glob("checkpoint-*/config.json"), key=lambda config: config.stat().st_mtime)
-        hint = f"; it holds checkpoints, such as {checkpoints[-1].parent}" if checkpoints else ""
-        raise MistakeError(f"{option}: the folder {name!r} is not a checkpoint (it has no config.json){hint}")
-    if not path.exists() and not is_hub_id(name):
-        raise MistakeError(f"{option}: there is no folder {name!r}")
+    reason = why_no_checkpoint(name)
+    if reason is not None:
+        raise MistakeError(f"{option}: {reason}")
 
 
 def check_highlights(pipe: Any, phrases: object) -> None:

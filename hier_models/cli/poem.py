@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from .documents import DATA_SUFFIXES, data_suffix
-from .errors import MistakeError, guarded, mistakes, say
+from .errors import MistakeError, check_parent, guarded, mistakes, say
 from .jobs import POEMS, run_job
 from .loading import generation_settings, given_only, load_pipeline
 from .options import (
@@ -188,8 +188,7 @@ def quatrains(
     """Collect quatrains."""
     if output.exists():
         raise MistakeError(f"OUTPUT: {output} is there already; remove it, or name another file")
-    if not output.absolute().parent.is_dir():
-        raise MistakeError(f"OUTPUT: there is no folder {output.absolute().parent}")
+    check_parent(output, "OUTPUT")
     from ..data.poems import write_quatrains
 
     report = write_quatrains(folder, output, simplify=simplify)

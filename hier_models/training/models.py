@@ -26,7 +26,7 @@ from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 
 from ..data.tokenizing import plain_tokenizer
 from ..hat_bart.warm_start_hat_bart import grow_positions
-from ..hub_texts import is_hub_id
+from ..hub_texts import why_no_checkpoint
 from ..registration import FAMILIES
 from .arguments import ModelArguments, Recipe, RecipeError
 from .twins import FEED_FORWARD, led_from_bart, widen_feed_forward
@@ -352,16 +352,12 @@ def _check_folders(arguments: ModelArguments) -> None:
     """Refuse folders that are not there, or without a model, before a library looks for them on the Hub."""
     for setting in ("model_name_or_path", "from_bart", "from_roberta", "tokenizer"):
         name = getattr(arguments, setting)
-        if name is None:
+        if name is None or (setting == "tokenizer" and Path(name).exists()):
             continue
-        if not is_hub_id(name) and not Path(name).exists():
+        reason = why_no_checkpoint(name)
+        if reason is not None:
             raise RecipeError(
-                f"model: {setting}: there is no folder {name!r}; if another recipe makes it, run that recipe first"
-            )
-        if setting != "tokenizer" and Path(name).is_dir() and not Path(name, "config.json").is_file():
-            raise RecipeError(
-                f"model: {setting}: the folder {name!r} holds no model (it has no config.json); if it is of a run "
-                "that was stopped, finish that run first, or name one of its checkpoints"
+                f"model: {setting}: {reason}; if another recipe makes it, run that one first, to its end"
             )
 
 

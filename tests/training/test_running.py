@@ -523,7 +523,7 @@ def test_predictions_are_of_every_row_in_the_order_of_the_data(tmp_path):
         ),
         (
             {"tokenizer": None, "from_bart": os.path.dirname(__file__)},
-            "holds no model .*finish that run first",
+            r"is not a checkpoint \(it has no config.json\); if another recipe .* to its end",
         ),
         ({"tokenizer": None}, r"give model_name_or_path, .*or \(to train from scratch\) tokenizer"),
         ({"total_train_batch_size": 5}, "total_train_batch_size=5 is no multiple of .* = 2"),
