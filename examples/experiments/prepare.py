@@ -36,12 +36,14 @@ COPIED_WORDS = 40
 PASSAGE_WORDS = (10, 20, 40, 60)
 PASSAGES = 16
 # Most questions that are made of a paragraph; fewest and most words on either side of what is asked for, by chance;
-# most words that are asked for; the share of words that is left out, and of long words that are asked for.
+# most words that are asked for; the share of words that is left out, and of long words that are asked for; what is
+# asked for in Chinese: what stands between marks, and numbers with what is counted, and dates.
 CLOZES = 16
 CLOZE_SIDES = (3, 12)
 CLOZE_ANSWER = 4
 CLOZE_LEFT_OUT = 0.3
 CLOZE_OTHERS = 0.5
+CLOZE_PARTS = (r"\w{2,20}", r"\d[\d.,]*(年(\d+月)?(\d+日)?|[^\W\d]{1,2})?")
 # Most of them to validate on.
 MOST_CLOZES = 500
 
@@ -451,40 +453,33 @@ def passages(rows: Sequence[Row]) -> Iterator[Row]:
                 number += 1
 
 
-def cloze(rows: Sequence[Row]) -> list[Row]:
+def cloze(rows: Sequence[Row], characters: bool = False) -> list[Row]:
     """Questions made of paragraphs' sentences: what is asked for is replaced by "what", and other words are left out.
-
-    Where what is asked for begins with a capital or a digit, neighbours that do so too belong to it, up to four words.
 
     Source: Dhingra et al. 2018, *Simple and Effective Semi-Supervised Question Answering*, who make them of articles'
     sentences on the same names.
 
     Args:
         rows: Questions on the paragraphs, whose words stand between single spaces.
+        characters: The paragraphs are Chinese, and their characters stand for words.
 
     Returns:
         New questions on the same paragraphs, in the order of chance.
     """
     chance = random.Random(0)
+    word, find, between = (r"\S", parts_asked_for, "") if characters else (r"\S+", words_asked_for, " ")
+    what, mark = ("什么", "？") if characters else ("what", "?")
     made: list[Row] = []
     for number, context in enumerate(dict.fromkeys(row["context"] for row in rows)):
         asked = []
         for start, end in split_sentences(context):
-            words = [(start + found.start(), found.group()) for found in re.finditer(r"\S+", context[start:end])]
-            asked += [(words, index) for index in range(1, len(words)) if is_telling(words[index][1], chance)]
+            words = [(start + found.start(), found.group()) for found in re.finditer(word, context[start:end])]
+            asked += [(words, first, last) for first, last in find([text for _, text in words], chance)]
         chance.shuffle(asked)
         starts: set[int] = set()
-        for words, index in asked:
+        for words, first, last in asked:
             if len(starts) == CLOZES:
                 break
-            first, last = index, index + 1
-            while is_name(words[index][1]) and last - first < CLOZE_ANSWER:
-                if first > 0 and is_name(words[first - 1][1]):
-                    first -= 1
-                elif last < len(words) and is_name(words[last][1]):
-                    last += 1
-                else:
-                    break
             start, end = words[first][0], words[last - 1][0] + len(words[last - 1][1])
             if start in starts:
                 continue
@@ -495,7 +490,7 @@ def cloze(rows: Sequence[Row]) -> list[Row]:
             made.append(
                 {
                     "id": f"cloze-{number}-{start}",
-                    "question": " ".join([*left, "what", *right, "?"]),
+                    "question": between.join([*left, what, *right, mark]),
                     "context": context,
                     "answers": {"text": [context[start:end]], "answer_start": [start]},
                 }
@@ -504,14 +499,38 @@ def cloze(rows: Sequence[Row]) -> list[Row]:
     return made
 
 
+def words_asked_for(words: Sequence[str], chance: random.Random) -> Iterator[tuple[int, int]]:
+    """Find the names and numbers of a sentence, with neighbours that are such too, and a share of its long words."""
+    for index, word in enumerate(words):
+        if index == 0 or not (is_name(word) or (word.isalpha() and len(word) > 5 and chance.random() < CLOZE_OTHERS)):
+            continue
+        first, last = index, index + 1
+        while is_name(words[index]) and last - first < CLOZE_ANSWER:
+            if first > 0 and is_name(words[first - 1]):
+                first -= 1
+            elif last < len(words) and is_name(words[last]):
+                last += 1
+            else:
+                break
+        yield first, last
+
+
 def is_name(word: str) -> bool:
     """Whether a word begins like a name or a number."""
     return word[0].isupper() or word[0].isdigit()
 
 
-def is_telling(word: str, chance: random.Random) -> bool:
-    """Whether a word is asked for: names, numbers, and of other long words a share."""
-    return is_name(word) or (word.isalpha() and len(word) > 5 and chance.random() < CLOZE_OTHERS)
+def parts_asked_for(characters: Sequence[str], chance: random.Random) -> Iterator[tuple[int, int]]:
+    """Find the parts of a Chinese sentence between marks, its numbers and dates, and as many strings by chance."""
+    text = "".join(characters)
+    found = [match.span() for pattern in CLOZE_PARTS for match in re.finditer(pattern, text)]
+    for first, last in found:
+        if (first, last) != (0, len(text)):
+            yield first, last
+        length = chance.randint(2, 6)
+        start = chance.randint(0, max(0, len(text) - length))
+        if text[start : start + length].isalnum() and length < len(text):
+            yield start, start + length
 
 
 def write_glove(file: Path, output: Path) -> None:
@@ -567,11 +586,12 @@ def prepare(
     for part, rows in parts.items():
         write(output / "warm_up" / f"{part}.jsonl", rows)
         write(output / "passages" / f"{part}.jsonl", passages(rows))
-    if "squad" in made:
-        clozes = {part: cloze(made["squad"][part]) for part in ("train", "validation")}
-        # With the questions that people asked, so that the vocabulary has their words.
-        write(output / "cloze" / "train.jsonl", [*clozes["train"], *made["squad"]["train"]])
-        write(output / "cloze" / "validation.jsonl", clozes["validation"][:MOST_CLOZES])
+    for name, folder in (("squad", "cloze"), ("cmrc", "cloze_cmrc")):
+        if name in made:
+            clozes = {part: cloze(made[name][part], characters=name in CHINESE) for part in ("train", "validation")}
+            # With the questions that people asked, so that the vocabulary has their words.
+            write(output / folder / "train.jsonl", [*clozes["train"], *made[name]["train"]])
+            write(output / folder / "validation.jsonl", clozes["validation"][:MOST_CLOZES])
     if glove is not None:
         write_glove(glove, output / "glove.txt")
     write(output / "left_out.jsonl", left_out)

@@ -236,6 +236,26 @@ def test_questions_are_made_of_paragraphs(prepare, made):
     assert answers == ["12", "Marta Lopez", "Vega"]
 
 
+def test_questions_are_made_of_chinese_paragraphs(prepare, made):
+    """Characters stand for words; asked for are what stands between marks, numbers, dates, and strings by chance."""
+    train = lines(made / "cmrc" / "train.jsonl")
+    found = lines(made / "cloze_cmrc" / "train.jsonl")
+    assert [row for row in found if not row["id"].startswith("cloze")] == train
+    assert {row["context"] for row in found} == {row["context"] for row in train}
+
+    context = "林溪小站建于1907年5月，共有12间房屋。她很少来。"
+    seen = set()
+    for row in prepare.cloze([{"context": context}], characters=True):
+        (answer,), (start,) = row["answers"]["text"], row["answers"]["answer_start"]
+        seen.add(answer)
+        assert context[start:].startswith(answer)
+        left, right = row["question"].split("什么")
+        assert is_subsequence(left, context[:start])
+        assert is_subsequence(right.removesuffix("？"), context[start + len(answer) :])
+    assert {"林溪小站建于1907年5月", "共有12间房屋", "1907年5月", "12间房", "她很少来"} <= seen
+    assert seen - {"林溪小站建于1907年5月", "共有12间房屋", "1907年5月", "12间房", "她很少来"}
+
+
 def is_subsequence(some, of):
     words = iter(of)
     return all(word in words for word in some)
@@ -323,5 +343,5 @@ def test_every_share_of_heads_goes_with_every_share_of_layers():
 
 def test_chinese_is_read_character_by_character():
     """Words would be what stands between two commas: most answers would begin or end inside of one."""
-    recipe = load_recipe(EXPERIMENTS / "ham_reader_cmrc.yaml", variant="depth_1")
+    recipe = load_recipe(EXPERIMENTS / "ham_reader_cmrc_warm_up.yaml", variant="depth_1")
     assert recipe.options.split_into == "characters"
