@@ -39,6 +39,7 @@ FIRST = (
     "coarse_to_fine_warm_up",
     "ham_reader_warm_up",
     "ham_reader_cmrc_warm_up",
+    "ham_transformer_warm_up",
 )
 EXPERIMENTS = sorted(path for path in FOLDER.with_name("experiments").glob("*.yaml") if path.stem not in FIRST)
 HAT_BART = FOLDER / "hat_bart"
