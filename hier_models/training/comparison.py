@@ -42,6 +42,7 @@ FIXED = (
 # Perplexities of other tokens are other numbers.
 TOKENS = ("tokenizer", "tokenizer_words", "language")
 MOST_SEED = 2**32 - 1  # that numpy takes
+PARAMETERS_WITHIN = 0.03
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class Comparison:
         twin: The variant that all others are compared with; or a mapping, variant -> its twin.
         metrics: Scores of the test part, as the task gives them; learning curves are titled by the question, and of
             the first metric the best value is bold.
-        parameters_within: By how much, as a share, a variant's number of parameters may differ from its twin's.
+        parameters_within: By how much, as a share, a variant's number of parameters may differ from its twin's; or a
+            mapping, variant -> share, where the others have the default.
         differs: What else than the model a variant and its twin differ in, and why: name -> reason.
         check_overlap: Whether the training documents may share no text with the test documents; or further files,
             such as those of a warm-up, that may not either.
@@ -64,7 +66,7 @@ class Comparison:
     seeds: Sequence[int]
     twin: str | Mapping[str, str]
     metrics: Sequence[str]
-    parameters_within: float = 0.03
+    parameters_within: float | Mapping[str, float] = PARAMETERS_WITHIN
     differs: Mapping[str, str] = field(default_factory=dict)
     check_overlap: bool | Sequence[str] = True
 
@@ -82,10 +84,13 @@ class Comparison:
                 raise RecipeError(f"comparison: {name} must be a list of {what}, got {values!r}")
         if any(not 0 <= seed <= MOST_SEED for seed in self.seeds):
             raise RecipeError(f"comparison: seeds must be from 0 to {MOST_SEED}, got {self.seeds!r}")
-        if type(self.parameters_within) not in (int, float) or self.parameters_within < 0:
-            raise RecipeError(
-                f"comparison: parameters_within must be a share, such as 0.03; got {self.parameters_within!r}"
-            )
+        shares: Any = self.parameters_within
+        for share in shares.values() if isinstance(shares, dict) else [shares]:
+            if type(share) not in (int, float) or share < 0:
+                raise RecipeError(
+                    "comparison: parameters_within must be a share, such as 0.03, or a mapping of variants to theirs; "
+                    f"got {shares!r}"
+                )
         if not isinstance(self.differs, dict) or any(
             not str(reason or "").strip() for reason in self.differs.values()
         ):
@@ -120,6 +125,8 @@ class Comparison:
         for name in (*pairs, *pairs.values(), *([self.twin] if isinstance(self.twin, str) else [])):
             if name not in variants:
                 raise RecipeError(f"comparison: twin: there is no variant {name!r}; there are {', '.join(variants)}")
+        if isinstance(self.parameters_within, dict) and (other := sorted(set(self.parameters_within) - set(pairs))):
+            raise RecipeError(f"comparison: parameters_within: there is no variant {other[0]!r} that has a twin")
         if alone := [name for name, other in pairs.items() if name == other]:
             raise RecipeError(f"comparison: twin: {alone[0]} is its own")
         if not pairs:
@@ -408,10 +415,13 @@ def check_parameters(comparison: Comparison, name: str, parameters: int, twin: s
         RecipeError: If they differ by more than `parameters_within`.
     """
     share = parameters / of_twin - 1
-    if abs(share) > comparison.parameters_within:
+    within = comparison.parameters_within
+    if isinstance(within, Mapping):
+        within = within.get(name, PARAMETERS_WITHIN)
+    if abs(share) > within:
         raise RecipeError(
             f"comparison: variant {name!r} has {parameters:,} parameters and its twin {twin!r} {of_twin:,}: "
-            f"{share:+.1%}, where parameters_within allows {comparison.parameters_within:.1%}; make the smaller "
+            f"{share:+.1%}, where parameters_within allows {within:.1%}; make the smaller "
             "one's layers wider, such as config_overrides: encoder_ffn_dim and decoder_ffn_dim"
         )
 

@@ -239,10 +239,20 @@ def change(content, *path, **values):
         (("comparison",), {"seeds": [1, 1]}, r"seeds must be a list of different whole numbers, got \[1, 1\]"),
         (("comparison",), {"seeds": [True]}, "seeds must be a list of different whole"),
         (("comparison",), {"seeds": [1, -1]}, r"seeds must be from 0 to 4294967295, got \[1, -1\]"),
-        (("comparison",), {"parameters_within": True}, "parameters_within must be a share, such as 0.03; got True"),
+        (("comparison",), {"parameters_within": True}, "parameters_within must be a share, such as 0.03, .* got True"),
         (("comparison",), {"question": " "}, "question must be a text"),
         (("comparison",), {"questions": "?"}, "unknown name 'questions'; allowed are question, seeds, twin"),
-        (("comparison",), {"parameters_within": "3 %"}, "parameters_within must be a share, such as 0.03; got '3 %'"),
+        (
+            ("comparison",),
+            {"parameters_within": "3 %"},
+            "parameters_within must be a share, such as 0.03, .* got '3 %'",
+        ),
+        (("comparison",), {"parameters_within": {"decoder": -1}}, "must be a share, .*got {'decoder': -1}"),
+        (
+            ("comparison",),
+            {"parameters_within": {"bart": 0.1}},
+            "parameters_within: there is no variant 'bart' that has",
+        ),
         (("comparison",), {"differs": {"max_steps": "why not"}}, "differs: max_steps must be the same"),
         (("comparison",), {"differs": {"learning_rate": ""}}, "differs must be a mapping of names to reasons"),
         (("comparison",), {"differs": {"num_beams": "more is better"}}, "differs: num_beams is the same for every"),
@@ -259,6 +269,18 @@ def test_an_unfair_comparison_is_refused_before_training(content, tmp_path, monk
     with pytest.raises(RecipeError, match=says):
         run_sweep(write(tmp_path / "a.yaml", content))
     assert not (tmp_path / "out").exists()
+
+
+def test_a_single_variant_may_be_larger():
+    def compare(within):
+        allowed = comparison.Comparison("?", [1], "small", ["rouge1"], parameters_within=within)
+        for name in ("large", "other"):
+            comparison.check_parameters(allowed, name, 120, "small", 100)
+
+    compare(0.25)
+    compare({"large": 0.25, "other": 0.2})
+    with pytest.raises(RecipeError, match=r"'other' has 120 .*allows 3\.0%"):
+        compare({"large": 0.25})
 
 
 def test_seeds_are_not_overridden(file):
