@@ -384,7 +384,7 @@ def why_no_checkpoint(name: str) -> str | None:
     Returns:
         The reason, to stand behind the name of an argument, or None.
     """
-    path = Path(name).expanduser()
+    path = Path(name)
     if path.is_file():
         return f"{name!r} is a file; give a folder with a config.json, or the id of a model on the Hub"
     if path.is_dir() and not (path / "config.json").is_file():

@@ -419,7 +419,8 @@ def test_bad_lines_set_aside(checkpoint: str, records: str):
 
 def test_mistakes_in_the_model(paper: str, checkpoint: str):
     mistake("summarize", "./nowhere", paper, says="MODEL: there is no folder './nowhere'")
-    mistake("summarize", paper, says="'paper.txt' is a file")
+    mistake("summarize", paper, says="'paper.txt' is a file; give a folder")
+    mistake("summarize", paper, paper, says="the first argument is the model")
     mistake("summarize", "some/model", paper, says="MODEL: cannot load 'some/model'")
     Path("run/checkpoint-20").mkdir(parents=True)
     mistake("summarize", "run", paper, says="'run' is not a checkpoint (it has no config.json)")

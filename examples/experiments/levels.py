@@ -23,6 +23,7 @@ from hier_models import HamForConditionalGeneration, HamProcessor, HamReaderForQ
 from hier_models.data.loading import load_rows
 from hier_models.data.poems import in_vocabulary, load_poems, poem_lines
 from hier_models.data.reading_rows import resolve_reading
+from hier_models.ham_reader.levels_ham_reader import LevelWeights
 
 
 SHOWN = (1, 2, 3, 5, 10, 20)
@@ -54,14 +55,14 @@ def of_questions(
         processor: Its processor.
         file: Questions on a context, as they are trained on.
     """
-    readers = [copy.deepcopy(model) for _ in range(model.config.attention_depth)]
-    for level, reader in enumerate(readers):
-        if len(readers) > 1:  # gives all weight to one level
-            weights = reader.reader.attention.levels.level_weights
-            weights.fill_(-torch.inf)[level] = 0
+    levels = [copy.deepcopy(model.reader.attention) for _ in range(model.config.attention_depth)]
+    for number, level in enumerate(levels, start=1):  # the last of so many counts alone
+        level.depth, level.levels = number, LevelWeights(number, "last")
+    given = {}
+    model.reader.attention.register_forward_pre_hook(lambda _, inputs: given.update(inputs=inputs))
     for row in load_rows(file, resolve_reading):
-        inputs = processor(row["question"], "\n".join(row["documents"]), return_tensors="pt")
-        yield torch.cat([reader(**inputs, output_attentions=True).question_attention for reader in readers])
+        model(**processor(row["question"], "\n".join(row["documents"]), return_tensors="pt"))
+        yield torch.cat([level(*given["inputs"])[2] for level in levels])
 
 
 @torch.no_grad()
@@ -79,10 +80,10 @@ def distances(attentions: Iterator[torch.Tensor], number: int) -> torch.Tensor:
         typer.BadParameter: If there is nothing to compare.
     """
     found = []
-    for attention in tqdm(islice(attentions, number), "Reading", total=number, leave=False, disable=None):
+    for attention in tqdm(islice(attentions, number), "Reading", leave=False, disable=None):
         apart = sum((keys[:, :, None] - keys[:, None]).abs() for keys in attention.double().unbind(dim=-1)) / 2
         queries = attention.shape[1]
-        found.append(apart.sum(dim=(1, 2)) / (queries * (queries - 1)))
+        found.append(apart.sum(dim=(1, 2)) / max(queries * (queries - 1), 1))
     if not found:
         raise typer.BadParameter("DATA: nothing to read, or no line has a keyword that the model knows")
     return torch.stack(found).mean(dim=0)

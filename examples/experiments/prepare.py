@@ -34,16 +34,14 @@ POEM_CHARACTERS = 10
 COPIED_WORDS = 40
 # Most words of the passages that are to be copied, in turn, and most passages of a document.
 PASSAGE_WORDS = (10, 20, 40, 60)
+LONG_PASSAGE_WORDS = (10, 20, 40, 80, 160, 240)
 PASSAGES = 16
-# Most questions that are made of a paragraph; fewest and most words on either side of what is asked for, by chance;
-# most words that are asked for; the share of words that is left out, and of long words that are asked for; what is
-# asked for in Chinese: what stands between marks, and numbers with what is counted, and dates.
+# Most questions that are made of a paragraph; most words that are asked for; the share of long words, and of what
+# stands between two marks, that is asked for whole.
 CLOZES = 16
-CLOZE_SIDES = (3, 12)
 CLOZE_ANSWER = 4
-CLOZE_LEFT_OUT = 0.3
 CLOZE_OTHERS = 0.5
-CLOZE_PARTS = (r"\w{2,20}", r"\d[\d.,]*(年(\d+月)?(\d+日)?|[^\W\d]{1,2})?")
+CLOZE_WHOLE = 0.3
 # Most of them to validate on.
 MOST_CLOZES = 500
 
@@ -430,11 +428,12 @@ def warm_up(
     return parts, left_out, {**counts, "left_out": {"train": len(left_out)}}
 
 
-def passages(rows: Sequence[Row]) -> Iterator[Row]:
+def passages(rows: Sequence[Row], words: Sequence[int]) -> Iterator[Row]:
     """Short passages of whole sentences, each its own summary: models without BART's body learn to read on them.
 
     Args:
         rows: Of the warm-up.
+        words: Most words of the passages, in turn.
 
     Yields:
         A passage, by the sentences; of each text from its beginning.
@@ -444,53 +443,53 @@ def passages(rows: Sequence[Row]) -> Iterator[Row]:
         sentences = [" ".join(text[start:end].split()) for start, end in split_sentences(text[: 1000 * PASSAGES])]
         number = at = 0
         while number < PASSAGES and at < len(sentences):
-            most = PASSAGE_WORDS[number % len(PASSAGE_WORDS)]
+            most = words[number % len(words)]
             lengths = list(itertools.accumulate(len(sentence.split()) for sentence in sentences[at:]))
             taken = sentences[at : at + max(1, sum(length <= most for length in lengths))]
             at += len(taken)
-            if lengths[0] <= max(PASSAGE_WORDS):
+            if lengths[0] <= max(words):
                 yield {"id": f"{row['id']}/{number}", "sentences": taken, "summary": " ".join(taken)}
                 number += 1
 
 
-def cloze(rows: Sequence[Row], characters: bool = False) -> list[Row]:
+def cloze(rows: Sequence[Row], language: str = "en") -> list[Row]:
     """Questions made of paragraphs' sentences: what is asked for is replaced by "what", and other words are left out.
 
     Source: Dhingra et al. 2018, *Simple and Effective Semi-Supervised Question Answering*, who make them of articles'
     sentences on the same names.
 
     Args:
-        rows: Questions on the paragraphs, whose words stand between single spaces.
-        characters: The paragraphs are Chinese, and their characters stand for words.
+        rows: Questions on the paragraphs.
+        language: "en", with single spaces between words, or "zh", whose characters stand for words.
 
     Returns:
         New questions on the same paragraphs, in the order of chance.
     """
     chance = random.Random(0)
-    word, find, between = (r"\S", parts_asked_for, "") if characters else (r"\S+", words_asked_for, " ")
-    what, mark = ("什么", "？") if characters else ("what", "?")
+    form = CLOZE_FORMS[language]
     made: list[Row] = []
     for number, context in enumerate(dict.fromkeys(row["context"] for row in rows)):
         asked = []
-        for start, end in split_sentences(context):
-            words = [(start + found.start(), found.group()) for found in re.finditer(word, context[start:end])]
-            asked += [(words, first, last) for first, last in find([text for _, text in words], chance)]
+        for begin, end in split_sentences(context):
+            words = [(found.start() + begin, found.group()) for found in re.finditer(form.word, context[begin:end])]
+            asked += [(words, begin + first, begin + last) for first, last in form.asked(context[begin:end], chance)]
         chance.shuffle(asked)
         starts: set[int] = set()
-        for words, first, last in asked:
+        for words, start, end in asked:
             if len(starts) == CLOZES:
                 break
-            start, end = words[first][0], words[last - 1][0] + len(words[last - 1][1])
             if start in starts:
                 continue
+            before = [word for at, word in words if at < start][-chance.randint(*form.sides) :]
+            after = [word for at, word in words if at >= end][: chance.randint(*form.sides)]
+            left, right = (thinned(side, form, chance) for side in (before, after))
+            if len(left) + len(right) < form.least:
+                continue
             starts.add(start)
-            before = words[max(0, first - chance.randint(*CLOZE_SIDES)) : first]
-            after = words[last : last + chance.randint(*CLOZE_SIDES)]
-            left, right = ([word for _, word in side if chance.random() > CLOZE_LEFT_OUT] for side in (before, after))
             made.append(
                 {
                     "id": f"cloze-{number}-{start}",
-                    "question": between.join([*left, what, *right, mark]),
+                    "question": form.between.join([*left, form.what, *right, form.mark]),
                     "context": context,
                     "answers": {"text": [context[start:end]], "answer_start": [start]},
                 }
@@ -499,38 +498,82 @@ def cloze(rows: Sequence[Row], characters: bool = False) -> list[Row]:
     return made
 
 
-def words_asked_for(words: Sequence[str], chance: random.Random) -> Iterator[tuple[int, int]]:
+def thinned(words: Sequence[str], form: "ClozeForm", chance: random.Random) -> list[str]:
+    """Leave out words, or runs of them, by chance."""
+    kept, at = [], 0
+    while at < len(words):
+        if chance.random() > form.left_out:
+            kept.append(words[at])
+            at += 1
+        else:
+            at += chance.randint(1, form.longest_run) if form.longest_run > 1 else 1
+    return kept
+
+
+def words_asked_for(sentence: str, chance: random.Random) -> Iterator[tuple[int, int]]:
     """Find the names and numbers of a sentence, with neighbours that are such too, and a share of its long words."""
+    words = list(re.finditer(r"\S+", sentence))
+    named = [word.group()[0].isupper() or word.group()[0].isdigit() for word in words]
     for index, word in enumerate(words):
-        if index == 0 or not (is_name(word) or (word.isalpha() and len(word) > 5 and chance.random() < CLOZE_OTHERS)):
+        text = word.group()
+        if index == 0 or not (named[index] or (text.isalpha() and len(text) > 5 and chance.random() < CLOZE_OTHERS)):
             continue
-        first, last = index, index + 1
-        while is_name(words[index]) and last - first < CLOZE_ANSWER:
-            if first > 0 and is_name(words[first - 1]):
+        first, last = index, index
+        while named[index] and last - first < CLOZE_ANSWER - 1:
+            if first > 0 and named[first - 1]:
                 first -= 1
-            elif last < len(words) and is_name(words[last]):
+            elif last + 1 < len(words) and named[last + 1]:
                 last += 1
             else:
                 break
-        yield first, last
+        yield words[first].start(), words[last].end()
 
 
-def is_name(word: str) -> bool:
-    """Whether a word begins like a name or a number."""
-    return word[0].isupper() or word[0].isdigit()
-
-
-def parts_asked_for(characters: Sequence[str], chance: random.Random) -> Iterator[tuple[int, int]]:
-    """Find the parts of a Chinese sentence between marks, its numbers and dates, and as many strings by chance."""
-    text = "".join(characters)
-    found = [match.span() for pattern in CLOZE_PARTS for match in re.finditer(pattern, text)]
-    for first, last in found:
-        if (first, last) != (0, len(text)):
+def parts_asked_for(sentence: str, chance: random.Random) -> Iterator[tuple[int, int]]:
+    """Find numbers and dates of a Chinese sentence, the ends of what stands between marks, some of it, or all."""
+    for number in re.finditer(r"\d[\d.,]*(年(\d+月)?(\d+日)?|月(\d+日)?|[^\W\d]{1,2})?", sentence):
+        yield number.span()
+    for part in re.finditer(r"(?<!\w)\w{4,}(?!\w)", sentence):
+        first, last = part.span()
+        cut = first + chance.randint(1, last - first - 3)
+        found = [(cut, last), (cut, cut + chance.randint(2, min(12, last - cut)))]
+        if chance.random() < CLOZE_WHOLE:
             yield first, last
-        length = chance.randint(2, 6)
-        start = chance.randint(0, max(0, len(text) - length))
-        if text[start : start + length].isalnum() and length < len(text):
-            yield start, start + length
+        # No word in Latin letters and no number is cut.
+        yield from (span for span in found if not any(re.match(r"[A-Za-z0-9]{2}", sentence[at - 1 :]) for at in span))
+
+
+@dataclass(frozen=True)
+class ClozeForm:
+    """How questions are made of sentences in a language.
+
+    Args:
+        word: A pattern of words.
+        asked: Finds what is asked for: where it begins and ends in a sentence.
+        sides: Fewest and most words on either side of what is asked for, by chance.
+        left_out: By how much chance a word is left out.
+        longest_run: Most words that are left out with it.
+        least: Fewest words that a question keeps.
+        what: Stands in the place of what is asked for.
+        mark: Ends the question.
+        between: Stands between words.
+    """
+
+    word: str
+    asked: Callable[[str, random.Random], Iterator[tuple[int, int]]]
+    sides: tuple[int, int]
+    left_out: float
+    longest_run: int
+    least: int
+    what: str
+    mark: str
+    between: str
+
+
+CLOZE_FORMS = {
+    "en": ClozeForm(r"\S+", words_asked_for, (3, 12), 0.3, 1, 0, "what", "?", " "),
+    "zh": ClozeForm(r"\w", parts_asked_for, (5, 18), 0.15, 4, 4, "什么", "？", ""),
+}
 
 
 def write_glove(file: Path, output: Path) -> None:
@@ -585,10 +628,13 @@ def prepare(
     left_out += listed
     for part, rows in parts.items():
         write(output / "warm_up" / f"{part}.jsonl", rows)
-        write(output / "passages" / f"{part}.jsonl", passages(rows))
+        write(output / "passages" / f"{part}.jsonl", passages(rows, PASSAGE_WORDS))
+        write(output / "long_passages" / f"{part}.jsonl", passages(rows, LONG_PASSAGE_WORDS))
     for name, folder in (("squad", "cloze"), ("cmrc", "cloze_cmrc")):
         if name in made:
-            clozes = {part: cloze(made[name][part], characters=name in CHINESE) for part in ("train", "validation")}
+            clozes = {
+                part: cloze(made[name][part], "zh" if name in CHINESE else "en") for part in ("train", "validation")
+            }
             # With the questions that people asked, so that the vocabulary has their words.
             write(output / folder / "train.jsonl", [*clozes["train"], *made[name]["train"]])
             write(output / folder / "validation.jsonl", clozes["validation"][:MOST_CLOZES])

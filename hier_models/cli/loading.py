@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from pathlib import Path
 from typing import Any
 
 from .errors import MistakeError, mistakes, state
@@ -68,7 +69,8 @@ def check_checkpoint(name: str, option: str = "MODEL") -> None:
 
     reason = why_no_checkpoint(name)
     if reason is not None:
-        raise MistakeError(f"{option}: {reason}")
+        advice = "; the first argument is the model" if option == "MODEL" and Path(name).is_file() else ""
+        raise MistakeError(f"{option}: {reason}{advice}")
 
 
 def check_highlights(pipe: Any, phrases: object) -> None:

@@ -86,7 +86,7 @@ class Comparison:
             raise RecipeError(f"comparison: seeds must be from 0 to {MOST_SEED}, got {self.seeds!r}")
         shares: Any = self.parameters_within
         for share in shares.values() if isinstance(shares, dict) else [shares]:
-            if type(share) not in (int, float) or share < 0:
+            if type(share) not in (int, float) or not share >= 0:  # nor NaN
                 raise RecipeError(
                     "comparison: parameters_within must be a share, such as 0.03, or a mapping of variants to theirs; "
                     f"got {shares!r}"
@@ -125,8 +125,9 @@ class Comparison:
         for name in (*pairs, *pairs.values(), *([self.twin] if isinstance(self.twin, str) else [])):
             if name not in variants:
                 raise RecipeError(f"comparison: twin: there is no variant {name!r}; there are {', '.join(variants)}")
-        if isinstance(self.parameters_within, dict) and (other := sorted(set(self.parameters_within) - set(pairs))):
-            raise RecipeError(f"comparison: parameters_within: there is no variant {other[0]!r} that has a twin")
+        for name in map(str, self.parameters_within if isinstance(self.parameters_within, dict) else ()):
+            if name not in pairs:
+                raise RecipeError(f"comparison: parameters_within: there is no variant {name!r} that has a twin")
         if alone := [name for name, other in pairs.items() if name == other]:
             raise RecipeError(f"comparison: twin: {alone[0]} is its own")
         if not pairs:
@@ -416,8 +417,8 @@ def check_parameters(comparison: Comparison, name: str, parameters: int, twin: s
     """
     share = parameters / of_twin - 1
     within = comparison.parameters_within
-    if isinstance(within, Mapping):
-        within = within.get(name, PARAMETERS_WITHIN)
+    if isinstance(within, dict):
+        within = {str(variant): value for variant, value in within.items()}.get(name, PARAMETERS_WITHIN)
     if abs(share) > within:
         raise RecipeError(
             f"comparison: variant {name!r} has {parameters:,} parameters and its twin {twin!r} {of_twin:,}: "

@@ -356,9 +356,8 @@ def _check_folders(arguments: ModelArguments) -> None:
             continue
         reason = why_no_checkpoint(name)
         if reason is not None:
-            raise RecipeError(
-                f"model: {setting}: {reason}; if another recipe makes it, run that one first, to its end"
-            )
+            advice = "" if Path(name).is_file() else "; if another recipe makes it, run that one first, to its end"
+            raise RecipeError(f"model: {setting}: {reason}{advice}")
 
 
 def _load_checkpoint(

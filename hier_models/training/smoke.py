@@ -175,6 +175,8 @@ def _model(recipe: Recipe, task: "Task", folder: Path) -> dict[str, Any]:
         plain = PLAIN.get(family, {}) if model.plain else {}
         if family == "coarse_to_fine_lstm":  # of one that is not here, Model 1, whose weights all others have
             plain = {"attention": getattr(_saved_config(recipe), "attention", "flat"), **plain}
+        if family == "ham":
+            plain = {"body": getattr(_saved_config(recipe), "body", kept.get("body", "gru")), **plain}
         ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "pad_token_id", "eos_token_id")}
         config = AutoConfig.for_model(
             family,

@@ -201,7 +201,7 @@ def test_passages(prepare, made):
         assert all(row["summary"] in texts[row["id"].rsplit("/", 1)[0]] for row in found)
         assert all(row["summary"] == " ".join(row["sentences"]) for row in found)
     rows = [{"id": "a", "text": "One two.\n\nThree  four. " + "Five six seven. " * 99}, {"id": "b", "text": "w " * 61}]
-    found = list(prepare.passages(rows))
+    found = list(prepare.passages(rows, prepare.PASSAGE_WORDS))
     assert [len(row["sentences"]) for row in found] == [4, 6, 13, 20, 3, 6, 13, 20, 3, 6, 7]
     assert found[0] == {
         "id": "a/0",
@@ -237,23 +237,31 @@ def test_questions_are_made_of_paragraphs(prepare, made):
 
 
 def test_questions_are_made_of_chinese_paragraphs(prepare, made):
-    """Characters stand for words; asked for are what stands between marks, numbers, dates, and strings by chance."""
-    train = lines(made / "cmrc" / "train.jsonl")
-    found = lines(made / "cloze_cmrc" / "train.jsonl")
-    assert [row for row in found if not row["id"].startswith("cloze")] == train
-    assert {row["context"] for row in found} == {row["context"] for row in train}
+    """Characters stand for words; asked for are numbers, dates, and parts of what stands between marks."""
+    for part in ("train", "validation"):
+        people = lines(made / "cmrc" / f"{part}.jsonl")
+        found = lines(made / "cloze_cmrc" / f"{part}.jsonl")
+        clozes = [row for row in found if row["id"].startswith("cloze")]
+        assert {row["context"] for row in clozes} == {row["context"] for row in people}
+        assert [row for row in found if row not in clozes] == (people if part == "train" else [])
 
-    context = "林溪小站建于1907年5月，共有12间房屋。她很少来。"
-    seen = set()
-    for row in prepare.cloze([{"context": context}], characters=True):
+    context = (
+        "林溪小站建于1907年5月12日的一个早晨，那里共有12间很小的房屋和一棵树。她从来不肯到这个Mansfield来看我们。"
+    )
+    answers = set()
+    for row in prepare.cloze([{"context": context}], "zh"):
         (answer,), (start,) = row["answers"]["text"], row["answers"]["answer_start"]
-        seen.add(answer)
+        answers.add(answer)
         assert context[start:].startswith(answer)
-        left, right = row["question"].split("什么")
+        left, right = row["question"].removesuffix("？").split("什么")
+        assert len(left + right) >= 4
+        assert (left + right).isalnum()
         assert is_subsequence(left, context[:start])
-        assert is_subsequence(right.removesuffix("？"), context[start + len(answer) :])
-    assert {"林溪小站建于1907年5月", "共有12间房屋", "1907年5月", "12间房", "她很少来"} <= seen
-    assert seen - {"林溪小站建于1907年5月", "共有12间房屋", "1907年5月", "12间房", "她很少来"}
+        assert is_subsequence(right, context[start + len(answer) :])
+        edges = {start, start + len(answer)}
+        assert not edges & set(range(context.index("Mansfield") + 1, context.index("来看")))
+    assert {"1907年5月12日", "12间很"} <= answers
+    assert any(answer in ("和一棵树", "一棵树", "棵树", "树") or answer.endswith("早晨") for answer in answers)
 
 
 def is_subsequence(some, of):
@@ -315,7 +323,7 @@ def test_only_what_is_there_is_made(prepare, tmp_path):
     done = CliRunner().invoke(app, ["--data", str(data), "-o", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        *("counts.json", "left_out.jsonl", "meetings", "passages", "warm_up")
+        *("counts.json", "left_out.jsonl", "long_passages", "meetings", "passages", "warm_up")
     ]
     assert "meetings" in done.output
     assert "quatrains: not in" in done.output

@@ -248,6 +248,7 @@ def change(content, *path, **values):
             "parameters_within must be a share, such as 0.03, .* got '3 %'",
         ),
         (("comparison",), {"parameters_within": {"decoder": -1}}, "must be a share, .*got {'decoder': -1}"),
+        (("comparison",), {"parameters_within": float("nan")}, "must be a share, .*got nan"),
         (
             ("comparison",),
             {"parameters_within": {"bart": 0.1}},

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from transformers import AutoModelForQuestionAnswering, AutoModelForSeq2SeqLM, AutoProcessor
+from transformers import AutoConfig, AutoModelForQuestionAnswering, AutoModelForSeq2SeqLM, AutoProcessor
 
 from hier_models import HatBartProcessor
 from hier_models.training import (
@@ -165,6 +165,8 @@ def test_every_experiment_runs(path, tmp_path):
         found = results["variants"][name]
         assert metrics[0] in found["test"], name  # made-up poems have no lines of seven characters
         assert (tmp_path / "run" / name / "document_scores.json").is_file()
+        body = getattr(AutoConfig.from_pretrained(tmp_path / "run" / name), "body", None)
+        assert (body == "transformer") == (path.stem == "ham_transformer")
 
 
 @pytest.mark.slow
