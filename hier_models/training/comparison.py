@@ -416,7 +416,7 @@ def check_parameters(comparison: Comparison, name: str, parameters: int, twin: s
         RecipeError: If they differ by more than `parameters_within`.
     """
     share = parameters / of_twin - 1
-    within = comparison.parameters_within
+    within: Any = comparison.parameters_within
     if isinstance(within, dict):
         within = {str(variant): value for variant, value in within.items()}.get(name, PARAMETERS_WITHIN)
     if abs(share) > within:
