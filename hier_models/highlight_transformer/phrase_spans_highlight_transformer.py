@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .words_highlight_transformer import phrase_pattern
+from .words_highlight_transformer import find_phrase
 
 
 Spans = tuple[tuple[int, int], ...]
@@ -87,8 +87,7 @@ def _read_phrase(place: str, item: object, text: str, articles: Sequence[tuple[i
             raise TypeError(f"`{place}` must be {_WANTED}, got {str(item)[:80]}")
         if not phrase.strip():
             raise ValueError(f"`{place}` is blank; give a phrase with at least one character that is no space")
-        pattern = phrase_pattern(phrase)
-        spans = tuple(match.span() for start, end in articles for match in pattern.finditer(text, start, end))
+        spans = tuple(span for start, end in articles for span in find_phrase(phrase, text, start, end))
         return Phrase(phrase, float(value), spans)
     if not all(isinstance(bound, int | float | np.number) and not isinstance(bound, bool) for bound in where):
         raise TypeError(f"`{place}` must be {_WANTED}, got {str(item)[:80]}")

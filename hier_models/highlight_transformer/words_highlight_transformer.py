@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -103,22 +104,40 @@ def ends_in_a_word(text: str, start: int, end: int) -> bool:
     return match is not None and match.end() > end
 
 
-@lru_cache(1024)
-def phrase_pattern(phrase: str) -> re.Pattern[str]:
-    """Make the pattern of a given phrase: whole words, in any case, accents apart or not, any spaces between.
+def find_phrase(phrase: str, text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Find a given phrase: whole words, in any case, accents apart or not, any spaces between.
 
     Args:
         phrase: Text with at least one character that is no space.
+        text: Where to look for it.
+        start: The first character of the range to look in.
+        end: The one after the last.
 
-    Returns:
-        The pattern.
+    Yields:
+        Where each occurrence begins and ends; none overlaps another.
     """
-    words = phrase.split()
-    letter = rf"[^\W_{UNSPACED}]"
-    inside = f"{letter}|[{_marks()}]"
-    before = f"(?<!{inside})" if re.match(letter, words[0]) else ""
-    after = f"(?!{inside})" if re.match(inside, words[-1][-1]) else ""
-    return re.compile(before + r"\s+".join(map(_spellings, words)) + after, re.IGNORECASE)
+    pattern, is_letter = _phrase_pattern(phrase), _letter().match
+    # Not a part of the pattern: sets of so many characters take a hundred times as long to compile as a phrase.
+    word_first, word_last = is_letter(phrase.lstrip()[0]), is_letter(phrase.rstrip()[-1])
+    while match := pattern.search(text, start, end):
+        first, stop = match.span()
+        cut = (word_first and first > 0 and is_letter(text[first - 1])) or (
+            word_last and stop < end and is_letter(text[stop])
+        )
+        if not cut:
+            yield first, stop
+        start = first + 1 if cut else stop
+
+
+@lru_cache(1)
+def _letter() -> re.Pattern[str]:
+    """What is a part of a word with the letter beside it."""
+    return re.compile(rf"[^\W_{UNSPACED}]|[{_marks()}]")
+
+
+@lru_cache(1024)
+def _phrase_pattern(phrase: str) -> re.Pattern[str]:
+    return re.compile(r"\s+".join(map(_spellings, phrase.split())), re.IGNORECASE)
 
 
 def _spellings(word: str) -> str:

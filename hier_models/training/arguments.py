@@ -168,7 +168,7 @@ class DataArguments:
             are no summaries where the model is used; without it they are the oracle's too.
         key_phrases: Where a Highlight-Transformer's key phrases come from: "fit" counts the phrases of the training
             documents, of what the model reads of them; else a file or a checkpoint that has them (key_phrases.json).
-            By default the processor's own, or a column `phrases`.
+            By default the processor's own. Documents with a `phrases_column` keep their phrases.
         stopwords: With "fit", the words that are in no key phrase: en, de, or a file; by default those of the
             processor's language.
         bad_lines: Stop at a line that cannot be used, or set it aside in a file of the output folder.

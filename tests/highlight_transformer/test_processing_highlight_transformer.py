@@ -153,6 +153,7 @@ def test_a_phrase_is_found_wherever_it_occurs(processor: HighlightTransformerPro
         ("café", "Café, cafe\u0301, cafe, cafe\u0301s", ["Café", "cafe\u0301"]),
         ("cafe\u0301", "café \u212bng", ["café"]),
         ("\u212bng", "a\u030ang \u212bng", ["a\u030ang", "\u212bng"]),
+        ("na na", "bana na na, na na na", ["na na", "na na"]),
         ("новости дня", "Новости\tдня", ["Новости\tдня"]),
     ],
 )
