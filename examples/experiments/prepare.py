@@ -22,7 +22,10 @@ from hier_models.data.columns import BadRecord
 from hier_models.data.overlap import find_overlaps, texts_of_record
 from hier_models.data.poems import quatrain
 from hier_models.data.reading import read_records
+from hier_models.data.stopwords import load_stopwords
 from hier_models.hat_encoder.sentence_splitting_hat_encoder import split_sentences
+from hier_models.highlight_transformer.key_phrases_highlight_transformer import KeyPhraseExtractor
+from hier_models.highlight_transformer.words_highlight_transformer import find_phrase
 
 
 Row = dict[str, Any]
@@ -428,6 +431,23 @@ def warm_up(
     return parts, left_out, {**counts, "left_out": {"train": len(left_out)}}
 
 
+def add_summary_phrases(parts: dict[str, list[Row]]) -> None:
+    """Add to each row the key phrases of its summary that its documents have, as `summary_phrases`.
+
+    They are to key phrases of the documents what an oracle is to a tagger: the best that a finder could find.
+
+    Args:
+        parts: Part -> rows with `documents` and `summary`. Phrases are counted in the documents to train on.
+    """
+    extractor = KeyPhraseExtractor(load_stopwords("en")).fit(row["documents"] for row in parts["train"])
+    for row in itertools.chain.from_iterable(parts.values()):
+        row["summary_phrases"] = [
+            [phrase.text, phrase.value]
+            for phrase in extractor.find(row["summary"])
+            if any(list(find_phrase(phrase.text, text, 0, len(text))) for text in row["documents"])
+        ]
+
+
 def passages(rows: Sequence[Row], words: Sequence[int]) -> Iterator[Row]:
     """Short passages of whole sentences, each its own summary: models without BART's body learn to read on them.
 
@@ -619,10 +639,12 @@ def prepare(
                 name, "train", parts["train"], [(held_out, []), (test, [])], characters
             )
             numbers["train"], left_out = numbers["train"] + len(listed), left_out + listed
-        for part in PARTS:
-            write(output / name / f"{part}.jsonl", parts[part])
         counts[name] |= {part: size(parts[part]) for part in PARTS}
         counts[name]["left_out"] = numbers
+        if name == "citances":
+            add_summary_phrases(parts)
+        for part in PARTS:
+            write(output / name / f"{part}.jsonl", parts[part])
         made[name] = parts
     parts, listed, counts["warm_up"] = warm_up(made, sets)
     left_out += listed

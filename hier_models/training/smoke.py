@@ -371,6 +371,8 @@ _TEXTS = (
     "The library opens at nine. It closes at six, but on Fridays it stays open until eight in the evening.",
     "Rain fell all night. The river rose by a metre. Nobody was hurt. The ferry did not run.",
 )
+# Each text and each dialogue has one of them.
+_PHRASES = ("the bridge", "bees", "the library", "the river", "room")
 _SUMMARIES = ("A crack closed the bridge.", "Bees navigate by sun.", "When the library is open.", "The river rose.")
 
 
@@ -409,7 +411,8 @@ def documents(data: DataArguments) -> list[dict[str, Any]]:
         if data.source_kind not in ("sentences", "documents"):
             sources = [" ".join(texts) for texts in sources]
         summaries = _SUMMARIES
+    phrases = {} if data.phrases_column is None else {data.phrases_column: list(_PHRASES)}
     return [
-        {column: source, data.summary_column or "summary": summaries[i % len(summaries)]}
+        {column: source, data.summary_column or "summary": summaries[i % len(summaries)], **phrases}
         for i, source in enumerate(sources)
     ]

@@ -134,6 +134,9 @@ def made(prepare, tmp_path_factory):
     # A passage of a test paper of one data set in a paper of the other.
     passage = " ".join(sets["aclsum"][18]["sections"][0][1].split()[10:30])
     sets["scisummnet"][0]["sections"][1][1] += f" {passage}"
+    # A summary with words of its abstract, and one of its own.
+    own = " ".join(sets["scisummnet"][3]["abstract"].split()[4:9])
+    sets["scisummnet"][3]["summary"] = f"A title\n{own}. Wholly new verbiage."
     # A book that quotes a meeting to test on.
     sets["se_books"][4]["chapters"][1]["paragraphs"].append(sets["qmsum"][17]["turns"][2][1])
     # A poem with two lines of another.
@@ -208,6 +211,16 @@ def test_passages(prepare, made):
         "sentences": ["One two.", "Three four.", "Five six seven.", "Five six seven."],
         "summary": "One two. Three four. Five six seven. Five six seven.",
     }
+
+
+def test_phrases_of_summaries_stand_in_the_documents(made):
+    row = next(row for row in lines(made / "citances" / "train.jsonl") if "verbiage" in row["summary"])
+    words = row["summary"].split(".")[0].split()
+    runs = {" ".join(words[i : i + n]) for n in (2, 3) for i in range(len(words) - n + 1)}
+    assert {phrase for phrase, _ in row["summary_phrases"]} == runs
+    assert all(value > 0 for _, value in row["summary_phrases"])
+    parts = ("train", "validation", "test")
+    assert all("summary_phrases" in row for part in parts for row in lines(made / "citances" / f"{part}.jsonl"))
 
 
 def test_questions_are_made_of_paragraphs(prepare, made):

@@ -245,6 +245,14 @@ def test_meetings_with_everything_that_belongs_to_them(tmp_path):
     assert not {"num_beams", "config_overrides"} & set(changed)
 
 
+def test_documents_with_phrases_of_their_own(tmp_path):
+    recipe = FOLDER / "highlight_transformer" / "multi_news.yaml"
+    results = run_smoke(recipe, ["--output_dir", str(tmp_path / "run"), "--max_steps=1", "--phrases_column=ours"])
+    found = results["truncation"]["train"]
+    assert found["without_phrases"] == 0
+    assert 0 < found["missing_phrases"] < 5 * found["documents"]
+
+
 def test_nothing_is_left_behind_and_the_user_s_cache_is_not_touched(tmp_path, monkeypatch):
     import datasets
 
