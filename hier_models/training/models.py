@@ -60,7 +60,8 @@ HIERARCHICAL = (
     *("use_copy", "copy_head"),
     "attention_depth",
 )
-SEGMENTS = "embed_segments.weight"
+# What begins anew where a recipe asks for other roles or levels than the checkpoint has.
+RESIZED = ("embed_segments.weight", "level_weights", "level_weights.logits")
 
 
 @contextmanager
@@ -377,11 +378,8 @@ def _load_checkpoint(
         else:
             overrides = {**overrides, **PLAIN[family]}
     # float32, whatever the checkpoint was saved in: mixed precision keeps its master weights in it.
-    options = {**options, "dtype": torch.float32, "output_loading_info": True}
-    segments = overrides.get("num_segments", 0)
-    resize = family == "hat_bart" and 0 < segments != config.num_segments > 0
-    if resize:
-        options["ignore_mismatched_sizes"] = True
+    # What has another size and may not is refused below, in a recipe's words.
+    options = {**options, "dtype": torch.float32, "output_loading_info": True, "ignore_mismatched_sizes": True}
     most = arguments.max_position_embeddings
     if most is not None:
         growing = ("bart", *FROM_BART)
@@ -407,7 +405,7 @@ def _load_checkpoint(
     else:
         loaded = auto_class.from_pretrained(name, **options, **overrides)
     model, report = _with_report(loaded)
-    wrong = [key for key, *_ in report["mismatched_keys"] if not key.endswith(SEGMENTS)]
+    wrong = [key for key, *_ in report["mismatched_keys"] if not key.endswith(RESIZED)]
     if wrong:
         raise RecipeError(
             f"model: {name} has other sizes than config_overrides asks for, in {', '.join(_patterns(wrong))}"

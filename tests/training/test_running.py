@@ -20,7 +20,14 @@ from transformers import (
     Trainer,
 )
 
-from hier_models import HatBartForConditionalGeneration, HatBartProcessor, HierDataCollator
+from hier_models import (
+    HamConfig,
+    HamForConditionalGeneration,
+    HamProcessor,
+    HatBartForConditionalGeneration,
+    HatBartProcessor,
+    HierDataCollator,
+)
 from hier_models.data import tokenize_documents
 from hier_models.metrics import DocumentScores, Rouge
 from hier_models.training import (
@@ -367,6 +374,32 @@ def test_another_number_of_segments(trained):
     wider = ModelArguments(model_name_or_path=folder, config_overrides='{"num_segments": 6, "d_model": 64}')
     with pytest.raises(RecipeError, match=r"other sizes than config_overrides asks for, in .*layers\.\*\."):
         load_model_and_processor(wider)
+
+
+def test_another_number_of_levels(tokenizer, tmp_path):
+    """What weighs the levels begins anew; everything else is loaded. What has another width is refused by name."""
+    trained = HamForConditionalGeneration(
+        HamConfig(vocab_size=len(tokenizer), body="transformer", d_model=32, attention_depth=3, decoder_ffn_dim=48)
+    )
+    trained.save_pretrained(tmp_path / "trained")
+    HamProcessor(tokenizer).save_pretrained(tmp_path / "trained")
+    loading = {}
+
+    def load(**overrides):
+        arguments = ModelArguments(str(tmp_path / "trained"), model_type="ham", config_overrides=json.dumps(overrides))
+        return load_model_and_processor(arguments, loading=loading)[0]
+
+    model = load(attention_depth=5)
+    assert loading["new_weights"] == loading["unused_weights"] == []
+    assert all(name.endswith("level_weights.logits") for name in loading["resized_weights"])
+    state, weights = model.state_dict(), trained.state_dict()
+    levels = [name for name in state if name.endswith("level_weights.logits")]
+    assert levels and all(torch.equal(state.pop(name), torch.zeros(5)) for name in levels)
+    assert all(torch.equal(state[name], weights[name]) for name in state)
+    load(attention_depth=1)
+    assert all(name.endswith("level_weights.logits") for name in loading["unused_weights"])
+    with pytest.raises(RecipeError, match=r"other sizes than config_overrides asks for, in .*layers\.\*\."):
+        load(decoder_ffn_dim=40)
 
 
 def test_more_positions_for_a_trained_model(trained, bart):
