@@ -394,7 +394,8 @@ def test_another_number_of_levels(tokenizer, tmp_path):
     assert all(name.endswith("level_weights.logits") for name in loading["resized_weights"])
     state, weights = model.state_dict(), trained.state_dict()
     levels = [name for name in state if name.endswith("level_weights.logits")]
-    assert levels and all(torch.equal(state.pop(name), torch.zeros(5)) for name in levels)
+    assert levels
+    assert all(torch.equal(state.pop(name), torch.zeros(5)) for name in levels)
     assert all(torch.equal(state[name], weights[name]) for name in state)
     load(attention_depth=1)
     assert all(name.endswith("level_weights.logits") for name in loading["unused_weights"])
