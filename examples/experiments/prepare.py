@@ -431,21 +431,24 @@ def warm_up(
     return parts, left_out, {**counts, "left_out": {"train": len(left_out)}}
 
 
-def add_summary_phrases(parts: dict[str, list[Row]]) -> None:
-    """Add to each row the key phrases of its summary that its documents have, as `summary_phrases`.
-
-    They are to key phrases of the documents what an oracle is to a tagger: the best that a finder could find.
+def with_phrases_of_summaries(parts: dict[str, list[Row]]) -> dict[str, list[Row]]:
+    """Give rows the key phrases of their summaries that their documents have: the best that a finder could find.
 
     Args:
         parts: Part -> rows with `documents` and `summary`. Phrases are counted in the documents to train on.
+
+    Returns:
+        The same with `phrases`, a phrase and its value each.
     """
     extractor = KeyPhraseExtractor(load_stopwords("en")).fit(row["documents"] for row in parts["train"])
-    for row in itertools.chain.from_iterable(parts.values()):
-        row["summary_phrases"] = [
-            [phrase.text, phrase.value]
-            for phrase in extractor.find(row["summary"])
-            if any(list(find_phrase(phrase.text, text, 0, len(text))) for text in row["documents"])
+
+    def phrases(row: Row) -> list[tuple[str, float]]:
+        found = [(phrase.text, phrase.value) for phrase in extractor.find(row["summary"])]
+        return [
+            item for item in found if any(list(find_phrase(item[0], text, 0, len(text))) for text in row["documents"])
         ]
+
+    return {part: [{**row, "phrases": phrases(row)} for row in rows] for part, rows in parts.items()}
 
 
 def passages(rows: Sequence[Row], words: Sequence[int]) -> Iterator[Row]:
@@ -641,8 +644,6 @@ def prepare(
             numbers["train"], left_out = numbers["train"] + len(listed), left_out + listed
         counts[name] |= {part: size(parts[part]) for part in PARTS}
         counts[name]["left_out"] = numbers
-        if name == "citances":
-            add_summary_phrases(parts)
         for part in PARTS:
             write(output / name / f"{part}.jsonl", parts[part])
         made[name] = parts
@@ -652,6 +653,9 @@ def prepare(
         write(output / "warm_up" / f"{part}.jsonl", rows)
         write(output / "passages" / f"{part}.jsonl", passages(rows, PASSAGE_WORDS))
         write(output / "long_passages" / f"{part}.jsonl", passages(rows, LONG_PASSAGE_WORDS))
+    if "citances" in made:
+        for part, rows in with_phrases_of_summaries(made["citances"]).items():
+            write(output / "citances_phrases" / f"{part}.jsonl", rows)
     for name, folder in (("squad", "cloze"), ("cmrc", "cloze_cmrc")):
         if name in made:
             clozes = {

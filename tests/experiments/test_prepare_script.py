@@ -214,13 +214,16 @@ def test_passages(prepare, made):
 
 
 def test_phrases_of_summaries_stand_in_the_documents(made):
-    row = next(row for row in lines(made / "citances" / "train.jsonl") if "verbiage" in row["summary"])
+    row = next(row for row in lines(made / "citances_phrases" / "train.jsonl") if "verbiage" in row["summary"])
     words = row["summary"].split(".")[0].split()
     runs = {" ".join(words[i : i + n]) for n in (2, 3) for i in range(len(words) - n + 1)}
-    assert {phrase for phrase, _ in row["summary_phrases"]} == runs
-    assert all(value > 0 for _, value in row["summary_phrases"])
-    parts = ("train", "validation", "test")
-    assert all("summary_phrases" in row for part in parts for row in lines(made / "citances" / f"{part}.jsonl"))
+    assert {phrase for phrase, _ in row["phrases"]} == runs
+    assert all(value > 0 for _, value in row["phrases"])
+    for part in ("train", "validation", "test"):
+        rows = lines(made / "citances_phrases" / f"{part}.jsonl")
+        for row in rows:
+            del row["phrases"]
+        assert rows == lines(made / "citances" / f"{part}.jsonl")
 
 
 def test_questions_are_made_of_paragraphs(prepare, made):
