@@ -642,10 +642,10 @@ def prepare(
                 name, "train", parts["train"], [(held_out, []), (test, [])], characters
             )
             numbers["train"], left_out = numbers["train"] + len(listed), left_out + listed
-        counts[name] |= {part: size(parts[part]) for part in PARTS}
-        counts[name]["left_out"] = numbers
         for part in PARTS:
             write(output / name / f"{part}.jsonl", parts[part])
+        counts[name] |= {part: size(parts[part]) for part in PARTS}
+        counts[name]["left_out"] = numbers
         made[name] = parts
     parts, listed, counts["warm_up"] = warm_up(made, sets)
     left_out += listed
