@@ -349,6 +349,28 @@ SECTIONS: dict[str, type] = {
 }
 
 
+def set_accumulation(recipe: Recipe) -> None:
+    """Set how many small batches make a step.
+
+    Args:
+        recipe: Changed in place: `gradient_accumulation_steps` follows from `total_train_batch_size`; or that, if it
+            is not given, from the others.
+
+    Raises:
+        RecipeError: If steps of so many documents cannot be made of batches of this size.
+    """
+    total, arguments = recipe.run.total_train_batch_size, recipe.training
+    at_once = arguments.train_batch_size * arguments.world_size
+    if total is None:
+        recipe.run.total_train_batch_size = at_once * arguments.gradient_accumulation_steps
+        return
+    if total % at_once:
+        raise RecipeError(
+            f"run: total_train_batch_size={total} is no multiple of per_device_train_batch_size × devices = {at_once}"
+        )
+    arguments.gradient_accumulation_steps = total // at_once
+
+
 # With these an evaluation sees every row once, in the order of the data.
 IN_ORDER = {"train_sampling_strategy": "random", "dataloader_drop_last": False, "dataloader_in_order": True}
 

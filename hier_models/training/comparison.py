@@ -22,11 +22,12 @@ import transformers
 from ..data.overlap import Document, documents_of_file, find_overlaps, texts_of_record
 from ..data.reading import read_records
 from . import sweeps
-from .arguments import Recipe, RecipeError
+from .arguments import Recipe, RecipeError, set_accumulation
 from .comparison_report import write_report
 from .costs import TimeUpError, is_up
 from .recipe_files import as_options, check_overrides, comparison_section, load_recipe, variant_names
-from .running import run_training, set_accumulation
+from .resuming import experiment, finished_run
+from .running import run_training
 from .smoke import run_smoke
 from .tasks import task_class
 
@@ -211,7 +212,7 @@ def run_comparison(
     if smoke:
         return _smoke(path, overrides, comparison, names)
 
-    finished = {run: sweeps.finished_run(recipe) for run, recipe in recipes.items()}
+    finished = {run: finished_run(recipe) for run, recipe in recipes.items()}
     overlap = "; ".join(dict.fromkeys(check_overlap(comparison, recipe) for recipe in _with_own_data(first.values())))
     sizes = {name: int(found["parameters"]) for (name, _), found in finished.items() if found}
     # Counting changes a recipe, so each is read anew.
@@ -227,7 +228,7 @@ def run_comparison(
     def look() -> None:
         """Find what other calls have finished, of other variants say."""
         for run, recipe in recipes.items():
-            finished[run] = finished[run] or sweeps.finished_run(recipe)
+            finished[run] = finished[run] or finished_run(recipe)
 
     def report() -> dict[str, Any]:
         look()
@@ -352,7 +353,7 @@ def check_recipes(comparison: Comparison, name: str, recipe: Recipe, twin: str, 
 def _compared(recipe: Recipe) -> dict[str, Any]:
     """What must be the same, or be said to differ: all but the model, and of that what its weights begin with."""
     set_accumulation(recipe)
-    values = sweeps.experiment({**recipe.as_dict(), "model": {}})
+    values = experiment({**recipe.as_dict(), "model": {}})
     del values["seed"], values["bad_lines"]
     model, training = recipe.model, recipe.training
     values["checkpoint"] = model.checkpoint

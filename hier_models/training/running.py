@@ -1,9 +1,7 @@
 """Training runs: everything around the stock Trainer that all tasks share."""
 
 import copy
-import json
 import logging
-import shutil
 import time
 from importlib.metadata import version
 from pathlib import Path
@@ -12,15 +10,14 @@ from typing import Any
 import torch
 import transformers
 from datasets import Dataset, IterableDataset
-from transformers import PreTrainedConfig, PreTrainedModel, Trainer, TrainerCallback, set_seed
+from transformers import PreTrainedModel, Trainer, TrainerCallback, set_seed
 from transformers.integrations.integration_utils import get_reporting_integration_callbacks
 
-from .arguments import Recipe, RecipeError
+from .arguments import Recipe, RecipeError, set_accumulation
 from .costs import LogAtCheckpoints, RunCosts, TimeLimit, TimeUpError, code_version, data_version, machine
 from .distributed import (
     ProcessesInCheckpoint,
     has_loss_over_labels,
-    last_complete_checkpoint,
     loss_over_labels,
     prepare_streams,
     process_independent,
@@ -29,15 +26,12 @@ from .distributed import (
 from .hard_attention import SoftPretraining, SurrogateLog, check_hard_attention
 from .learning_rates import PerplexityDecay, optimizer_with_rates
 from .results import write_json
+from .resuming import RECIPE_FILE, RESULTS_FILE, check_same_model, checkpoint_to_resume
 from .tasks import task_class
 from .word_vectors import count_tokens
 
 
 logger = logging.getLogger(__name__)
-
-RESULTS_FILE = "results.json"
-# What a run goes on with, once it has a checkpoint.
-RECIPE_FILE = "recipe.json"
 
 
 def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any]:
@@ -61,7 +55,8 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
         `versions` of the libraries.
 
     Raises:
-        RecipeError: If parts of the recipe do not fit together or `output_dir` holds a finished run.
+        RecipeError: If parts of the recipe do not fit together, or `output_dir` holds a finished run that is not to be
+            longer now, or one of another recipe or other data.
         TimeUpError: If the run was stopped because its time was up; the same call goes on from there.
     """
     arguments = recipe.training
@@ -77,7 +72,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
     set_accumulation(recipe)
     # Now, since files may be edited while the model is trained.
     code, data = code_version(), data_version(recipe)
-    checkpoint = _checkpoint_to_resume(recipe, output_dir)
+    checkpoint = checkpoint_to_resume(recipe, output_dir)
     costs, limit = RunCosts(arguments), None if deadline is None else TimeLimit(deadline)
     # Weights that are not loaded are drawn here, so they depend on the seed and on nothing before.
     set_seed(arguments.seed)
@@ -86,7 +81,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
         read_checkpoints_on_cpu()
     model, processor = task.load_model_and_processor()
     if checkpoint is not None:
-        _check_same_model(checkpoint, model.config)
+        check_same_model(checkpoint, model.config)
     optimizer, callbacks = _optimizer(recipe, model), _callbacks(recipe, model)
 
     # The first process fills datasets' cache, the others read it.
@@ -173,28 +168,6 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
     return results
 
 
-def set_accumulation(recipe: Recipe) -> None:
-    """Set how many small batches make a step.
-
-    Args:
-        recipe: Changed in place: `gradient_accumulation_steps` follows from `total_train_batch_size`; or that, if it
-            is not given, from the others.
-
-    Raises:
-        RecipeError: If steps of so many documents cannot be made of batches of this size.
-    """
-    total, arguments = recipe.run.total_train_batch_size, recipe.training
-    at_once = arguments.train_batch_size * arguments.world_size
-    if total is None:
-        recipe.run.total_train_batch_size = at_once * arguments.gradient_accumulation_steps
-        return
-    if total % at_once:
-        raise RecipeError(
-            f"run: total_train_batch_size={total} is no multiple of per_device_train_batch_size × devices = {at_once}"
-        )
-    arguments.gradient_accumulation_steps = total // at_once
-
-
 # The run
 
 
@@ -243,31 +216,6 @@ def _callbacks(recipe: Recipe, model: PreTrainedModel) -> list[TrainerCallback]:
     return [*found, SurrogateLog()] if is_hard else found
 
 
-def _checkpoint_to_resume(recipe: Recipe, output_dir: Path) -> str | None:
-    asked = recipe.training.resume_from_checkpoint
-    if recipe.run.overwrite:
-        if asked:
-            raise RecipeError("run: overwrite and training: resume_from_checkpoint exclude each other")
-        with recipe.training.main_process_first(desc="deleting old checkpoints"):
-            for folder in output_dir.glob("checkpoint-*"):
-                shutil.rmtree(folder, ignore_errors=True)
-            (output_dir / RESULTS_FILE).unlink(missing_ok=True)  # else it would be taken for that of this run
-        return None
-    if asked and asked not in ("True", "true"):
-        return asked
-    checkpoint = last_complete_checkpoint(output_dir, recipe.training.world_size)
-    if checkpoint is not None:
-        logger.warning("resuming from %s; set run: overwrite: true to start anew", checkpoint)
-    elif asked:
-        raise RecipeError(f"training: resume_from_checkpoint is on, but {output_dir} holds no complete checkpoint")
-    elif (output_dir / RESULTS_FILE).exists():
-        raise RecipeError(
-            f"training: output_dir={output_dir} holds a finished run; choose another folder, or set run: overwrite: "
-            "true"
-        )
-    return checkpoint
-
-
 def _versions() -> dict[str, str]:
     packages = ("datasets", "accelerate", "rouge-score")
     return {
@@ -275,22 +223,3 @@ def _versions() -> dict[str, str]:
         "torch": torch.__version__,
         **{package: version(package) for package in packages},
     }
-
-
-def _check_same_model(checkpoint: str, config: PreTrainedConfig) -> None:
-    """Refuse to resume another model's run: what fits of its weights would be loaded, with a mere warning."""
-    try:
-        saved = json.loads((Path(checkpoint) / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return  # the Trainer says what is wrong with it
-    now = json.loads(config.to_json_string(use_diff=False))
-    shape = ("model_type", "d_model", "hidden_size", "vocab_size", "hierarchical_layers", "hierarchical_attention")
-    segments = ("attention_window", "pooling_kernel", "pooling_stride", "pooling", "top_down_update", "num_segments")
-    highlights = ("highlighting", "highlight_heads", "highlight_layers", "use_copy", "copy_head", "normalize_before")
-    rows = ("attention", "coarse_representation", "coarse_kernel_size", "row_position_size", "embedding_size")
-    for name in (*shape, *segments, *highlights, *rows, "max_position_embeddings", "max_encoder_position_embeddings"):
-        if name in saved and name in now and saved[name] != now[name]:
-            raise RecipeError(
-                f"training: {checkpoint} is of another model ({name} is {saved[name]} there and {now[name]} here); "
-                "choose another output_dir, or set run: overwrite: true to start anew"
-            )

@@ -2,7 +2,6 @@
 
 import csv
 import gc
-import json
 import logging
 import os
 import time
@@ -12,26 +11,15 @@ from typing import Any
 
 import torch
 
-from .arguments import Recipe, RecipeError
-from .costs import TimeUpError, data_version, is_up
+from .arguments import RecipeError
+from .costs import TimeUpError, is_up
 from .recipe_files import check_overrides, comparison_section, load_recipe, variant_names
-from .running import RECIPE_FILE, RESULTS_FILE, run_training, set_accumulation
+from .resuming import finished_run
+from .running import run_training
 from .smoke import run_smoke
 
 
 logger = logging.getLogger(__name__)
-
-# What of the section `training` makes another experiment; the rest says how it is computed, and where.
-EXPERIMENT = (
-    *("adam_beta1", "adam_beta2", "adam_epsilon", "data_seed", "dataloader_drop_last", "label_smoothing_factor"),
-    *("learning_rate", "load_best_model_at_end", "lr_scheduler_kwargs", "lr_scheduler_type", "max_grad_norm"),
-    *("max_steps", "neftune_noise_alpha", "num_train_epochs", "optim", "optim_args", "optim_target_modules", "seed"),
-    *("train_sampling_strategy", "warmup_steps", "weight_decay"),
-)
-# What besides, if the best model is kept: it decides which that is.
-BEST = ("eval_strategy", "eval_steps", "eval_delay", "save_steps", "metric_for_best_model", "greater_is_better")
-# What of the other sections does not; how many small batches make a step does not either.
-HOW = ("overwrite", "num_proc", "stop_after_minutes", "bf16_where_fast")
 
 
 def run_sweep(
@@ -86,69 +74,6 @@ def run_sweep(
         if folder.is_dir() and (smoke or recipes[name].training.process_index == 0):
             write_tables(folder, results)
     return {"variants": results, "table": table_of(results)}
-
-
-def finished_run(recipe: Recipe) -> dict[str, Any] | None:
-    """Find what an earlier call found for this very recipe.
-
-    Args:
-        recipe: The recipe of one run.
-
-    Returns:
-        What is in its results.json; None if it is not finished, or is to be run again.
-
-    Raises:
-        RecipeError: If the folder holds the run of another recipe or other data, finished or to go on with; or as
-            `set_accumulation` does.
-    """
-    set_accumulation(recipe)
-    folder = Path(recipe.training.output_dir or "")
-    if recipe.run.overwrite:
-        return None
-    if (folder / RESULTS_FILE).is_file():
-        results: dict[str, Any] = json.loads((folder / RESULTS_FILE).read_text(encoding="utf-8"))
-        _check_same(recipe, results, f"{folder} holds a finished run")
-        return results
-    if (folder / RECIPE_FILE).is_file() and any(folder.glob("checkpoint-*")):
-        begun = json.loads((folder / RECIPE_FILE).read_text(encoding="utf-8"))
-        _check_same(recipe, begun, f"{folder} holds an interrupted run")
-    return None
-
-
-def _check_same(recipe: Recipe, found: Mapping[str, Any], what: str) -> None:
-    before, now = experiment(found["recipe"]), experiment(json.loads(json.dumps(recipe.as_dict(), default=str)))
-    for name in dict.fromkeys((*before, *now)):
-        if before.get(name) != now.get(name):
-            raise RecipeError(
-                f"training: {what} with {name}={before.get(name)}, and here it is {now.get(name)}; choose another "
-                "output_dir, or set run: overwrite: true to start anew"
-            )
-    digests = data_version(recipe)
-    for name, digest in found.get("data", {}).items():
-        if digests.get(name) != digest:
-            section, path = (
-                ("model", recipe.model.checkpoint) if name == "checkpoint" else ("data", getattr(recipe.data, name))
-            )
-            raise RecipeError(
-                f"{section}: {name}: {what}, and {path} has changed since; choose another output_dir, or set run: "
-                "overwrite: true to start anew"
-            )
-
-
-def experiment(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Pick what makes a run another experiment, and not only computes it in another way.
-
-    Args:
-        recipe: `Recipe.as_dict`, after `set_accumulation`.
-
-    Returns:
-        Name -> value, without sections.
-    """
-    values = {name: value for section in recipe if section != "training" for name, value in recipe[section].items()}
-    training = recipe["training"]
-    for name in (*EXPERIMENT, *(BEST if training["load_best_model_at_end"] else ())):
-        values[name] = training.get(name)
-    return {name: value for name, value in values.items() if name not in HOW}
 
 
 def _scores(results: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -22,8 +22,8 @@ from hier_models.training import (
     read_comparison,
     run_comparison,
     run_sweep,
-    sweeps,
 )
+from hier_models.training.resuming import finished_run
 from tests.conftest import DOCUMENTS, SUMMARIES
 
 
@@ -675,15 +675,15 @@ def test_the_size_of_a_model_is_that_of_its_run(content, tmp_path, monkeypatch):
     assert kept["data"] == found["data"]
     # Files that were written anew since.
     recipe = load_recipe(file, {"max_steps": 1, "eval_strategy": "no", "load_best_model_at_end": False}, "decoder", 2)
-    assert sweeps.finished_run(recipe)["data"].keys() == {"train", "validation", "test"}
+    assert finished_run(recipe)["data"].keys() == {"train", "validation", "test"}
     Path(content["data"]["test"]).write_text('{"text": "A.", "summary": "B."}')
     with pytest.raises(RecipeError, match=r"seed_2 holds a finished run, and .*/test\.jsonl has changed since"):
-        sweeps.finished_run(recipe)
+        finished_run(recipe)
 
 
 def test_a_run_whose_checkpoint_was_trained_anew_is_not_taken_for_finished(content, tmp_path):
     from hier_models.training import load_recipe, run_training
-    from hier_models.training.running import set_accumulation
+    from hier_models.training.arguments import set_accumulation
 
     first = load_recipe(
         write(tmp_path / "a.yaml", content), {"max_steps": 1, "eval_steps": 1, "save_steps": 1}, "encoder", 1
@@ -696,13 +696,13 @@ def test_a_run_whose_checkpoint_was_trained_anew_is_not_taken_for_finished(conte
     assert run_training(load_recipe(None, values))["data"].keys() == {"train", "checkpoint"}
     recipe = load_recipe(None, values)
     set_accumulation(recipe)
-    assert sweeps.finished_run(recipe) is not None
+    assert finished_run(recipe) is not None
     weights = Path(begun) / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-4] + bytes(4))
     with pytest.raises(
         RecipeError, match=r"model: checkpoint: .*second holds a finished run, and .* has changed since"
     ):
-        sweeps.finished_run(recipe)
+        finished_run(recipe)
 
 
 def test_smoke(file, tmp_path, monkeypatch):

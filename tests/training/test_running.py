@@ -40,6 +40,7 @@ from hier_models.training import (
 )
 from hier_models.training.arguments import for_prediction
 from hier_models.training.models import load_model_and_processor
+from hier_models.training.resuming import check_same_model
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
 
@@ -584,25 +585,84 @@ def test_documents_without_summaries_are_refused(values, tmp_path):
         run_training(load_recipe(None, values))
 
 
-def test_a_finished_run_is_not_overwritten_unasked(values, tmp_path):
+@pytest.mark.parametrize("checkpoints", [False, True])
+def test_a_finished_run_is_not_overwritten_unasked(values, tmp_path, checkpoints):
+    if checkpoints:
+        values |= {"save_strategy": "steps", "save_steps": 1}
     run_training(load_recipe(None, values))
-    before = weights(tmp_path / "run")
-    with pytest.raises(RecipeError, match=r"holds a finished run.*overwrite"):
-        run_training(load_recipe(None, values))
+    before, results = weights(tmp_path / "run"), (tmp_path / "run" / "results.json").read_bytes()
+    for change, message in (
+        ({}, r"holds a finished run; choose another output_dir, or set run: overwrite"),
+        ({"learning_rate": 0.5}, "holds a finished run with learning_rate=0.001, and here it is 0.5"),
+        ({"num_beams": 7}, "holds a finished run with num_beams=None, and here it is 7"),
+        ({"max_steps": 2}, "holds a finished run with max_steps=3, and here it is 2"),
+    ):
+        with pytest.raises(RecipeError, match=message):
+            run_training(load_recipe(None, {**values, **change}))
+    assert (tmp_path / "run" / "results.json").read_bytes() == results
     run_training(load_recipe(None, {**values, "overwrite": True, "seed": 7}))
     after = weights(tmp_path / "run")
     assert not torch.equal(before["model.shared.weight"], after["model.shared.weight"])
 
 
-def test_the_run_of_another_model_is_not_resumed(values):
+def test_an_interrupted_run_is_not_resumed_by_another_recipe_unasked(values, tmp_path):
+    values |= {"save_strategy": "steps", "save_steps": 1, "max_steps": 1}
+    run_training(load_recipe(None, values))
+    (tmp_path / "run" / "results.json").unlink()
+    other = {**values, "max_steps": 2, "learning_rate": 0.5}
+    checkpoint = tmp_path / "run" / "checkpoint-1"
+    message = (
+        rf"an interrupted run with learning_rate=0\.001, .* 0\.5; .* resume_from_checkpoint: {checkpoint} to go on"
+    )
+    with pytest.raises(RecipeError, match=message):
+        run_training(load_recipe(None, other))
+    results = run_training(load_recipe(None, {**other, "resume_from_checkpoint": str(checkpoint)}))
+    assert results["resumed_from"] == str(checkpoint)
+    # The recipe that it goes on with is now this one.
+    (tmp_path / "run" / "results.json").unlink()
+    assert run_training(load_recipe(None, {**other, "max_steps": 3}))["resumed_from"].endswith("checkpoint-2")
+    (tmp_path / "train.jsonl").write_text((tmp_path / "dev.jsonl").read_text(encoding="utf-8"), encoding="utf-8")
+    with pytest.raises(RecipeError, match=r"data: train: .* has changed since"):
+        run_training(load_recipe(None, {**other, "max_steps": 4}))
+
+
+def test_the_run_of_another_model_is_not_resumed(values, tmp_path):
     """As when --plain is tried in the output folder of the model with the hierarchy."""
     values |= {"save_strategy": "steps", "save_steps": 1, "max_steps": 1}
     run_training(load_recipe(None, values))
+    with pytest.raises(RecipeError, match=r"holds a finished run with plain=False, and here it is True"):
+        run_training(load_recipe(None, {**values, "plain": True, "max_steps": 2}))
+    checkpoint = str(tmp_path / "run" / "checkpoint-1")
     message = r"checkpoint-1 is of another model \(hierarchical_layers is 1 there and 0 here\)"
     with pytest.raises(RecipeError, match=message):
-        run_training(load_recipe(None, {**values, "plain": True, "max_steps": 2}))
+        run_training(
+            load_recipe(None, {**values, "plain": True, "max_steps": 2, "resume_from_checkpoint": checkpoint})
+        )
     results = run_training(load_recipe(None, {**values, "max_steps": 2}))
-    assert results["resumed_from"].endswith("checkpoint-1")
+    assert results["resumed_from"] == checkpoint
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"attention_depth": 5}, "attention_depth is 2 there and 5 here"),
+        ({"level_weights": "last"}, "level_weights is learned there and last here"),
+        ({"attention_keys": "input"}, "attention_keys is level there and input here"),
+        ({"attention_scoring": "additive"}, "attention_scoring is scaled_dot_product there and additive here"),
+        ({"dropout": 0.5, "attention_dropout": 0.1, "init_std": 1.0, "use_cache": False}, None),
+    ],
+)
+def test_what_makes_another_model(tmp_path, change, says):
+    """With most of these all weights fit."""
+    config = HamConfig(attention_depth=2)
+    config.save_pretrained(tmp_path)
+    for key, value in change.items():
+        setattr(config, key, value)
+    if says is None:
+        check_same_model(str(tmp_path), config)
+    else:
+        with pytest.raises(RecipeError, match=says):
+            check_same_model(str(tmp_path), config)
 
 
 def test_overwrite_forgets_old_checkpoints(values, tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from hier_models import cli
 from hier_models.training import RecipeError, load_recipe, run_sweep, sweeps, task_class, variant_names
-from hier_models.training.running import set_accumulation
+from hier_models.training.arguments import set_accumulation
 from tests.conftest import DOCUMENTS, SUMMARIES
 
 

@@ -1,0 +1,192 @@
+"""What lies in a run's folder: whether it is of the same run, and what that goes on with."""
+
+import json
+import logging
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedConfig
+
+from .arguments import Recipe, RecipeError, set_accumulation
+from .costs import data_version
+from .distributed import last_complete_checkpoint
+
+
+logger = logging.getLogger(__name__)
+
+RESULTS_FILE = "results.json"
+# What a run goes on with, once it has a checkpoint.
+RECIPE_FILE = "recipe.json"
+
+# What of the section `training` makes another experiment; the rest says how it is computed, and where.
+EXPERIMENT = (
+    *("adam_beta1", "adam_beta2", "adam_epsilon", "data_seed", "dataloader_drop_last", "label_smoothing_factor"),
+    *("learning_rate", "load_best_model_at_end", "lr_scheduler_kwargs", "lr_scheduler_type", "max_grad_norm"),
+    *("max_steps", "neftune_noise_alpha", "num_train_epochs", "optim", "optim_args", "optim_target_modules", "seed"),
+    *("train_sampling_strategy", "warmup_steps", "weight_decay"),
+)
+# What besides, if the best model is kept: it decides which that is.
+BEST = ("eval_strategy", "eval_steps", "eval_delay", "save_steps", "metric_for_best_model", "greater_is_better")
+# What of the other sections does not; how many small batches make a step does not either.
+HOW = ("overwrite", "num_proc", "stop_after_minutes", "bf16_where_fast")
+
+# What of a configuration says how a model is trained or used, and not what its weights mean.
+NOT_THE_MODEL = (
+    *("use_cache", "init_std", "init_range", "initializer_range", "brightness", "brightness_decay"),
+    *("num_samples", "selected_rows", "reward_discount", "baseline_rate", "reward_scale", "alternate_soft"),
+)
+NOT_THE_MODEL_ENDS = ("dropout", "layerdrop", "_prob", "_token_id")
+
+LENGTH = ("max_steps", "num_train_epochs")
+
+ANEW = "choose another output_dir, or set run: overwrite: true to start anew"
+
+
+def checkpoint_to_resume(recipe: Recipe, output_dir: Path) -> str | None:
+    """Find what a run goes on with, and make room for one that is to begin anew.
+
+    Args:
+        recipe: The recipe, after `set_accumulation`.
+        output_dir: The run's folder.
+
+    Returns:
+        The checkpoint that the recipe names, or the last complete one in the folder; None to begin at the first step.
+
+    Raises:
+        RecipeError: If the folder holds a finished run that is not to be longer now, or the run of another recipe or
+            of other data.
+    """
+    asked = recipe.training.resume_from_checkpoint
+    if recipe.run.overwrite:
+        if asked:
+            raise RecipeError("run: overwrite and training: resume_from_checkpoint exclude each other")
+        with recipe.training.main_process_first(desc="deleting old checkpoints"):
+            for folder in output_dir.glob("checkpoint-*"):
+                shutil.rmtree(folder, ignore_errors=True)
+            (output_dir / RESULTS_FILE).unlink(missing_ok=True)  # else it would be taken for that of this run
+        return None
+    if asked and asked not in ("True", "true"):
+        return asked
+    results, begun = _read(output_dir)
+    checkpoint = last_complete_checkpoint(output_dir, recipe.training.world_size)
+    if results is not None:
+        what = f"{output_dir} holds a finished run"
+        is_longer = _is_longer(recipe.training.to_dict(), results["recipe"]["training"])
+        _check_same(recipe, results, what, ANEW, may_be_longer=True)
+        if checkpoint is None or not is_longer:
+            raise RecipeError(f"training: {what}; {ANEW}")
+    elif checkpoint is not None and begun is not None:
+        what = f"{output_dir} holds an interrupted run"
+        remedy = f"{ANEW}, or training: resume_from_checkpoint: {checkpoint} to go on with it all the same"
+        _check_same(recipe, begun, what, remedy, may_be_longer=True)
+    if checkpoint is not None:
+        logger.warning("resuming from %s; set run: overwrite: true to start anew", checkpoint)
+    elif asked:
+        raise RecipeError(f"training: resume_from_checkpoint is on, but {output_dir} holds no complete checkpoint")
+    return checkpoint
+
+
+def check_same_model(checkpoint: str, config: PreTrainedConfig) -> None:
+    """Refuse to resume another model's run: what fits of its weights would be loaded, with a mere warning.
+
+    Args:
+        checkpoint: Folder of the checkpoint that a run is to go on from.
+        config: Configuration of the run's model.
+
+    Raises:
+        RecipeError: If the checkpoint's configuration differs in what makes the model.
+    """
+    try:
+        saved = json.loads((Path(checkpoint) / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return  # the Trainer says what is wrong with it
+    now = json.loads(config.to_json_string(use_diff=False))
+    for name in ("model_type", *type(config).__annotations__):
+        if name in NOT_THE_MODEL or name.endswith(NOT_THE_MODEL_ENDS):
+            continue
+        if name in saved and name in now and saved[name] != now[name]:
+            raise RecipeError(
+                f"training: {checkpoint} is of another model ({name} is {saved[name]} there and {now[name]} here); "
+                f"{ANEW}"
+            )
+
+
+def finished_run(recipe: Recipe) -> dict[str, Any] | None:
+    """Find what an earlier call found for this very recipe.
+
+    Args:
+        recipe: The recipe of one run.
+
+    Returns:
+        What is in its results.json; None if it is not finished, or is to be run again.
+
+    Raises:
+        RecipeError: If the folder holds the run of another recipe or other data, finished or to go on with; or as
+            `set_accumulation` does.
+    """
+    set_accumulation(recipe)
+    if recipe.run.overwrite:
+        return None
+    folder = Path(recipe.training.output_dir or "")
+    results, begun = _read(folder)
+    if results is not None:
+        _check_same(recipe, results, f"{folder} holds a finished run", ANEW)
+    elif begun is not None:
+        _check_same(recipe, begun, f"{folder} holds an interrupted run", ANEW)
+    return results
+
+
+def experiment(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Pick what makes a run another experiment, and not only computes it in another way.
+
+    Args:
+        recipe: `Recipe.as_dict`, after `set_accumulation`.
+
+    Returns:
+        Name -> value, without sections.
+    """
+    values = {name: value for section in recipe if section != "training" for name, value in recipe[section].items()}
+    training = recipe["training"]
+    for name in (*EXPERIMENT, *(BEST if training["load_best_model_at_end"] else ())):
+        values[name] = training.get(name)
+    return {name: value for name, value in values.items() if name not in HOW}
+
+
+def _read(folder: Path) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """The results of a run that is finished, and the recipe of one that has a checkpoint."""
+    results, begun = folder / RESULTS_FILE, folder / RECIPE_FILE
+    return (
+        json.loads(results.read_text(encoding="utf-8")) if results.is_file() else None,
+        json.loads(begun.read_text(encoding="utf-8"))
+        if begun.is_file() and any(folder.glob("checkpoint-*"))
+        else None,
+    )
+
+
+def _check_same(
+    recipe: Recipe, found: Mapping[str, Any], what: str, remedy: str, *, may_be_longer: bool = False
+) -> None:
+    before, now = experiment(found["recipe"]), experiment(json.loads(json.dumps(recipe.as_dict(), default=str)))
+    if may_be_longer and _is_longer(now, before):
+        now |= {name: before[name] for name in LENGTH}
+    for name in dict.fromkeys((*before, *now)):
+        if before.get(name) != now.get(name):
+            raise RecipeError(
+                f"training: {what} with {name}={before.get(name)}, and here it is {now.get(name)}; {remedy}"
+            )
+    digests = data_version(recipe)
+    for name, digest in found.get("data", {}).items():
+        if digests.get(name) != digest:
+            section, path = (
+                ("model", recipe.model.checkpoint) if name == "checkpoint" else ("data", getattr(recipe.data, name))
+            )
+            raise RecipeError(f"{section}: {name}: {what}, and {path} has changed since; {remedy}")
+
+
+def _is_longer(training: Mapping[str, Any], than: Mapping[str, Any]) -> bool:
+    """Whether it has more steps; or more epochs, where steps are not given."""
+    in_steps, was_in_steps = (values["max_steps"] > 0 for values in (training, than))
+    name = "max_steps" if in_steps else "num_train_epochs"
+    return in_steps == was_in_steps and bool(training[name] > than[name])
