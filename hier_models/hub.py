@@ -334,6 +334,23 @@ def task_of(config: Any) -> str:
     return "translation" if "translation" in named and "summarization" not in named else "summarization"
 
 
+def model_class(config: Any) -> Any:
+    """Find the class of a checkpoint.
+
+    Args:
+        config: its config.
+
+    Returns:
+        The class of hier_models that it names as its architecture; None if it names none.
+    """
+    import transformers
+
+    named = (getattr(config, "architectures", None) or [""])[0]
+    known = [getattr(transformers, name).get(type(config), None) for name in _AUTO_MAPPINGS.values()]
+    ours = [found for found in known if found is not None and not found.__module__.startswith("transformers.")]
+    return next((found for found in ours if found.__name__ == named), None)
+
+
 def _pipeline_class(task: str) -> Any:
     from .pipelines import PIPELINES
 

@@ -384,6 +384,8 @@ def why_no_checkpoint(name: str) -> str | None:
     Returns:
         The reason, to stand behind the name of an argument, or None.
     """
+    if not name:
+        return "an empty string names no checkpoint; give a folder, or the id of a model on the Hub"
     path = Path(name)
     if path.is_file():
         return f"{name!r} is a file; give a folder with a config.json, or the id of a model on the Hub"

@@ -1,8 +1,9 @@
 """What a long job has done, as JSON lines, from which a stopped job goes on."""
 
+import hashlib
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,17 +29,18 @@ class Journal:
     product: str
     making: Mapping[str, Any]
 
-    def read(self, identifiers: Collection[str] | None = None) -> dict[str, dict[str, Any]]:
+    def read(self, inputs: Mapping[str, str] | None = None) -> dict[str, dict[str, Any]]:
         """Read what is done, and cut off a line that a job was stopped in.
 
         Args:
-            identifiers: All that the job is to do; None if it is not known yet.
+            inputs: All that the job is to do: id -> `digest` of what it is made of, which its record has as `input`;
+                None if it is not known yet.
 
         Returns:
             The records by their id; none if the file is not there.
 
         Raises:
-            ValueError: If the file was not written by this job.
+            ValueError: If the file was not written by this job, or of other inputs.
         """
         if not self.path.exists():
             return {}
@@ -53,7 +55,7 @@ class Journal:
                 record[self.product]
             except (ValueError, TypeError, KeyError) as error:
                 raise self._not_ours(number) from error
-            if identifiers is not None and identifier not in identifiers:
+            if inputs is not None and identifier not in inputs:
                 raise ValueError(
                     f"{self.path}:{number} is the {self.product} of {identifier!r}, which is not among the "
                     "documents; it belongs to another job, so give another place"
@@ -63,6 +65,11 @@ class Journal:
                 raise ValueError(
                     f"{self.path}:{number} was made with {_as_json(before)}, and this job has {_as_json(now)}; "
                     "give another place, or what it was made with"
+                )
+            if inputs is not None and record.get("input") != inputs[identifier]:
+                raise ValueError(
+                    f"{self.path}:{number} is the {self.product} of another text than {identifier!r} is now; give "
+                    "another place, or remove this line to have it made anew"
                 )
             done[identifier] = record
         if not rest.startswith(_BEGINS) and not _BEGINS.startswith(rest):
@@ -91,3 +98,15 @@ class Journal:
 def _as_json(value: Any) -> str:
     # Lone surrogates, which a model's tokens can decode to, cannot be written to a file.
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8")
+
+
+def digest(value: Any) -> str:
+    """Name a value.
+
+    Args:
+        value: What JSON can hold.
+
+    Returns:
+        Sixteen letters and figures, the same for what is the same.
+    """
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]

@@ -15,7 +15,15 @@ import yaml
 from transformers import AutoModelForSeq2SeqLM, AutoProcessor, BartConfig, BartForConditionalGeneration, pipeline
 from typer.testing import CliRunner
 
-from hier_models import HatBartForConditionalGeneration, HatBartProcessor, cli
+from hier_models import (
+    HamReaderConfig,
+    HamReaderForQuestionAnswering,
+    HamReaderProcessor,
+    HatBartForConditionalGeneration,
+    HatBartProcessor,
+    cli,
+)
+from hier_models.data.word_level import train_word_level
 from tests import forks
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
@@ -285,7 +293,7 @@ def test_plain_bart(paper: str, tokenizer: Any):
     [record] = jsonl(run("summarize", "bart", paper, "--json", "--max-length", "5").stdout)
     assert record["num_truncated_tokens"] == 0
     mistake("inspect", "bart", paper, says="BartForConditionalGeneration has no hierarchical attention")
-    mistake("export", "bart", "out", says="not a model of hier_models")
+    mistake("export", "bart", "out", says="BartForConditionalGeneration is not a model of hier_models")
 
 
 def test_missing_weights_are_reported(checkpoint: str, paper: str):
@@ -326,6 +334,32 @@ def test_batch_stopped_in_its_first_line(checkpoint: str, records: str, begun: s
     Path("out.jsonl").write_text(begun)
     run("summarize", checkpoint, records, "--output", "out.jsonl")
     assert [record["id"] for record in jsonl(Path("out.jsonl").read_text())] == ["r0", "r1", "r2", "r3"]
+
+
+def test_a_repaired_line_is_done_and_the_others_keep_their_numbers():
+    """A line that was set aside has its number, so that those behind it do not get others once it can be read."""
+    lines = [json.dumps({"text": f"{text} text."}) for text in ("First", "Second", "Third")]
+    job = ["summarize", "lead", "r.jsonl", "--output", "out.jsonl", "--set-aside", "aside.jsonl"]
+    Path("r.jsonl").write_text("\n".join([lines[0], "{bad json", lines[2]]))
+    run(*job)
+    found = [(record["id"], record["summary"]) for record in jsonl(Path("out.jsonl").read_text())]
+    assert found == [("r.jsonl:1", "First text."), ("r.jsonl:3", "Third text.")]
+    Path("r.jsonl").write_text("\n".join(lines))
+    assert "holds 2 of 3 summaries; going on" in run(*job).stderr
+    found = [(record["id"], record["summary"]) for record in jsonl(Path("out.jsonl").read_text())][2:]
+    assert found == [("r.jsonl:2", "Second text.")]
+    assert "holds 3 of 3 summaries; nothing is left to do" in run(*job).stderr
+
+
+def test_a_document_that_has_changed_is_not_taken_for_done():
+    Path("a.txt").write_text("First text.")
+    run("summarize", "lead", "a.txt", "--output", "out.jsonl")
+    Path("a.txt").write_text("Another text.")
+    says = ["--output: out.jsonl:1 is the summary of another text than 'a.txt' is now", "remove this line"]
+    mistake("summarize", "lead", "a.txt", "--output", "out.jsonl", says=says)
+    Path("out.jsonl").write_text("")
+    run("summarize", "lead", "a.txt", "--output", "out.jsonl")
+    assert jsonl(Path("out.jsonl").read_text())[0]["summary"] == "Another text."
 
 
 def test_batch_of_another_job_is_not_continued(checkpoint: str, records: str, paper: str):
@@ -567,6 +601,27 @@ def test_export(checkpoint: str, paper: str):
     assert {"README.md", "config.json", "model.safetensors", "modeling_hat_bart.py"} <= set(os.listdir("shared"))
     assert "Knows no Greek." in Path("shared/README.md").read_text()
     assert run("summarize", "shared", paper).stdout == run("summarize", checkpoint, paper).stdout
+
+
+def test_export_of_a_reader(paper: str):
+    """Which is loaded by another Auto class than what summarizes."""
+    texts = ["Marta keeps a bakery.", "Who keeps it?"]
+    processor = HamReaderProcessor(train_word_level(texts))
+    config = HamReaderConfig(
+        vocab_size=len(processor.tokenizer), embedding_size=4, char_hidden_size=3, hidden_size=4, attention_depth=2
+    )
+    HamReaderForQuestionAnswering(config).save_pretrained("reader")
+    processor.save_pretrained("reader")
+    run("export", "reader", "shared")
+    assert {"README.md", "model.safetensors", "modeling_ham_reader.py"} <= set(os.listdir("shared"))
+    mistake("summarize", "reader", paper, says="MODEL: ")
+
+
+def test_names_that_are_empty(checkpoint: str, paper: str):
+    """As of a variable that is not set: they do not mean the folder one is in."""
+    mistake("summarize", checkpoint, "", says="INPUT: an empty string names nothing")
+    mistake("summarize", "", paper, says="MODEL: an empty string names no checkpoint")
+    mistake("evaluate", checkpoint, "", says="an empty string names nothing")
 
 
 def test_export_mistakes(checkpoint: str):

@@ -45,6 +45,13 @@ def test_a_poem_from_a_text_a_file_or_standard_input(poet):
     assert [len(line) for line in run("poem", poet, "春风").stdout.splitlines()] == [7] * 4
 
 
+def test_an_empty_text_is_not_the_folder(poet):
+    Path("text.txt").write_text("春风吹青山", encoding="utf-8")
+    result = run("poem", poet, "", code=2)
+    assert result.stdout == ""
+    assert "TEXT: " in result.stderr
+
+
 def test_keywords_and_candidates(poet):
     result = run("poem", poet, "-k", "花", "-k", "月", "--candidates", "2", "--num-beams", "3")
     assert [len(line) for line in result.stdout.splitlines()] == [7, 7, 7, 7, 0, 7, 7, 7, 7]
@@ -131,6 +138,16 @@ def test_quatrains_of_a_package():
     assert json.loads(Path("q.jsonl").read_text(encoding="utf-8"))["l"] == FIVE[0]
     assert "is there already" in run("quatrains", "package", "q.jsonl", code=2).stderr
     assert "no such folder" in run("quatrains", "nowhere", "r.jsonl", code=2).stderr
+
+
+def test_a_poet_that_no_recipe_has_trained_is_scored_as_one(tmp_path):
+    processor = poem_processor()
+    HamForConditionalGeneration(
+        HamConfig(vocab_size=len(processor.tokenizer), d_model=8, attention_depth=2)
+    ).save_pretrained("made")
+    processor.save_pretrained("made")
+    Path("poems.jsonl").write_text("".join(json.dumps({"lines": lines}) + "\n" for lines in POEMS), encoding="utf-8")
+    assert run("evaluate", "made", "poems.jsonl").stdout.split()[:2] == ["5-Char", "7-Char"]
 
 
 def test_evaluate(poet):

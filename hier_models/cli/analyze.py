@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..journal import digest
 from .documents import KINDS
 from .errors import MistakeError, check_parent, first_paragraph, guarded, mistakes, say, state
 from .jobs import SUMMARIES, check_all_roles, finished, write_texts
@@ -358,7 +359,8 @@ def _generate(
 ) -> Any:
     """Summarize the documents that have no summary in the file yet; return the pipeline if one was loaded."""
     making = {"model": checkpoint, "settings": settings}
-    done = finished(file, documents.identifiers, making, SUMMARIES)
+    inputs = {name: digest(documents[number]) for number, name in enumerate(documents.identifiers)}
+    done = finished(file, inputs, making, SUMMARIES)
     rest = [number for number, name in enumerate(documents.identifiers[: len(documents)]) if name not in done]
     if not rest:
         return None

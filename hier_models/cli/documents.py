@@ -51,7 +51,7 @@ class Documents:
         self.dropped_turns = 0
         for path in self.inputs:
             try:
-                for number, (identifier, document) in enumerate(self._read(path), start=1):
+                for number, identifier, document in self._read(path):
                     name = identifier or f"{self.names.get(str(path), path)}:{number}"
                     seen[name] += 1
                     # Two documents of one name would be taken for one when a job is continued.
@@ -62,10 +62,11 @@ class Documents:
                     text = text.replace(actual, known)
                 raise MistakeError(text) from error
 
-    def _read(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _read(self, path: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
+        """Yield the number of each record, its identifier, and the document; those that are set aside count too."""
         if path.is_file() and data_suffix(path) not in DATA_SUFFIXES:
             name = self.names.get(str(path), str(path))
-            yield name, {"text": read_text(path, name)}
+            yield 1, name, {"text": read_text(path, name)}
             return
         from ..data import LoadReport, load_documents
 
@@ -80,8 +81,9 @@ class Documents:
             set_aside_file=self.set_aside,
             report=report,
         )
-        for row in rows:
+        for number, row in enumerate(rows, start=1):
             yield (
+                number + report.set_aside,
                 str(row.get("id") or ""),
                 {name: row[name] for name in (*KINDS, PHRASES) if row.get(name) is not None},
             )
@@ -132,6 +134,8 @@ def open_documents(
                     raise MistakeError("INPUT: nothing to read; give files, a folder, or text on standard input")
                 path = _save_stdin(Path(stack.enter_context(tempfile.TemporaryDirectory())))
                 names[str(path)] = STDIN_NAME
+            elif not name:
+                raise MistakeError("INPUT: an empty string names nothing; for this folder, give '.'")
             else:
                 path = Path(name).expanduser()
                 if not path.exists():

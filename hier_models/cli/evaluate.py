@@ -153,6 +153,8 @@ def evaluate(
     dtype: DtypeOption = Dtype.auto,
 ) -> None:
     """Summarize or translate documents, and score the summaries or translations."""
+    if not data:
+        raise MistakeError("DATA: an empty string names nothing; for this folder, give '.'")
     path = Path(data).expanduser()
     _check_outputs(path, {"--predictions": predictions, "--json": json_file})
     check_checkpoint(model)
@@ -413,12 +415,18 @@ def _evaluate_encoder(
 
 
 def _task_of(model: str) -> Task:
-    from transformers import AutoConfig
+    from transformers import AutoConfig, AutoProcessor
 
     from ..hub import task_of
 
     with mistakes(f"MODEL: cannot load {model!r}", OSError, ValueError, KeyError):
-        return Task(task_of(AutoConfig.from_pretrained(model)))
+        config = AutoConfig.from_pretrained(model)
+        found = Task(task_of(config))
+        # A poet that no recipe has trained says so by its processor alone.
+        if config.model_type == "ham" and found == Task.summarization:
+            is_poet = getattr(AutoProcessor.from_pretrained(model), "poem_keywords", None) is not None
+            return Task.poem_generation if is_poet else found
+        return found
 
 
 def _say_written(*files: Path | None) -> None:

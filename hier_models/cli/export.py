@@ -8,13 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from .errors import MistakeError, first_paragraph, guarded, mistakes, say
-from .loading import check_checkpoint, load_pipeline
-from .options import (
-    Dtype,
-    ModelArgument,
-    app,
-    help_text,
-)
+from .loading import check_checkpoint, quiet
+from .options import ModelArgument, app, help_text
 
 
 @app.command(
@@ -52,20 +47,16 @@ def export(
     check_checkpoint(model)
     if folder is not None and folder.resolve() == Path(model).expanduser().resolve():
         raise MistakeError(f"FOLDER: {folder} is the checkpoint itself; give another folder")
-    pipe = load_pipeline(model, "cpu", Dtype.auto)
+    loaded, processor = _load(model)
     from .. import hub
 
-    if pipe.processor is None:
-        raise MistakeError(
-            f"MODEL: {type(pipe.model).__name__} is not a model of hier_models; its own save_pretrained exports it"
-        )
     if folder is not None:
-        say(f"Written: {hub.export(pipe.model, pipe.processor, folder, card=details)}")
+        say(f"Written: {hub.export(loaded, processor, folder, card=details)}")
     if push is not None:
         from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
 
         try:
-            address = hub.push_to_hub(pipe.model, pipe.processor, push, card=details, private=private or None)
+            address = hub.push_to_hub(loaded, processor, push, card=details, private=private or None)
         except (LocalTokenNotFoundError, HFValidationError) as error:
             raise MistakeError(f"--push: {first_paragraph(error)}") from error
         except HfHubHTTPError as error:
@@ -77,6 +68,23 @@ def export(
                 ) from error
             raise
         print(address)
+
+
+def _load(name: str) -> tuple[Any, Any]:
+    """Load a checkpoint as what it is, and its processor."""
+    quiet()
+    from safetensors import SafetensorError
+    from transformers import AutoConfig, AutoProcessor
+
+    from .. import hub
+
+    with mistakes(f"MODEL: cannot load {name!r}", OSError, ValueError, KeyError, SafetensorError):
+        config = AutoConfig.from_pretrained(name)
+        model_class = hub.model_class(config)
+        if model_class is None:
+            what = ", ".join(config.architectures or []) or config.model_type
+            raise MistakeError(f"MODEL: {what} is not a model of hier_models; its own save_pretrained exports it")
+        return model_class.from_pretrained(name), AutoProcessor.from_pretrained(name)
 
 
 def _read_card(path: Path) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +12,8 @@ from typing import Any
 
 import typer
 
-from ..journal import Journal
-from .documents import open_documents
+from ..journal import Journal, digest
+from .documents import Documents, open_documents
 from .errors import MistakeError, check_parent, mistakes, say, state
 from .loading import check_checkpoint, check_highlights, given_only, load_pipeline
 from .options import Dtype
@@ -99,17 +99,20 @@ def run_job(
     check_checkpoint(model)
     with open_documents(inputs, text_column, set_aside, phrases_column) as documents:
         # A first look at everything, so that a bad record does not stop the job in its last hour.
-        identifiers = [document["id"] for document in documents]
+        digests = {document.pop("id"): digest(document) for document in documents}
         # What each record says of its making; a job goes on only with the same.
         also = given_only(importance_tagger=importance_tagger, phrases_column=phrases_column, seed=seed)
         making = {"model": model, "settings": settings() | also}
         done: set[str] = set()
         if output is not None:
-            done = finished(output, identifiers, making, kind)
+            done = finished(output, digests, making, kind)
+        rest = len(digests) - len(done)
         if done:
-            say(f"{output} holds {len(done)} of {len(identifiers)} {kind.products}; going on with the others.")
-        if len(done) == len(identifiers):
-            return [], len(identifiers)
+            going_on = "going on with the others" if rest else "nothing is left to do"
+            say(f"{output} holds {len(done)} of {len(digests)} {kind.products}; {going_on}.")
+        if not rest:
+            _say_left_out(documents)
+            return [], len(digests)
         pipe = load_pipeline(model, device, dtype, kind.task, importance_tagger)
         check_highlights(pipe, phrases_column)
         (check or check_all_roles)(pipe, documents)
@@ -122,18 +125,22 @@ def run_job(
         counts = write_texts(
             pipe,
             (document for document in documents if document["id"] not in done),
-            total=len(identifiers) - len(done),
+            total=rest,
             output=output,
             as_json=as_json or lines,
             making=making,
             batch_size=batch_size,
             kind=kind,
         )
+    _say_left_out(documents)
+    return counts, len(digests)
+
+
+def _say_left_out(documents: Documents) -> None:
     if documents.set_aside_count:
-        say(f"{documents.set_aside_count} records could not be used; they are in {set_aside}.")
+        say(f"{documents.set_aside_count} records could not be used; they are in {documents.set_aside}.")
     if dropped := documents.dropped_turns:
         say(f"{dropped} turn{'s' if dropped > 1 else ''} without words {'were' if dropped > 1 else 'was'} left out.")
-    return counts, len(identifiers)
 
 
 def check_all_roles(pipe: Any, documents: Iterable[dict[str, Any]]) -> None:
@@ -148,10 +155,10 @@ def check_all_roles(pipe: Any, documents: Iterable[dict[str, Any]]) -> None:
             check_roles({name: [document[name]] for name in ("id", "turns")}, segments)
 
 
-def finished(output: Path, identifiers: list[str], making: dict[str, Any], kind: Kind = SUMMARIES) -> set[str]:
+def finished(output: Path, inputs: Mapping[str, str], making: dict[str, Any], kind: Kind = SUMMARIES) -> set[str]:
     """Read which documents a job has done, and cut off a line that it was interrupted in."""
     with mistakes("--output", ValueError):
-        return set(Journal(output, kind.product, making).read(set(identifiers)))
+        return set(Journal(output, kind.product, making).read(inputs))
 
 
 def write_texts(
@@ -166,11 +173,11 @@ def write_texts(
     kind: Kind = SUMMARIES,
 ) -> list[dict[str, int]]:
     """Write the text of each document when it is there, and return what the pipeline counted for each."""
-    waiting: deque[str] = deque()
+    waiting: deque[tuple[str, str]] = deque()
 
     def stream() -> Iterator[dict[str, Any]]:
         for document in documents:
-            waiting.append(document.pop("id"))
+            waiting.append((document.pop("id"), digest(document)))
             yield document
 
     counts: list[dict[str, int]] = []
@@ -197,7 +204,9 @@ def write_texts(
             if "copied" in first:
                 _shift(first["copied"], len(whole) - len(whole.lstrip()))
             counts.append(first)
-            identifier = waiting.popleft()
+            identifier, made_of = waiting.popleft()
+            if output is not None:
+                first["input"] = made_of  # a job that is continued looks whether it is still the same
             line = text if as_json else _marked(text, first.get("copied", ()))
             line = _one_line(line) if total > 1 else line
             target.write((journal.line(identifier, text, **first) if as_json else _encodable(line)) + "\n")

@@ -142,7 +142,7 @@ def _file(text: str) -> Path | None:
     """The file or folder that TEXT names; None if it is the text itself."""
     path = Path(text).expanduser()
     try:
-        return path if path.exists() else None
+        return path if text and path.exists() else None
     except OSError:  # a text too long for a name
         return None
 

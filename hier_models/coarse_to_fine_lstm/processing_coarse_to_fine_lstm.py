@@ -185,7 +185,7 @@ class CoarseToFineLstmProcessor(ProcessorMixin):
         documents: Sequence[str] | Sequence[Sequence[str]] | None = None,
         text_target: str | Sequence[str] | None = None,
         padding: bool | str = False,
-        truncation: bool | str | None = False,
+        truncation: bool | str | None = None,
         max_length: int | None = None,
         max_target_length: int | None = None,
         pad_to_multiple_of: int | None = None,
@@ -207,8 +207,9 @@ class CoarseToFineLstmProcessor(ProcessorMixin):
             text_target: The summary or summaries, one sequence `… </s>` each: gives `labels`. The decoder begins with
                 BOS, which is none of them.
             padding: True or "longest", "max_length", or False. Padded labels are -100, always on the right.
-            truncation: Whether to cut at `max_length`, the processor's `num_rows`, and `max_target_length`. Of targets
-                the EOS token stays.
+            truncation: Whether to cut at `max_length`, the processor's `num_rows`, and `max_target_length`; by default
+                where one of the two is given and nothing is padded, as in Transformers. Of targets the EOS token
+                stays.
             max_length: Length limit in tokens, EOS tokens included; by default the tokenizer's `model_max_length`.
             max_target_length: The same for `text_target`.
             pad_to_multiple_of: Rounds the padded length up.
@@ -230,6 +231,8 @@ class CoarseToFineLstmProcessor(ProcessorMixin):
         """
         if truncation not in (True, False, None, "longest_first", "only_first", "do_not_truncate"):
             raise ValueError(f"`truncation` must be True or False, got {truncation!r}")
+        if truncation is None and padding in (False, None, "do_not_pad"):
+            truncation = max_length is not None or max_target_length is not None  # as in Transformers
         cut = truncation not in (False, None, "do_not_truncate")
         inputs = {"text": text, "sentences": sentences, "turns": turns, "documents": documents}
         given = [name for name, value in inputs.items() if value is not None]

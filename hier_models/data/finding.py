@@ -33,6 +33,8 @@ def local_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]
         if missing or not files:
             raise FileNotFoundError(f"source: no such files: {', '.join(missing) or 'the list is empty'}")
         return files
+    if source == "":
+        raise ValueError("source: an empty string names nothing; for this folder, give '.'")
     path = Path(source).expanduser()
     if path.is_file():
         if data_suffix(path) not in (*DATA_SUFFIXES, *TEXT_SUFFIXES):

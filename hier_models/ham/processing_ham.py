@@ -95,7 +95,7 @@ class HamProcessor(ProcessorMixin):
         lines: Sequence[str] | Sequence[Sequence[str]] | None = None,
         text_target: str | Sequence[str] | None = None,
         padding: bool | str = False,
-        truncation: bool | str | None = False,
+        truncation: bool | str | None = None,
         max_length: int | None = None,
         max_target_length: int | None = None,
         pad_to_multiple_of: int | None = None,
@@ -117,8 +117,9 @@ class HamProcessor(ProcessorMixin):
             lines: With `keywords`, the lines of the poem so far; none by default.
             text_target: The summary, translation or next line, or a list of them: gives `labels`.
             padding: True or "longest", "max_length", or False. Padded labels are -100, always on the right.
-            truncation: Whether to cut at `max_length` and `max_target_length`. The EOS token stays. Of a poem the
-                first lines go, and the keyword stays.
+            truncation: Whether to cut at `max_length` and `max_target_length`; by default where one of them is
+                given and nothing is padded, as in Transformers. The EOS token stays. Of a poem the first lines go, and
+                the keyword stays.
             max_length: Length limit in tokens, EOS tokens included; by default the tokenizer's `model_max_length`.
             max_target_length: The same for `text_target`.
             pad_to_multiple_of: Rounds the padded length up.
@@ -138,6 +139,8 @@ class HamProcessor(ProcessorMixin):
         """
         if truncation not in (True, False, None, "longest_first", "only_first", "do_not_truncate"):
             raise ValueError(f"`truncation` must be True or False, got {truncation!r}")
+        if truncation is None and padding in (False, None, "do_not_pad"):
+            truncation = max_length is not None or max_target_length is not None  # as in Transformers
         cut = truncation not in (False, None, "do_not_truncate")
         inputs = {"text": text, "sentences": sentences, "turns": turns, "documents": documents}
         inputs["keywords"] = keywords if lines is None else (keywords, lines)  # type: ignore[assignment]

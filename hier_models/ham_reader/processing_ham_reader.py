@@ -4,6 +4,7 @@ In the order the data flow: reading the input, then the processor, which turns i
 contexts into windows, finds the answers' places, and pads.
 """
 
+import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +12,8 @@ from typing import Any, NamedTuple
 
 from transformers import BatchEncoding, PreTrainedTokenizerBase, ProcessorMixin
 
+
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 # Ids of characters: padding, all unknown ones, and then `characters` in their order.
 CHAR_PAD, CHAR_UNKNOWN, CHAR_FIRST = 0, 1, 2
@@ -426,9 +429,10 @@ def _place(
 
 
 def _text(name: str, value: object) -> str:
+    """Check that a value is text; surrogates, which tokenizers cannot take, become U+FFFD one for one."""
     if not isinstance(value, str):
         raise TypeError(f"`{name}` must be a string, got {type(value).__name__}")
-    return value
+    return value if value.isascii() else LONE_SURROGATE.sub("\ufffd", value)
 
 
 def _texts(name: str, values: object) -> list[str]:

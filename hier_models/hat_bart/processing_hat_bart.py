@@ -173,7 +173,7 @@ class HatBartProcessor(ProcessorMixin):
         documents: Sequence[str] | Sequence[Sequence[str]] | None = None,
         text_target: str | Sequence[str] | None = None,
         padding: bool | str = False,
-        truncation: bool | str | None = False,
+        truncation: bool | str | None = None,
         max_length: int | None = None,
         max_target_length: int | None = None,
         pad_to_multiple_of: int | None = None,
@@ -196,8 +196,9 @@ class HatBartProcessor(ProcessorMixin):
             documents: Several articles that make one input, one after the other, each split into sentences.
             text_target: The summary or summaries, one sequence `<s> … </s>` each: gives `labels`.
             padding: True or "longest", "max_length", or False. Padded labels are -100, always on the right.
-            truncation: Whether to cut at `max_length` and `max_target_length`. The EOS token stays; a sentence of
-                which no token fits loses its marker too.
+            truncation: Whether to cut at `max_length` and `max_target_length`; by default where one of them is
+                given and nothing is padded, as in Transformers. The EOS token stays; a sentence of which no token fits
+                loses its marker too.
             max_length: Length limit in tokens, markers included; by default the tokenizer's `model_max_length`.
             max_target_length: The same for `text_target`.
             pad_to_multiple_of: Rounds the padded length up.
@@ -218,6 +219,8 @@ class HatBartProcessor(ProcessorMixin):
         """
         if truncation not in (True, False, None, "longest_first", "only_first", "do_not_truncate"):
             raise ValueError(f"`truncation` must be True or False, got {truncation!r}")
+        if truncation is None and padding in (False, None, "do_not_pad"):
+            truncation = max_length is not None or max_target_length is not None  # as in Transformers
         cut = truncation not in (False, None, "do_not_truncate")
         inputs = {"text": text, "sentences": sentences, "turns": turns, "documents": documents}
         given = [name for name, value in inputs.items() if value is not None]

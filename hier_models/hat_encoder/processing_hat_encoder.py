@@ -76,7 +76,7 @@ class HatEncoderProcessor(ProcessorMixin):
         *,
         choices: Sequence[str] | Sequence[Sequence[str]] | None = None,
         padding: bool | str = False,
-        truncation: bool | str | None = False,
+        truncation: bool | str | None = None,
         max_length: int | None = None,
         stride: int = 0,
         is_split_into_words: bool = False,
@@ -101,7 +101,8 @@ class HatEncoderProcessor(ProcessorMixin):
                 dimension: (batch, choices, tokens).
             padding: True or "longest", "max_length", or False.
             truncation: True or "longest_first" (which cuts the longer text of a pair), "only_first", "only_second", or
-                False. The markers count; a sentence of which no token fits loses its marker too.
+                False; by default the first where `max_length` is given and nothing is padded, as in Transformers. The
+                markers count; a sentence of which no token fits loses its marker too.
             max_length: Length limit of a row in tokens; by default the tokenizer's `model_max_length`.
             stride: Tokens that neighboring windows of a text have in common, markers not counted.
             is_split_into_words: Whether texts are lists of words. Sentences then begin at words.

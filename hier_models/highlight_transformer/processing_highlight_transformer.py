@@ -195,7 +195,7 @@ class HighlightTransformerProcessor(ProcessorMixin):
         text_target: str | Sequence[str] | None = None,
         phrases: Sequence[Any] | None = None,
         padding: bool | str = False,
-        truncation: bool | str | None = False,
+        truncation: bool | str | None = None,
         max_length: int | None = None,
         max_target_length: int | None = None,
         pad_to_multiple_of: int | None = None,
@@ -227,8 +227,9 @@ class HighlightTransformerProcessor(ProcessorMixin):
                 default `key_phrases` finds those of all documents in what truncation leaves of them; an empty list
                 highlights nothing.
             padding: True or "longest", "max_length", or False. Padded labels are -100, always on the right.
-            truncation: Whether to cut at `max_length` and `max_target_length`. The EOS token stays. What is left of a
-                phrase that is cut stays highlighted.
+            truncation: Whether to cut at `max_length` and `max_target_length`; by default where one of them is
+                given and nothing is padded, as in Transformers. The EOS token stays. What is left of a phrase that is
+                cut stays highlighted.
             max_length: Length limit in tokens, special tokens included; by default the tokenizer's
                 `model_max_length`.
             max_target_length: The same for `text_target`.
@@ -261,6 +262,8 @@ class HighlightTransformerProcessor(ProcessorMixin):
         """
         if truncation not in (True, False, None, "longest_first", "only_first", "do_not_truncate"):
             raise ValueError(f"`truncation` must be True or False, got {truncation!r}")
+        if truncation is None and padding in (False, None, "do_not_pad"):
+            truncation = max_length is not None or max_target_length is not None  # as in Transformers
         cut = truncation not in (False, None, "do_not_truncate")
         name, value = self._given(
             text_target is not None, text=text, sentences=sentences, turns=turns, documents=documents

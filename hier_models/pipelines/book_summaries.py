@@ -1,7 +1,6 @@
 """Summaries of whole books: chapters are summarized, their summaries joined and summarized again."""
 
 import contextlib
-import hashlib
 import json
 import logging
 import os
@@ -14,7 +13,7 @@ import torch
 from tqdm.auto import tqdm
 
 from ..data.books import Book, BookSource, read_book
-from ..journal import Journal
+from ..journal import Journal, digest
 from .book_tree import BookSummary, SummaryNode
 from .chunking_hier import pack, plain_sentences, smaller_parts
 from .summarization_hier import SummarizationPipeline
@@ -438,18 +437,6 @@ def _words(paragraphs: Sequence[str]) -> int:
 
 
 # What a run is known by
-
-
-def digest(value: Any) -> str:
-    """Name a value.
-
-    Args:
-        value: What JSON can hold.
-
-    Returns:
-        Sixteen letters and figures, the same for what is the same.
-    """
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
 
 
 def _defaults(pipe: Any) -> list[Any]:

@@ -185,7 +185,7 @@ class TopDownTransformerProcessor(ProcessorMixin):
         text_target: str | Sequence[str] | None = None,
         importance: Sequence[Any] | None = None,
         padding: bool | str = False,
-        truncation: bool | str | None = False,
+        truncation: bool | str | None = None,
         max_length: int | None = None,
         max_target_length: int | None = None,
         pad_to_multiple_of: int | None = None,
@@ -211,7 +211,8 @@ class TopDownTransformerProcessor(ProcessorMixin):
                 lists. A token gets the largest weight of the spans it overlaps, and 0 outside of all. Where no token
                 of a document gets a weight, all get 1, which is average pooling, and a warning says so.
             padding: True or "longest", "max_length", or False. Padded labels are -100, always on the right.
-            truncation: Whether to cut at `max_length` and `max_target_length`. The EOS token stays.
+            truncation: Whether to cut at `max_length` and `max_target_length`; by default where one of them is
+                given and nothing is padded, as in Transformers. The EOS token stays.
             max_length: Length limit in tokens, special tokens included; by default the tokenizer's
                 `model_max_length`.
             max_target_length: The same for `text_target`.
@@ -236,6 +237,8 @@ class TopDownTransformerProcessor(ProcessorMixin):
         """
         if truncation not in (True, False, None, "longest_first", "only_first", "do_not_truncate"):
             raise ValueError(f"`truncation` must be True or False, got {truncation!r}")
+        if truncation is None and padding in (False, None, "do_not_pad"):
+            truncation = max_length is not None or max_target_length is not None  # as in Transformers
         cut = truncation not in (False, None, "do_not_truncate")
         name, value = self._given(
             text_target is not None, text=text, sentences=sentences, turns=turns, documents=documents

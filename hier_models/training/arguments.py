@@ -1,8 +1,11 @@
 """The sections of a recipe: everything a training run needs to know."""
 
 import dataclasses
+import difflib
 import inspect
 import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -15,6 +18,37 @@ class RecipeError(ValueError):
 
 class PrecisionError(RecipeError):
     """A precision that this machine cannot compute in."""
+
+
+@contextmanager
+def reading_data(part: str) -> Iterator[None]:
+    """Name the part of a recipe's data that is not there.
+
+    Args:
+        part: Its name in the section `data`, such as `train`.
+
+    Raises:
+        RecipeError: If what is read here is not found.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise RecipeError(f"data: {part}: {str(error).removeprefix('source: ')}") from error
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Help with a misspelled name.
+
+    Args:
+        name: What was given.
+        names: What is known.
+
+    Returns:
+        The end of a message: the names that it is near to, or all of them.
+    """
+    known = sorted(names)
+    close = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(close)}?" if close else f"; allowed are {', '.join(known)}"
 
 
 def _help(text: str) -> dict[str, str]:

@@ -12,8 +12,8 @@ from datasets import Dataset, IterableDataset
 from tqdm.auto import tqdm
 from transformers import GenerationConfig, PreTrainedModel, pipeline
 
-from ..journal import Journal
-from ..pipelines.book_summaries import SEPARATOR, digest, weights_digest
+from ..journal import Journal, digest
+from ..pipelines.book_summaries import SEPARATOR, weights_digest
 from . import smoke
 from .arguments import Recipe, RecipeError
 from .models import Processor
@@ -108,23 +108,18 @@ class BookSummarizationTask(SummarizationTask):
         self.output_dir.mkdir(parents=True, exist_ok=True)
         journal = Journal(self.output_dir / f"chapter_summaries_{part}.jsonl", "summary", making)
         chapters = {f"{i}.{j}": text for i, book in enumerate(books) for j, text in enumerate(book)}
+        inputs = {identifier: digest(text) for identifier, text in chapters.items()}
         try:
-            done = journal.read(chapters)
+            done = journal.read(inputs)
         except ValueError as error:
             raise RecipeError(f"training: output_dir: {error}") from error
-        for identifier, record in done.items():
-            if record.get("input") != digest(chapters[identifier]):
-                raise RecipeError(
-                    f"training: output_dir: {journal.path} has a summary of another text as chapter {identifier}, so "
-                    f"the {part} data are not what they were; choose another folder, or remove the file"
-                )
         missing = [identifier for identifier in chapters if identifier not in done]
         if missing:
             logger.warning("%s: summarizing %d chapters of %d books", part, len(missing), len(books))
             model.generation_config = own
             self._summarize(chapters, missing, journal, model.eval(), processor)
             model.generation_config = before
-            done = journal.read(chapters)
+            done = journal.read(inputs)
         cut = [record["num_truncated_tokens"] for record in done.values()]
         self._chapters[part] = {
             "chapters": len(chapters),

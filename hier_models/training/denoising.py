@@ -18,7 +18,7 @@ from ..data.packing import PackingReport, pack_documents
 from ..data.special_tokens import WITH_MASK
 from ..data.tokenizing import plain_text
 from ..hat_encoder.tokenization_hat_encoder import HatEncoderTokenizer
-from .arguments import Recipe, RecipeError
+from .arguments import Recipe, RecipeError, reading_data
 from .encoder_smoke import STORIES
 from .likelihood import READS, OtherSources, perplexity
 from .models import Processor, positions
@@ -249,19 +249,20 @@ class DenoisingTask(Task):
         here = path.exists()
         report = self._set_aside.setdefault(part, LoadReport())
         first = not part.startswith("also_train")
-        rows = load_documents(
-            path if here else source,
-            split=split,
-            text_column=data.text_column if first else None,
-            summary_column="",
-            source_kind=data.source_kind if first else None,
-            fillers=data.fillers,
-            config_name=None if here else data.config_name,
-            revision=None if here else data.revision,
-            bad_lines=data.bad_lines,
-            set_aside_file=self.set_aside_file(part),
-            report=report,
-        )
+        with reading_data(part):
+            rows = load_documents(
+                path if here else source,
+                split=split,
+                text_column=data.text_column if first else None,
+                summary_column="",
+                source_kind=data.source_kind if first else None,
+                fillers=data.fillers,
+                config_name=None if here else data.config_name,
+                revision=None if here else data.revision,
+                bad_lines=data.bad_lines,
+                set_aside_file=self.set_aside_file(part),
+                report=report,
+            )
         assert isinstance(rows, Dataset)
         return rows if most is None else rows.select(range(min(most, len(rows))))
 

@@ -15,7 +15,7 @@ from ..data.columns import RowFormat
 from ..data.loading import load_rows
 from ..data.tokenizing import plain_tokenizer
 from ..data.totals import SharedTotals
-from .arguments import Recipe, RecipeError
+from .arguments import Recipe, RecipeError, reading_data
 from .dropout_schedule import DropoutSchedule
 from .models import Processor, positions
 from .tasks import Task, in_order
@@ -187,17 +187,18 @@ class EncoderTask(Task):
         if source is None:
             return None
         path = Path(source).expanduser()
-        rows = self.read(
-            part,
-            path if path.exists() else source,
-            split=split,
-            config_name=None if path.exists() else data.config_name,
-            revision=None if path.exists() else data.revision,
-            streaming=data.streaming and part == "train",
-            bad_lines=data.bad_lines,
-            set_aside_file=self.set_aside_file(part),
-            report=self._set_aside[part],
-        )
+        with reading_data(part):
+            rows = self.read(
+                part,
+                path if path.exists() else source,
+                split=split,
+                config_name=None if path.exists() else data.config_name,
+                revision=None if path.exists() else data.revision,
+                streaming=data.streaming and part == "train",
+                bad_lines=data.bad_lines,
+                set_aside_file=self.set_aside_file(part),
+                report=self._set_aside[part],
+            )
         most = getattr(data, f"max_{part}_documents")
         if most is None:
             return rows

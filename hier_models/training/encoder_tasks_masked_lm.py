@@ -14,7 +14,7 @@ from transformers import EvalPrediction, PreTrainedModel, Trainer
 from ..data import HierDataCollator, LoadReport, load_documents
 from ..data.masking import MaskingCollator
 from ..data.packing import PackingReport, pack_documents
-from .arguments import Recipe, RecipeError
+from .arguments import Recipe, RecipeError, reading_data
 from .encoder_smoke import texts
 from .encoder_tasks import EncoderArguments, EncoderTask
 from .models import Processor
@@ -156,16 +156,17 @@ class MaskedLMTask(EncoderTask):
         name, _, config_name = source.partition(":")
         report = LoadReport()
         self._set_aside[f"also_train_{number}"] = report
-        return self.read(
-            "train",
-            path if path.exists() else name,
-            split=None if path.exists() else "train",
-            config_name=None if path.exists() else config_name or None,
-            streaming=data.streaming,
-            bad_lines=data.bad_lines,
-            set_aside_file=self.set_aside_file(f"also_train_{number}"),
-            report=report,
-        )
+        with reading_data("train"):
+            return self.read(
+                "train",
+                path if path.exists() else name,
+                split=None if path.exists() else "train",
+                config_name=None if path.exists() else config_name or None,
+                streaming=data.streaming,
+                bad_lines=data.bad_lines,
+                set_aside_file=self.set_aside_file(f"also_train_{number}"),
+                report=report,
+            )
 
 
 class _MaskOrPad:

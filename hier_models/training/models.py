@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from transformers import (
+    CONFIG_MAPPING,
     AutoConfig,
     AutoModelForSeq2SeqLM,
     AutoProcessor,
@@ -28,7 +29,7 @@ from ..data.tokenizing import plain_tokenizer
 from ..hat_bart.warm_start_hat_bart import grow_positions
 from ..hub_texts import why_no_checkpoint
 from ..registration import FAMILIES
-from .arguments import ModelArguments, Recipe, RecipeError
+from .arguments import ModelArguments, Recipe, RecipeError, nearest
 from .twins import FEED_FORWARD, led_from_bart, widen_feed_forward
 
 
@@ -159,6 +160,10 @@ def load_model_and_processor(
             )
         )
     else:
+        if arguments.model_type not in CONFIG_MAPPING:
+            raise RecipeError(
+                f"model: there is no model_type {arguments.model_type!r}{nearest(arguments.model_type, FAMILIES)}"
+            )
         overrides |= PLAIN.get(arguments.model_type, {}) if arguments.plain else {}
         ids = _special_ids(tokenizer, arguments.model_type)
         if auto_class is not AutoModelForSeq2SeqLM:

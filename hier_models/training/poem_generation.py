@@ -37,7 +37,7 @@ from ..data.tokenizing import plain_tokenizer
 from ..ham.keywords_ham import PoemKeywords
 from ..metrics import DocumentScores, PoemBleu, document_keys
 from ..metrics.document_bleu import POEM_METRICS, document_poem_bleu
-from .arguments import Recipe, RecipeError, for_prediction
+from .arguments import Recipe, RecipeError, for_prediction, reading_data
 from .metrics import decode
 from .models import Processor, set_generation
 from .own_tokenizer import own_tokenizer
@@ -130,13 +130,18 @@ class PoemGenerationTask(Task):
             raise RecipeError(f"model: poem_generation is for HAM (model_type: ham), got {model.config.model_type}")
         poems: Any = processor
         if poems.poem_keywords is None:
-            options = self.options
+            options, train = self.options, self._load("train")["lines"]
             try:
                 poems.poem_keywords = PoemKeywords.fit(
-                    self._load("train")["lines"], options.keyword_unit, min_count=options.min_keyword_count
+                    train, options.keyword_unit, min_count=options.min_keyword_count
                 )
-            except (ValueError, ImportError) as error:
+            except ImportError as error:
                 raise RecipeError(f"poem_generation: keyword_unit: {error}") from error
+            except ValueError as error:
+                # The name that the argument has in a recipe.
+                raise RecipeError(
+                    f"poem_generation: {str(error).replace('`min_count`', 'min_keyword_count')}"
+                ) from error
         # `export` and the pipeline see what the model is for.
         params = getattr(model.config, "task_specific_params", None) or {}
         lengths = sorted({len(lines[0]) for lines in self._load("train")["lines"]})
@@ -268,16 +273,17 @@ class PoemGenerationTask(Task):
                 raise RecipeError("data: train is missing")
             return None
         path = Path(source).expanduser()
-        return load_poems(
-            path if path.exists() else source,
-            split=split,
-            lines_column=self.options.lines_column,
-            config_name=None if path.exists() else data.config_name,
-            revision=None if path.exists() else data.revision,
-            bad_lines=data.bad_lines,
-            set_aside_file=self.set_aside_file(part),
-            report=self._set_aside[part],
-        )
+        with reading_data(part):
+            return load_poems(
+                path if path.exists() else source,
+                split=split,
+                lines_column=self.options.lines_column,
+                config_name=None if path.exists() else data.config_name,
+                revision=None if path.exists() else data.revision,
+                bad_lines=data.bad_lines,
+                set_aside_file=self.set_aside_file(part),
+                report=self._set_aside[part],
+            )
 
 
 def run_poem_evaluation(

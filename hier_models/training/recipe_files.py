@@ -1,7 +1,6 @@
 """Recipe files: what they say, with what the command line changes, as a `Recipe`; and their variants."""
 
 import dataclasses
-import difflib
 import json
 import os
 import re
@@ -12,7 +11,7 @@ from typing import Any, NoReturn, cast
 import yaml
 from transformers import HfArgumentParser, Seq2SeqTrainingArguments
 
-from .arguments import SECTIONS, PrecisionError, Recipe, RecipeError, RunArguments
+from .arguments import SECTIONS, PrecisionError, Recipe, RecipeError, RunArguments, nearest
 from .tasks import TASKS, task_class
 
 
@@ -287,7 +286,7 @@ def _arguments_of_content(content: Mapping[str, Any], path: str, sections: Mappi
         if section in TASKS and section not in sections:
             raise RecipeError(f"{path}: section {section!r} goes with run: task: {section}")
         if section not in sections:
-            raise RecipeError(f"{path}: unknown section {section!r}{_nearest(str(section), list(sections))}")
+            raise RecipeError(f"{path}: unknown section {section!r}{nearest(str(section), list(sections))}")
         if not isinstance(values, dict | None):
             raise RecipeError(f"{path}: section {section!r} must be a mapping of names to values, got {values!r}")
         for name, value in (values or {}).items():
@@ -305,14 +304,9 @@ def _check_name(name: str, where: str, sections: Mapping[str, type], section: st
     homes = [candidate for candidate, names in sections.items() if current in _names(names)]
     if not homes:
         known = [name for names in sections.values() for name in _names(names)]
-        raise RecipeError(f"{where}: unknown name {name!r}{_nearest(name, known)}")
+        raise RecipeError(f"{where}: unknown name {name!r}{nearest(name, known)}")
     if section is not None and section not in homes:
         raise RecipeError(f"{where}: {name!r} belongs to section {homes[0]!r}")
-
-
-def _nearest(name: str, names: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
-    return f"; did you mean {' or '.join(close)}?" if close else f"; allowed are {', '.join(sorted(names))}"
 
 
 def as_options(name: str, value: Any) -> list[str]:

@@ -31,7 +31,7 @@ from ..metrics import DocumentScores, DocumentStatistics, document_keys
 from ..metrics.document_scores import means
 from ..pipelines.importance_tagger_hier import load_importance_tagger
 from . import key_phrases, smoke
-from .arguments import DataArguments, Recipe, RecipeError, for_prediction
+from .arguments import DataArguments, Recipe, RecipeError, for_prediction, reading_data
 from .brightness import BrightnessDecay
 from .likelihood import reading
 from .metrics import compute_summarization_metrics, decode, mean_length, score_documents
@@ -411,23 +411,24 @@ def load_part(data: DataArguments, part: str, set_aside_file: Path | None, repor
     if source is None:
         return None
     path = Path(source).expanduser()
-    documents = load_documents(
-        path if path.exists() else source,
-        split=split,
-        text_column=data.text_column,
-        summary_column=data.summary_column,
-        source_kind=data.source_kind,
-        fillers=data.fillers,
-        phrases_column=data.phrases_column,
-        several_references=data.several_references,
-        digits=data.digits,
-        config_name=None if path.exists() else data.config_name,
-        revision=None if path.exists() else data.revision,
-        streaming=data.streaming and part == "train",
-        bad_lines=data.bad_lines,
-        set_aside_file=set_aside_file,
-        report=report,
-    )
+    with reading_data(part):
+        documents = load_documents(
+            path if path.exists() else source,
+            split=split,
+            text_column=data.text_column,
+            summary_column=data.summary_column,
+            source_kind=data.source_kind,
+            fillers=data.fillers,
+            phrases_column=data.phrases_column,
+            several_references=data.several_references,
+            digits=data.digits,
+            config_name=None if path.exists() else data.config_name,
+            revision=None if path.exists() else data.revision,
+            streaming=data.streaming and part == "train",
+            bad_lines=data.bad_lines,
+            set_aside_file=set_aside_file,
+            report=report,
+        )
     if "summary" not in (documents.column_names or ["summary"]):
         raise RecipeError(
             f"data: {part} has no summaries ({source}); name their column with summary_column if there are any"

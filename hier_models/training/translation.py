@@ -32,7 +32,7 @@ from ..metrics.document_bleu import document_bleu
 from ..pipelines.chunking_hier import join_chunks
 from ..pipelines.document_pipeline_hier import total_length
 from ..pipelines.translation_hier import COUNTS, TranslationPipeline
-from .arguments import Recipe, RecipeError, for_prediction
+from .arguments import Recipe, RecipeError, for_prediction, reading_data
 from .likelihood import reading
 from .metrics import decode, mean_length
 from .models import Processor, set_generation, set_lengths, warn_if_endless
@@ -241,18 +241,19 @@ class TranslationTask(Task):
         if source is None:
             return None
         path = Path(source).expanduser()
-        documents = load_parallel(
-            path if path.exists() else source,
-            split=split,
-            source_column=self.options.source_column,
-            target_column=self.options.target_column,
-            config_name=None if path.exists() else data.config_name,
-            revision=None if path.exists() else data.revision,
-            streaming=data.streaming and part == "train",
-            bad_lines=data.bad_lines,
-            set_aside_file=self.set_aside_file(part),
-            report=self._set_aside[part],
-        )
+        with reading_data(part):
+            documents = load_parallel(
+                path if path.exists() else source,
+                split=split,
+                source_column=self.options.source_column,
+                target_column=self.options.target_column,
+                config_name=None if path.exists() else data.config_name,
+                revision=None if path.exists() else data.revision,
+                streaming=data.streaming and part == "train",
+                bad_lines=data.bad_lines,
+                set_aside_file=self.set_aside_file(part),
+                report=self._set_aside[part],
+            )
         if isinstance(documents, IterableDataset) and next(iter(documents), None) is None:
             raise RecipeError(f"data: {part} has no usable documents ({source}, split {split})")
         most = getattr(data, f"max_{part}_documents", None)

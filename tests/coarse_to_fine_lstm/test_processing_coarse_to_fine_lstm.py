@@ -207,6 +207,21 @@ def test_surrogates_are_replaced(processor: CoarseToFineLstmProcessor) -> None:
 # ---------------------------------------------------------------------------------------------------------- truncation
 
 
+def test_a_limit_alone_cuts_as_in_transformers(words: PreTrainedTokenizerFast) -> None:
+    """Where nothing is padded; `truncation=False` leaves all."""
+    processor = CoarseToFineLstmProcessor(words, rows="sentences")
+    short, target = (
+        processor(text=DOCUMENTS[1], max_length=9),
+        processor(text=DOCUMENTS[1], text_target=DOCUMENTS[1], max_target_length=4),
+    )
+    assert short == processor(text=DOCUMENTS[1], max_length=9, truncation=True)
+    assert len(short["input_ids"]) == 9
+    assert len(target["labels"]) == 4
+    for options in ({"truncation": False}, {"padding": True}):
+        whole = processor([DOCUMENTS[1]], max_length=9, **options)
+        assert len(whole["input_ids"][0]) == len(processor(text=DOCUMENTS[1])["input_ids"]) > 9
+
+
 def test_truncation_counts_what_it_cuts(words: PreTrainedTokenizerFast) -> None:
     sentences = ["", "The bridge.", "", "A ferry runs every hour.", "Traffic", ""]
     for arrangement in ({}, {"row_length": 2}, {"rows": "grid", "row_length": 3, "num_rows": 99}):

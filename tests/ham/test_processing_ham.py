@@ -90,6 +90,20 @@ def test_a_batch_is_padded(poems, side):
             assert torch.equal(collated[name], batch[name])
 
 
+def test_a_limit_alone_cuts_as_in_transformers(texts):
+    """Where nothing is padded; `truncation=False` leaves all."""
+    short, target = (
+        texts(DOCUMENTS[1], max_length=9),
+        texts(DOCUMENTS[1], text_target=DOCUMENTS[1], max_target_length=4),
+    )
+    assert short == texts(DOCUMENTS[1], max_length=9, truncation=True)
+    assert len(short["input_ids"]) == 9
+    assert len(target["labels"]) == 4
+    for options in ({"truncation": False}, {"padding": True}):
+        whole = texts([DOCUMENTS[1]], max_length=9, **options)
+        assert len(whole["input_ids"][0]) == len(texts(DOCUMENTS[1])["input_ids"]) > 9
+
+
 def test_what_is_cut_is_counted(texts, poems, caplog):
     whole = texts(DOCUMENTS[0])["input_ids"]
     cut = texts(DOCUMENTS[0], truncation=True, max_length=10, return_truncation=True)

@@ -49,6 +49,13 @@ def test_a_mark_on_the_last_letter_belongs_to_the_word():
     assert made["char_ids"][1][:5] == made["question_char_ids"][1][:5]
 
 
+def test_what_is_no_character_becomes_the_replacement_character(processor):
+    """One for one, so that places in the text stay where they are."""
+    made = processor("Who\ud800?", "Marta \udfff keeps", return_spans=True)
+    assert made == processor("Who\ufffd?", "Marta \ufffd keeps", return_spans=True)
+    assert words_of("Marta \udfff keeps", made["context_spans"]) == ["Marta", "\udfff", "keeps"]
+
+
 def test_characters(processor):
     made = processor("Marta?", "Marta Ω keeps", return_spans=True)
     known = {c: i for i, c in enumerate(processor.characters, 2)}

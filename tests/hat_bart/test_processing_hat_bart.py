@@ -227,6 +227,20 @@ def test_targets(processor: HatBartProcessor) -> None:
 # --------------------------------------------------------------------------------------------------------- truncation
 
 
+def test_a_limit_alone_cuts_as_in_transformers(processor: HatBartProcessor) -> None:
+    """Where nothing is padded; `truncation=False` leaves all."""
+    short, target = (
+        processor(text=DOCUMENTS[1], max_length=9),
+        processor(text=DOCUMENTS[1], text_target=DOCUMENTS[1], max_target_length=4),
+    )
+    assert short == processor(text=DOCUMENTS[1], max_length=9, truncation=True)
+    assert len(short["input_ids"]) == 9
+    assert len(target["labels"]) == 4
+    for options in ({"truncation": False}, {"padding": True}):
+        whole = processor([DOCUMENTS[1]], max_length=9, **options)
+        assert len(whole["input_ids"][0]) == len(processor(text=DOCUMENTS[1])["input_ids"]) > 9
+
+
 @pytest.mark.parametrize("text", [DOCUMENTS[0], MIXED])
 def test_truncation_counts_what_it_cuts(processor: HatBartProcessor, text: str) -> None:
     full = processor(text=text)["input_ids"]

@@ -341,6 +341,20 @@ def test_what_is_left_of_a_cut_phrase_stays(processor: HighlightTransformerProce
     assert encoded["num_missing_phrases"] == 0
 
 
+def test_a_limit_alone_cuts_as_in_transformers(processor: HighlightTransformerProcessor) -> None:
+    """Where nothing is padded; `truncation=False` leaves all."""
+    short, target = (
+        processor(text=DOCUMENTS[1], max_length=9),
+        processor(text=DOCUMENTS[1], text_target=DOCUMENTS[1], max_target_length=4),
+    )
+    assert short == processor(text=DOCUMENTS[1], max_length=9, truncation=True)
+    assert len(short["input_ids"]) == 9
+    assert len(target["labels"]) == 4
+    for options in ({"truncation": False}, {"padding": True}):
+        whole = processor([DOCUMENTS[1]], max_length=9, **options)
+        assert len(whole["input_ids"][0]) == len(processor(text=DOCUMENTS[1])["input_ids"]) > 9
+
+
 def test_targets_are_cut_too(processor: HighlightTransformerProcessor) -> None:
     targets = processor(text_target=SUMMARIES, truncation=True, max_target_length=4, return_truncation=True)
     assert [len(labels) for labels in targets["labels"]] == [4] * 4

@@ -216,6 +216,20 @@ def test_many_spans_of_a_long_document_are_quick(processor: TopDownTransformerPr
 # --------------------------------------------------------------------------------------------- truncation and padding
 
 
+def test_a_limit_alone_cuts_as_in_transformers(processor: TopDownTransformerProcessor) -> None:
+    """Where nothing is padded; `truncation=False` leaves all."""
+    short, target = (
+        processor(text=DOCUMENTS[1], max_length=9),
+        processor(text=DOCUMENTS[1], text_target=DOCUMENTS[1], max_target_length=4),
+    )
+    assert short == processor(text=DOCUMENTS[1], max_length=9, truncation=True)
+    assert len(short["input_ids"]) == 9
+    assert len(target["labels"]) == 4
+    for options in ({"truncation": False}, {"padding": True}):
+        whole = processor([DOCUMENTS[1]], max_length=9, **options)
+        assert len(whole["input_ids"][0]) == len(processor(text=DOCUMENTS[1])["input_ids"]) > 9
+
+
 def test_truncation_counts_what_it_cuts(processor: TopDownTransformerProcessor) -> None:
     text = DOCUMENTS[0]
     full = processor(text=text)["input_ids"]

@@ -102,7 +102,9 @@ def test_no_test_poems(values, tmp_path):
         ({"validation": "v.jsonl"}, "held_out_validation does not go with data: validation"),
         ({"streaming": True}, "streaming does not go with poem_generation"),
         ({"digits": "#"}, "digits means nothing to poem_generation"),
-        ({"min_keyword_count": 99}, "no word is in 99 poems"),
+        ({"min_keyword_count": 99}, "poem_generation: .*no word is in 99 poems .*lower min_keyword_count"),
+        ({"train": "nowhere.jsonl"}, "^data: train: no such file or folder: nowhere.jsonl"),
+        ({"model_type": "hamm"}, "model: there is no model_type 'hamm'; did you mean ham"),
         ({"model_type": "coarse_to_fine_lstm", "config_overrides": {}}, "poem_generation is for HAM"),
     ],
 )
