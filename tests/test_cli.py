@@ -243,7 +243,7 @@ def test_a_dialogue_with_too_many_roles_is_named_before_anything_is_made(checkpo
 
 def test_named_column_and_csv(checkpoint: str):
     Path("data.csv").write_text('nummer,inhalt\n1,"One, two. Three."\n')
-    mistake("summarize", checkpoint, "data.csv", says=["'nummer', 'inhalt'", "text_column"])
+    mistake("summarize", checkpoint, "data.csv", says=["'nummer', 'inhalt'", "--text-column"])
     mistake("summarize", checkpoint, "data.csv", "--text-column", "nope", says=["'nope'", "'inhalt'"])
     [record] = jsonl(run("summarize", checkpoint, "data.csv", "--text-column", "inhalt", "--json").stdout)
     assert record["summary"] == expected(checkpoint, "One, two. Three.")[0]
@@ -449,6 +449,13 @@ def test_bad_lines_set_aside(checkpoint: str, records: str):
     assert "2 records could not be used; they are in bad.out" in result.stderr
     assert [record["line"] for record in jsonl(Path("bad.out").read_text())] == [2, 5]
     mistake("summarize", checkpoint, "bad.jsonl", records, "--set-aside", "bad.out", says="works with one INPUT")
+
+
+def test_mistakes_name_the_options_of_the_command(records: str):
+    Path("other.jsonl").write_text('{"foo": "x"}\n')
+    mistake("summarize", "lead", "other.jsonl", says="Pass --text-column with the one that holds it")
+    Path("taken.txt").write_text("mine")
+    mistake("summarize", "lead", records, "--set-aside", "taken.txt", says="--set-aside: taken.txt is there already")
 
 
 def test_mistakes_in_the_model(paper: str, checkpoint: str):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tempfile
 from collections import Counter
@@ -57,7 +58,8 @@ class Documents:
                     # Two documents of one name would be taken for one when a job is continued.
                     yield {"id": name if seen[name] == 1 else f"{name} ({seen[name]})", **document}
             except (ValueError, OSError) as error:
-                text = str(error)
+                text = re.sub(r"\b(text|phrases)_column=…", r"--\1-column", str(error))
+                text = text.replace("set_aside_file: ", "--set-aside: ")
                 for actual, known in self.names.items():
                     text = text.replace(actual, known)
                 raise MistakeError(text) from error

@@ -456,6 +456,8 @@ def structure_of(item: Any, structures: Sequence[str]) -> tuple[str, Any]:
         if _is_turn(item):
             raise ValueError("A turn was given where a document is expected. Pass the turns of a dialogue as a list.")
         present = [name for name in structures if item.get(name) is not None]
+        if not present and (empty := [name for name in structures if name in item]):
+            raise ValueError(f"The `{empty[0]}` of a document is None. Give its text, or leave the document out.")
         if len(present) != 1:
             raise ValueError(
                 f"A document given as a dictionary must have exactly one of {listed(structures)}, got the entries "

@@ -463,6 +463,7 @@ def test_two_different_tokenizers(tiny_model, processor):
         ([["a", "b"]], "can be sentences or articles"),
         ({"text": "a", "sentences": ["a"]}, "exactly one of `text`"),
         ({"article": "a"}, r"exactly one of `text`.*\['article'\]"),
+        ({"text": None}, "The `text` of a document is None"),
         ({"role": "Ann", "content": "a"}, "Pass the turns of a dialogue as a list"),
         ({"text": 3}, "`text` must be text, got int"),
         (
