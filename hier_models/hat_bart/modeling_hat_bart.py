@@ -189,9 +189,14 @@ class HatBartEncoder(HatBartPreTrainedModel):
         """Encode documents into token states and sentence states; the arguments are those of [`HatBartModel`]."""
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("Give exactly one of `input_ids` and `inputs_embeds`.")
+        shape = (input_ids if input_ids is not None else inputs_embeds).shape[:2]
+        if attention_mask is not None and attention_mask.dim() == 2 and attention_mask.shape != shape:
+            raise ValueError(
+                f"`attention_mask` must be {tuple(shape)} like the tokens, got shape {tuple(attention_mask.shape)}."
+            )
         if bos_positions is None and self.config.hierarchical_layers:
             # Embeddings do not show where the markers are: then no id is a marker.
-            ids = input_ids if input_ids is not None else inputs_embeds.new_full(inputs_embeds.shape[:2], -1).long()
+            ids = input_ids if input_ids is not None else inputs_embeds.new_full(shape, -1).long()
             bos_positions = find_bos_positions(ids, attention_mask, self.config.bos_token_id)
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)  # (batch, source, d_model)

@@ -250,6 +250,12 @@ def test_flash_attention_does_not_take_padding_for_queries(tiny_model: HatBartFo
         AttentionMaskInterface._global_mapping.pop("masks_as_in_varlen")
 
 
+def test_a_mask_of_another_length(tiny_model: HatBartForConditionalGeneration) -> None:
+    ids = torch.tensor([[0, 5, 6, 2]])
+    with pytest.raises(ValueError, match=r"`attention_mask` must be \(1, 4\) like the tokens, got shape \(1, 3\)"):
+        tiny_model(input_ids=ids, attention_mask=torch.ones(1, 3), decoder_input_ids=ids)
+
+
 @pytest.mark.parametrize(("segments", "got"), [([0, 4, 0], "from 0 to 4"), ([0, -1, 1], "from -1 to 1")])
 def test_segments_that_have_no_embedding(
     tiny_model: HatBartForConditionalGeneration, segments: list[int], got: str
