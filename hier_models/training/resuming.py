@@ -73,9 +73,8 @@ def checkpoint_to_resume(recipe: Recipe, output_dir: Path) -> str | None:
     checkpoint = last_complete_checkpoint(output_dir, recipe.training.world_size)
     if results is not None:
         what = f"{output_dir} holds a finished run"
-        is_longer = _is_longer(recipe.training.to_dict(), results["recipe"]["training"])
         _check_same(recipe, results, what, ANEW, may_be_longer=True)
-        if checkpoint is None or not is_longer:
+        if checkpoint is None or not _is_longer(recipe.training.to_dict(), results["recipe"]["training"]):
             raise RecipeError(f"training: {what}; {ANEW}")
     elif checkpoint is not None and begun is not None:
         what = f"{output_dir} holds an interrupted run"
@@ -168,6 +167,8 @@ def _read(folder: Path) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
 def _check_same(
     recipe: Recipe, found: Mapping[str, Any], what: str, remedy: str, *, may_be_longer: bool = False
 ) -> None:
+    if "recipe" not in found:
+        raise RecipeError(f"training: {what}, but does not say of which recipe; {remedy}")
     before, now = experiment(found["recipe"]), experiment(json.loads(json.dumps(recipe.as_dict(), default=str)))
     if may_be_longer and _is_longer(now, before):
         now |= {name: before[name] for name in LENGTH}

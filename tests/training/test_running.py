@@ -605,6 +605,13 @@ def test_a_finished_run_is_not_overwritten_unasked(values, tmp_path, checkpoints
     assert not torch.equal(before["model.shared.weight"], after["model.shared.weight"])
 
 
+def test_results_of_something_else_are_not_overwritten(values, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "results.json").write_text('{"accuracy": 1}')
+    with pytest.raises(RecipeError, match="a finished run, but does not say of which recipe; choose"):
+        run_training(load_recipe(None, values))
+
+
 def test_an_interrupted_run_is_not_resumed_by_another_recipe_unasked(values, tmp_path):
     values |= {"save_strategy": "steps", "save_steps": 1, "max_steps": 1}
     run_training(load_recipe(None, values))
