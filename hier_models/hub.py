@@ -347,7 +347,7 @@ def model_class(config: Any) -> Any:
 
     named = (getattr(config, "architectures", None) or [""])[0]
     known = [getattr(transformers, name).get(type(config), None) for name in _AUTO_MAPPINGS.values()]
-    ours = [found for found in known if found is not None and not found.__module__.startswith("transformers.")]
+    ours = [found for found in known if isinstance(found, type) and not found.__module__.startswith("transformers.")]
     return next((found for found in ours if found.__name__ == named), None)
 
 

@@ -68,8 +68,8 @@ class Journal:
                 )
             if inputs is not None and record.get("input") != inputs[identifier]:
                 raise ValueError(
-                    f"{self.path}:{number} is the {self.product} of another text than {identifier!r} is now; give "
-                    "another place, or remove this line to have it made anew"
+                    f"{self.path}:{number} is the {self.product} of another text than {identifier!r} is now, or of "
+                    "another version of hier_models; give another place, or remove this line to have it made anew"
                 )
             done[identifier] = record
         if not rest.startswith(_BEGINS) and not _BEGINS.startswith(rest):

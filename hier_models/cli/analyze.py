@@ -312,6 +312,8 @@ def _match(what: str, rows: list[dict[str, Any]], documents: _Documents) -> list
         # `summarize` numbers documents without identifiers after the name of their file, however that was written.
         numbers = [int(match[1]) for match in counted if match]
         places = [number - 1 if 0 < number <= total else None for number in numbers]
+        if None in places and len(rows) == total and numbers == sorted(set(numbers)):
+            places = list(range(total))  # lines that `summarize` set aside, and counted, are no longer there
     elif len(rows) in (total, len(documents)):
         places = list(range(len(rows)))
     else:
@@ -359,7 +361,9 @@ def _generate(
 ) -> Any:
     """Summarize the documents that have no summary in the file yet; return the pipeline if one was loaded."""
     making = {"model": checkpoint, "settings": settings}
-    inputs = {name: digest(documents[number]) for number, name in enumerate(documents.identifiers)}
+    inputs = {}
+    if file.exists():
+        inputs = {name: digest(documents[number]) for number, name in enumerate(documents.identifiers)}
     done = finished(file, inputs, making, SUMMARIES)
     rest = [number for number, name in enumerate(documents.identifiers[: len(documents)]) if name not in done]
     if not rest:

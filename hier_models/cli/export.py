@@ -82,8 +82,11 @@ def _load(name: str) -> tuple[Any, Any]:
         config = AutoConfig.from_pretrained(name)
         model_class = hub.model_class(config)
         if model_class is None:
-            what = ", ".join(config.architectures or []) or config.model_type
-            raise MistakeError(f"MODEL: {what} is not a model of hier_models; its own save_pretrained exports it")
+            if not config.architectures:
+                raise MistakeError(f"MODEL: config.json of {name!r} does not name the model's class (architectures)")
+            raise MistakeError(
+                f"MODEL: {config.architectures[0]} is not a model of hier_models; its own save_pretrained exports it"
+            )
         return model_class.from_pretrained(name), AutoProcessor.from_pretrained(name)
 
 

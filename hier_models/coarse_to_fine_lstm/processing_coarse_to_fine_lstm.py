@@ -208,7 +208,7 @@ class CoarseToFineLstmProcessor(ProcessorMixin):
                 BOS, which is none of them.
             padding: True or "longest", "max_length", or False. Padded labels are -100, always on the right.
             truncation: Whether to cut at `max_length`, the processor's `num_rows`, and `max_target_length`; by default
-                where one of the two is given and nothing is padded, as in Transformers. Of targets the EOS token
+                where they are given and nothing is padded, as in Transformers. Of targets the EOS token
                 stays.
             max_length: Length limit in tokens, EOS tokens included; by default the tokenizer's `model_max_length`.
             max_target_length: The same for `text_target`.
@@ -231,9 +231,9 @@ class CoarseToFineLstmProcessor(ProcessorMixin):
         """
         if truncation not in (True, False, None, "longest_first", "only_first", "do_not_truncate"):
             raise ValueError(f"`truncation` must be True or False, got {truncation!r}")
-        if truncation is None and padding in (False, None, "do_not_pad"):
-            truncation = max_length is not None or max_target_length is not None  # as in Transformers
-        cut = truncation not in (False, None, "do_not_truncate")
+        by_limits = truncation is None and padding in (False, None, "do_not_pad")  # as in Transformers
+        cut = max_length is not None if by_limits else truncation not in (False, None, "do_not_truncate")
+        cut_target = max_target_length is not None if by_limits else cut
         inputs = {"text": text, "sentences": sentences, "turns": turns, "documents": documents}
         given = [name for name, value in inputs.items() if value is not None]
         if len(given) > 1 or (not given and text_target is None):
@@ -256,7 +256,7 @@ class CoarseToFineLstmProcessor(ProcessorMixin):
                 got = [f"a list of {n}" if many else "one" for n, many in counts]
                 raise ValueError(f"`text_target` must match `{given[0]}`, got {got[1]} for {got[0]}")
             batched = targets_batched
-            limit = self._limit("max_target_length", max_target_length) if cut else None
+            limit = self._limit("max_target_length", max_target_length) if cut_target else None
             labels = [ids for (ids,) in self._encode(targets)]
             kept = [ids if limit is None else ids[: limit - 1] for ids in labels]
             data["labels"] = [[*ids, self.tokenizer.eos_token_id] for ids in kept]

@@ -117,7 +117,7 @@ class HamProcessor(ProcessorMixin):
             lines: With `keywords`, the lines of the poem so far; none by default.
             text_target: The summary, translation or next line, or a list of them: gives `labels`.
             padding: True or "longest", "max_length", or False. Padded labels are -100, always on the right.
-            truncation: Whether to cut at `max_length` and `max_target_length`; by default where one of them is
+            truncation: Whether to cut at `max_length` and `max_target_length`; by default where they are
                 given and nothing is padded, as in Transformers. The EOS token stays. Of a poem the first lines go, and
                 the keyword stays.
             max_length: Length limit in tokens, EOS tokens included; by default the tokenizer's `model_max_length`.
@@ -139,9 +139,9 @@ class HamProcessor(ProcessorMixin):
         """
         if truncation not in (True, False, None, "longest_first", "only_first", "do_not_truncate"):
             raise ValueError(f"`truncation` must be True or False, got {truncation!r}")
-        if truncation is None and padding in (False, None, "do_not_pad"):
-            truncation = max_length is not None or max_target_length is not None  # as in Transformers
-        cut = truncation not in (False, None, "do_not_truncate")
+        by_limits = truncation is None and padding in (False, None, "do_not_pad")  # as in Transformers
+        cut = max_length is not None if by_limits else truncation not in (False, None, "do_not_truncate")
+        cut_target = max_target_length is not None if by_limits else cut
         inputs = {"text": text, "sentences": sentences, "turns": turns, "documents": documents}
         inputs["keywords"] = keywords if lines is None else (keywords, lines)  # type: ignore[assignment]
         given = [name for name, value in inputs.items() if value is not None]
@@ -167,7 +167,7 @@ class HamProcessor(ProcessorMixin):
                 got = [f"a list of {n}" if many else "one" for n, many in counts]
                 raise ValueError(f"`text_target` must match `{given[0]}`, got {got[1]} for {got[0]}")
             batched = targets_batched
-            labels = self._texts(targets, self._limit("max_target_length", max_target_length) if cut else None)
+            labels = self._texts(targets, self._limit("max_target_length", max_target_length) if cut_target else None)
             data["labels"] = labels["input_ids"]
             data["num_truncated_target_tokens"] = labels["num_truncated_tokens"]
 

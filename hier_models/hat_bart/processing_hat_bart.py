@@ -196,7 +196,7 @@ class HatBartProcessor(ProcessorMixin):
             documents: Several articles that make one input, one after the other, each split into sentences.
             text_target: The summary or summaries, one sequence `<s> … </s>` each: gives `labels`.
             padding: True or "longest", "max_length", or False. Padded labels are -100, always on the right.
-            truncation: Whether to cut at `max_length` and `max_target_length`; by default where one of them is
+            truncation: Whether to cut at `max_length` and `max_target_length`; by default where they are
                 given and nothing is padded, as in Transformers. The EOS token stays; a sentence of which no token fits
                 loses its marker too.
             max_length: Length limit in tokens, markers included; by default the tokenizer's `model_max_length`.
@@ -219,9 +219,9 @@ class HatBartProcessor(ProcessorMixin):
         """
         if truncation not in (True, False, None, "longest_first", "only_first", "do_not_truncate"):
             raise ValueError(f"`truncation` must be True or False, got {truncation!r}")
-        if truncation is None and padding in (False, None, "do_not_pad"):
-            truncation = max_length is not None or max_target_length is not None  # as in Transformers
-        cut = truncation not in (False, None, "do_not_truncate")
+        by_limits = truncation is None and padding in (False, None, "do_not_pad")  # as in Transformers
+        cut = max_length is not None if by_limits else truncation not in (False, None, "do_not_truncate")
+        cut_target = max_target_length is not None if by_limits else cut
         inputs = {"text": text, "sentences": sentences, "turns": turns, "documents": documents}
         given = [name for name, value in inputs.items() if value is not None]
         if len(given) > 1 or (not given and text_target is None):
@@ -242,7 +242,7 @@ class HatBartProcessor(ProcessorMixin):
                 got = [f"a list of {n}" if many else "one" for n, many in counts]
                 raise ValueError(f"`text_target` must match `{given[0]}`, got {got[1]} for {got[0]}")
             batched = targets_batched
-            labels = self._ids(targets, self._limit("max_target_length", max_target_length) if cut else None)
+            labels = self._ids(targets, self._limit("max_target_length", max_target_length) if cut_target else None)
             data["labels"] = labels["input_ids"]
             data["num_truncated_target_tokens"] = labels["num_truncated_tokens"]
 

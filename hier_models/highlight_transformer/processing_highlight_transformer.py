@@ -227,7 +227,7 @@ class HighlightTransformerProcessor(ProcessorMixin):
                 default `key_phrases` finds those of all documents in what truncation leaves of them; an empty list
                 highlights nothing.
             padding: True or "longest", "max_length", or False. Padded labels are -100, always on the right.
-            truncation: Whether to cut at `max_length` and `max_target_length`; by default where one of them is
+            truncation: Whether to cut at `max_length` and `max_target_length`; by default where they are
                 given and nothing is padded, as in Transformers. The EOS token stays. What is left of a phrase that is
                 cut stays highlighted.
             max_length: Length limit in tokens, special tokens included; by default the tokenizer's
@@ -262,9 +262,9 @@ class HighlightTransformerProcessor(ProcessorMixin):
         """
         if truncation not in (True, False, None, "longest_first", "only_first", "do_not_truncate"):
             raise ValueError(f"`truncation` must be True or False, got {truncation!r}")
-        if truncation is None and padding in (False, None, "do_not_pad"):
-            truncation = max_length is not None or max_target_length is not None  # as in Transformers
-        cut = truncation not in (False, None, "do_not_truncate")
+        by_limits = truncation is None and padding in (False, None, "do_not_pad")  # as in Transformers
+        cut = max_length is not None if by_limits else truncation not in (False, None, "do_not_truncate")
+        cut_target = max_target_length is not None if by_limits else cut
         name, value = self._given(
             text_target is not None, text=text, sentences=sentences, turns=turns, documents=documents
         )
@@ -285,7 +285,7 @@ class HighlightTransformerProcessor(ProcessorMixin):
                 got = [f"a list of {n}" if many else "one" for n, many in counts]
                 raise ValueError(f"`text_target` must match `{name}`, got {got[1]} for {got[0]}")
             batched = targets_batched
-            limit = self._limit("max_target_length", max_target_length) if cut else None
+            limit = self._limit("max_target_length", max_target_length) if cut_target else None
             labels = self._ids([target for (target,) in targets], None, limit)
             data["labels"] = labels["input_ids"]
             data["num_truncated_target_tokens"] = labels["num_truncated_tokens"]

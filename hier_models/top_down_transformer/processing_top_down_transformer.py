@@ -211,7 +211,7 @@ class TopDownTransformerProcessor(ProcessorMixin):
                 lists. A token gets the largest weight of the spans it overlaps, and 0 outside of all. Where no token
                 of a document gets a weight, all get 1, which is average pooling, and a warning says so.
             padding: True or "longest", "max_length", or False. Padded labels are -100, always on the right.
-            truncation: Whether to cut at `max_length` and `max_target_length`; by default where one of them is
+            truncation: Whether to cut at `max_length` and `max_target_length`; by default where they are
                 given and nothing is padded, as in Transformers. The EOS token stays.
             max_length: Length limit in tokens, special tokens included; by default the tokenizer's
                 `model_max_length`.
@@ -237,9 +237,9 @@ class TopDownTransformerProcessor(ProcessorMixin):
         """
         if truncation not in (True, False, None, "longest_first", "only_first", "do_not_truncate"):
             raise ValueError(f"`truncation` must be True or False, got {truncation!r}")
-        if truncation is None and padding in (False, None, "do_not_pad"):
-            truncation = max_length is not None or max_target_length is not None  # as in Transformers
-        cut = truncation not in (False, None, "do_not_truncate")
+        by_limits = truncation is None and padding in (False, None, "do_not_pad")  # as in Transformers
+        cut = max_length is not None if by_limits else truncation not in (False, None, "do_not_truncate")
+        cut_target = max_target_length is not None if by_limits else cut
         name, value = self._given(
             text_target is not None, text=text, sentences=sentences, turns=turns, documents=documents
         )
@@ -262,7 +262,7 @@ class TopDownTransformerProcessor(ProcessorMixin):
                 got = [f"a list of {n}" if many else "one" for n, many in counts]
                 raise ValueError(f"`text_target` must match `{name}`, got {got[1]} for {got[0]}")
             batched = targets_batched
-            labels = self._ids(targets, self._limit("max_target_length", max_target_length) if cut else None)
+            labels = self._ids(targets, self._limit("max_target_length", max_target_length) if cut_target else None)
             data["labels"] = labels["input_ids"]
             data["num_truncated_target_tokens"] = labels["num_truncated_tokens"]
 

@@ -21,11 +21,11 @@ class PrecisionError(RecipeError):
 
 
 @contextmanager
-def reading_data(part: str) -> Iterator[None]:
-    """Name the part of a recipe's data that is not there.
+def reading_data(setting: str) -> Iterator[None]:
+    """Name the setting of a recipe whose data are not there.
 
     Args:
-        part: Its name in the section `data`, such as `train`.
+        setting: Its name and section, such as "data: train".
 
     Raises:
         RecipeError: If what is read here is not found.
@@ -33,7 +33,9 @@ def reading_data(part: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise RecipeError(f"data: {part}: {str(error).removeprefix('source: ')}") from error
+        message = str(error)
+        what = setting if message.startswith("source: ") else setting.partition(":")[0]
+        raise RecipeError(f"{what}: {message.removeprefix('source: ')}") from error
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

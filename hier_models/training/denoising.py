@@ -249,7 +249,7 @@ class DenoisingTask(Task):
         here = path.exists()
         report = self._set_aside.setdefault(part, LoadReport())
         first = not part.startswith("also_train")
-        with reading_data(part):
+        with reading_data(f"data: {part}" if first else "denoising: also_train"):
             rows = load_documents(
                 path if here else source,
                 split=split,

@@ -187,7 +187,7 @@ class EncoderTask(Task):
         if source is None:
             return None
         path = Path(source).expanduser()
-        with reading_data(part):
+        with reading_data(f"data: {part}"):
             rows = self.read(
                 part,
                 path if path.exists() else source,

@@ -76,13 +76,16 @@ class ClassificationTask(EncoderTask):
         with self.recipe.training.main_process_first(desc="reading the labels"):
             self._classes = self.options.classes or self._classes_of_data()
         names = {str(number): name for number, name in enumerate(self._classes)}
+        given = self.recipe.model
         overrides = {
             "id2label": names,
             "label2id": {name: int(number) for number, name in names.items()},
-            **self.recipe.model.overrides(),
+            **given.overrides(),
         }
-        self.recipe.model = replace(self.recipe.model, config_overrides=json.dumps(overrides))
-        return super().load_model_and_processor()
+        self.recipe.model = replace(given, config_overrides=json.dumps(overrides))
+        loaded = super().load_model_and_processor()
+        self.recipe.model = given  # the recipe that is kept is the one that was given
+        return loaded
 
     def rows(self, part: str) -> Any:  # noqa: D102
         if part not in self._rows:

@@ -156,7 +156,7 @@ class MaskedLMTask(EncoderTask):
         name, _, config_name = source.partition(":")
         report = LoadReport()
         self._set_aside[f"also_train_{number}"] = report
-        with reading_data("train"):
+        with reading_data("masked_lm: also_train"):
             return self.read(
                 "train",
                 path if path.exists() else name,

@@ -161,9 +161,8 @@ def load_model_and_processor(
         )
     else:
         if arguments.model_type not in CONFIG_MAPPING:
-            raise RecipeError(
-                f"model: there is no model_type {arguments.model_type!r}{nearest(arguments.model_type, FAMILIES)}"
-            )
+            hint = nearest(arguments.model_type, [*FAMILIES, "bart", "led"])
+            raise RecipeError(f"model: there is no model_type {arguments.model_type!r}{hint}")
         overrides |= PLAIN.get(arguments.model_type, {}) if arguments.plain else {}
         ids = _special_ids(tokenizer, arguments.model_type)
         if auto_class is not AutoModelForSeq2SeqLM:

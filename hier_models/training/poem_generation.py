@@ -273,7 +273,7 @@ class PoemGenerationTask(Task):
                 raise RecipeError("data: train is missing")
             return None
         path = Path(source).expanduser()
-        with reading_data(part):
+        with reading_data(f"data: {part}"):
             return load_poems(
                 path if path.exists() else source,
                 split=split,

@@ -32,12 +32,12 @@ BEST = ("eval_strategy", "eval_steps", "eval_delay", "save_steps", "metric_for_b
 # What of the other sections does not; how many small batches make a step does not either.
 HOW = ("overwrite", "num_proc", "stop_after_minutes", "bf16_where_fast")
 
-# What of a configuration says how a model is trained or used, and not what its weights mean.
+# What of a configuration says how a model is trained or used, and not what its weights mean; and parts of such names.
 NOT_THE_MODEL = (
-    *("use_cache", "init_std", "init_range", "initializer_range", "brightness", "brightness_decay"),
-    *("num_samples", "selected_rows", "reward_discount", "baseline_rate", "reward_scale", "alternate_soft"),
+    *("use_cache", "brightness", "brightness_decay", "num_samples", "selected_rows"),
+    *("reward_discount", "baseline_rate", "reward_scale", "alternate_soft"),
 )
-NOT_THE_MODEL_ENDS = ("dropout", "layerdrop", "_prob", "_token_id")
+NOT_THE_MODEL_PARTS = ("drop", "init", "_prob", "_token_id")
 
 LENGTH = ("max_steps", "num_train_epochs")
 
@@ -55,8 +55,8 @@ def checkpoint_to_resume(recipe: Recipe, output_dir: Path) -> str | None:
         The checkpoint that the recipe names, or the last complete one in the folder; None to begin at the first step.
 
     Raises:
-        RecipeError: If the folder holds a finished run that is not to be longer now, or the run of another recipe or
-            of other data.
+        RecipeError: If the folder holds a finished run that is not to be longer now, or left no checkpoint, or the run
+            of another recipe or of other data.
     """
     asked = recipe.training.resume_from_checkpoint
     if recipe.run.overwrite:
@@ -74,8 +74,10 @@ def checkpoint_to_resume(recipe: Recipe, output_dir: Path) -> str | None:
     if results is not None:
         what = f"{output_dir} holds a finished run"
         _check_same(recipe, results, what, ANEW, may_be_longer=True)
-        if checkpoint is None or not _is_longer(recipe.training.to_dict(), results["recipe"]["training"]):
-            raise RecipeError(f"training: {what}; {ANEW}")
+        is_longer = _is_longer(recipe.training.to_dict(), results["recipe"]["training"])
+        if checkpoint is None or not is_longer:
+            without = " that left no checkpoint to go on from" if is_longer else ""
+            raise RecipeError(f"training: {what}{without}; {ANEW}")
     elif checkpoint is not None and begun is not None:
         what = f"{output_dir} holds an interrupted run"
         remedy = f"{ANEW}, or training: resume_from_checkpoint: {checkpoint} to go on with it all the same"
@@ -103,7 +105,7 @@ def check_same_model(checkpoint: str, config: PreTrainedConfig) -> None:
         return  # the Trainer says what is wrong with it
     now = json.loads(config.to_json_string(use_diff=False))
     for name in ("model_type", *type(config).__annotations__):
-        if name in NOT_THE_MODEL or name.endswith(NOT_THE_MODEL_ENDS):
+        if name in NOT_THE_MODEL or any(part in name for part in NOT_THE_MODEL_PARTS):
             continue
         if name in saved and name in now and saved[name] != now[name]:
             raise RecipeError(
@@ -172,11 +174,10 @@ def _check_same(
     before, now = experiment(found["recipe"]), experiment(json.loads(json.dumps(recipe.as_dict(), default=str)))
     if may_be_longer and _is_longer(now, before):
         now |= {name: before[name] for name in LENGTH}
-    for name in dict.fromkeys((*before, *now)):
-        if before.get(name) != now.get(name):
-            raise RecipeError(
-                f"training: {what} with {name}={before.get(name)}, and here it is {now.get(name)}; {remedy}"
-            )
+    # What only one of them has came or went with a version of hier_models.
+    for name in (name for name in before if name in now):
+        if _meaning(before[name]) != _meaning(now[name]):
+            raise RecipeError(f"training: {what} with {name}={before[name]}, and here it is {now[name]}; {remedy}")
     digests = data_version(recipe)
     for name, digest in found.get("data", {}).items():
         if digests.get(name) != digest:
@@ -184,6 +185,16 @@ def _check_same(
                 ("model", recipe.model.checkpoint) if name == "checkpoint" else ("data", getattr(recipe.data, name))
             )
             raise RecipeError(f"{section}: {name}: {what}, and {path} has changed since; {remedy}")
+
+
+def _meaning(value: Any) -> Any:
+    """What a setting says; in whichever order, and with whichever spaces, a JSON object has its names."""
+    if not isinstance(value, str) or not value.lstrip().startswith("{"):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
 
 
 def _is_longer(training: Mapping[str, Any], than: Mapping[str, Any]) -> bool:

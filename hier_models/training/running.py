@@ -129,6 +129,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
     generation_config = copy.deepcopy(getattr(model, "generation_config", None))  # encoders have none
     if trainer.is_world_process_zero():
         write_json(output_dir / RECIPE_FILE, {"recipe": recipe.as_dict(), "data": data})
+        (output_dir / RESULTS_FILE).unlink(missing_ok=True)  # of a shorter run that this one goes on with
     outcome = trainer.train(resume_from_checkpoint=checkpoint)
     if limit is not None and limit.stopped:
         # A launcher ends all processes with the first, and one may still be writing the checkpoint.

@@ -411,7 +411,7 @@ def load_part(data: DataArguments, part: str, set_aside_file: Path | None, repor
     if source is None:
         return None
     path = Path(source).expanduser()
-    with reading_data(part):
+    with reading_data(f"data: {part}"):
         documents = load_documents(
             path if path.exists() else source,
             split=split,

@@ -241,7 +241,7 @@ class TranslationTask(Task):
         if source is None:
             return None
         path = Path(source).expanduser()
-        with reading_data(part):
+        with reading_data(f"data: {part}"):
             documents = load_parallel(
                 path if path.exists() else source,
                 split=split,

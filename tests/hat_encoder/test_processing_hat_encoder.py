@@ -314,6 +314,12 @@ def test_truncation_of_pairs(processor: HatEncoderProcessor, rule: str | bool) -
                 assert abs(sizes[0] - sizes[1]) <= 2
 
 
+def test_a_limit_alone_cuts_as_in_transformers(processor: HatEncoderProcessor) -> None:
+    text = "A boy crosses the river. " * 9
+    assert processor(text, max_length=9) == processor(text, max_length=9, truncation=True)
+    assert len(processor(text, max_length=9, truncation=False)["input_ids"]) == len(processor(text)["input_ids"]) > 9
+
+
 def test_truncation_defaults_to_the_tokenizers_length(processor: HatEncoderProcessor) -> None:
     text = " ".join(DOCUMENTS * 3)
     assert len(processor(text)["input_ids"]) > 128

@@ -225,6 +225,7 @@ def test_a_limit_alone_cuts_as_in_transformers(processor: TopDownTransformerProc
     assert short == processor(text=DOCUMENTS[1], max_length=9, truncation=True)
     assert len(short["input_ids"]) == 9
     assert len(target["labels"]) == 4
+    assert target["input_ids"] == processor(text=DOCUMENTS[1])["input_ids"]
     for options in ({"truncation": False}, {"padding": True}):
         whole = processor([DOCUMENTS[1]], max_length=9, **options)
         assert len(whole["input_ids"][0]) == len(processor(text=DOCUMENTS[1])["input_ids"]) > 9

@@ -265,6 +265,30 @@ def test_masked_lm_from_a_stream_and_from_several_sources(values, tmp_path):
     assert streamed["truncation"]["train"]["rows"] > 0
 
 
+@pytest.mark.parametrize("task", ROWS)
+def test_a_run_goes_on(task, values, tmp_path):
+    """What a task does to its recipe must not make it another one."""
+    values |= {"max_steps": 1, "save_strategy": "steps", "save_steps": 1}
+    run_task(task, values, tmp_path)
+    results = run_task(task, values, tmp_path, max_steps=2)
+    assert results["resumed_from"].endswith("checkpoint-1")
+    with pytest.raises(RecipeError, match="holds a finished run; choose"):
+        run_task(task, values, tmp_path, max_steps=2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"also_train": ["nowhere.jsonl"]}, "^masked_lm: also_train: no such file or folder: nowhere.jsonl"),
+        ({"train": "nowhere.jsonl"}, "^data: train: no such file or folder: nowhere.jsonl"),
+        ({"fillers": "nofile.txt"}, "^data: fillers='nofile.txt' is neither a file"),
+    ],
+)
+def test_files_that_are_not_there(values, tmp_path, changes, message):
+    with pytest.raises(RecipeError, match=message):
+        run_task("masked_lm", values, tmp_path, **changes)
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_masked_lm_goes_on_with_the_same_masks(values, tmp_path, workers):
     values |= {"max_source_length": 64, "per_device_train_batch_size": 2, "max_steps": 4, "save_strategy": "steps"}

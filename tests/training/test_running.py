@@ -40,7 +40,7 @@ from hier_models.training import (
 )
 from hier_models.training.arguments import for_prediction
 from hier_models.training.models import load_model_and_processor
-from hier_models.training.resuming import check_same_model
+from hier_models.training.resuming import check_same_model, finished_run
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
 
@@ -605,6 +605,25 @@ def test_a_finished_run_is_not_overwritten_unasked(values, tmp_path, checkpoints
     assert not torch.equal(before["model.shared.weight"], after["model.shared.weight"])
 
 
+def test_a_finished_run_that_is_made_longer_may_be_interrupted(values, tmp_path, monkeypatch):
+    values |= {"save_strategy": "steps", "save_steps": 1, "max_steps": 1}
+    run_training(load_recipe(None, values))
+    longer = {**values, "max_steps": 3}
+    train = Trainer.train
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "train", lambda *args, **kwargs: train(*args, **kwargs) and 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run_training(load_recipe(None, longer))
+    assert run_training(load_recipe(None, longer))["resumed_from"].endswith("checkpoint-3")
+    assert finished_run(load_recipe(None, longer)) is not None
+
+
+def test_a_run_without_checkpoints_cannot_be_made_longer(values):
+    run_training(load_recipe(None, values))
+    with pytest.raises(RecipeError, match=r"a finished run that left no checkpoint to go on from; choose another"):
+        run_training(load_recipe(None, {**values, "max_steps": 9}))
+
+
 def test_results_of_something_else_are_not_overwritten(values, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "results.json").write_text('{"accuracy": 1}')
@@ -625,8 +644,9 @@ def test_an_interrupted_run_is_not_resumed_by_another_recipe_unasked(values, tmp
         run_training(load_recipe(None, other))
     results = run_training(load_recipe(None, {**other, "resume_from_checkpoint": str(checkpoint)}))
     assert results["resumed_from"] == str(checkpoint)
-    # The recipe that it goes on with is now this one.
-    (tmp_path / "run" / "results.json").unlink()
+    # The recipe that it goes on with is now this one, however its settings are written.
+    mapping = json.dumps(dict(reversed(other["config_overrides"].items())))
+    other |= {"config_overrides": mapping.replace(" ", "")}
     assert run_training(load_recipe(None, {**other, "max_steps": 3}))["resumed_from"].endswith("checkpoint-2")
     (tmp_path / "train.jsonl").write_text((tmp_path / "dev.jsonl").read_text(encoding="utf-8"), encoding="utf-8")
     with pytest.raises(RecipeError, match=r"data: train: .* has changed since"):
