@@ -75,6 +75,13 @@ def test_a_run(values, tmp_path):
     assert {name: again[name] for name in scores} == pytest.approx(scores)
 
 
+def test_a_run_goes_on(values):
+    values |= {"save_strategy": "steps", "save_steps": 2}
+    run_training(load_recipe(None, values))
+    results = run_training(load_recipe(None, {**values, "max_steps": 4}))
+    assert results["resumed_from"].endswith("checkpoint-2")
+
+
 def test_held_out_poems_are_no_training_poems(values, tmp_path):
     task = PoemGenerationTask(load_recipe(None, values), tmp_path / "run")
     parts = {part: task._load(part)["lines"][:] for part in ("validation", "test", "train")}

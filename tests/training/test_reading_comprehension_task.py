@@ -79,6 +79,13 @@ def test_a_run_from_words_to_scores(values, tmp_path):
         assert json.loads(line)["prediction"] in row["context"]
 
 
+def test_a_run_goes_on(values):
+    values |= {"save_strategy": "steps", "save_steps": 2}
+    run_training(load_recipe(None, values))
+    results = run_training(load_recipe(None, {**values, "max_steps": 4}))
+    assert results["resumed_from"].endswith("checkpoint-2")
+
+
 def test_test_questions_are_scored_after_training(values, tmp_path):
     file = write(tmp_path / "test.jsonl", squad_rows()[:2])
     results = run_training(load_recipe(None, {**values, "test": file, "max_steps": 1}))
