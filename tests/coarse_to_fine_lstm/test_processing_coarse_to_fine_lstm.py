@@ -15,7 +15,7 @@ from transformers import AutoProcessor, PreTrainedTokenizerFast
 
 from hier_models import CoarseToFineLstmConfig, CoarseToFineLstmProcessor, HierDataCollator
 from hier_models.data import tokenize_documents, train_word_level
-from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
+from tests.conftest import DOCUMENTS, SUMMARIES, TURNS, assert_a_limit_alone_cuts
 
 
 EOS, PAD, UNK = 2, 1, 3
@@ -208,19 +208,7 @@ def test_surrogates_are_replaced(processor: CoarseToFineLstmProcessor) -> None:
 
 
 def test_a_limit_alone_cuts_as_in_transformers(words: PreTrainedTokenizerFast) -> None:
-    """Where nothing is padded; `truncation=False` leaves all."""
-    processor = CoarseToFineLstmProcessor(words, rows="sentences")
-    short, target = (
-        processor(text=DOCUMENTS[1], max_length=9),
-        processor(text=DOCUMENTS[1], text_target=DOCUMENTS[1], max_target_length=4),
-    )
-    assert short == processor(text=DOCUMENTS[1], max_length=9, truncation=True)
-    assert len(short["input_ids"]) == 9
-    assert len(target["labels"]) == 4
-    assert target["input_ids"] == processor(text=DOCUMENTS[1])["input_ids"]
-    for options in ({"truncation": False}, {"padding": True}):
-        whole = processor([DOCUMENTS[1]], max_length=9, **options)
-        assert len(whole["input_ids"][0]) == len(processor(text=DOCUMENTS[1])["input_ids"]) > 9
+    assert_a_limit_alone_cuts(CoarseToFineLstmProcessor(words, rows="sentences"))
 
 
 def test_truncation_counts_what_it_cuts(words: PreTrainedTokenizerFast) -> None:

@@ -6,7 +6,7 @@ import torch
 from hier_models import HamProcessor
 from hier_models.data import HierDataCollator, train_characters
 from hier_models.ham.keywords_ham import PoemKeywords
-from tests.conftest import DOCUMENTS, TURNS
+from tests.conftest import DOCUMENTS, TURNS, assert_a_limit_alone_cuts
 from tests.ham.poems import FIVE, POEMS, poem_processor
 
 
@@ -91,18 +91,7 @@ def test_a_batch_is_padded(poems, side):
 
 
 def test_a_limit_alone_cuts_as_in_transformers(texts):
-    """Where nothing is padded; `truncation=False` leaves all."""
-    short, target = (
-        texts(DOCUMENTS[1], max_length=9),
-        texts(DOCUMENTS[1], text_target=DOCUMENTS[1], max_target_length=4),
-    )
-    assert short == texts(DOCUMENTS[1], max_length=9, truncation=True)
-    assert len(short["input_ids"]) == 9
-    assert len(target["labels"]) == 4
-    assert target["input_ids"] == texts(DOCUMENTS[1])["input_ids"]
-    for options in ({"truncation": False}, {"padding": True}):
-        whole = texts([DOCUMENTS[1]], max_length=9, **options)
-        assert len(whole["input_ids"][0]) == len(texts(DOCUMENTS[1])["input_ids"]) > 9
+    assert_a_limit_alone_cuts(texts)
 
 
 def test_what_is_cut_is_counted(texts, poems, caplog):

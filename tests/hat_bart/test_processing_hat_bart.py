@@ -24,7 +24,7 @@ from transformers import (
 from transformers.utils import logging
 
 from hier_models import HatBartProcessor
-from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
+from tests.conftest import DOCUMENTS, SUMMARIES, TURNS, assert_a_limit_alone_cuts
 
 
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
@@ -228,18 +228,7 @@ def test_targets(processor: HatBartProcessor) -> None:
 
 
 def test_a_limit_alone_cuts_as_in_transformers(processor: HatBartProcessor) -> None:
-    """Where nothing is padded; `truncation=False` leaves all."""
-    short, target = (
-        processor(text=DOCUMENTS[1], max_length=9),
-        processor(text=DOCUMENTS[1], text_target=DOCUMENTS[1], max_target_length=4),
-    )
-    assert short == processor(text=DOCUMENTS[1], max_length=9, truncation=True)
-    assert len(short["input_ids"]) == 9
-    assert len(target["labels"]) == 4
-    assert target["input_ids"] == processor(text=DOCUMENTS[1])["input_ids"]
-    for options in ({"truncation": False}, {"padding": True}):
-        whole = processor([DOCUMENTS[1]], max_length=9, **options)
-        assert len(whole["input_ids"][0]) == len(processor(text=DOCUMENTS[1])["input_ids"]) > 9
+    assert_a_limit_alone_cuts(processor)
 
 
 @pytest.mark.parametrize("text", [DOCUMENTS[0], MIXED])

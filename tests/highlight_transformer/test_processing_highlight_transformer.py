@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from hier_models.data import HierDataCollator
 from hier_models.highlight_transformer.key_phrases_highlight_transformer import KeyPhraseExtractor
 from hier_models.highlight_transformer.processing_highlight_transformer import HighlightTransformerProcessor
-from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
+from tests.conftest import DOCUMENTS, SUMMARIES, TURNS, assert_a_limit_alone_cuts
 from tests.hat_bart.test_processing_hat_bart import MIXED, TOKENIZERS, plain_ids
 
 
@@ -342,18 +342,7 @@ def test_what_is_left_of_a_cut_phrase_stays(processor: HighlightTransformerProce
 
 
 def test_a_limit_alone_cuts_as_in_transformers(processor: HighlightTransformerProcessor) -> None:
-    """Where nothing is padded; `truncation=False` leaves all."""
-    short, target = (
-        processor(text=DOCUMENTS[1], max_length=9),
-        processor(text=DOCUMENTS[1], text_target=DOCUMENTS[1], max_target_length=4),
-    )
-    assert short == processor(text=DOCUMENTS[1], max_length=9, truncation=True)
-    assert len(short["input_ids"]) == 9
-    assert len(target["labels"]) == 4
-    assert target["input_ids"] == processor(text=DOCUMENTS[1])["input_ids"]
-    for options in ({"truncation": False}, {"padding": True}):
-        whole = processor([DOCUMENTS[1]], max_length=9, **options)
-        assert len(whole["input_ids"][0]) == len(processor(text=DOCUMENTS[1])["input_ids"]) > 9
+    assert_a_limit_alone_cuts(processor)
 
 
 def test_targets_are_cut_too(processor: HighlightTransformerProcessor) -> None:

@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from hier_models.data import HierDataCollator
 from hier_models.top_down_transformer.processing_top_down_transformer import TopDownTransformerProcessor
-from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
+from tests.conftest import DOCUMENTS, SUMMARIES, TURNS, assert_a_limit_alone_cuts
 from tests.hat_bart.test_processing_hat_bart import MIXED, TOKENIZERS, plain_ids
 
 
@@ -217,18 +217,7 @@ def test_many_spans_of_a_long_document_are_quick(processor: TopDownTransformerPr
 
 
 def test_a_limit_alone_cuts_as_in_transformers(processor: TopDownTransformerProcessor) -> None:
-    """Where nothing is padded; `truncation=False` leaves all."""
-    short, target = (
-        processor(text=DOCUMENTS[1], max_length=9),
-        processor(text=DOCUMENTS[1], text_target=DOCUMENTS[1], max_target_length=4),
-    )
-    assert short == processor(text=DOCUMENTS[1], max_length=9, truncation=True)
-    assert len(short["input_ids"]) == 9
-    assert len(target["labels"]) == 4
-    assert target["input_ids"] == processor(text=DOCUMENTS[1])["input_ids"]
-    for options in ({"truncation": False}, {"padding": True}):
-        whole = processor([DOCUMENTS[1]], max_length=9, **options)
-        assert len(whole["input_ids"][0]) == len(processor(text=DOCUMENTS[1])["input_ids"]) > 9
+    assert_a_limit_alone_cuts(processor)
 
 
 def test_truncation_counts_what_it_cuts(processor: TopDownTransformerProcessor) -> None:
