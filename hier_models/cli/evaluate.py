@@ -178,8 +178,9 @@ def evaluate(
     )
     extractive = is_extractive(model)
     encoder = not extractive and task is None and _is_encoder(model)
+    asked = None if extractive or encoder else task or _task_of(model)
     columns = given_only(summary_column=summary_column, source_kind=source_kind, fillers=fillers)
-    if not extractive and not encoder and (task or _task_of(model)) == Task.poem_generation:
+    if asked == Task.poem_generation:
         others = {
             **{f"--{name.replace('_', '-')}": value for name, value in columns.items()},
             "--several-references": several_references or None,
@@ -200,11 +201,9 @@ def evaluate(
         return
     if importance_tagger is not None and oracle_importance:
         raise MistakeError("--importance-tagger and --oracle-importance exclude each other; leave one out")
-    if extractive:
-        task = Task.summarization
-    if (importance_tagger or oracle_importance) and (encoder or (task or _task_of(model)) == Task.translation):
+    if (importance_tagger or oracle_importance) and (encoder or asked == Task.translation):
         raise MistakeError(f"--importance-tagger and --oracle-importance are for summaries; {model!r} makes none")
-    if (source_kind or fillers) and not encoder and (task or _task_of(model)) == Task.translation:
+    if (source_kind or fillers) and asked == Task.translation:
         raise MistakeError(f"--source-kind and --fillers are for summaries; {model!r} makes none")
     only = {
         "--config-name": config_name,
@@ -215,7 +214,7 @@ def evaluate(
         "--perplexity": perplexity if encoder else None,
     }
     if (given := [name for name, value in only.items() if value is not None]) and (
-        encoder or (task or _task_of(model)) == Task.translation
+        encoder or asked == Task.translation
     ):
         raise MistakeError(f"{', '.join(given)}: for data to summarize; {model!r} makes no summaries")
     if encoder:
@@ -237,7 +236,7 @@ def evaluate(
             dtype,
         )
         return
-    if (task or _task_of(model)) == Task.translation:
+    if asked == Task.translation:
         from ..data import load_parallel
         from ..training.translation import bleu_table, run_translation_evaluation
 
