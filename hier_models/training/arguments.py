@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from transformers import Seq2SeqTrainingArguments
@@ -251,6 +252,38 @@ class DataArguments:
         default="stop", metadata=_help("Stop at a bad line, or set it aside in a file of the output folder.")
     )
     num_proc: int | None = field(default=None, metadata=_help("Processes that tokenize."))
+
+    def source_of(self, part: str) -> tuple[str | None, str | None]:
+        """Find where a part comes from.
+
+        Args:
+            part: train, validation or test.
+
+        Returns:
+            Its source, that of `train` where only a split is given, or None; and its split.
+        """
+        source, split = getattr(self, part), getattr(self, f"{part}_split")
+        return (self.train if source is None and split is not None else source), split
+
+    def reading(self, source: str, split: str | None) -> dict[str, Any]:
+        """Say how a source is read.
+
+        Args:
+            source: A file, folder or hub id.
+            split: Part of it.
+
+        Returns:
+            Arguments that all loaders have; what is of the Hub is left to the Hub.
+        """
+        path = Path(source).expanduser()
+        here = path.exists()
+        return {
+            "source": path if here else source,
+            "split": split,
+            "config_name": None if here else self.config_name,
+            "revision": None if here else self.revision,
+            "bad_lines": self.bad_lines,
+        }
 
 
 @dataclass

@@ -245,21 +245,15 @@ class DenoisingTask(Task):
 
     def _read(self, part: str, source: str, split: str | None, most: int | None) -> Dataset:
         data = self.recipe.data
-        path = Path(source).expanduser()
-        here = path.exists()
         report = self._set_aside.setdefault(part, LoadReport())
         first = not part.startswith("also_train")
         with reading_data(f"data: {part}" if first else "denoising: also_train"):
             rows = load_documents(
-                path if here else source,
-                split=split,
+                **data.reading(source, split),
                 text_column=data.text_column if first else None,
                 summary_column="",
                 source_kind=data.source_kind if first else None,
                 fillers=data.fillers,
-                config_name=None if here else data.config_name,
-                revision=None if here else data.revision,
-                bad_lines=data.bad_lines,
                 set_aside_file=self.set_aside_file(part),
                 report=report,
             )

@@ -180,22 +180,14 @@ class EncoderTask(Task):
 
     def _load(self, part: str) -> Any:
         data = self.recipe.data
-        source = getattr(data, part)
-        split = getattr(data, f"{part}_split")
-        if part != "train" and source is None and split is not None:
-            source = data.train
+        source, split = data.source_of(part)
         if source is None:
             return None
-        path = Path(source).expanduser()
         with reading_data(f"data: {part}"):
             rows = self.read(
                 part,
-                path if path.exists() else source,
-                split=split,
-                config_name=None if path.exists() else data.config_name,
-                revision=None if path.exists() else data.revision,
+                **data.reading(source, split),
                 streaming=data.streaming and part == "train",
-                bad_lines=data.bad_lines,
                 set_aside_file=self.set_aside_file(part),
                 report=self._set_aside[part],
             )

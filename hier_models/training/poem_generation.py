@@ -265,22 +265,15 @@ class PoemGenerationTask(Task):
 
     def _loaded(self, part: str) -> Any:
         data = self.recipe.data
-        source, split = getattr(data, part), getattr(data, f"{part}_split")
-        if part != "train" and source is None and split is not None:
-            source = data.train
+        source, split = data.source_of(part)
         if source is None:
             if part == "train":
                 raise RecipeError("data: train is missing")
             return None
-        path = Path(source).expanduser()
         with reading_data(f"data: {part}"):
             return load_poems(
-                path if path.exists() else source,
-                split=split,
+                **data.reading(source, split),
                 lines_column=self.options.lines_column,
-                config_name=None if path.exists() else data.config_name,
-                revision=None if path.exists() else data.revision,
-                bad_lines=data.bad_lines,
                 set_aside_file=self.set_aside_file(part),
                 report=self._set_aside[part],
             )

@@ -404,17 +404,12 @@ def load_part(data: DataArguments, part: str, set_aside_file: Path | None, repor
     Raises:
         RecipeError: If they have no summaries.
     """
-    source = getattr(data, part)
-    split = getattr(data, f"{part}_split")
-    if part != "train" and source is None and split is not None:
-        source = data.train
+    source, split = data.source_of(part)
     if source is None:
         return None
-    path = Path(source).expanduser()
     with reading_data(f"data: {part}"):
         documents = load_documents(
-            path if path.exists() else source,
-            split=split,
+            **data.reading(source, split),
             text_column=data.text_column,
             summary_column=data.summary_column,
             source_kind=data.source_kind,
@@ -422,10 +417,7 @@ def load_part(data: DataArguments, part: str, set_aside_file: Path | None, repor
             phrases_column=data.phrases_column,
             several_references=data.several_references,
             digits=data.digits,
-            config_name=None if path.exists() else data.config_name,
-            revision=None if path.exists() else data.revision,
             streaming=data.streaming and part == "train",
-            bad_lines=data.bad_lines,
             set_aside_file=set_aside_file,
             report=report,
         )

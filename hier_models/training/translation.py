@@ -235,22 +235,15 @@ class TranslationTask(Task):
 
     def _loaded(self, part: str) -> Any:
         data = self.recipe.data
-        source, split = getattr(data, part), getattr(data, f"{part}_split")
-        if part != "train" and source is None and split is not None:
-            source = data.train
+        source, split = data.source_of(part)
         if source is None:
             return None
-        path = Path(source).expanduser()
         with reading_data(f"data: {part}"):
             documents = load_parallel(
-                path if path.exists() else source,
-                split=split,
+                **data.reading(source, split),
                 source_column=self.options.source_column,
                 target_column=self.options.target_column,
-                config_name=None if path.exists() else data.config_name,
-                revision=None if path.exists() else data.revision,
                 streaming=data.streaming and part == "train",
-                bad_lines=data.bad_lines,
                 set_aside_file=self.set_aside_file(part),
                 report=self._set_aside[part],
             )
