@@ -138,6 +138,7 @@ def test_quatrains_of_a_package():
     assert json.loads(Path("q.jsonl").read_text(encoding="utf-8"))["l"] == FIVE[0]
     assert "is there already" in run("quatrains", "package", "q.jsonl", code=2).stderr
     assert "no such folder" in run("quatrains", "nowhere", "r.jsonl", code=2).stderr
+    assert "an empty string names nothing" in run("quatrains", "", "r.jsonl", code=2).stderr
 
 
 def test_a_poet_that_no_recipe_has_trained_is_scored_as_one(tmp_path):

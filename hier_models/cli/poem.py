@@ -179,7 +179,7 @@ def _check_texts(pipe: Any, documents: Iterable[dict[str, Any]]) -> None:
 )
 @guarded
 def quatrains(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder with the JSON files.")],
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="The folder with the JSON files.")],
     output: Annotated[Path, typer.Argument(metavar="OUTPUT", help="JSON lines to write.")],
     simplify: Annotated[
         bool, typer.Option("--simplify", help="Change traditional characters into simplified ones, with OpenCC.")

@@ -248,7 +248,10 @@ def write_quatrains(
     Raises:
         FileNotFoundError: If there is no such folder, or no poem in it.
         ImportError: If OpenCC is needed and not installed.
+        ValueError: If the folder is an empty string.
     """
+    if folder == "":
+        raise ValueError("folder: an empty string names nothing; for this folder, give '.'")
     place = Path(folder).expanduser()
     if not place.is_dir():
         raise FileNotFoundError(f"folder: no such folder: {place}")
