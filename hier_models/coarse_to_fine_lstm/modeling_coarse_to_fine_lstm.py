@@ -21,7 +21,7 @@ from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
 from transformers.models.bart.modeling_bart import shift_tokens_right
 from transformers.processing_utils import Unpack
-from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
+from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple, logging
 
 from .cache_coarse_to_fine_lstm import CoarseToFineLstmCache
 from .configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
@@ -34,6 +34,9 @@ from .modeling_outputs_coarse_to_fine_lstm import (
 )
 from .pretrained_coarse_to_fine_lstm import CoarseToFineLstmPreTrainedModel
 from .reinforce_coarse_to_fine_lstm import RewardBaseline, surrogate_loss
+
+
+logger = logging.get_logger(__name__)
 
 
 class CoarseToFineLstmModel(CoarseToFineLstmPreTrainedModel):
@@ -295,6 +298,11 @@ class CoarseToFineLstmForConditionalGeneration(CoarseToFineLstmPreTrainedModel, 
         loss = surrogate = None
         if labels is not None:
             loss, surrogate = self._loss(logits, labels.to(logits.device), num_items_in_batch, outputs)
+        elif outputs.row_log_probabilities is not None and torch.is_grad_enabled():
+            logger.warning_once(
+                "Hard attention was asked to train without `labels`, so it does not learn which rows to read: what "
+                "teaches it is the model's own loss. With Trainer, set label_smoothing_factor=0."
+            )
         not_here = ("last_hidden_state", "row_log_probabilities", "row_counts")
         return CoarseToFineLstmLMOutput(
             loss=loss,

@@ -225,8 +225,9 @@ class HierarchicalAttention(nn.Module):
             need_weights: return the weights of every level too.
 
         Returns:
-            The output, `(batch, queries, embed_dim)`, zero where nothing may be attended to; and the weights of every
-            level, `(batch, depth, heads, queries, keys)`, or `None`. With `level_weights="first"` there is one level.
+            The output, `(batch, queries, embed_dim)`, zero (of several heads: their projection's bias) where nothing
+            may be attended to; and the weights of every level, `(batch, depth, heads, queries, keys)`, or `None`. With
+            `level_weights="first"` there is one level.
 
         Raises:
             ValueError: if shapes do not fit, there is a value without a key, or no key where keys have another width.

@@ -65,7 +65,7 @@ class HamConfig(PreTrainedConfig):
         max_position_embeddings (`int`, *optional*, defaults to 1024):
             Longest source and longest target, in tokens, of the Transformer body. The GRU body has no limit.
         dropout (`float`, *optional*, defaults to 0.1):
-            Dropout of embeddings, between layers and before the head.
+            Dropout of embeddings and between layers.
         attention_dropout (`float`, *optional*, defaults to 0.0):
             Dropout of the weights of each level.
         activation_dropout (`float`, *optional*, defaults to 0.0):

@@ -109,7 +109,7 @@ class MatchLstmReader(nn.Module):
     """Match-LSTM with the boundary model of the answer pointer.
 
     Source: Wang and Jiang 2016, section 2.2; the attention in levels (HAM, section 3.1). Context and question are read
-    in both directions here, as in the code that HAM's authors began with; the paper's LSTM reads forwards.
+    in both directions here; the paper's LSTM reads forwards, as that of the code HAM's authors began with.
 
     Args:
         config: of the model.

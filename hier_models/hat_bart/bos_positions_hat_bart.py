@@ -55,4 +55,21 @@ def find_bos_positions(
     return positions[:, :most]
 
 
-__all__ = ["find_bos_positions", "token_positions"]
+def fill_unmarked(bos_positions: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """Make a document whose positions are all padding one sentence that begins at its first attended token.
+
+    Args:
+        bos_positions: positions of the markers, -1 for padding, `(batch, sentences)`.
+        positions: what `token_positions` counted, `(batch, source)`.
+
+    Returns:
+        The positions, on the device of `positions`.
+    """
+    bos_positions = bos_positions.to(positions.device)  # the layers may be spread over several
+    first_tokens = (positions == 0).int().argmax(dim=1, keepdim=True)
+    has_none = (bos_positions < 0).all(dim=1, keepdim=True)
+    is_first_column = torch.arange(bos_positions.shape[1], device=positions.device) == 0
+    return torch.where(has_none & is_first_column, first_tokens, bos_positions)
+
+
+__all__ = ["fill_unmarked", "find_bos_positions", "token_positions"]

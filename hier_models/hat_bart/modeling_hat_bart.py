@@ -35,7 +35,7 @@ from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .bos_positions_hat_bart import find_bos_positions, token_positions
+from .bos_positions_hat_bart import fill_unmarked, find_bos_positions, token_positions
 from .configuration_hat_bart import HatBartConfig
 from .modeling_outputs_hat_bart import HatBartDecoderOutput, HatBartEncoderOutput, HatBartLMOutput, HatBartModelOutput
 from .warm_start_hat_bart import WarmStartFromBart
@@ -217,6 +217,7 @@ class HatBartEncoder(HatBartPreTrainedModel):
 
         sentence_states, sentence_mask = None, None
         if self.config.hierarchical_layers:
+            bos_positions = fill_unmarked(bos_positions, token_positions(hidden_states, attention_mask))
             sentence_states, sentence_mask = self._encode_sentences(hidden_states, bos_positions, **kwargs)
         return HatBartEncoderOutput(
             last_hidden_state=hidden_states,
@@ -243,7 +244,6 @@ class HatBartEncoder(HatBartPreTrainedModel):
     def _encode_sentences(
         self, hidden_states: torch.Tensor, bos_positions: torch.Tensor, **kwargs: Unpack[TransformersKwargs]
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        bos_positions = bos_positions.to(hidden_states.device)  # the layers may be spread over several
         is_sentence = bos_positions >= 0
         index = bos_positions.clamp(min=0).unsqueeze(-1).expand(-1, -1, hidden_states.shape[-1])
         states = hidden_states.gather(1, index)  # (batch, sentences, d_model)

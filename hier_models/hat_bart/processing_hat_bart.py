@@ -397,7 +397,8 @@ class HatBartProcessor(ProcessorMixin):
         ids.append(eos)
         row = {"input_ids": ids, "attention_mask": [1] * len(ids)}
         if self.num_segments:
-            row["segment_ids"] = [*segment_ids, segments[-1]][: len(ids)]
+            spoken = segment_ids[: len(ids) - 1]
+            row["segment_ids"] = [*spoken, spoken[-1]]  # the end is the last role's that is left
         counts = {"num_truncated_tokens": tokens - len(ids), "num_truncated_sentences": len(sentences) - kept}
         return {**row, **counts}
 

@@ -260,11 +260,14 @@ class PoemGenerationPipeline(Pipeline):
         return {name: encoded[name].to(self.device) for name in names}
 
     def _log_probability(self, inputs: dict[str, torch.Tensor], ids: torch.Tensor) -> torch.Tensor:
-        """(poems,) the log-probability of each line, whatever it was chosen by."""
+        """(poems,) the log-probability of each line's characters, whatever they were chosen by.
+
+        Its end is not counted: it stands where it was asked for, however much the model would rather go on.
+        """
         with torch.no_grad():
             logits = self.model(**inputs, decoder_input_ids=ids[:, :-1]).logits  # (poems, length + 1, vocabulary)
         chosen: torch.Tensor = logits.float().log_softmax(dim=-1).gather(-1, ids[:, 1:, None]).squeeze(-1)
-        return chosen.sum(dim=-1)
+        return chosen[:, :-1].sum(dim=-1)
 
     def _generation_config(
         self, generate_kwargs: dict[str, Any], length: int, sequences: int

@@ -44,8 +44,8 @@ class MultipleChoiceTask(EncoderTask):
     """A text, a question and options of which one is right, scored by accuracy.
 
     Each option makes an input of its own: the text, then the question with the option, which takes the place of a
-    blank ("_") in the question if there is one, as in RACE's questions to be completed. What is too long is cut off
-    the text.
+    blank ("_") in the question if there is one, as in RACE's questions to be completed. What is too long loses
+    tokens at the end of the text, or of the question with its option if that is longer.
 
     Args:
         recipe: The whole recipe.

@@ -60,7 +60,7 @@ def prepare(
             raise RecipeError(f"data: {name} is for Highlight-Transformers, and this model is {config.model_type}")
         return {}
     reader = cast(Any, processor)
-    if getattr(config, "highlight_heads", 0) == 0:
+    if not getattr(config, "highlighted_layers", []):
         reader.key_phrases = None  # nothing is highlighted
         return {}
     if wanted == FIT:

@@ -5,6 +5,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassClassValidationError
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
 from transformers.modeling_outputs import BaseModelOutput
+from transformers.utils import logging
 
 from hier_models import (
     CoarseToFineLstmConfig,
@@ -235,6 +236,13 @@ class TestTraining:
 
     def loss(self, model, **kwargs):
         return model(**self.batch, labels=self.labels, **kwargs)
+
+    def test_without_labels_hard_attention_says_that_it_does_not_learn(self, caplog):
+        """As with a Trainer whose label smoothing takes them out."""
+        logging.get_logger("x").warning_once.cache_clear()
+        for attention in ("coarse_to_fine", "hard"):
+            make_model(attention=attention).train()(**self.batch, decoder_input_ids=TARGET)
+            assert ("does not learn which rows to read" in caplog.text) == (attention == "hard")
 
     def test_the_loss_is_the_likelihood(self):
         model = make_model(attention="hard", num_samples=2).train()

@@ -301,6 +301,20 @@ class TestBosPositions:
         given = model(inputs_embeds=embeds, bos_positions=padded, decoder_input_ids=source[:, :3]).logits
         torch.testing.assert_close(given, found)
 
+    @pytest.mark.parametrize("attention", ["eager", "sdpa"])
+    def test_a_document_given_no_positions_is_one_sentence(self, attention):
+        model = make_model(attn_implementation=attention)
+        source = make_source(6, (2, 4), batch=2)
+        mask = torch.tensor([[1, 1, 1, 1, 1, 1], [0, 0, 1, 1, 1, 1]])
+        target = source[:, 2:5]
+        none = torch.full((2, 3), -1)
+        one = torch.tensor([[0, -1, -1], [2, -1, -1]])
+        given, wanted = (
+            model(source, attention_mask=mask, bos_positions=positions, decoder_input_ids=target).logits
+            for positions in (none, one)
+        )
+        torch.testing.assert_close(given, wanted)
+
 
 class TestCache:
     def test_the_third_attention_is_cached(self):

@@ -249,6 +249,15 @@ def test_truncation_counts_what_it_cuts(processor: HatBartProcessor, text: str) 
         assert len(cut["segment_ids"]) == len(cut["attention_mask"]) == len(ids)
 
 
+def test_the_end_of_a_cut_dialogue_is_of_a_role_that_is_left(processor: HatBartProcessor) -> None:
+    turns = [{"role": "Ann", "content": "Yes."}, {"role": "Bob", "content": "No, no, no."}]
+    first = len(processor(turns=turns[:1])["input_ids"])
+    for limit in range(2, len(processor(turns=turns)["input_ids"]) + 1):
+        cut = processor(turns=turns, truncation=True, max_length=limit)["segment_ids"]
+        assert cut[-1] == cut[-2]
+        assert (1 in cut) == (len(cut) > first)
+
+
 def test_empty_sentences_that_are_cut_count(processor: HatBartProcessor) -> None:
     sentences = ["", "A", "", "", "Two words"]
     full = pieces(processor(sentences=sentences)["input_ids"])

@@ -56,10 +56,11 @@ def test_the_data_may_have_them(processor: HighlightTransformerProcessor) -> Non
     assert processor.key_phrases is None
 
 
-def test_a_model_without_highlighting_needs_none(processor: HighlightTransformerProcessor) -> None:
+@pytest.mark.parametrize("without", ["highlight_heads", "highlight_layers"])
+def test_a_model_without_highlighting_needs_none(processor: HighlightTransformerProcessor, without: str) -> None:
     processor.key_phrases = fit_key_phrases(DATA, processor)
     data = DataArguments(key_phrases="fit")
-    assert key_phrases.prepare(data, config(highlight_heads=0), processor, DATA) == {}
+    assert key_phrases.prepare(data, config(**{without: 0}), processor, DATA) == {}
     assert processor.key_phrases is None
 
 
