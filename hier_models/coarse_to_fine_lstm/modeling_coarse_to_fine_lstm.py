@@ -185,6 +185,12 @@ class CoarseToFineLstmModel(CoarseToFineLstmPreTrainedModel):
         row_ids: torch.Tensor | None,
     ) -> ModelOutput:
         """Complete what somebody else's encoder returned: states only, which Models 0 and 1 can attend to."""
+        shape = encoder_outputs["last_hidden_state"].shape[:2]
+        if attention_mask is not None and attention_mask.shape != shape:
+            raise ValueError(
+                f"`attention_mask` must be {tuple(shape)} like `encoder_outputs`, got shape "
+                f"{tuple(attention_mask.shape)}. Beam search repeats an encoding in its place: encode anew."
+            )
         if encoder_outputs.get("row_store") is not None or encoder_outputs.get("row_ids") is not None:
             return encoder_outputs
         if self.config.attends_to_rows:

@@ -421,8 +421,8 @@ class HatBartModel(HatBartPreTrainedModel):
             attention_mask: 1 for tokens, 0 for padding, `(batch, source)`.
             segment_ids: number of the role that each token belongs to, in `[0, num_segments)`, `(batch, source)`.
             bos_positions: positions of the BOS markers, -1 for padding, `(batch, sentences)`. Found from `input_ids`
-                when not given. Give them with `inputs_embeds`, and to keep shapes fixed in `torch.compile(…,
-                fullgraph=True)` and `torch.export`.
+                when not given; a document that has none is one sentence. Give them with `inputs_embeds`, and to keep
+                shapes fixed in `torch.compile(…, fullgraph=True)` and `torch.export`.
             decoder_input_ids: target token ids, `(batch, target)`; `input_ids` shifted to the right when not given,
                 as in BART.
             decoder_attention_mask: 1 for tokens, 0 for padding, `(batch, target)`.

@@ -483,6 +483,19 @@ class TestBadInput:
         with pytest.raises(ValueError, match="`encoder_outputs` must be what this model's encoder returns"):
             make_model()(encoder_outputs=states, decoder_input_ids=TARGET)
 
+    @pytest.mark.parametrize("attention", MODELS)
+    def test_a_mask_that_does_not_fit_the_encoder_outputs(self, attention):
+        model, batch = make_model(attention=attention), make_batch(DOCUMENTS)
+        with torch.no_grad():
+            encoded = model.get_encoder()(**batch)
+        settings = {"encoder_outputs": encoded, "num_beams": 2, "max_new_tokens": 3}
+        assert len(model.generate(**settings, attention_mask=batch["attention_mask"])) == 2
+        # Transformers repeated the encoding for the beams, in its place.
+        with pytest.raises(ValueError, match=r"`attention_mask` must be .* like `encoder_outputs`"):
+            model.generate(**settings, attention_mask=batch["attention_mask"])
+        with pytest.raises(ValueError, match=r"`attention_mask` must be .* like `encoder_outputs`"):
+            model(encoder_outputs=encoded, attention_mask=torch.ones(7, 5), decoder_input_ids=TARGET)
+
     def test_encoder_outputs_of_another_batch(self):
         model = make_model()
         encoded = model.get_encoder()(**make_batch(DOCUMENTS))
