@@ -657,7 +657,11 @@ def test_assisted_decoding_equals_greedy(case, model, documents):
     assistant = make_model(case, std=0.2)
     settings = {"max_new_tokens": 12, "do_sample": False}
     expected = model.generate(**single, **settings)
-    assert torch.equal(model.generate(**single, assistant_model=assistant, **settings), expected)
+    found = model.generate(
+        **single, assistant_model=assistant, output_attentions=True, return_dict_in_generate=True, **settings
+    )
+    assert torch.equal(found.sequences, expected)
+    assert len(found.cross_attentions) == expected.shape[1] - 1
 
 
 @pytest.mark.parametrize("use_reentrant", [False, True])
@@ -770,6 +774,23 @@ def test_resized_embeddings(case, batch, target, vocab_size, tmp_path):
     loaded = case.auto_class.from_pretrained(tmp_path)
     # An LSTM rounds by where in memory a checkpoint's file puts its weights.
     assert_close(loaded(**inputs).logits, after, 0.0 if case.is_static else 1e-6)
+
+
+@decoders_only
+@pytest.mark.parametrize("headless", [False, True])
+@pytest.mark.parametrize("vocab_size", [71, 55])
+def test_embeddings_that_are_not_shared_are_kept_when_they_are_resized(case, batch, target, vocab_size, headless):
+    """Transformers resizes one, and puts it in the place of the others, as they share it in most models."""
+    model = make_model(case, tie_word_embeddings=False, **case.with_scores)
+    batch["input_ids"].clamp_(max=54)
+    inputs = {**batch, "decoder_input_ids": target.clamp_(max=54)}
+    part = model.model if headless else model
+    before = part(**inputs)[0]
+    part.resize_token_embeddings(vocab_size)
+    assert_close(part(**inputs)[0][..., :55], before[..., :55])
+    assert part.config.vocab_size == vocab_size
+    for side in (model.get_encoder(), model.get_decoder()):
+        assert side.embed_tokens.num_embeddings == vocab_size
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 3e-2), (torch.float16, 4e-3)])

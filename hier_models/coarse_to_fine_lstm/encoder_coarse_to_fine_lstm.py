@@ -194,6 +194,9 @@ class CoarseToFineLstmEncoder(CoarseToFineLstmPreTrainedModel):
         is_padding: torch.Tensor | None,
     ) -> Callable[[torch.Tensor], torch.Tensor]:
         """Return what gives the embeddings of tokens at any places in `rows.tokens`."""
+        if inputs_embeds is None and self.training:
+            # In the source's shape, as NEFTune's noise needs it.
+            inputs_embeds, input_ids = self.embed_tokens(input_ids), None
         flat: Any = None if inputs_embeds is None else inputs_embeds.flatten(0, 1)
         ids = None if input_ids is None else input_ids.flatten()
 
@@ -202,7 +205,7 @@ class CoarseToFineLstmEncoder(CoarseToFineLstmPreTrainedModel):
                 shape = (*places.shape, self.config.embedding_size)
                 return torch.zeros(shape, dtype=self.dtype, device=places.device)
             tokens = rows.tokens[places]
-            vectors = flat[tokens] if ids is None else self.embed_tokens(ids[tokens])
+            vectors = nn.functional.embedding(tokens, flat) if ids is None else self.embed_tokens(ids[tokens])
             if is_padding is not None:
                 vectors = vectors.masked_fill(is_padding[places].unsqueeze(-1), 0.0)
             return vectors

@@ -157,6 +157,8 @@ class CoarseToFineLstmModel(CoarseToFineLstmPreTrainedModel):
             last_hidden_state=decoder_outputs.last_hidden_state,
             past_key_values=decoder_outputs.past_key_values,
             decoder_hidden_states=decoder_outputs.hidden_states,
+            # LSTMs have none; assisted decoding wants something to iterate over.
+            decoder_attentions=() if wants["output_attentions"] else None,
             cross_attentions=decoder_outputs.cross_attentions,
             encoder_last_hidden_state=None if on_demand else encoder_outputs.last_hidden_state,
             encoder_hidden_states=encoder_outputs.get("hidden_states"),

@@ -138,11 +138,14 @@ class HamModel(HamPreTrainedModel):
             use_cache=use_cache,
             **kwargs,
         )
+        decoder_attentions = decoder_outputs.attentions
+        if decoder_attentions is None and decoder_outputs.cross_attentions is not None:
+            decoder_attentions = ()  # GRUs have none; assisted decoding wants something to iterate over
         return HamModelOutput(
             last_hidden_state=decoder_outputs.last_hidden_state,
             past_key_values=decoder_outputs.past_key_values,
             decoder_hidden_states=decoder_outputs.hidden_states,
-            decoder_attentions=decoder_outputs.attentions,
+            decoder_attentions=decoder_attentions,
             cross_attentions=decoder_outputs.cross_attentions,
             encoder_last_hidden_state=encoder_outputs.last_hidden_state,
             encoder_hidden_states=encoder_outputs.get("hidden_states"),

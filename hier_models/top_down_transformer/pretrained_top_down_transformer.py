@@ -4,6 +4,7 @@ import math
 from typing import Any, Self
 
 import torch
+from torch import nn
 from transformers.modeling_utils import PreTrainedModel
 from transformers.models.bart.modeling_bart import BartLearnedPositionalEmbedding, BartScaledWordEmbedding
 
@@ -74,6 +75,31 @@ class TopDownTransformerPreTrainedModel(PreTrainedModel):
                 max_decoder_position_embeddings, side="decoder", extra_positions=extra_positions
             )
         return loaded
+
+    def resize_token_embeddings(
+        self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
+    ) -> nn.Embedding:
+        """Resize all embeddings; those of source and target for themselves where they are not shared.
+
+        Args:
+            new_num_tokens: see `PreTrainedModel.resize_token_embeddings`.
+            pad_to_multiple_of: see there.
+            mean_resizing: see there.
+
+        Returns:
+            The shared embedding.
+        """
+        own = [
+            (part, part.embed_tokens)
+            for part in self.modules()
+            if part is not self and isinstance(part, PreTrainedModel) and "embed_tokens" in part._modules
+        ]
+        embeddings: nn.Embedding = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+        if not self.config.tie_word_embeddings:
+            for part, old in own:
+                part.embed_tokens = old  # in whose place the shared one was put
+                part.resize_token_embeddings(embeddings.num_embeddings, mean_resizing=mean_resizing)
+        return embeddings
 
     def resize_position_embeddings(
         self, new_num_position_embeddings: int, side: str = "encoder", extra_positions: str = "tile"

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassClassValidationError
-from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
+from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, Trainer, TrainingArguments
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import logging
 
@@ -359,6 +359,33 @@ class TestCheckpoints:
         model.resize_token_embeddings(38)
         tables = [m for m in model.modules() if isinstance(m, torch.nn.Embedding) and m.embedding_dim == 5]
         assert {table.num_embeddings for table in tables} == {38}
+
+    @pytest.mark.parametrize("padding", [False, True])
+    def test_neftune(self, padding, tmp_path):
+        """`Trainer` scales noise by the shape of embeddings; rows are read packed, but looked up in the source's."""
+        model = make_model(attend_padding=padding).float()
+        inputs = {**make_batch(DOCUMENTS), "labels": TARGET}
+        rows = [{name: value[i] for name, value in inputs.items()} for i in range(len(TARGET))]
+        shapes = []
+        model.get_input_embeddings().register_forward_hook(lambda module, ids, found: shapes.append(found.shape))
+        losses = []
+        for alpha in (None, 5.0):
+            arguments = TrainingArguments(
+                str(tmp_path),
+                neftune_noise_alpha=alpha,
+                learning_rate=0.0,
+                max_steps=1,
+                logging_steps=1,
+                save_strategy="no",
+                report_to="none",
+                disable_tqdm=True,
+                use_cpu=True,
+            )
+            trainer = Trainer(model, arguments, train_dataset=rows)
+            trainer.train()
+            losses.append(trainer.state.log_history[0]["loss"])
+        assert shapes == [(*inputs["input_ids"].shape, 5)] * 2
+        assert losses[0] != losses[1]
 
 
 class TestEdges:

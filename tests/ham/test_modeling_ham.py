@@ -230,22 +230,6 @@ def test_a_deeper_model_loads_a_plain_one(tmp_path):
     assert model.get_level_weights() == {"model.decoder.step.attention": [0.25] * 4}
 
 
-@pytest.mark.parametrize("sizes", [{}, TRANSFORMER])
-@pytest.mark.parametrize("cls", [HamForConditionalGeneration, HamModel])
-@pytest.mark.parametrize("vocab_size", [35, 27])
-def test_embeddings_that_are_not_shared_are_kept_when_they_are_resized(vocab_size, cls, sizes):
-    """Transformers resizes one, and puts it in the place of the others, as they share it in most models."""
-    model = make_model(cls, tie_word_embeddings=False, **sizes)
-    batch = make_batch(SOURCES)
-    before = model(**batch, decoder_input_ids=TARGET)[0]
-    model.resize_token_embeddings(vocab_size)
-    kept = min(vocab_size, before.shape[-1])
-    torch.testing.assert_close(model(**batch, decoder_input_ids=TARGET)[0][..., :kept], before[..., :kept])
-    assert model.config.vocab_size == vocab_size
-    for part in (model.get_encoder(), model.get_decoder()):
-        assert part.embed_tokens.num_embeddings == vocab_size
-
-
 def test_the_decoder_begins_where_its_cache_ends():
     model = make_model()
     batch = make_batch(SOURCES)
