@@ -47,6 +47,9 @@ class Journal:
         content = self.path.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
         lines, rest = whole.splitlines(), content[len(whole) :]
+        if lacks_end := _is_json(rest):
+            lines.append(rest)
+            rest = b""
         done: dict[str, dict[str, Any]] = {}
         for number, line in enumerate(lines, start=1):
             try:
@@ -76,6 +79,9 @@ class Journal:
             raise self._not_ours(len(lines) + 1)
         if rest:
             os.truncate(self.path, len(whole))
+        if lacks_end:
+            with self.path.open("ab") as stream:
+                stream.write(b"\n")
         return done
 
     def line(self, identifier: str, product: str, **others: Any) -> str:
@@ -93,6 +99,15 @@ class Journal:
 
     def _not_ours(self, line: int) -> ValueError:
         return ValueError(f"{self.path}:{line} is no {self.product} of an earlier run; give another place")
+
+
+def _is_json(line: bytes) -> bool:
+    """Whether a line is whole, of whoever it is."""
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
 
 
 def _as_json(value: Any) -> str:

@@ -336,6 +336,44 @@ def test_batch_stopped_in_its_first_line(checkpoint: str, records: str, begun: s
     assert [record["id"] for record in jsonl(Path("out.jsonl").read_text())] == ["r0", "r1", "r2", "r3"]
 
 
+def test_batch_stopped_before_the_end_of_a_line(checkpoint: str, records: str):
+    arguments = ["summarize", checkpoint, records, "--output", "out.jsonl"]
+    run(*arguments)
+    whole = Path("out.jsonl").read_text()
+    lines = whole.splitlines(keepends=True)
+    Path("out.jsonl").write_text("".join(lines[:2]).removesuffix("\n"))
+    assert "2 of 4" in run(*arguments).stderr
+    assert Path("out.jsonl").read_text() == whole
+
+
+def test_a_record_without_a_line_end_is_not_taken_for_half_a_line(checkpoint: str, records: str):
+    precious = '{"id": "a", "text": "My only copy."}'
+    Path("one.jsonl").write_text(precious)
+    mistake("summarize", checkpoint, records, "--output", "one.jsonl", says="one.jsonl:1 is no summary")
+    assert Path("one.jsonl").read_text() == precious
+
+
+@pytest.mark.parametrize("command", ["summarize", "translate"])
+def test_a_job_writes_over_no_data(checkpoint: str, records: str, command: str):
+    before = Path(records).read_bytes()
+    mistake(command, checkpoint, records, "-o", records, says=f"--output: {records} is the data")
+    Path("corpus").mkdir()
+    Path("corpus/test.jsonl").write_bytes(before)
+    mistake(command, checkpoint, "corpus", "-o", "corpus/out.jsonl", says="lies in the folder of the data")
+    mistake(command, checkpoint, records, ".", "-o", "out.txt", says="lies in the folder of the data")
+    assert [path.name for path in Path("corpus").iterdir()] == ["test.jsonl"]
+
+
+def test_cut_documents_of_an_earlier_run_are_counted(checkpoint: str, records: str):
+    arguments = ["summarize", checkpoint, records, "--output", "out.jsonl", "--max-source-length", "10"]
+    cut = next(line for line in run(*arguments).stderr.splitlines() if "longer than" in line)
+    lines = Path("out.jsonl").read_text().splitlines(keepends=True)
+    Path("out.jsonl").write_text("".join(lines[:3]))
+    assert cut in run(*arguments).stderr
+    assert cut in run(*arguments).stderr  # nothing was left to do
+    assert "4 of 4 documents were" in cut
+
+
 def test_a_repaired_line_is_done_and_the_others_keep_their_numbers():
     """A line that was set aside has its number, so that those behind it do not get others once it can be read."""
     lines = [json.dumps({"text": f"{text} text."}) for text in ("First", "Second", "Third")]
@@ -369,7 +407,6 @@ def test_batch_of_another_job_is_not_continued(checkpoint: str, records: str, pa
     mistake("summarize", checkpoint, records, "--output", "out.jsonl", "--num-beams", "2", says='"num_beams": 2')
     shutil.copytree("model", "other")
     mistake("summarize", "other", records, "--output", "out.jsonl", says='"model": "model"')
-    mistake("summarize", checkpoint, records, "--output", records, says=f"{records}:1 is no summary of an earlier run")
     assert Path("out.jsonl").read_bytes() == before
     Path("notes.jsonl").write_text("precious")
     mistake("summarize", checkpoint, records, "--output", "notes.jsonl", says="notes.jsonl:1 is no summary")
@@ -478,6 +515,8 @@ def test_mistakes_in_the_model(paper: str, checkpoint: str):
 def test_mistakes_in_options(checkpoint: str, paper: str):
     mistake("summarize", checkpoint, paper, "--set", "num_beams", says="write NAME=VALUE")
     mistake("summarize", checkpoint, paper, "--set", "num_beam=2", says="did you mean num_beams?")
+    several = ["--num-beams", "2", "--set", "num_return_sequences=2"]
+    mistake("summarize", checkpoint, paper, *several, says="--set num_return_sequences: one summary of a document")
     mistake(
         "summarize", checkpoint, paper, "--max-length", "500", says=["At most 127 new", "--max-length", "got 500 "]
     )

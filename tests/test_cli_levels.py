@@ -34,6 +34,7 @@ def test_levels_of_a_model():
     assert "Levels of attention: poet" in Path("levels.html").read_text(encoding="utf-8")
     assert Path("levels.png").read_bytes().startswith(b"\x89PNG")
     assert "Written: levels.html\nWritten: levels.png" in result.stderr
+    run("poet", "-o", "levels.png", "--title", "costs $5, or $x_{ b$")
 
 
 def test_levels_of_a_reader():

@@ -1,3 +1,4 @@
+import gzip
 import json
 from pathlib import Path
 
@@ -42,6 +43,8 @@ def test_a_poem_from_a_text_a_file_or_standard_input(poet):
     Path("text.txt").write_text("春风吹青山", encoding="utf-8")
     assert run("poem", poet, "text.txt", "--length", "5").stdout == result.stdout
     assert run("poem", poet, "--length", "5", input="春风吹青山").stdout == result.stdout
+    Path("text.txt.gz").write_bytes(gzip.compress("春风吹青山".encode()))
+    assert run("poem", poet, "text.txt.gz", "--length", "5").stdout == result.stdout
     assert [len(line) for line in run("poem", poet, "春风").stdout.splitlines()] == [7] * 4
 
 

@@ -26,6 +26,7 @@ import hier_models
 from hier_models.hub import CardDetails, export
 from tests import forks
 from tests.conftest import DOCUMENTS, TURNS
+from tests.ham.poems import poem_processor
 
 
 LENGTH = {"min_length": 8, "max_length": 12}
@@ -224,6 +225,26 @@ def test_push_and_load_from_a_hub(tiny_model, processor, tmp_path):
             run_python(textwrap.dedent(wrong), tmp_path, **{**network, "HF_TOKEN": "wrong"})
         assert list(hub.repositories) == ["tester/tiny-hat"]
         assert not [request for request in hub.not_understood if not request.startswith("GET")]
+
+
+@pytest.mark.slow
+def test_processors_are_pushed_with_what_stands_in_files_of_its_own(tokenizer, tmp_path):
+    key_phrases = hier_models.KeyPhraseExtractor(["the", "a"]).fit(DOCUMENTS)
+    hier_models.HighlightTransformerProcessor(tokenizer, key_phrases=key_phrases).save_pretrained(tmp_path / "phrases")
+    poem_processor().save_pretrained(tmp_path / "poems")
+    push = """
+    import hier_models
+    from transformers import AutoProcessor
+    #header
+    for name in ("phrases", "poems"):
+        processor = AutoProcessor.from_pretrained(name)
+        processor.save_pretrained(name + "-again", push_to_hub=True, repo_id="tester/" + name)
+    """
+    with running_hub() as hub:
+        run_python(textwrap.dedent(push), tmp_path, HF_ENDPOINT=hub.url, HF_TOKEN=TOKEN, HF_HUB_DISABLE_XET="1")
+        for name, file in (("phrases", "key_phrases.json"), ("poems", "poem_keywords.json")):
+            files = hub.repositories[f"tester/{name}"].commits[-1][2]
+            assert files[file] == (tmp_path / name / file).read_bytes()
 
 
 def exported_files(model: Any, processor: Any, tmp_path: Path) -> list[Path]:

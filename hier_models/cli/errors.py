@@ -58,6 +58,14 @@ def check_parent(file: Path, option: str) -> None:
         raise MistakeError(f"{option}: there is no folder {file.absolute().parent}")
 
 
+def check_not_the_data(file: Path, option: str, data: Path) -> None:
+    """Refuse a file to be written in the place of the data, or where it would be read as a part of it."""
+    if data.is_file() and file.resolve() == data.resolve():
+        raise MistakeError(f"{option}: {file} is the data and would be overwritten; give another file")
+    if data.is_dir() and file.resolve().is_relative_to(data.resolve()):
+        raise MistakeError(f"{option}: {file} lies in the folder of the data; give a file elsewhere")
+
+
 def first_paragraph(error: BaseException) -> str:
     """Return the first paragraph of an error's text; libraries go on with advice of their own."""
     text = str(error).strip() or type(error).__name__

@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from .errors import MistakeError, check_parent, guarded, mistakes, say
+from .errors import MistakeError, check_not_the_data, check_parent, guarded, mistakes, say
 from .extractive import (
     LanguageOption,
     MaxSentencesOption,
@@ -436,18 +436,14 @@ def _say_written(*files: Path | None) -> None:
 
 def _check_outputs(data: Path, files: dict[str, Path | None]) -> None:
     """Refuse, before the work begins, what could not be written or would destroy the data."""
-    source = data.resolve()
     taken: dict[Path, str] = {}
     for option, file in files.items():
         if file is None:
             continue
         resolved = file.resolve()
-        if resolved == source and data.is_file():
-            raise MistakeError(f"{option}: {file} is the data and would be overwritten; give another file")
         if file.is_dir():
             raise MistakeError(f"{option}: {file} is a folder; give a file")
-        if data.is_dir() and resolved.is_relative_to(source):
-            raise MistakeError(f"{option}: {file} lies in the folder of the data; give a file elsewhere")
+        check_not_the_data(file, option, data)
         check_parent(file, option)
         if resolved in taken:
             raise MistakeError(f"{option}: {file} is also the file of {taken[resolved]}; give another")

@@ -14,7 +14,7 @@ import typer
 
 from ..journal import Journal, digest
 from .documents import Documents, open_documents
-from .errors import MistakeError, check_parent, mistakes, say, state
+from .errors import MistakeError, check_not_the_data, check_parent, mistakes, say, state
 from .loading import check_checkpoint, check_highlights, given_only, load_pipeline
 from .options import Dtype
 
@@ -81,7 +81,7 @@ def run_job(
         check: Refuses, given the pipeline, documents that it cannot use; by default those with too many roles.
 
     Returns:
-        What the pipeline counted for each document, without those that an earlier run has done; and the number of all.
+        What the pipeline counted for each document, also in an earlier run; and the number of documents.
 
     Raises:
         MistakeError: If the inputs cannot be read or the output not be written.
@@ -96,14 +96,22 @@ def run_job(
             raise MistakeError(f"--output: {output} is there already; only .jsonl files are continued, so remove it")
     if output is not None:
         check_parent(output, "--output")
+        for name in inputs or ():
+            check_not_the_data(output, "--output", Path(name).expanduser())
     check_checkpoint(model)
     with open_documents(inputs, text_column, set_aside, phrases_column) as documents:
         # A first look at everything, so that a bad record does not stop the job in its last hour.
         digests = {document.pop("id"): digest(document) for document in documents}
         # What each record says of its making; a job goes on only with the same.
         also = given_only(importance_tagger=importance_tagger, phrases_column=phrases_column, seed=seed)
-        making = {"model": model, "settings": settings() | also}
-        done: set[str] = set()
+        asked = settings()
+        if kind is not POEMS and asked.get("num_return_sequences", 1) != 1:
+            raise MistakeError(
+                f"--set num_return_sequences: one {kind.product} of a document is written; for several, call the "
+                f"pipeline from Python"
+            )
+        making = {"model": model, "settings": asked | also}
+        done: dict[str, dict[str, Any]] = {}
         if output is not None:
             done = finished(output, digests, making, kind)
         rest = len(digests) - len(done)
@@ -112,7 +120,7 @@ def run_job(
             say(f"{output} holds {len(done)} of {len(digests)} {kind.products}; {going_on}.")
         if not rest:
             _say_left_out(documents)
-            return [], len(digests)
+            return list(done.values()), len(digests)
         pipe = load_pipeline(model, device, dtype, kind.task, importance_tagger)
         check_highlights(pipe, phrases_column)
         (check or check_all_roles)(pipe, documents)
@@ -133,7 +141,7 @@ def run_job(
             kind=kind,
         )
     _say_left_out(documents)
-    return counts, len(digests)
+    return [*done.values(), *counts], len(digests)
 
 
 def _say_left_out(documents: Documents) -> None:
@@ -155,10 +163,12 @@ def check_all_roles(pipe: Any, documents: Iterable[dict[str, Any]]) -> None:
             check_roles({name: [document[name]] for name in ("id", "turns")}, segments)
 
 
-def finished(output: Path, inputs: Mapping[str, str], making: dict[str, Any], kind: Kind = SUMMARIES) -> set[str]:
-    """Read which documents a job has done, and cut off a line that it was interrupted in."""
+def finished(
+    output: Path, inputs: Mapping[str, str], making: dict[str, Any], kind: Kind = SUMMARIES
+) -> dict[str, dict[str, Any]]:
+    """Read the records of documents that a job has done, and cut off a line that it was interrupted in."""
     with mistakes("--output", ValueError):
-        return set(Journal(output, kind.product, making).read(inputs))
+        return Journal(output, kind.product, making).read(inputs)
 
 
 def write_texts(

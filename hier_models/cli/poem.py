@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .documents import DATA_SUFFIXES, data_suffix
+from .documents import DATA_SUFFIXES, data_suffix, read_text
 from .errors import MistakeError, check_parent, guarded, mistakes, say
 from .jobs import POEMS, run_job
 from .loading import generation_settings, given_only, load_pipeline
@@ -153,8 +153,7 @@ def _read(text: str | None, file: Path | None) -> str:
         return sys.stdin.read()
     if file is None:
         return str(text)
-    with mistakes(f"TEXT: {text}", UnicodeDecodeError):
-        return file.read_text(encoding="utf-8")
+    return read_text(file, f"TEXT: {text}")
 
 
 def _check_texts(pipe: Any, documents: Iterable[dict[str, Any]]) -> None:

@@ -341,21 +341,15 @@ class HamProcessor(ProcessorMixin):
 
     # Saving
 
-    def save_pretrained(self, save_directory: Any, push_to_hub: bool = False, **kwargs: Any) -> Any:
-        """Save the tokenizer, the settings and the keywords of poems.
+    def to_json_file(self, json_file_path: Any) -> None:
+        """Write the settings, and the keywords of poems beside them: here, where an upload takes what is new.
 
         Args:
-            save_directory: Folder, made if it is not there.
-            push_to_hub: Whether to upload it too.
-            **kwargs: Arguments of the upload.
-
-        Returns:
-            What `ProcessorMixin.save_pretrained` does: the files with the settings.
+            json_file_path: File of the settings.
         """
-        Path(save_directory).mkdir(parents=True, exist_ok=True)
         if self.poem_keywords is not None:
-            self.poem_keywords.save(Path(save_directory) / KEYWORDS_FILE)
-        return super().save_pretrained(save_directory, push_to_hub=push_to_hub, **kwargs)
+            self.poem_keywords.save(Path(json_file_path).parent / KEYWORDS_FILE)
+        super().to_json_file(json_file_path)
 
     def to_dict(self) -> dict[str, Any]:
         """Give the settings; of the keywords only the name of their file.

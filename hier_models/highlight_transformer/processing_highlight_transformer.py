@@ -525,21 +525,15 @@ class HighlightTransformerProcessor(ProcessorMixin):
 
     # Saving and loading
 
-    def save_pretrained(self, save_directory: Any, push_to_hub: bool = False, **kwargs: Any) -> Any:
-        """Save the tokenizer, the settings and the key phrases.
+    def to_json_file(self, json_file_path: Any) -> None:
+        """Write the settings, and the key phrases beside them: here, where an upload takes what is new.
 
         Args:
-            save_directory: Folder, made if it is not there.
-            push_to_hub: Whether to upload it too.
-            **kwargs: Arguments of the upload.
-
-        Returns:
-            What `ProcessorMixin.save_pretrained` does: the files with the settings.
+            json_file_path: File of the settings.
         """
-        Path(save_directory).mkdir(parents=True, exist_ok=True)
         if self.key_phrases is not None:
-            self.key_phrases.save(Path(save_directory) / KEY_PHRASES_FILE)
-        return super().save_pretrained(save_directory, push_to_hub=push_to_hub, **kwargs)
+            self.key_phrases.save(Path(json_file_path).parent / KEY_PHRASES_FILE)
+        super().to_json_file(json_file_path)
 
     def to_dict(self) -> dict[str, Any]:
         """Give the settings; of the key phrases only the name of their file.

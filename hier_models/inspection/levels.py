@@ -130,7 +130,8 @@ class LevelWeights:
         for name, levels in self.weights.items():
             axes.plot(range(1, len(levels) + 1), list(levels), marker="o", label=name)
         axes.axhline(1 / self.depth, color="0.6", linestyle=":", label="equal weights")
-        axes.set(xlabel="level", ylabel="weight", ylim=(0, None), title=printable(self.title))
+        axes.set(xlabel="level", ylabel="weight", ylim=(0, None))
+        axes.set_title(printable(self.title)).set_parse_math(False)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(fontsize="small")
         figure.savefig(path, dpi=150)

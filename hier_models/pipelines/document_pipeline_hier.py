@@ -432,6 +432,8 @@ def _as_stream(inputs: Any, structures: Sequence[str]) -> Any:
     if isinstance(inputs, Dataset) and not hasattr(inputs, "column_names"):
         # The base class looks at the first element of some datasets.
         return inputs if not isinstance(inputs, Sized) or len(inputs) else _generate(())
+    if hasattr(inputs, "columns"):
+        raise ValueError(f"A {type(inputs).__name__} was given as `inputs`. Give one of its columns, as a list.")
     if isinstance(inputs, Iterable) and not isinstance(inputs, bytes | set | frozenset):
         return _generate(inputs)
     raise ValueError(

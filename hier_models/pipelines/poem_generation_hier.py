@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from transformers import GenerationConfig
+from transformers.dynamic_module_utils import custom_object_save
 from transformers.pipelines.base import Pipeline
 from transformers.utils import logging
 
@@ -301,6 +302,19 @@ class PoemGenerationPipeline(Pipeline):
             One dictionary for each, the most probable first.
         """
         return [{"poem_text": "\n".join(poem["lines"]), **poem} for poem in model_outputs["poems"]]
+
+    def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
+        """Save the model and its processor. To share them with their code, use `hier_models.export`.
+
+        Args:
+            save_directory: folder, made if it is not there.
+            **kwargs: arguments of the model's `save_pretrained`.
+        """
+        self.model.save_pretrained(save_directory, **kwargs)
+        self.processor.save_pretrained(save_directory)
+        # A checkpoint that was loaded with its own copy of this file keeps it.
+        if getattr(self.model.config, "custom_pipelines", None):
+            custom_object_save(self, save_directory)
 
 
 def _check_integers(least: int = 1, **values: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from transformers import Pipeline
+from transformers.dynamic_module_utils import custom_object_save
 
 
 # Words that neighboring windows share, where a processor has a limit and none is given.
@@ -235,6 +236,19 @@ class ReadingComprehensionPipeline(Pipeline):
             best = [_answer(documents, "documents" in item, span, score) for span, score in found]
             answers.append(best if top_k > 1 else best[0])
         return answers
+
+    def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
+        """Save the model and its processor. To share them with their code, use `hier_models.export`.
+
+        Args:
+            save_directory: folder, made if it is not there.
+            **kwargs: arguments of the model's `save_pretrained`.
+        """
+        self.model.save_pretrained(save_directory, **kwargs)
+        self.processor.save_pretrained(save_directory)
+        # A checkpoint that was loaded with its own copy of this file keeps it.
+        if getattr(self.model.config, "custom_pipelines", None):
+            custom_object_save(self, save_directory)
 
 
 def best_spans(

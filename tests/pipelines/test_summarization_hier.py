@@ -459,6 +459,7 @@ def test_two_different_tokenizers(tiny_model, processor):
         (None, "got none"),
         (3, "`inputs` must be a string, a list"),
         (b"text", "`inputs` must be a string, a list"),
+        (datasets.Dataset.from_dict({"text": DOCUMENTS}).to_pandas(), "A DataFrame was given as `inputs`"),
         ([3], "must be a string, a list of turns or a dictionary, got int"),
         ([["a", "b"]], "can be sentences or articles"),
         ({"text": "a", "sentences": ["a"]}, "exactly one of `text`"),
