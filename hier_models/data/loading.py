@@ -327,7 +327,7 @@ def _generate(files: Sequence[tuple[str, str]], reading: _Reading) -> Iterator[d
         for record in read_records(Path(path), document_name(Path(name))):
             try:
                 row = _row_of(record)
-                if reading.split is not None and not _in_split(row, reading.split):
+                if reading.split is not None and not in_split(row, reading.split):
                     continue
                 document, parts = _normalized(row, reading)
             except BadRecord as error:
@@ -353,7 +353,19 @@ def _normalized(row: Mapping[str, Any], reading: _Reading) -> tuple[dict[str, An
     return document, parts
 
 
-def _in_split(row: Mapping[str, Any], split: str) -> bool:
+def in_split(row: Mapping[str, Any], split: str) -> bool:
+    """Tell whether a record says that it is of a split, by whichever of its names.
+
+    Args:
+        row: The record.
+        split: The split.
+
+    Returns:
+        Whether it is.
+
+    Raises:
+        BadRecord: If it does not say of which it is.
+    """
     if not isinstance(row.get("split"), str):
         raise BadRecord(
             f"split={split!r} was asked for, but no file's name says so and this record has no column 'split'"

@@ -19,6 +19,8 @@ from typing import Any
 import torch
 import transformers
 
+from ..data.finding import files_of_split
+from ..data.loading import in_split
 from ..data.overlap import Document, documents_of_file, find_overlaps, texts_of_record
 from ..data.reading import read_records
 from . import sweeps
@@ -465,6 +467,12 @@ def check_overlap(comparison: Comparison, recipe: Recipe) -> str:
             yield from documents_of_file(file)
 
     report = find_overlaps(documents(), _documents(test, data.test_split))
+    for what, found, split in (
+        ("training", report.documents, data.train_split),
+        ("test", report.held_out, data.test_split),
+    ):
+        if not found:
+            raise RecipeError(f"comparison: check_overlap: no {what} documents were found for the split {split!r}")
     if report.overlaps:
         raise RecipeError(
             f"comparison: {report}. Take them out of the training data; or check_overlap: false, if it must be so"
@@ -478,11 +486,13 @@ def _file(source: str | None) -> Path | None:
 
 
 def _documents(file: Path, split: str | None) -> Iterator[Document]:
+    """The documents of a split, as they are loaded: all where the file's name says that it is one of them."""
+    _, split = files_of_split([(file, file.name)], split)
     if split is None:
         yield from documents_of_file(file)
         return
     for record in read_records(file, file.name):
-        if record.row is not None and record.row.get("split", split) == split:
+        if record.row is not None and in_split(record.row, split):
             yield str(record.row.get("id") or f"{file.name}:{record.line}"), texts_of_record(record.row)
 
 

@@ -88,7 +88,8 @@ def write_examples(
 
 def _rows(path: Path, scores: DocumentScores) -> dict[str, dict[str, Any]]:
     """The lines of a file by the keys of their documents."""
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    with path.open(encoding="utf-8") as lines:  # which ends no line at U+2028, as `splitlines` does
+        rows = [json.loads(line) for line in lines]
     rows = [row for row in rows if row.get("references") != []]  # which have no score
     return dict(zip(scores.documents, rows, strict=True))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import json
 import logging
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -247,7 +248,7 @@ def _summary(
         values = {seed: own[seed]["test"][metric] for seed in seeds}
         metrics[metric] = {
             "mean": statistics.fmean(values.values()),
-            "standard_deviation": statistics.stdev(values.values()) if len(values) > 1 else None,
+            "standard_deviation": _deviation(list(values.values())),
             "values": values,
             "higher_is_better": scores[name][seeds[0]].metrics[metric].higher_is_better,
         }
@@ -274,6 +275,11 @@ def _summary(
         "label_smoothing": next(iter(own.values()))["recipe"]["training"].get("label_smoothing_factor", 0.0),
         **_readings(own),
     }
+
+
+def _deviation(values: Sequence[float]) -> float | None:
+    """Sample standard deviation; None of one value, or where a run has diverged."""
+    return statistics.stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else None
 
 
 def _readings(runs: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
@@ -359,6 +365,13 @@ def _difference(found: Mapping[str, Any] | None, twin: str | None) -> str:
     return text if twin is None else f"{text} ({twin})"
 
 
+def _diverged(metrics: Mapping[str, Any]) -> list[int]:
+    """The seeds that have a score that is no finite number."""
+    return sorted(
+        {seed for found in metrics.values() for seed, value in found["values"].items() if not math.isfinite(value)}
+    )
+
+
 def _notes(comparison: Comparison, results: Mapping[str, Any]) -> list[str]:
     """What must be known to read the table, a paragraph each."""
     variants = results["variants"]
@@ -399,6 +412,13 @@ def _notes(comparison: Comparison, results: Mapping[str, Any]) -> list[str]:
         f"over all sittings, mean of the seeds. {_memory(variants)} Source tokens: all that were read in training, "
         "padding left out."
     )
+    diverged = [
+        f"{name} ({', '.join(map(str, seeds))})"
+        for name, found in variants.items()
+        if (seeds := _diverged(found["metrics"]))
+    ]
+    if diverged:
+        said.append(f"**Diverged**, so that a score is no finite number, with these seeds: {'; '.join(diverged)}.")
     improving = [
         f"{name} ({', '.join(map(str, found['still_improving']))})"
         for name, found in variants.items()

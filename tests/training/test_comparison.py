@@ -214,6 +214,7 @@ def change(content, *path, **values):
             r"different recipes: learning_rate is 0\.5 and 0\.01.*say why: comparison: differs: \{learning_rate: the",
         ),
         (("variants", "decoder", "generation"), {"num_beams": 3}, "num_beams is 3 and None"),
+        (("variants", "decoder", "training"), {"generation_num_beams": 3}, "generation_num_beams is 3 and None"),
         (("variants", "decoder", "model", "config_overrides"), {"dropout": 0.5}, r"recipes: dropout is 0\.5 and "),
         (
             ("variants", "decoder", "model", "config_overrides"),
@@ -322,6 +323,19 @@ def test_training_documents_in_the_test_data_are_refused(content, tmp_path, monk
     content["data"] |= {"train": one, "train_split": "train", "test": None, "test_split": "test"}
     content["comparison"]["check_overlap"] = True
     with pytest.raises(RecipeError, match="1 of 1 training documents share text with 1 test"):
+        run_sweep(write(tmp_path / "a.yaml", content))
+    # By whichever name the rows have it; and all of a file whose own name says it.
+    one = write_rows(tmp_path / "one.jsonl", [{**row, "split": row["split"].upper(), "summary": "A."} for row in rows])
+    with pytest.raises(RecipeError, match="1 of 1 training documents share text with 1 test"):
+        run_sweep(write(tmp_path / "a.yaml", content))
+    held = write_rows(tmp_path / "test.jsonl", [{"split": "held", "text": DOCUMENTS[0], "summary": "A."}])
+    content["data"] |= {"test": held, "test_split": "test"}
+    with pytest.raises(RecipeError, match="1 of 1 training documents share text with 1 test"):
+        run_sweep(write(tmp_path / "a.yaml", content))
+    # Nothing that was looked at is nothing found.
+    held = write_rows(tmp_path / "held.jsonl", [{"split": "train", "text": DOCUMENTS[0], "summary": "A."}])
+    content["data"] |= {"test": held}
+    with pytest.raises(RecipeError, match="no test documents were found for the split 'test'"):
         run_sweep(write(tmp_path / "a.yaml", content))
 
 
@@ -452,6 +466,7 @@ EQUAL = {"encoder": {1: 3.0}, "decoder": {1: 3.0}}
         ({"load_best_model_at_end": False}, "load_best_model_at_end=True, and here it is False"),
         ({"eval_steps": 1, "save_steps": 1}, "eval_steps=2, and here it is 1"),
         ({"adam_epsilon": 0.1}, "adam_epsilon=1e-08, and here it is 0.1"),
+        ({"generation_max_length": 5}, "generation_max_length=None, and here it is 5"),
     ],
 )
 def test_a_recipe_that_was_edited_in_between_is_refused(content, tmp_path, monkeypatch, changes, says):
@@ -544,6 +559,27 @@ def test_what_a_reader_of_the_table_must_know(content, tmp_path, monkeypatch):
     ) in text
     assert "Compared on the documents that both scored: decoder against encoder rouge1: 3." in text
     assert "No test document has scores of rouge2." in text
+
+
+@pytest.mark.usefixtures("no_drawing")
+@pytest.mark.parametrize("score", [float("inf"), float("nan")])
+def test_a_run_that_diverged_does_not_end_the_comparison(content, tmp_path, monkeypatch, score):
+    run = finish(EQUAL)
+
+    def run_training(recipe, deadline):
+        results = run(recipe)
+        if recipe.training.output_dir.endswith("decoder/seed_2"):
+            results["test"]["rouge1"] = score
+            comparison_scores([score] * 3).save(Path(recipe.training.output_dir) / "document_scores.json")
+        return results
+
+    monkeypatch.setattr(comparison, "run_training", run_training)
+    content["comparison"]["metrics"] = ["rouge1"]
+    found = run_sweep(write(tmp_path / "a.yaml", content))
+    assert found["results"]["finished_runs"] == 4
+    assert f"| decoder | {score} | " in found["table"].replace("*", "")
+    assert "| encoder | 21.67 ± 2.36 |" in found["table"].replace("*", "")
+    assert "so that a score is no finite number, with these seeds: decoder (2)" in found["table"]
 
 
 @pytest.mark.usefixtures("no_drawing")

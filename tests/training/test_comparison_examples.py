@@ -56,6 +56,14 @@ def test_examples_are_side_by_side(tmp_path):
     assert "### b (rouge1 0.300)\n\nsummary:\n\n> long and short 1" in text
 
 
+def test_a_line_of_a_summary_may_end_as_lines_of_the_file_do_not(tmp_path):
+    rows = [{"summary": f"one\u2028two\x85{number}", "reference": "three"} for number in range(3)]
+    content = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    (tmp_path / "a.jsonl").write_text(content, encoding="utf-8")
+    write_examples(tmp_path / "e.md", "?", "rouge1", 1, {"a": scores([0.1, 0.2, 0.3])}, {"a": tmp_path / "a.jsonl"})
+    assert (tmp_path / "e.md").read_text(encoding="utf-8").count("two") == 3
+
+
 def test_questions_without_an_answer_have_no_score(tmp_path):
     rows = [{"prediction": "x", "references": []}, {"prediction": "north", "references": ["north"]}]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
