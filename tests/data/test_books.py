@@ -1,6 +1,7 @@
 """Books as chapters: from a text with headings, a folder, a list. EPUBs are in test_epub.py."""
 
 import logging
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,11 @@ def book_of(tmp_path: Path, text: str, name: str = "book.txt") -> Book:
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
     return read_book(path)
+
+
+def broken(text: str) -> str:
+    """The text with long lines broken: in one of unbroken lines each line is a paragraph, and none is a list."""
+    return "\n".join(textwrap.fill(line, 70) for line in text.split("\n"))
 
 
 def titles(book: Book) -> list[str]:
@@ -124,6 +130,59 @@ def test_contents_with_page_numbers(tmp_path: Path):
     book = book_of(tmp_path, chapters("Chapter 1", "Chapter 2", front=front))
     assert_in_order(book, 2)
     assert book.left_out[0] == "a table of contents (8 words)"
+
+
+def test_verse_with_numbered_lines_is_no_contents(tmp_path: Path):
+    lines = [f"The rain went on all night{'' if n % 5 else f'    {n}'}" for n in range(1, 41)]
+    text = "\n\n".join(f"CANTO {number}\n\n" + "\n".join(lines) for number in ("I", "II", "III"))
+    for front in ("", "CONTENTS\n\nCanto I    3\nCanto II    5\nCanto III    7\n\n"):
+        book = book_of(tmp_path, front + text)
+        assert titles(book) == ["CANTO I", "CANTO II", "CANTO III"]
+        assert [chapter.paragraphs for chapter in book.chapters] == 3 * [[" ".join(" ".join(lines).split())]]
+
+
+@pytest.mark.parametrize("heading", ["CHAPTER {}", "{}. The Door"])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["1. Wheat.", "2. Barley.", "3. Rye."],
+        ["1. The Door", "2. Wheat", "3. Rye"],
+        ["Wheat sold    120", "Barley sold    80", "Rye sold    35"],
+        ["Book one in my bag was wet, and so was", "book two in my hand."],
+    ],
+)
+def test_lists_in_a_chapter_are_text(tmp_path: Path, heading: str, lines: list[str]):
+    headings = [heading.format(number) for number in (1, 2, 3)]
+    text = chapters(*headings).replace(prose("text 1"), f"{prose('text 1')}\n\n{chr(10).join(lines)}\n\nSo it was.")
+    book = book_of(tmp_path, broken(text))
+    assert titles(book) == headings
+    assert book.chapters[1].paragraphs == [prose("text 1"), " ".join(" ".join(lines).split()), "So it was."]
+    assert book.left_out == []
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        "Chapter 1    3\nChapter 2    19",
+        "Chapter 1: The Door\nChapter 2: The Window",
+        "The Door    3\nThe Window    19\nA Word of Thanks    40",
+        "1. The Door\n2. The Window\n3. A Word of Thanks",
+    ],
+)
+@pytest.mark.parametrize("place", ["first", "under a heading", "last"])
+def test_lists_of_the_chapters_are_taken_out(tmp_path: Path, listed: str, place: str):
+    front = {"first": f"{listed}\n\n", "under a heading": f"Preface\n\n{listed}\n\n", "last": ""}[place]
+    text = chapters("CHAPTER I\n\nThe Door", "CHAPTER II\n\nThe Window", front=front)
+    book = book_of(tmp_path, broken(f"{text}\n\n{listed}" if place == "last" else text))
+    assert_in_order(book, 2)
+    assert book.left_out[0].startswith("a table of contents (")
+
+
+def test_a_list_is_no_heading(tmp_path: Path):
+    text = f"Chapter 1 .... 3\nChapter 2 .... 9\n\n{prose('all')}"
+    book = book_of(tmp_path, broken(text))
+    assert titles(book) == [""]
+    assert book.words == len(text.split())
 
 
 def test_text_without_a_heading_after_the_contents_is_kept(tmp_path: Path):

@@ -7,7 +7,7 @@ chapters by the text that follows them.
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from .book import Book, Chapter, is_aside, left_out
@@ -195,13 +195,14 @@ def _by_levels(blocks: list[Block]) -> Book | None:
 
 def _by_words(blocks: list[Block]) -> Book | None:
     blocks = list(_opened(blocks))
-    lists, rest = _contents_lists(blocks)
+    looks = [_looks_like_contents(block) for block in blocks]
     for find, check in (
         (_chapter_words, _always),
         (_part_words, _always),
         (_numbered_titles, _is_row),
         (_bare_numbers, _is_row),
     ):
+        lists, rest = _contents_lists(blocks, looks, find)
         headings = _without_contents(rest, find(rest))
         if any(heading.kind == "chapter" and heading.number for heading in headings) and check(rest, headings):
             book = _assembled(rest, headings)
@@ -233,17 +234,62 @@ def _starts(line: str) -> bool:
     return bool(match)
 
 
-def _contents_lists(blocks: list[Block]) -> tuple[list[Block], list[Block]]:
-    """Find paragraphs that are lists of headings or of page numbers."""
+def _looks_like_contents(block: Block) -> bool:
+    """Tell lists of headings or of page numbers, but also verse with numbered lines and tables, from other text."""
+    headings = sum(_starts(_PAGE_NUMBER.sub("", line)) for line in block.lines)
+    paged = sum(_PAGE_NUMBER.search(line) is not None for line in block.lines)
+    numbered = sum(_NUMBERED.fullmatch(line.strip()) is not None for line in block.lines)
+    return headings > 1 or paged > 2 or bool(paged and headings) or (numbered > 2 and numbered == len(block.lines))
+
+
+def _contents_lists(
+    blocks: list[Block], looks: list[bool], find: Callable[[list[Block]], list[Heading]]
+) -> tuple[list[Block], list[Block]]:
+    """Take out what looks like a contents list where one can stand.
+
+    That is before the text, under "Contents", or wherever the entries come again as headings. All else is text.
+    """
+    headings = find([Block("") if is_list else block for block, is_list in zip(blocks, looks, strict=True)])
+    if not headings:
+        return [], []  # what only looks like a contents list is no heading
+    ends = [heading.start for heading in headings[1:]] + [len(blocks)]
+    with_text = (
+        heading.start
+        for heading, end in zip(headings, ends, strict=True)
+        if not is_aside(heading.title) and _words(blocks, heading.end, end) > 3
+    )
+    first = next(with_text, 0)
+    keys = {heading.key for heading in headings}
+    names = {_name(block.text) for heading in headings for block in blocks[heading.start : heading.end]}
     lists: list[Block] = []
     rest: list[Block] = []
-    for block in blocks:
-        headings = sum(_starts(_PAGE_NUMBER.sub("", line)) for line in block.lines)
-        paged = sum(_PAGE_NUMBER.search(line) is not None for line in block.lines)
-        numbered = sum(_NUMBERED.fullmatch(line.strip()) is not None for line in block.lines)
-        is_list = headings > 1 or paged > 2 or (paged and headings) or (numbered > 2 and numbered == len(block.lines))
-        (lists if is_list else rest).append(block)
+    under = False
+    for number, (block, is_list) in enumerate(zip(blocks, looks, strict=True)):
+        under = under if is_list else _is_contents(block.text)
+        is_taken = is_list and (number < first or under or _come_again(block, keys, names))
+        (lists if is_taken else rest).append(block)
     return lists, rest
+
+
+def _is_contents(title: str) -> bool:
+    return is_aside(title) and _CONTENTS.fullmatch(title.strip(" .:*[]")) is not None
+
+
+def _come_again(block: Block, keys: set[str], names: set[str]) -> bool:
+    """Say whether the lines of a list, or half of them where entries are broken into lines, are headings too."""
+    lines = [_PAGE_NUMBER.sub("", line).strip() for line in block.lines]
+    # A number alone is the key of any numbered list.
+    again = sum(
+        _name(line) in names - {""} or any(heading.key in keys for heading in _chapter_words([Block(line)]))
+        for line in lines
+    )
+    return 2 * again >= len(lines)
+
+
+def _name(title: str) -> str:
+    """What a heading says beside its number."""
+    match = _CHAPTER.fullmatch(title) or _PART.fullmatch(title) or _NUMBERED.fullmatch(title)
+    return " ".join(re.findall(r"\w+", (match["rest"] if match else title).casefold()))
 
 
 def _is_heading(match: re.Match[str]) -> bool:
@@ -403,7 +449,7 @@ def _assembled(blocks: list[Block], headings: list[Heading]) -> Book:
             # Whatever has no heading of its own begins at the first paragraph that is too long for an entry.
             blocks_here = blocks[heading.end : end]
             listed = next((n for n, block in enumerate(blocks_here) if block.words > LONGEST_ENTRY), len(blocks_here))
-            if _CONTENTS.fullmatch(heading.title.strip(" .:*[]")) and listed < len(blocks_here):
+            if _is_contents(heading.title) and listed < len(blocks_here):
                 name = BEFORE if not chapters else f"After {chapters[-1].title}"
                 chapters.append(Chapter(name, paragraphs[listed:]))
                 words = sum(len(paragraph.split()) for paragraph in paragraphs[:listed])
