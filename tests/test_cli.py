@@ -1,12 +1,17 @@
 """The `hier-models` command, as a user runs it."""
 
+import bz2
+import gzip
 import json
+import lzma
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -239,6 +244,16 @@ def test_a_dialogue_with_too_many_roles_is_named_before_anything_is_made(checkpo
     mistake("evaluate", checkpoint, "dialogues.jsonl", says=says)
     mistake("analyze", "dialogues.jsonl", "-m", checkpoint, "-o", "report", says=says)
     mistake("inspect", checkpoint, "dialogues.jsonl", "--document", "2", says="has 5 roles, more than num_segments=4")
+
+
+@pytest.mark.parametrize(("suffix", "compress"), [("gz", gzip.compress), ("xz", lzma.compress), ("bz2", bz2.compress)])
+def test_damaged_archives(checkpoint: str, suffix: str, compress: Callable[[bytes], bytes]):
+    content = compress(random.Random(0).randbytes(10_000).hex().encode())
+    middle = len(content) // 2
+    for damaged in (content[:middle], content[:middle] + b"\xff" * 100 + content[middle + 100 :], b"rain"):
+        Path(f"paper.txt.{suffix}").write_bytes(damaged)
+        says = f"paper.txt.{suffix} is damaged and cannot be decompressed"
+        mistake("summarize", checkpoint, f"paper.txt.{suffix}", says=says)
 
 
 def test_named_column_and_csv(checkpoint: str):

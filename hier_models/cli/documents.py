@@ -103,10 +103,15 @@ def data_suffix(path: Path) -> str:
 
 def read_text(path: Path, name: str) -> str:
     """Read a text file, which the user calls `name`."""
-    from ..data.reading import open_binary
+    from ..data.reading import COMPRESSION_SUFFIXES, DECOMPRESSION_ERRORS, open_binary
 
     with open_binary(path) as stream:
-        content = stream.read()
+        try:
+            content = stream.read()
+        except DECOMPRESSION_ERRORS as error:
+            if path.suffix.lower() not in COMPRESSION_SUFFIXES:
+                raise
+            raise MistakeError(f"{name} is damaged and cannot be decompressed ({error})") from error
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -13,6 +13,7 @@ import json
 import lzma
 import re
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,9 @@ from typing import IO, Any
 
 
 COMPRESSION_SUFFIXES = (".gz", ".xz", ".bz2")
+# What reading a damaged archive raises. OSError is gzip's, and bz2's for all damage; of a file that is not compressed,
+# it says something else.
+DECOMPRESSION_ERRORS = (EOFError, OSError, lzma.LZMAError, zlib.error)
 DATA_SUFFIXES = (".jsonl", ".json", ".ndjson", ".csv", ".tsv")
 TEXT_SUFFIXES = (".txt",)
 
@@ -118,13 +122,9 @@ def read_records(path: Path, name: str | None = None) -> Iterator[Record]:
         for record in records:
             last_line = record.line
             yield record
-    except (EOFError, lzma.LZMAError, gzip.BadGzipFile) as error:
-        problem = f"the file is damaged after this line and cannot be decompressed further ({error})"
-        yield Record(str(path), last_line + 1, raw="", problem=problem)
-    except OSError as error:
+    except DECOMPRESSION_ERRORS as error:
         if path.suffix.lower() not in COMPRESSION_SUFFIXES:
             raise
-        # bz2 reports damage as a bare OSError.
         problem = f"the file is damaged after this line and cannot be decompressed further ({error})"
         yield Record(str(path), last_line + 1, raw="", problem=problem)
 
@@ -133,7 +133,7 @@ def _first_character(path: Path) -> bytes:
     try:
         with open_binary(path) as stream:
             return stream.read(4096).removeprefix(UTF8_BOM).lstrip()[:1]
-    except (EOFError, OSError, lzma.LZMAError):
+    except DECOMPRESSION_ERRORS:
         return b""  # the reader meets the same damage and reports it with its place
 
 

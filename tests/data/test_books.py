@@ -1,7 +1,12 @@
 """Books as chapters: from a text with headings, a folder, a list. EPUBs are in test_epub.py."""
 
+import bz2
+import gzip
 import logging
+import lzma
+import random
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -411,6 +416,16 @@ def test_bad_files(tmp_path: Path, name: str, content: bytes, says: str):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=says):
         read_book(tmp_path / name)
+
+
+@pytest.mark.parametrize(("suffix", "compress"), [("gz", gzip.compress), ("xz", lzma.compress), ("bz2", bz2.compress)])
+def test_damaged_archives(tmp_path: Path, suffix: str, compress: Callable[[bytes], bytes]):
+    content = compress(random.Random(0).randbytes(10_000).hex().encode())
+    middle = len(content) // 2
+    for damaged in (content[:middle], content[:middle] + b"\xff" * 100 + content[middle + 100 :], b"rain"):
+        (tmp_path / f"book.txt.{suffix}").write_bytes(damaged)
+        with pytest.raises(ValueError, match="is damaged and cannot be decompressed"):
+            read_book(tmp_path / f"book.txt.{suffix}")
 
 
 def test_bad_folders(tmp_path: Path):

@@ -252,6 +252,17 @@ def test_a_damaged_archive_is_a_bad_line(tmp_path, suffix, compress):
         list(load_documents(path))
 
 
+@pytest.mark.parametrize(("suffix", "compress"), [("gz", gzip.compress), ("xz", lzma.compress), ("bz2", bz2.compress)])
+def test_damage_in_the_middle_of_an_archive_is_a_bad_record(tmp_path, suffix, compress):
+    rows = [{"text": f"{i} " + "abc" * (i % 97)} for i in range(20_000)]
+    content = bytearray(compress(as_json_lines(rows)))
+    content[len(content) // 2 : len(content) // 2 + 100] = b"\xff" * 100
+    path = write(tmp_path / f"a.jsonl.{suffix}", bytes(content))
+    *_, last = read_records(path)
+    assert last.problem is not None
+    assert last.problem.startswith("the file is damaged after this line and cannot be decompressed further (")
+
+
 def test_the_first_record_may_be_bad_too(tmp_path):
     path = write(tmp_path / "a.jsonl", b'{"foo": 1}\n' + as_json_lines(ROWS))
     with pytest.raises(ValueError, match=r"a\.jsonl:1: cannot tell which column holds the source"):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ..reading import COMPRESSION_SUFFIXES, UTF8_BOM, data_suffix, document_name, open_binary
+from ..reading import COMPRESSION_SUFFIXES, DECOMPRESSION_ERRORS, UTF8_BOM, data_suffix, document_name, open_binary
 from .book import Book, Chapter, is_aside, left_out
 from .epub import read_epub
 from .headings import split_blocks, title_of
@@ -131,7 +131,7 @@ def _read_blocks(path: Path) -> tuple[list[Block], str]:
     try:
         with open_binary(path) as stream:
             content = stream.read()
-    except (EOFError, OSError) as error:
+    except DECOMPRESSION_ERRORS as error:
         if path.suffix.lower() not in COMPRESSION_SUFFIXES:
             raise
         raise ValueError(f"`book`: {path} is damaged and cannot be decompressed ({error}).") from error
