@@ -18,7 +18,7 @@ import numpy as np
 import sacrebleu
 
 
-DRAWS = 10_000  # with 1,000 the ends of an interval moved by a tenth of its width
+DRAWS = 10_000  # with 1,000 the ends of an interval move by a twentieth of its width
 CONFIDENCE = 0.95
 # Draws are weighed so many documents at a time, to bound the memory.
 _CELLS = 10_000_000
