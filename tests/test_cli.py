@@ -28,6 +28,7 @@ from hier_models import (
     HatBartProcessor,
     cli,
 )
+from hier_models.cli.documents import Documents
 from hier_models.data.word_level import train_word_level
 from tests import forks
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
@@ -271,6 +272,13 @@ def test_two_records_of_one_name_stay_two(checkpoint: str):
     written = jsonl(Path("out.jsonl").read_text())
     assert [record["id"] for record in written] == ["same", "same (2)"]
     assert [record["summary"] for record in written] == expected(checkpoint, *DOCUMENTS[:2])
+
+
+def test_numbered_names_are_free_names():
+    rows = [{"id": name, "text": "x"} for name in ("a", "a", "a (2)", "b (2)", "b", "b", "a")]
+    Path("twins.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    names = [document["id"] for document in Documents([Path("twins.jsonl")])]
+    assert names == ["a", "a (2)", "a (2) (2)", "b (2)", "b", "b (3)", "a (3)"]
 
 
 def test_generation_settings(checkpoint: str, paper: str):

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from ..journal import digest
-from .documents import KINDS
+from .documents import KINDS, free_name
 from .errors import MistakeError, check_parent, first_paragraph, guarded, mistakes, say, state
 from .jobs import SUMMARIES, check_all_roles, finished, write_texts
 from .loading import check_checkpoint, generation_settings, given_only, load_pipeline, quiet
@@ -267,10 +267,8 @@ def _load(
     seen: Counter[str] = Counter()
     identifiers = []
     for number, known in enumerate(own, start=1):
-        name = known or f"{data}:{number}"
-        seen[name] += 1
         # As `summarize` calls them.
-        identifiers.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+        identifiers.append(free_name(known or f"{data}:{number}", seen))
     references = list(rows["summary"]) if "summary" in rows.column_names else None
     return _Documents(rows, identifiers, any(own), references, data, min(limit or len(rows), len(rows)))
 

@@ -54,9 +54,7 @@ class Documents:
             try:
                 for number, identifier, document in self._read(path):
                     name = identifier or f"{self.names.get(str(path), path)}:{number}"
-                    seen[name] += 1
-                    # Two documents of one name would be taken for one when a job is continued.
-                    yield {"id": name if seen[name] == 1 else f"{name} ({seen[name]})", **document}
+                    yield {"id": free_name(name, seen), **document}
             except (ValueError, OSError) as error:
                 text = re.sub(r"\b(text|phrases)_column=…", r"--\1-column", str(error))
                 text = text.replace("set_aside_file: ", "--set-aside: ")
@@ -91,6 +89,24 @@ class Documents:
             )
         self.set_aside_count = report.set_aside
         self.dropped_turns += report.dropped_turns
+
+
+def free_name(name: str, seen: Counter[str]) -> str:
+    """Number a document's name if it was given before: two of one name would be taken for one in a continued job.
+
+    Args:
+        name: What to call the document.
+        seen: How often each name was given, counted here.
+
+    Returns:
+        A name that no other document has.
+    """
+    free = name
+    while seen[free]:
+        seen[name] += 1
+        free = f"{name} ({seen[name]})"
+    seen[free] += 1
+    return free
 
 
 def data_suffix(path: Path) -> str:
