@@ -15,12 +15,17 @@ Item = TypeVar("Item")
 _CLOSERS = "\"'”’»)\\]」』）"  # noqa: RUF001
 _OPENERS = "\"'“„‘‚«(\\[¿¡"  # noqa: RUF001
 _STOPS = "。！？।॥۔؟"  # noqa: RUF001
-_END = re.compile(rf"[.!?…]+[{_CLOSERS}]*(?=\s+[^\s\W\da-zß-öø-ÿ]|\s+[{_OPENERS}\d])|[{_STOPS}][{_CLOSERS}]*|\n\s*\n")
+# Marks in a row are read once, from the first on: the time is linear in the text.
+_END = re.compile(
+    rf"(?<![.!?…])[.!?…]++[{_CLOSERS}]*+(?=\s+[^\s\W\da-zß-öø-ÿ]|\s+[{_OPENERS}\d])|[{_STOPS}][{_CLOSERS}]*|\n\s*\n"
+)
 # Not after a single letter ("J. Smith"), a number in German and its like ("am 3. Mai"), or these.
 _NO_END = re.compile(
     r"(?:^|[\s(\"'“„])(?:[^\W\d_]|\d{1,2}|Mrs?|Ms|Dr|Prof|St|No|Nr|vs|etc|e\.g|i\.e|cf|bzw|Hr|Fr|vgl|d\.h|z\.B|M|Mme)\.$",
     re.IGNORECASE,
 )
+# Characters that are enough to know such an end.
+_NO_END_LENGTH = 15
 _CLAUSE = re.compile(r"(?<=[,;:–—])\s+")
 _SPACE = re.compile(r"\s+")
 
@@ -83,9 +88,11 @@ def plain_sentences(text: str) -> list[str]:
     sentences = []
     start = 0
     for match in _END.finditer(text):
-        piece = text[start : match.end()].strip()
-        if piece and not _NO_END.search(piece):
-            sentences.append(piece)
+        end = match.end()
+        while end > start and text[end - 1].isspace():
+            end -= 1
+        if end > start and not _NO_END.search(text[max(start, end - _NO_END_LENGTH) : end]):
+            sentences.append(text[start:end].strip())
             start = match.end()
     return [*sentences, text[start:].strip()] if text[start:].strip() else sentences
 

@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import textwrap
+import time
 from typing import Any
 
 import datasets
@@ -434,6 +435,14 @@ def test_plain_sentences():
     assert plain_sentences("你好。世界！") == ["你好。", "世界！"]
     assert plain_sentences("A title\n\nThen text") == ["A title", "Then text"]
     assert plain_sentences(" \n") == []
+
+
+def test_plain_sentences_of_long_rows_of_marks():
+    start = time.perf_counter()
+    assert plain_sentences("." * 50_000) == ["." * 50_000]
+    assert plain_sentences("." * 50_000 + " A") == ["." * 50_000, "A"]
+    assert len(plain_sentences("J. Smith " * 20_000)) == 1
+    assert time.perf_counter() - start < 5
 
 
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=80))
