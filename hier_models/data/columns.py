@@ -81,6 +81,8 @@ WORDED = (*KINDS, "summary", REFERENCES)
 
 # "#Person1#: Hello." or "Project Manager: Right." A role is short and holds no colon.
 TURN_LINE = re.compile(r"\s*([^\s:][^:\n]{0,59}?)\s*:(?:\s+|$)(.*)")
+# Not the other ends that str.splitlines() knows, such as U+2028: those stand inside of sentences.
+LINE_END = re.compile(r"\r\n|\r|\n")
 # What stands between the articles of Multi-News, in its two releases.
 ARTICLE_SEPARATOR = re.compile(r"\|{5}|story_separator_special_tag")
 # The 2018 release of PubMed and arXiv wraps each sentence of an abstract in <S> and </S>.
@@ -352,7 +354,7 @@ def _decoded(name: str, value: Any) -> Any:
 
 
 def _starts_with_a_turn(text: str) -> bool:
-    first = next((line for line in text.splitlines() if line.strip()), "")
+    first = next((line for line in LINE_END.split(text) if line.strip()), "")
     return TURN_LINE.fullmatch(first) is not None
 
 
@@ -518,7 +520,7 @@ def _turn(name: str, number: int, turn: Any) -> dict[str, str]:
 
 def _turns_of_text(name: str, text: str) -> list[dict[str, str]]:
     turns: list[dict[str, str]] = []
-    for line in well_formed(name, text).splitlines():
+    for line in LINE_END.split(well_formed(name, text)):
         match = TURN_LINE.fullmatch(line)
         if match:
             turns.append({"role": match[1], "content": match[2].rstrip()})
@@ -538,7 +540,7 @@ def _summary(name: str, value: Any) -> str:
 
 
 def _references(name: str, value: Any) -> list[str]:
-    parts = value.splitlines() if isinstance(value, str) else value
+    parts = LINE_END.split(value) if isinstance(value, str) else value
     if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
         raise _wrong_type(name, value, "a list of strings, or lines, that are a summary each")
     references = [well_formed(name, SENTENCE_TAGS.sub("", part).strip()) for part in parts]

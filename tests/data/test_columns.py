@@ -43,6 +43,7 @@ def test_every_id_alias_is_recognized_and_becomes_text(name):
         ({"messages": [{"from": "Ann", "value": "Hello."}, {"from": "Bob", "value": "Hi."}]}, "turns", TURNS),
         ({"text": [["Ann", "Hello."], ["Bob", "Hi."]]}, "turns", TURNS),
         ({"dialogue": "Ann: Hello.\r\nBob: Hi."}, "turns", TURNS),
+        ({"dialogue": "Ann: So\u2028Bob: said."}, "turns", [{"role": "Ann", "content": "So\u2028Bob: said."}]),
         ({"dialogue": "#A#: One: two.\n\n and more\n#B#:"}, "turns", None),
         ({"dialogue": "just words"}, "text", "just words"),
         ({"text": "Note: not a dialogue."}, "text", "Note: not a dialogue."),
@@ -66,6 +67,7 @@ def test_kinds_of_sources(row, kind, value):
     [
         (["One.", " Two. ", "", "Three."], ["One.", "Two.", "Three."]),
         ("One .\n\n Two .\r\nThree", ["One .", "Two .", "Three"]),
+        ("One\u2028still one\x85\x0cstill.\rTwo", ["One\u2028still one\x85\x0cstill.", "Two"]),
         (["<S> one </S>"], ["one"]),
     ],
 )
