@@ -281,6 +281,23 @@ def test_numbered_names_are_free_names():
     assert names == ["a", "a (2)", "a (2) (2)", "b (2)", "b", "b (3)", "a (3)"]
 
 
+def test_names_of_files_that_are_not_utf8(checkpoint: str):
+    Path("folder").mkdir()
+    for name, text in zip((b"caf\xe8.txt", b"caf\xe9.txt", b"ok.txt"), DOCUMENTS, strict=False):
+        try:
+            Path(os.fsdecode(b"folder/" + name)).write_text(text)
+        except OSError:
+            pytest.skip("this file system takes names in UTF-8 only")
+    files = sorted(str(path) for path in Path("folder").iterdir())
+    names = ["caf?", "caf? (2)", "ok"]
+    file_names = ["folder/caf?.txt", "folder/caf?.txt (2)", "folder/ok.txt"]
+    for number, (inputs, expected_names) in enumerate([(["folder"], names), (files, file_names)]):
+        arguments = ["summarize", checkpoint, *inputs, "--output", f"{number}.jsonl"]
+        run(*arguments)
+        assert [record["id"] for record in jsonl(Path(f"{number}.jsonl").read_text())] == expected_names
+        assert "nothing is left to do" in run(*arguments).stderr
+
+
 def test_generation_settings(checkpoint: str, paper: str):
     arguments = ["--max-length", "9", "--min-length", "9", "--num-beams", "3", "--set", "length_penalty=2.0"]
     result = run("summarize", checkpoint, paper, "--json", *arguments, "--set", "no_repeat_ngram_size=1")

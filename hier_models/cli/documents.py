@@ -99,9 +99,10 @@ def free_name(name: str, seen: Counter[str]) -> str:
         seen: How often each name was given, counted here.
 
     Returns:
-        A name that no other document has.
+        A name that no other document has, and that can be written to a file.
     """
-    free = name
+    # A file's name that is not UTF-8 has surrogates, which would be written as "?" and not be found again.
+    name = free = name.encode("utf-8", "replace").decode("utf-8")
     while seen[free]:
         seen[name] += 1
         free = f"{name} ({seen[name]})"

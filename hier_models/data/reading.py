@@ -263,6 +263,7 @@ def _text_records(path: Path, name: str) -> Iterator[Record]:
     with open_binary(path) as stream:
         content = stream.read().removeprefix(UTF8_BOM)
     raw = content.decode("utf-8", "surrogateescape")
+    name = name.encode("utf-8", "replace").decode("utf-8")  # a file's name need not be UTF-8, and an id must
     try:
         yield Record(str(path), 1, raw, row={"id": name, "text": content.decode("utf-8")})
     except UnicodeDecodeError as error:
