@@ -183,7 +183,9 @@ def test_summarize_a_file(checkpoint: str, paper: str):
 def test_summarize_standard_input(checkpoint: str, arguments: list[str]):
     result = run("summarize", checkpoint, *arguments, "--json", stdin=DOCUMENTS[1])
     [record] = jsonl(result.stdout)
+    assert len(record.pop("model_version")) == 16
     assert record == {
+        "dtype": "auto",
         "id": "standard input",
         "summary": expected(checkpoint, DOCUMENTS[1])[0],
         "num_truncated_tokens": 0,
@@ -350,7 +352,7 @@ def test_missing_weights_are_reported(checkpoint: str, paper: str):
 # A batch that is continued
 
 
-def test_batch_is_continued(checkpoint: str, records: str):
+def test_batch_is_continued(checkpoint: str, records: str, monkeypatch: pytest.MonkeyPatch):
     arguments = ["summarize", checkpoint, records, "--output", "out.jsonl"]
     run(*arguments)
     whole = Path("out.jsonl").read_text()
@@ -364,9 +366,22 @@ def test_batch_is_continued(checkpoint: str, records: str):
     assert Path("out.jsonl").read_text() == whole
 
     # Done: nothing is loaded, nothing changes.
-    Path("model/model.safetensors").write_bytes(b"not weights")
+    monkeypatch.setattr("hier_models.cli.jobs.load_pipeline", None)
     assert "4 of 4" in run(*arguments).stderr
     assert Path("out.jsonl").read_text() == whole
+
+
+@pytest.mark.parametrize("changed", ["model.safetensors", "generation_config.json"])
+def test_batch_of_a_model_that_has_changed_is_not_continued(checkpoint: str, records: str, changed: str):
+    """As when it was trained again into its folder."""
+    arguments = ["summarize", checkpoint, records, "--output", "out.jsonl"]
+    run(*arguments)
+    whole = Path("out.jsonl").read_bytes()
+    mistake(*arguments, "--dtype", "bfloat16", says='"dtype": "bfloat16"')
+    file = Path(checkpoint, changed)
+    file.write_bytes(file.read_bytes() + b" ")
+    mistake(*arguments, says=['"model_version": "', "give another place"])
+    assert Path("out.jsonl").read_bytes() == whole
 
 
 @pytest.mark.parametrize("begun", ["", "{", '{"id": "r', '{"id": "r0", "summary": "'])
@@ -836,7 +851,9 @@ def test_translate_a_long_file(checkpoint: str):
     assert f"{record['num_unfinished_chunks']} of {record['num_chunks']} chunks ended at the maximum" in result.stderr
     [written] = jsonl(run(*arguments, "--json").stdout)
     counts = {name: record[name] for name in record if name.startswith("num_")}
+    assert len(written.pop("model_version")) == 16
     assert written == {
+        "dtype": "auto",
         "id": "long.txt",
         "translation": record["translation_text"].strip(),
         **counts,

@@ -138,7 +138,7 @@ def test_a_model_that_only_draws(checkpoint, data):
     assert "bridge" in Path("report/attention-hat-1.html").read_text()
 
 
-def test_a_job_goes_on_where_it_stopped(checkpoint, data):
+def test_a_job_goes_on_where_it_stopped(checkpoint, data, monkeypatch):
     arguments = ["analyze", data, "-m", checkpoint, "--heatmaps", 0]
     run(*arguments, "-o", "whole")
     Path("part").mkdir()
@@ -150,10 +150,11 @@ def test_a_job_goes_on_where_it_stopped(checkpoint, data):
     assert Path("part/summaries-model.jsonl").read_text().splitlines(keepends=True)[1:] == lines[1:]
     assert report("part")["models"]["model"]["copied"] == report("whole")["models"]["model"]["copied"] + 1
     # All there: no model is loaded.
-    shutil.rmtree(checkpoint)
-    Path(checkpoint).mkdir()
-    Path(checkpoint, "config.json").write_text("{}")
+    monkeypatch.setattr("hier_models.cli.analyze.load_pipeline", None)
     run(*arguments, "-o", "part")
+    # Trained anew, and so another model.
+    Path(checkpoint, "model.safetensors").write_bytes(b"others")
+    mistake(*arguments, "-o", "part", says='"model_version"')
     mistake(*arguments, "-o", "part", "--max-length", 3, says="was made with")
 
 

@@ -17,7 +17,7 @@ from ..journal import digest
 from .documents import KINDS, free_name
 from .errors import MistakeError, check_parent, first_paragraph, guarded, mistakes, say, state
 from .jobs import SUMMARIES, check_all_roles, finished, write_texts
-from .loading import check_checkpoint, generation_settings, given_only, load_pipeline, quiet
+from .loading import check_checkpoint, generation_settings, given_only, load_pipeline, making_of, quiet
 from .options import (
     BatchSizeOption,
     ConfigNameOption,
@@ -358,7 +358,7 @@ def _generate(
     dtype: Dtype,
 ) -> Any:
     """Summarize the documents that have no summary in the file yet; return the pipeline if one was loaded."""
-    making = {"model": checkpoint, "settings": settings}
+    making = making_of(checkpoint, settings, dtype, None)
     inputs = {}
     if file.exists():
         inputs = {name: digest(documents[number]) for number, name in enumerate(documents.identifiers)}

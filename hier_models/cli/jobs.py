@@ -15,7 +15,7 @@ import typer
 from ..journal import Journal, digest
 from .documents import Documents, open_documents
 from .errors import MistakeError, check_not_the_data, check_parent, mistakes, say, state
-from .loading import check_checkpoint, check_highlights, given_only, load_pipeline
+from .loading import check_checkpoint, check_highlights, given_only, load_pipeline, making_of
 from .options import Dtype
 
 
@@ -102,7 +102,6 @@ def run_job(
     with open_documents(inputs, text_column, set_aside, phrases_column) as documents:
         # A first look at everything, so that a bad record does not stop the job in its last hour.
         digests = {document.pop("id"): digest(document) for document in documents}
-        # What each record says of its making; a job goes on only with the same.
         also = given_only(importance_tagger=importance_tagger, phrases_column=phrases_column, seed=seed)
         asked = settings()
         if kind is not POEMS and asked.get("num_return_sequences", 1) != 1:
@@ -110,7 +109,7 @@ def run_job(
                 f"--set num_return_sequences: one {kind.product} of a document is written; for several, call the "
                 f"pipeline from Python"
             )
-        making = {"model": model, "settings": asked | also}
+        making = making_of(model, asked | also, dtype, importance_tagger)
         done: dict[str, dict[str, Any]] = {}
         if output is not None:
             done = finished(output, digests, making, kind)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import warnings
 from pathlib import Path
 from typing import Any
 
+from ..journal import digest
 from .errors import MistakeError, mistakes, state
 from .extractive import ExtractivePipe, is_extractive
 from .options import Dtype
+
+
+# Files of a checkpoint's folder that decide what its model writes.
+_LOADED = (
+    *("*.safetensors", "pytorch_model*.bin", "*config.json", "tokenizer.json"),
+    *("key_phrases.json", "poem_keywords.json"),
+)
 
 
 def quiet() -> None:
@@ -71,6 +80,22 @@ def check_checkpoint(name: str, option: str = "MODEL") -> None:
     if reason is not None:
         advice = "; the first argument is the model" if option == "MODEL" and Path(name).is_file() else ""
         raise MistakeError(f"{option}: {reason}{advice}")
+
+
+def making_of(model: str, settings: dict[str, Any], dtype: Dtype, importance_tagger: str | None) -> dict[str, Any]:
+    """Gather what each record of a job says of its making: a job goes on only with the same."""
+    version = _version([name for name in (model, importance_tagger) if name is not None and Path(name).is_dir()])
+    return {"model": model, **given_only(model_version=version), "dtype": str(dtype.value), "settings": settings}
+
+
+def _version(folders: list[str]) -> str | None:
+    """Name what models are loaded from: a model that was trained anew in its folder is another one."""
+    files = [file for folder in folders for pattern in _LOADED for file in sorted(Path(folder).glob(pattern))]
+    digests = []
+    for file in files:
+        with file.open("rb") as stream:
+            digests.append([file.name, hashlib.file_digest(stream, "sha256").hexdigest()])
+    return digest(digests) if digests else None
 
 
 def check_highlights(pipe: Any, phrases: object) -> None:
