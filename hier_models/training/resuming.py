@@ -23,7 +23,8 @@ RECIPE_FILE = "recipe.json"
 # What of the section `training` makes another experiment; the rest says how it is computed, and where.
 EXPERIMENT = (
     *("adam_beta1", "adam_beta2", "adam_epsilon", "data_seed", "dataloader_drop_last", "label_smoothing_factor"),
-    *("generation_config", "generation_max_length", "generation_num_beams"),
+    # Not `generation_max_length`, which summarization sets by the data where it is not given.
+    *("generation_config", "generation_num_beams"),
     *("learning_rate", "load_best_model_at_end", "lr_scheduler_kwargs", "lr_scheduler_type", "max_grad_norm"),
     *("max_steps", "neftune_noise_alpha", "num_train_epochs", "optim", "optim_args", "optim_target_modules", "seed"),
     *("train_sampling_strategy", "warmup_steps", "weight_decay"),

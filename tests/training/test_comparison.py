@@ -466,7 +466,7 @@ EQUAL = {"encoder": {1: 3.0}, "decoder": {1: 3.0}}
         ({"load_best_model_at_end": False}, "load_best_model_at_end=True, and here it is False"),
         ({"eval_steps": 1, "save_steps": 1}, "eval_steps=2, and here it is 1"),
         ({"adam_epsilon": 0.1}, "adam_epsilon=1e-08, and here it is 0.1"),
-        ({"generation_max_length": 5}, "generation_max_length=None, and here it is 5"),
+        ({"generation_num_beams": 5}, "generation_num_beams=None, and here it is 5"),
     ],
 )
 def test_a_recipe_that_was_edited_in_between_is_refused(content, tmp_path, monkeypatch, changes, says):
