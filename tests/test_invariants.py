@@ -657,6 +657,7 @@ def test_assisted_decoding_equals_greedy(case, model, documents):
     assistant = make_model(case, std=0.2)
     settings = {"max_new_tokens": 12, "do_sample": False}
     expected = model.generate(**single, **settings)
+    assert torch.equal(model.generate(**single, assistant_model=assistant, **settings), expected)
     found = model.generate(
         **single, assistant_model=assistant, output_attentions=True, return_dict_in_generate=True, **settings
     )

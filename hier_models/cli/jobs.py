@@ -107,7 +107,7 @@ def run_job(
         if kind is not POEMS and asked.get("num_return_sequences", 1) != 1:
             raise MistakeError(
                 f"--set num_return_sequences: one {kind.product} of a document is written; for several, call the "
-                f"pipeline from Python"
+                "pipeline from Python"
             )
         making = making_of(model, asked | also, dtype, importance_tagger)
         done: dict[str, dict[str, Any]] = {}

@@ -270,6 +270,9 @@ def _summary(
         "source_tokens": statistics.fmean(tokens) if tokens else None,
         "steps": max(curves[name][seed]["steps"] for seed in seeds),
         "best_step": {seed: curves[name][seed]["best_step"] for seed in seeds},
+        "diverged": [
+            seed for seed in seeds if not all(math.isfinite(found["values"][seed]) for found in metrics.values())
+        ],
         "still_improving": [seed for seed in seeds if curves[name][seed]["still_improving"]],
         "scored_model": _scored(own, curves[name]),
         "label_smoothing": next(iter(own.values()))["recipe"]["training"].get("label_smoothing_factor", 0.0),
@@ -365,11 +368,9 @@ def _difference(found: Mapping[str, Any] | None, twin: str | None) -> str:
     return text if twin is None else f"{text} ({twin})"
 
 
-def _diverged(metrics: Mapping[str, Any]) -> list[int]:
-    """The seeds that have a score that is no finite number."""
-    return sorted(
-        {seed for found in metrics.values() for seed, value in found["values"].items() if not math.isfinite(value)}
-    )
+def _with_seeds(variants: Mapping[str, Any], what: str) -> str:
+    """Name the variants that have seeds of which something must be said, with these seeds."""
+    return "; ".join(f"{name} ({', '.join(map(str, found[what]))})" for name, found in variants.items() if found[what])
 
 
 def _notes(comparison: Comparison, results: Mapping[str, Any]) -> list[str]:
@@ -412,36 +413,20 @@ def _notes(comparison: Comparison, results: Mapping[str, Any]) -> list[str]:
         f"over all sittings, mean of the seeds. {_memory(variants)} Source tokens: all that were read in training, "
         "padding left out."
     )
-    diverged = [
-        f"{name} ({', '.join(map(str, seeds))})"
-        for name, found in variants.items()
-        if (seeds := _diverged(found["metrics"]))
-    ]
-    if diverged:
-        said.append(f"**Diverged**, so that a score is no finite number, with these seeds: {'; '.join(diverged)}.")
-    improving = [
-        f"{name} ({', '.join(map(str, found['still_improving']))})"
-        for name, found in variants.items()
-        if found["still_improving"]
-    ]
-    if improving:
+    if diverged := _with_seeds(variants, "diverged"):
+        said.append(f"**Diverged**, so that a score is no finite number, with these seeds: {diverged}.")
+    if improving := _with_seeds(variants, "still_improving"):
         said.append(
             f"**Still improving** at the last evaluation, and by more than {IMPROVING:.0%} in the last third of the "
-            f"training, with these seeds: {'; '.join(improving)}. Of such models a "
-            "longer training may change the order."
+            f"training, with these seeds: {improving}. Of such models a longer training may change the order."
         )
     readings = _measured(variants)
     said += [f"{reading.title[0].upper()}{reading.title[1:]}: {reading.meaning}." for reading in readings]
-    unread = [
-        f"{name} ({', '.join(map(str, found['hardly_read']))})"
-        for name, found in variants.items()
-        if found["hardly_read"]
-    ]
-    if unread:
+    if unread := _with_seeds(variants, "hardly_read"):
         scores = " or ".join(dict.fromkeys(reading.score for reading in readings))
         said.append(
             f"**Hardly reading**, with less than {READS - 1:.0%} between the two values of {scores}: "
-            f"{'; '.join(unread)}, by their seeds. A comparison of such models says little."
+            f"{unread}, by their seeds. A comparison of such models says little."
         )
     if smoothing := sorted({factor for found in variants.values() if (factor := found["label_smoothing"])}):
         said.append(
