@@ -14,9 +14,6 @@ from ..pipelines.importance_tagger_hier import Span
 from .stopwords import load_stopwords
 
 
-# Part of the key of datasets' cache: raise it when the same text gets other labels than before.
-LABELS_VERSION = 2
-
 # Runs of letters and digits, with accents that may be characters of their own (as in texts from PDF files), and with
 # an apostrophe inside or not; the parts of a compound with hyphens are words.
 WORD = re.compile(r"[^\W_]+(?:[\u0300-\u036f]+[^\W_]*)*(?:['’][^\W_]+(?:[\u0300-\u036f]+[^\W_]*)*)*")
@@ -107,7 +104,6 @@ class ImportanceLabels:
         self.processor = processor
         self.kind = kind
         self.max_length = max_length
-        self.version = LABELS_VERSION
 
     def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
         """Tokenize and label.

@@ -31,14 +31,13 @@ from .fillers import Fillers, load_fillers
 from .finding import canonical_split, files_of_split, local_files
 from .reading import Record, document_name, read_records
 from .setting_aside import LoadReport, SetAside, check_set_aside_file
+from .versioned import source_version
 
 
 logger = logging.getLogger(__name__)
 
 BadLines = Literal["stop", "set_aside"]
 
-# Part of the key of datasets' cache: raise it when the same file is read into something else than before.
-READER_VERSION = 3
 # How many records may be looked at to find one that shows which columns there are.
 RECORDS_TO_PEEK = 100
 # Rows held in memory while a dataset is written to disk; documents can be long.
@@ -62,7 +61,7 @@ class _Reading:
     split: str | None
     bad_lines: BadLines
     state_of_files: tuple[tuple[str, int, int], ...]
-    version: int = READER_VERSION
+    version: str
 
     @property
     def features(self) -> Features:
@@ -241,13 +240,13 @@ def load_rows(
     if files is None:
         raw = _from_hub(str(source), config_name, revision, split, streaming)
         row_format = _format_of_hub(raw, resolve)
-        reading = _Reading(row_format, None, bad_lines, ())
+        reading = _Reading(row_format, None, bad_lines, (), source_version())
         set_aside = None if set_aside_file is None else SetAside(os.fspath(set_aside_file), report)
         return _normalized_hub(raw, str(source), reading, set_aside)
     files, row_split = files_of_split(files, split)
     row_format = _format_of_files(files, resolve, bad_lines)
     state = tuple((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path, _ in files)
-    reading = _Reading(row_format, row_split, bad_lines, state)
+    reading = _Reading(row_format, row_split, bad_lines, state, source_version())
     set_aside = None if set_aside_file is None else SetAside(os.fspath(set_aside_file), report)
     names = [(str(path), name) for path, name in files]
     if streaming:

@@ -10,6 +10,7 @@ from transformers import PreTrainedTokenizerBase, ProcessorMixin
 from ..hat_encoder.tokenization_hat_encoder import HatEncoderTokenizer
 from .tokenizing import DOCUMENTS_IN_MEMORY, plain_text, plain_tokenizer, source_kind
 from .totals import SharedTotals
+from .versioned import Versioned
 
 
 logger = logging.getLogger(__name__)
@@ -185,7 +186,7 @@ def pack_documents(
     if isinstance(dataset, IterableDataset):
         return dataset.map(_Counting(packing, report), features=Features(features), **options)
     counted = Features({**features, **{name: Value("int32") for name in COUNTS}})
-    packed = dataset.map(packing, num_proc=num_proc, features=counted, desc="Packing sentences", **options)
+    packed = dataset.map(Versioned(packing), num_proc=num_proc, features=counted, desc="Packing sentences", **options)
     for counts in packed.select_columns(list(COUNTS)).iter(batch_size=ROWS_TO_COUNT):
         report.add(*(counts[name] for name in COUNTS))
     logger.info("%s", report.as_dict())

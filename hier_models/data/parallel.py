@@ -17,6 +17,7 @@ from .loading import BadLines, load_rows
 from .setting_aside import LoadReport
 from .tokenizing import DOCUMENTS_IN_MEMORY, plain_tokenizer
 from .totals import SharedTotals
+from .versioned import Versioned
 
 
 logger = logging.getLogger(__name__)
@@ -360,7 +361,9 @@ def chunk_parallel(
     options: dict[str, Any] = {"batched": True, "batch_size": DOCUMENTS_IN_MEMORY, "with_indices": True}
     if isinstance(dataset, IterableDataset):
         return dataset.map(_Counting(chunking, report), remove_columns=columns, **options)
-    chunks = dataset.map(chunking, num_proc=num_proc, desc="Cutting into chunks", remove_columns=columns, **options)
+    chunks = dataset.map(
+        Versioned(chunking), num_proc=num_proc, desc="Cutting into chunks", remove_columns=columns, **options
+    )
     sources = dataset.select_columns("source").iter(batch_size=DOCUMENTS_IN_MEMORY)
     sentences = sum(len(source) for batch in sources for source in batch["source"])
     in_chunks, owners = (list(chunks[name]) if len(chunks) else [] for name in (SENTENCES, DOCUMENT))

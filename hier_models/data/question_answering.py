@@ -16,6 +16,7 @@ from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
 from .tokenizing import plain_tokenizer
 from .totals import SharedTotals
+from .versioned import Versioned
 
 
 logger = logging.getLogger(__name__)
@@ -283,7 +284,9 @@ def tokenize_questions(
     options: dict[str, Any] = {"batched": True, "batch_size": QUESTIONS_IN_MEMORY, "with_indices": True}
     if isinstance(dataset, IterableDataset):
         return dataset.map(_Counting(windows, report), remove_columns=columns, **options)
-    tokenized = dataset.map(windows, num_proc=num_proc, desc="Tokenizing", remove_columns=columns, **options)
+    tokenized = dataset.map(
+        Versioned(windows), num_proc=num_proc, desc="Tokenizing", remove_columns=columns, **options
+    )
     answers = dataset["answers"] if "answers" in columns else []
     unanswerable = {i: not (answer and answer["text"]) for i, answer in enumerate(answers)}
     counted = {name: tokenized[name] for name in tokenized.column_names if name not in ("input_ids", SPANS)}

@@ -10,9 +10,10 @@ from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
 from ..pipelines.importance_tagger_hier import ImportanceTagger, Span
 from .columns import KINDS, Kind
-from .importance import LABELS_VERSION, check_importance_language, oracle_spans
+from .importance import check_importance_language, oracle_spans
 from .phrase_columns import PHRASES
 from .totals import SharedTotals
+from .versioned import Versioned
 
 
 logger = logging.getLogger(__name__)
@@ -205,7 +206,7 @@ class _Tokenization:
         self.kind = kind
         self.max_source_length = max_source_length
         self.max_target_length = max_target_length
-        self.importance = None if importance is None else (importance, LABELS_VERSION)
+        self.importance = importance
 
     def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
         if isinstance(self.processor, PreTrainedTokenizerBase):
@@ -421,10 +422,10 @@ def tokenize_documents(
         return dataset.map(_Counting(tokenization, report), **options)
     if isinstance(importance, ImportanceTagger):
         tagged = _TaggedTokenization(tokenization, importance)
-        fingerprint = Hasher.hash((dataset._fingerprint, tokenization, importance.fingerprint()))
+        fingerprint = Hasher.hash((dataset._fingerprint, Versioned(tokenization), importance.fingerprint()))
         tokenized = dataset.map(tagged, new_fingerprint=fingerprint, desc="Tagging", **options)
     else:
-        tokenized = dataset.map(tokenization, num_proc=num_proc, desc="Tokenizing", **options)
+        tokenized = dataset.map(Versioned(tokenization), num_proc=num_proc, desc="Tokenizing", **options)
     report.add_columns({column: tokenized[column] for column in COUNT_COLUMNS if column in tokenized.column_names})
     cut = report.truncated_documents or report.truncated_summaries or report.without_importance
     phrases = report.missing_phrases or report.truncated_phrases or report.long_phrases or report.without_phrases

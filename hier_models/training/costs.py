@@ -19,6 +19,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_callback import ExportableState
 from transformers.utils.import_utils import is_torch_bf16_gpu_available
 
+from ..data.versioned import source_version
 from .arguments import Recipe
 
 
@@ -310,10 +311,7 @@ def code_version() -> dict[str, Any]:
         are files of a git repository, `commit`, with "+" if tracked files of it had changes.
     """
     folder = Path(__file__).parent.parent
-    digest = hashlib.sha256()
-    for file in sorted(folder.rglob("*.py")):
-        digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
-    found: dict[str, Any] = {"hier_models": version("hier_models"), "source": digest.hexdigest()[:12]}
+    found: dict[str, Any] = {"hier_models": version("hier_models"), "source": source_version()}
     try:
         # An installed package may lie inside of somebody else's repository.
         _git(folder, "ls-files", "--error-unmatch", "__init__.py")

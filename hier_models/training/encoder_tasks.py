@@ -15,6 +15,7 @@ from ..data.columns import RowFormat
 from ..data.loading import load_rows
 from ..data.tokenizing import plain_tokenizer
 from ..data.totals import SharedTotals
+from ..data.versioned import Versioned
 from .arguments import Recipe, RecipeError, reading_data
 from .dropout_schedule import DropoutSchedule
 from .models import Processor, positions
@@ -210,7 +211,7 @@ class EncoderTask(Task):
         if rows is None or part in self._tokenized:
             return self._tokenized.get(part)
         inputs = rows.map(
-            tokenize,
+            Versioned(tokenize),
             batched=True,
             batch_size=ROWS_IN_MEMORY,
             remove_columns=rows.column_names,

@@ -14,6 +14,7 @@ from transformers import EvalPrediction, PreTrainedModel, Trainer
 from ..data import HierDataCollator, LoadReport, load_documents
 from ..data.masking import MaskingCollator
 from ..data.packing import PackingReport, pack_documents
+from ..data.versioned import Versioned
 from .arguments import Recipe, RecipeError, reading_data
 from .encoder_smoke import texts
 from .encoder_tasks import EncoderArguments, EncoderTask
@@ -106,7 +107,7 @@ class MaskedLMTask(EncoderTask):
             return {"input_ids": batch["input_ids"][0].tolist(), "labels": batch["labels"][0].tolist()}
 
         packed = self._packed("validation", documents, processor)
-        self._validation = cast(Dataset, packed).map(mask, desc="Masking")
+        self._validation = cast(Dataset, packed).map(Versioned(mask), desc="Masking")
         return self._validation
 
     def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:  # noqa: D102

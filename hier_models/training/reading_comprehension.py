@@ -16,6 +16,7 @@ from ..data.characters import train_characters
 from ..data.columns import RowFormat
 from ..data.reading_rows import resolve_reading
 from ..data.totals import SharedTotals
+from ..data.versioned import Versioned
 from ..data.word_level import train_word_level
 from ..ham_reader.processing_ham_reader import AnswerNotFoundError, fit_characters
 from ..metrics import DocumentScores, document_keys
@@ -287,7 +288,7 @@ class ReadingComprehensionTask(EncoderTask):
         # The same inputs for all rows: numbers of documents, if a question has several.
         several = any(len(documents) > 1 for documents in rows["documents"])
         return rows.map(
-            _Windows(processor, self.recipe.data.max_source_length, self.options, several),
+            Versioned(_Windows(processor, self.recipe.data.max_source_length, self.options, several)),
             batched=True,
             batch_size=QUESTIONS_IN_MEMORY,
             with_indices=True,
