@@ -461,23 +461,25 @@ def check_overlap(comparison: Comparison, recipe: Recipe) -> str:
             raise RecipeError("comparison: check_overlap: the training data are in no file; they cannot be looked at")
         return "not checked (the training data are in no file)"
 
-    def documents() -> Iterator[Document]:
-        yield from _documents(train, data.train_split)
-        for file in further:
-            yield from documents_of_file(file)
-
-    report = find_overlaps(documents(), _documents(test, data.test_split))
-    for what, found, split in (
-        ("training", report.documents, data.train_split),
-        ("test", report.held_out, data.test_split),
-    ):
-        if not found:
-            raise RecipeError(f"comparison: check_overlap: no {what} documents were found for the split {split!r}")
-    if report.overlaps:
-        raise RecipeError(
-            f"comparison: {report}. Take them out of the training data; or check_overlap: false, if it must be so"
-        )
-    return f"none of {report.documents} training documents shares text with {report.held_out} test documents"
+    # Each by itself: the same text in several files would be in more documents, and be taken for a formula.
+    searched = [(train, _documents(train, data.train_split)), *((file, documents_of_file(file)) for file in further)]
+    documents = 0
+    for file, training in searched:
+        report = find_overlaps(training, _documents(test, data.test_split))
+        documents += report.documents
+        for what, found, name, split in (
+            ("training", report.documents, file, data.train_split if file is train else None),
+            ("test", report.held_out, test, data.test_split),
+        ):
+            if not found:
+                where = name if split is None else f"the split {split!r}"
+                raise RecipeError(f"comparison: check_overlap: no {what} documents were found for {where}")
+        if report.overlaps:
+            raise RecipeError(
+                f"comparison: {file}: {report}. Take them out of the training data; or check_overlap: false, if it "
+                "must be so"
+            )
+    return f"none of {documents} training documents shares text with {report.held_out} test documents"
 
 
 def _file(source: str | None) -> Path | None:

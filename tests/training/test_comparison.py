@@ -315,7 +315,11 @@ def test_training_documents_in_the_test_data_are_refused(content, tmp_path, monk
     content["data"]["test"] = write_rows(tmp_path / "test.jsonl", test)
     warm_up = write_rows(tmp_path / "warm_up.jsonl", [{"id": "w3", "text": DOCUMENTS[0]}])
     content["comparison"]["check_overlap"] = [warm_up]
-    with pytest.raises(RecipeError, match=r"1 of 5 training documents share text .* w3 and test"):
+    with pytest.raises(RecipeError, match=r"warm_up\.jsonl: 1 of 1 training documents share text .* w3 and test"):
+        run_sweep(write(tmp_path / "a.yaml", content))
+    # A file without documents is no clean one.
+    content["comparison"]["check_overlap"] = [write_rows(tmp_path / "empty.jsonl", [])]
+    with pytest.raises(RecipeError, match=r"no training documents were found for .*empty\.jsonl"):
         run_sweep(write(tmp_path / "a.yaml", content))
     # Of one file, by its splits.
     rows = [{"split": "train", "text": DOCUMENTS[0]}, {"split": "test", "text": DOCUMENTS[0]}]
@@ -336,6 +340,18 @@ def test_training_documents_in_the_test_data_are_refused(content, tmp_path, monk
     held = write_rows(tmp_path / "held.jsonl", [{"split": "train", "text": DOCUMENTS[0], "summary": "A."}])
     content["data"] |= {"test": held}
     with pytest.raises(RecipeError, match="no test documents were found for the split 'test'"):
+        run_sweep(write(tmp_path / "a.yaml", content))
+
+
+def test_a_text_in_several_files_is_no_formula(content, tmp_path, monkeypatch):
+    """What stands in more than ten documents counts for a licence or the like; copies in a warm-up do not."""
+    monkeypatch.setattr(comparison, "run_training", no_training)
+    passage = "the old bridge over the river was closed for nine days after a storm took its railing"
+    rows = [{"id": f"d{n}", "text": f"{passage} number {n}", "summary": "A."} for n in range(8)]
+    content["data"]["train"] = write_rows(tmp_path / "train.jsonl", rows[:6])
+    content["data"]["test"] = write_rows(tmp_path / "test.jsonl", [{"text": f"So {passage}.", "summary": "A."}])
+    content["comparison"]["check_overlap"] = [write_rows(tmp_path / "warm_up.jsonl", rows)]
+    with pytest.raises(RecipeError, match=r"train\.jsonl: 6 of 6 training documents share text with 1 test"):
         run_sweep(write(tmp_path / "a.yaml", content))
 
 
