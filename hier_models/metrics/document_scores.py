@@ -79,8 +79,8 @@ class DocumentStatistics:
         Returns:
             (samples,) scores.
         """
-        sums = weights @ self.values
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            sums = weights @ self.values
             if self.kind == "mean":
                 return np.asarray(sums[:, 0] / weights.sum(axis=1))
             if self.kind == "perplexity":

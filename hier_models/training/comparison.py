@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 import transformers
+from transformers import AutoTokenizer
 
 from ..data.finding import files_of_split
 from ..data.loading import in_split
@@ -214,6 +215,9 @@ def run_comparison(
     if smoke:
         return _smoke(path, overrides, comparison, names)
 
+    if "perplexity" in comparison.metrics:
+        for name, twin in twins.items():
+            check_vocabularies(name, first[name], twin, first[twin])
     finished = {run: finished_run(recipe) for run, recipe in recipes.items()}
     overlap = "; ".join(dict.fromkeys(check_overlap(comparison, recipe) for recipe in _with_own_data(first.values())))
     sizes = {name: int(found["parameters"]) for (name, _), found in finished.items() if found}
@@ -371,6 +375,30 @@ def _with_own_data(recipes: Iterable[Recipe]) -> list[Recipe]:
         data = recipe.data
         found.setdefault((data.train, data.train_split, data.test, data.test_split), recipe)
     return list(found.values())
+
+
+def check_vocabularies(name: str, recipe: Recipe, twin: str, of_twin: Recipe) -> None:
+    """Refuse to compare perplexities where a variant begins with another tokenizer's checkpoint than its twin.
+
+    Args:
+        name: The variant.
+        recipe: Its recipe.
+        twin: Its twin.
+        of_twin: The twin's recipe.
+
+    Raises:
+        RecipeError: If the vocabularies differ.
+    """
+    sources = [each.model.tokenizer or each.model.checkpoint for each in (recipe, of_twin)]
+    if sources[0] == sources[1] or None in sources:
+        return
+    vocabularies = [AutoTokenizer.from_pretrained(source).get_vocab() for source in sources]
+    if vocabularies[0] != vocabularies[1]:
+        raise RecipeError(
+            f"comparison: perplexities of variant {name!r} and its twin {twin!r} cannot be compared: the tokenizers "
+            f"of {sources[0]} and {sources[1]} have different vocabularies ({len(vocabularies[0]):,} and "
+            f"{len(vocabularies[1]):,} tokens)"
+        )
 
 
 def count_parameters(recipes: Mapping[str, Recipe]) -> dict[str, int]:

@@ -19,10 +19,12 @@ from hier_models.training import (
     RecipeError,
     comparison,
     comparison_report,
+    load_recipe,
     read_comparison,
     run_comparison,
     run_sweep,
 )
+from hier_models.training.models import load_model_and_processor
 from hier_models.training.resuming import finished_run
 from tests.conftest import DOCUMENTS, SUMMARIES
 
@@ -302,6 +304,27 @@ def test_what_a_comparison_needs(content, tmp_path):
     assert read_comparison(write(tmp_path / "a.yaml", content)) is None
     with pytest.raises(RecipeError, match="has no comparison"):
         run_comparison(tmp_path / "a.yaml")
+
+
+def test_perplexities_of_checkpoints_with_different_tokenizers_are_not_compared(
+    content, file, tmp_path, tokenizer, monkeypatch
+):
+    monkeypatch.setattr(comparison, "run_training", no_training)
+    for number, name in enumerate(content["variants"]):
+        model, processor = load_model_and_processor(load_recipe(file, (), "encoder", 1).model)
+        if number:
+            processor.tokenizer.add_tokens("railing")
+            model.resize_token_embeddings(len(processor.tokenizer))
+        model.save_pretrained(tmp_path / name)
+        processor.save_pretrained(tmp_path / name)
+        content["variants"][name] = {"model": {"model_name_or_path": str(tmp_path / name)}}
+    content["model"] = {}
+    content["comparison"] |= {"parameters_within": 0.5, "differs": {"checkpoint": "which begins better?"}}
+    with pytest.raises(RecipeError, match=r"decoder' and its twin 'encoder' cannot be .* different vocabularies \("):
+        run_sweep(write(tmp_path / "a.yaml", content))
+    content["comparison"]["metrics"] = ["rouge1"]
+    with pytest.raises(pytest.fail.Exception, match="nothing is to be trained"):
+        run_sweep(write(tmp_path / "a.yaml", content))
 
 
 def test_training_documents_in_the_test_data_are_refused(content, tmp_path, monkeypatch):
@@ -601,7 +624,6 @@ def test_a_run_that_diverged_does_not_end_the_comparison(content, tmp_path, monk
 @pytest.mark.usefixtures("no_drawing")
 def test_what_another_call_finishes_meanwhile_is_reported_and_not_run_again(content, tmp_path, monkeypatch):
     """As with a variant on each of two GPUs."""
-    from hier_models.training import load_recipe
 
     run, ran = finish(EQUAL), []
 
@@ -693,7 +715,7 @@ def test_without_matplotlib(content, tmp_path, monkeypatch, caplog):
 
 
 def test_a_tokenizer_is_fitted_once_for_all_sizes(content, tmp_path, monkeypatch):
-    from hier_models.training import load_recipe, summarization
+    from hier_models.training import summarization
 
     fitted = []
     fit = summarization.train_word_level
@@ -710,7 +732,7 @@ def test_a_tokenizer_is_fitted_once_for_all_sizes(content, tmp_path, monkeypatch
 
 
 def test_the_size_of_a_model_is_that_of_its_run(content, tmp_path, monkeypatch):
-    from hier_models.training import load_recipe, run_training
+    from hier_models.training import run_training
 
     file = write(tmp_path / "a.yaml", content)
     found = run_training(
@@ -734,7 +756,7 @@ def test_the_size_of_a_model_is_that_of_its_run(content, tmp_path, monkeypatch):
 
 
 def test_a_run_whose_checkpoint_was_trained_anew_is_not_taken_for_finished(content, tmp_path):
-    from hier_models.training import load_recipe, run_training
+    from hier_models.training import run_training
     from hier_models.training.arguments import set_accumulation
 
     first = load_recipe(
