@@ -5,7 +5,6 @@ In the order of a comparison: what the file says, the checks before any training
 
 import dataclasses
 import gc
-import json
 import logging
 import os
 import shlex
@@ -28,6 +27,7 @@ from . import sweeps
 from .arguments import Recipe, RecipeError, set_accumulation
 from .comparison_report import write_report
 from .costs import TimeUpError, is_up
+from .own_tokenizer import what_a_tokenizer_is_made_of
 from .recipe_files import as_options, check_overrides, comparison_section, load_recipe, variant_names
 from .resuming import experiment, finished_run
 from .running import run_training
@@ -417,7 +417,7 @@ def count_parameters(recipes: Mapping[str, Recipe]) -> dict[str, int]:
         with tempfile.TemporaryDirectory() as scratch:
             for name, recipe in recipes.items():
                 # Variants that fit a tokenizer to the same documents share a folder, and so find the first one's.
-                folder = folders.setdefault(_of_tokenizer(recipe), Path(scratch) / name)
+                folder = folders.setdefault(what_a_tokenizer_is_made_of(recipe), Path(scratch) / name)
                 task = task_class(recipe.run.task)(recipe, folder)
                 task.check()
                 model, _ = task.load_model_and_processor()
@@ -425,12 +425,6 @@ def count_parameters(recipes: Mapping[str, Recipe]) -> dict[str, int]:
     finally:
         transformers.logging.set_verbosity(verbosity)
     return sizes
-
-
-def _of_tokenizer(recipe: Recipe) -> str:
-    """What a tokenizer that a run fits may depend on: all of a recipe but the model and how it is trained."""
-    sections = {name: section for name, section in recipe.as_dict().items() if name not in ("model", "training")}
-    return json.dumps([sections, [getattr(recipe.model, name) for name in TOKENS]], sort_keys=True, default=str)
 
 
 def check_parameters(comparison: Comparison, name: str, parameters: int, twin: str, of_twin: int) -> None:

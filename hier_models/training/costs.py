@@ -19,9 +19,18 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_callback import ExportableState
 from transformers.utils.import_utils import is_torch_bf16_gpu_available
 
+from ..data.finding import local_files
 from ..data.versioned import source_version
+from ..highlight_transformer.key_phrases_highlight_transformer import KEY_PHRASES_FILE
 from .arguments import Recipe
 
+
+# What of a recipe may name a file or a folder that decides what a run learns or scores.
+PARTS = ("train", "validation", "test")
+FILES = {
+    "data": (*PARTS, "fillers", "importance_tagger", "key_phrases", "stopwords"),
+    "model": ("checkpoint", "word_vectors"),
+}
 
 CUDA, RESIDENT, PROCESS = "CUDA", "resident", "process"
 
@@ -283,17 +292,30 @@ def data_version(recipe: Recipe) -> dict[str, str]:
         recipe: The recipe.
 
     Returns:
-        A digest of each of `train`, `validation` and `test` that is a file; and of the weights of the `checkpoint`, if
-        that is a folder.
+        For each name in `FILES` a digest of the file or the folder here that it has in the recipe; of checkpoints, of
+        their weights and key phrases.
     """
-    files = {name: [Path(getattr(recipe.data, name) or "").expanduser()] for name in ("train", "validation", "test")}
-    if checkpoint := recipe.model.checkpoint:
-        files["checkpoint"] = sorted(Path(checkpoint).expanduser().glob("*.safetensors"))
-    return {
-        name: "".join(_digest(path, path.stat().st_mtime_ns) for path in paths)
-        for name, paths in files.items()
-        if paths and all(path.is_file() for path in paths)
-    }
+    found = {}
+    for section, names in FILES.items():
+        for name in names:
+            source = getattr(getattr(recipe, section), name)
+            digests = [_digest(path, path.stat().st_mtime_ns) for path in _files_of(name, source)]
+            if len(digests) > 9:  # one for a folder with many
+                digests = [hashlib.sha256("".join(digests).encode()).hexdigest()[:12]]
+            if digests:
+                found[name] = "".join(digests)
+    return found
+
+
+def _files_of(name: str, source: str | None) -> list[Path]:
+    path = Path(source or "").expanduser()
+    if source is None or not path.exists():
+        return []
+    if name in PARTS:
+        with contextlib.suppress(OSError, ValueError):  # what is wrong with it, the loader says
+            return [file for file, _ in local_files(source) or []]
+        return []
+    return [path] if path.is_file() else sorted([*path.glob("*.safetensors"), *path.glob(KEY_PHRASES_FILE)])
 
 
 @functools.cache

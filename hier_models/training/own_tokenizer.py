@@ -1,5 +1,6 @@
 """A tokenizer that a run makes of its own training documents, and keeps in its folder."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -7,13 +8,19 @@ from pathlib import Path
 from transformers import PreTrainedTokenizerBase
 
 from .arguments import Recipe
+from .costs import data_version
+from .resuming import HOW
 
 
 TOKENIZER_FOLDER = "tokenizer"
+MADE_OF_FILE = "made_of.json"
 
 
 def own_tokenizer(recipe: Recipe, output_dir: Path, make: Callable[[], PreTrainedTokenizerBase]) -> Path:
-    """Make a run's tokenizer; an interrupted run finds the one that it began with.
+    """Make a run's tokenizer, or find the one that it began with.
+
+    A run that goes on from a checkpoint keeps its tokenizer in any case. One that was stopped before keeps it if it
+    would make the same, and not that of an attempt with other settings or data.
 
     Args:
         recipe: The whole recipe.
@@ -24,15 +31,43 @@ def own_tokenizer(recipe: Recipe, output_dir: Path, make: Callable[[], PreTraine
         The folder with it.
     """
     folder = output_dir / TOKENIZER_FOLDER
+    made_of = what_a_tokenizer_is_made_of(recipe)
     # The first process makes it, the others wait and find it.
     with recipe.training.main_process_first(desc="making the tokenizer"):
         first = recipe.training.process_index == 0
-        if folder.exists() and not (recipe.run.overwrite and first):
+        if not (recipe.run.overwrite and first) and _is_kept(folder, made_of):
             return folder
         # Under another name until it is complete, so that a killed run leaves no half of one.
         unfinished = folder.with_name(f"{TOKENIZER_FOLDER}.unfinished")
         for leftover in (folder, unfinished):
             shutil.rmtree(leftover, ignore_errors=True)
         make().save_pretrained(unfinished)
+        (unfinished / MADE_OF_FILE).write_text(made_of, encoding="utf-8")
         unfinished.rename(folder)
     return folder
+
+
+def what_a_tokenizer_is_made_of(recipe: Recipe) -> str:
+    """Say what a tokenizer that a run makes may depend on: all of a recipe but the model and how it is trained.
+
+    Args:
+        recipe: The whole recipe.
+
+    Returns:
+        JSON, the same for recipes whose tokenizers are the same.
+    """
+    sections = {name: section for name, section in recipe.as_dict().items() if name not in ("model", "training")}
+    sections = {
+        name: {key: value for key, value in section.items() if key not in HOW} for name, section in sections.items()
+    }
+    sections["model"] = {name: getattr(recipe.model, name) for name in ("tokenizer", "tokenizer_words", "language")}
+    return json.dumps([sections, data_version(recipe)], sort_keys=True, default=str)
+
+
+def _is_kept(folder: Path, made_of: str) -> bool:
+    if not folder.is_dir():
+        return False
+    note = folder / MADE_OF_FILE
+    if note.is_file() and note.read_text(encoding="utf-8") == made_of:
+        return True
+    return any(folder.parent.glob("checkpoint-*"))

@@ -10,7 +10,7 @@ from typing import Any
 from transformers import PreTrainedConfig
 
 from .arguments import Recipe, RecipeError, set_accumulation
-from .costs import data_version
+from .costs import FILES, data_version
 from .distributed import last_complete_checkpoint
 
 
@@ -183,9 +183,8 @@ def _check_same(
     digests = data_version(recipe)
     for name, digest in found.get("data", {}).items():
         if digests.get(name) != digest:
-            section, path = (
-                ("model", recipe.model.checkpoint) if name == "checkpoint" else ("data", getattr(recipe.data, name))
-            )
+            section = next(section for section, names in FILES.items() if name in names)
+            path = getattr(getattr(recipe, section), name)
             raise RecipeError(f"{section}: {name}: {what}, and {path} has changed since; {remedy}")
 
 

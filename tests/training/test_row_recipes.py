@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import datasets
@@ -10,9 +11,10 @@ import torch
 from transformers import AutoProcessor, AutoTokenizer, PreTrainedTokenizerFast, Seq2SeqTrainingArguments
 
 from hier_models import CoarseToFineLstmProcessor, HierDataCollator
-from hier_models.data import load_documents, tokenize_documents
+from hier_models.data import load_documents, tokenize_documents, train_word_level
+from hier_models.data.tokenizing import plain_tokenizer
 from hier_models.metrics import DocumentScores
-from hier_models.training import RecipeError, load_recipe, run_evaluation, run_training
+from hier_models.training import RecipeError, load_recipe, run_evaluation, run_training, summarization, task_class
 from hier_models.training.likelihood import perplexity
 from hier_models.training.metrics import score_summaries
 from hier_models.training.models import load_model_and_processor
@@ -72,13 +74,36 @@ def test_a_run_from_words_to_scores(values: dict[str, Any], tmp_path: Any) -> No
     assert {name: test[name] for name in scores} == pytest.approx(scores)
 
 
-def test_the_tokenizer_of_an_interrupted_run_is_kept(values: dict[str, Any], tmp_path: Any) -> None:
-    from hier_models.data import train_word_level
-
+def test_a_run_that_goes_on_keeps_its_tokenizer(values: dict[str, Any], tmp_path: Any) -> None:
     train_word_level(["only these words"]).save_pretrained(tmp_path / "run" / "tokenizer")
+    (tmp_path / "run" / "checkpoint-1").mkdir()
     results = run_training(load_recipe(None, {**values, "test": None}))
     assert len(AutoProcessor.from_pretrained(tmp_path / "run").tokenizer) == 7
     assert "test" not in results
+
+
+def test_the_tokenizer_of_an_attempt_without_a_checkpoint(values: dict[str, Any], monkeypatch: Any) -> None:
+    fitted = []
+    monkeypatch.setattr(
+        summarization,
+        "train_word_level",
+        lambda *args, **kwargs: fitted.append(1) or train_word_level(*args, **kwargs),
+    )
+
+    def words(**changes: Any) -> int:
+        recipe = load_recipe(None, {**values, **changes})
+        task = task_class("summarization")(recipe, Path(values["output_dir"]))
+        return len(plain_tokenizer(task.load_model_and_processor()[1]))
+
+    assert words() == 64
+    assert words(learning_rate=0.5, num_proc=2, stop_after_minutes=9) == 64
+    assert len(fitted) == 1  # the same is kept
+    assert words(tokenizer_words=20) == 24
+    assert words(max_train_documents=1) == 52
+    with open(values["train"], "a", encoding="utf-8") as file:
+        file.write(json.dumps({"id": "4", "article": "Nine. " * 40, "highlights": "Nine ."}) + "\n")
+    assert words(max_train_documents=1) == 52
+    assert len(fitted) == 4  # the data are others
 
 
 def test_from_scratch_the_decoder_begins_with_bos(word_tokenizer: PreTrainedTokenizerFast, tmp_path: Any) -> None:

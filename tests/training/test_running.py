@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -622,6 +623,27 @@ def test_a_run_without_checkpoints_cannot_be_made_longer(values):
     run_training(load_recipe(None, values))
     with pytest.raises(RecipeError, match=r"a finished run that left no checkpoint to go on from; choose another"):
         run_training(load_recipe(None, {**values, "max_steps": 9}))
+
+
+@pytest.mark.parametrize("name", ["train", "fillers", "word_vectors"])
+def test_a_file_that_was_changed_since(values, tmp_path, name):
+    """Of any that decides what is learned; also one file of a folder."""
+    (tmp_path / "fillers").write_text("um\n")
+    (tmp_path / "vectors").write_text(f"the {'0.5 ' * values['config_overrides']['d_model']}\n")
+    (tmp_path / "rows").mkdir()
+    for number in range(2):
+        row = {"text": DOCUMENTS[1 + number], "summary": SUMMARIES[1 + number]}
+        (tmp_path / "rows" / f"{number}.jsonl").write_text(json.dumps(row) + "\n")
+    values |= {"fillers": str(tmp_path / "fillers"), "word_vectors": str(tmp_path / "vectors")}
+    values |= {"train": str(tmp_path / "rows")}
+    found = run_training(load_recipe(None, values))
+    assert {"train", "fillers", "word_vectors"} <= found["data"].keys()
+    assert finished_run(load_recipe(None, values)) is not None
+    changed = tmp_path / "rows" / "1.jsonl" if name == "train" else Path(values[name])
+    changed.write_text(changed.read_text().replace("0", "1") + "\n")
+    section = "model" if name == "word_vectors" else "data"
+    with pytest.raises(RecipeError, match=rf"{section}: {name}: .*run holds a finished run, and .* has changed since"):
+        finished_run(load_recipe(None, values))
 
 
 def test_results_of_something_else_are_not_overwritten(values, tmp_path):
