@@ -1,6 +1,7 @@
 """What the commands show of phrases and copied words."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,35 @@ def test_records_have_phrases_of_their_own():
     result = run("summarize", "model", "own.jsonl", "--phrases-column", "phrases", "--show-phrases", "--json")
     assert [phrase["text"] for phrase in json.loads(result.stdout)["phrases"]] == ["second pillar"]
     assert "second pillar" in run("inspect", "model", "own.jsonl", "--phrases-column", "phrases").stdout
+
+
+@pytest.mark.parametrize(
+    ("phrase", "says"),
+    [
+        ([0, 9999, 1.0], r"must begin before it ends, within the document's \d+ characters"),
+        ([" ".join(DOCUMENTS[1].split()[:40]), 1.0], "more than max_phrase_length="),
+    ],
+)
+def test_the_record_with_a_phrase_that_cannot_be_highlighted_is_named(phrase, says):
+    """Before any is summarized."""
+    records = [{"id": f"d{n}", "text": DOCUMENTS[1], "phrases": [["road", 1.0]], "summary": "A."} for n in range(4)]
+    records[2]["phrases"].append(phrase)
+    Path("own.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    command = (
+        "summarize",
+        "model",
+        "own.jsonl",
+        "-o",
+        "out.jsonl",
+        "--batch-size",
+        "1",
+        "--phrases-column",
+        "phrases",
+    )
+    for arguments in (command, ("evaluate", "model", "own.jsonl", "--phrases-column", "phrases")):
+        message = " ".join(run(*arguments, code=2).stderr.split())
+        assert re.search(rf"the document with id 'd2': .*{says}", message)
+    assert not Path("out.jsonl").exists()
 
 
 def test_evaluate_with_phrases_of_records():

@@ -16,7 +16,7 @@ import typer
 from ..journal import digest
 from .documents import KINDS, free_name
 from .errors import MistakeError, check_parent, first_paragraph, guarded, mistakes, say, state
-from .jobs import SUMMARIES, check_all_roles, finished, write_texts
+from .jobs import SUMMARIES, check_all_sources, finished, write_texts
 from .loading import check_checkpoint, generation_settings, given_only, load_pipeline, making_of, quiet
 from .options import (
     BatchSizeOption,
@@ -370,7 +370,7 @@ def _generate(
         say(f"{file} holds {len(documents) - len(rest)} of {len(documents)} summaries; going on with the others.")
     say(f"Summarizing with {checkpoint}: {len(rest)} documents")
     pipe = load_pipeline(checkpoint, device, dtype)
-    check_all_roles(pipe, ({"id": name, **document} for name, document in documents))
+    check_all_sources(pipe, ({"id": name, **document} for name, document in documents))
     state.when_interrupted = f"What is done is in {file}; the same command goes on from there."
     counts = write_texts(
         pipe,

@@ -122,7 +122,7 @@ def run_job(
             return list(done.values()), len(digests)
         pipe = load_pipeline(model, device, dtype, kind.task, importance_tagger)
         check_highlights(pipe, phrases_column)
-        (check or check_all_roles)(pipe, documents)
+        (check or check_all_sources)(pipe, documents)
         if seed is not None:
             from transformers import set_seed
 
@@ -150,16 +150,24 @@ def _say_left_out(documents: Documents) -> None:
         say(f"{dropped} turn{'s' if dropped > 1 else ''} without words {'were' if dropped > 1 else 'was'} left out.")
 
 
-def check_all_roles(pipe: Any, documents: Iterable[dict[str, Any]]) -> None:
-    """Refuse dialogues with more roles than the model has segment embeddings, before the first text is made."""
-    segments = getattr(pipe.processor, "num_segments", 0)
-    if not segments:
-        return
-    from ..data.tokenizing import check_roles
+def check_all_sources(pipe: Any, documents: Iterable[dict[str, Any]]) -> None:
+    """Refuse dialogues with more roles than the model has segment embeddings, and phrases that it cannot highlight.
 
+    Before the first text is made, so that such a document does not stop the job in its last hour.
+    """
+    from ..data.columns import KINDS
+    from ..data.phrase_columns import PHRASES
+    from ..data.tokenizing import check_phrases, check_roles, highlights
+
+    segments, highlighting = getattr(pipe.processor, "num_segments", 0), highlights(pipe.processor)
+    if not segments and not highlighting:
+        return
     for document in documents:
-        if "turns" in document:
-            check_roles({name: [document[name]] for name in ("id", "turns")}, segments)
+        one = {name: [value] for name, value in document.items()}
+        if segments and "turns" in document:
+            check_roles(one, segments)
+        if highlighting and document.get(PHRASES):
+            check_phrases(one, next(kind for kind in KINDS if kind in document), pipe.processor)
 
 
 def finished(

@@ -14,7 +14,7 @@ FEATURE = List(
 )
 WANTED = (
     'a list of phrases: [phrase, value], [start, end, value], "phrase", or the same as {"text": …, "value": …} or '
-    '{"start": …, "end": …, "value": …}'
+    '{"start": …, "end": …, "value": …}, where it begins before it ends'
 )
 
 
@@ -58,7 +58,7 @@ def _phrase(item: Any) -> dict[str, Any]:
 
 def _fits(phrase: dict[str, Any]) -> bool:
     text, value = phrase.get("text", "x"), phrase.get("value", 0)
-    bounds = [phrase.get(name, 0) for name in ("start", "end")]
+    bounds = [phrase.get(name, default) for name, default in (("start", 0), ("end", 1))]
     return (
         isinstance(text, str)
         and bool(text.strip())
@@ -67,4 +67,5 @@ def _fits(phrase: dict[str, Any]) -> bool:
         and value >= 0
         and all(isinstance(bound, int) and bound >= 0 for bound in bounds)
         and not any(isinstance(number, bool) for number in (value, *bounds))
+        and bounds[0] < bounds[1]
     )

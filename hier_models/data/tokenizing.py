@@ -216,16 +216,21 @@ class _Tokenization:
         source: dict[str, list[Any]] = {self.kind: batch[self.kind]}
         weights = self._importance(source, batch)
         phrases = batch.get(PHRASES) if highlights(self.processor) else None
-        inputs = self.processor(
-            **source,
-            text_target=batch.get("summary"),
-            truncation=True,
-            max_length=NO_LIMIT if self.max_source_length is None else self.max_source_length,
-            max_target_length=NO_LIMIT if self.max_target_length is None else self.max_target_length,
-            return_truncation=True,
-            **({} if weights is None else {"importance": weights}),
-            **({} if phrases is None else {"phrases": phrases}),
-        )
+        try:
+            inputs = self.processor(
+                **source,
+                text_target=batch.get("summary"),
+                truncation=True,
+                max_length=NO_LIMIT if self.max_source_length is None else self.max_source_length,
+                max_target_length=NO_LIMIT if self.max_target_length is None else self.max_target_length,
+                return_truncation=True,
+                **({} if weights is None else {"importance": weights}),
+                **({} if phrases is None else {"phrases": phrases}),
+            )
+        except ValueError:
+            if phrases is not None:
+                check_phrases(batch, self.kind, self.processor)  # says which document it is
+            raise
         # A processor without markers counts no sentences.
         return {**dict.fromkeys(CUT_COLUMNS, [0] * len(inputs["input_ids"])), **inputs}
 
@@ -267,13 +272,36 @@ def check_roles(batch: dict[str, list[Any]], segments: int) -> None:
     for number, turns in enumerate(batch["turns"]):
         roles = list(dict.fromkeys(turn["role"].strip() for turn in turns))
         if segments and len(roles) > segments:
-            name = f"with id {batch['id'][number]!r}" if "id" in batch else f"that begins {turns[0]['content'][:60]!r}"
+            name = _named(batch, number, turns[0]["content"])
             more = ", …" if len(roles) > 5 else ""
             raise ValueError(
                 f"the dialogue {name} has {len(roles)} roles ({', '.join(roles[:5])}{more}), but there are only "
                 f"num_segments={segments} segment embeddings: give the model more (config_overrides: num_segments: "
                 f"{len(roles)}), or merge roles"
             )
+
+
+def check_phrases(batch: dict[str, list[Any]], kind: str, processor: ProcessorMixin) -> None:
+    """Refuse phrases that cannot be highlighted, and say of which document; the processor sees only its batch.
+
+    Args:
+        batch: A source, `phrases` (None where they are to be found), and perhaps `id`, of some documents.
+        kind: The column with the source.
+        processor: That of a Highlight-Transformer.
+
+    Raises:
+        ValueError: If a span is not within its document, or a phrase has more tokens than the model highlights.
+    """
+    for number, (source, phrases) in enumerate(zip(batch[kind], batch[PHRASES], strict=True)):
+        if phrases:
+            try:
+                cast(Any, processor)(**{kind: source}, phrases=phrases)
+            except ValueError as error:
+                raise ValueError(f"the document {_named(batch, number, plain_text(kind, source))}: {error}") from error
+
+
+def _named(batch: dict[str, list[Any]], number: int, text: str) -> str:
+    return f"with id {batch['id'][number]!r}" if "id" in batch else f"that begins {text[:60]!r}"
 
 
 def _cut(
