@@ -274,6 +274,8 @@ def divide(rows: Sequence[Row], group: str | None = None, *, shuffled: bool = Fa
         random.Random(0).shuffle(ordered)
     test = [unit for unit in ordered if unit[0].get("split") in DEVELOPMENT]
     others = [unit for unit in ordered if unit[0].get("split") not in DEVELOPMENT]
+    if not others:  # all of one part
+        test, others = [], ordered
     tenth = max(1, sum(map(len, others)) // 10)
     if not test:
         test, others = _last(others, tenth)

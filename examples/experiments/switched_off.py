@@ -115,7 +115,8 @@ def read(data: DataArguments, task: str, processor: Any) -> Dataset:
         part = load_part(data, "test", None, LoadReport())
         return tokenize_documents(part, processor, importance=importance, **lengths)
     documents = load_parallel(str(data.test))
-    chunks = chunk_parallel(documents.select(range(data.max_test_documents or len(documents))), processor, **lengths)
+    number = min(data.max_test_documents or len(documents), len(documents))
+    chunks = chunk_parallel(documents.select(range(number)), processor, **lengths)
     return chunks.remove_columns([DOCUMENT, SENTENCES])
 
 

@@ -452,8 +452,11 @@ def bleu_table(results: dict[str, Any]) -> str:
 def _unfinished(predictions: Any, tokenizer: PreTrainedTokenizerBase, longest: int | None) -> int:
     if longest is None:
         return 0
-    lengths = [int(np.sum((row >= 0) & (row != tokenizer.pad_token_id))) for row in np.asarray(predictions)]
-    return sum(length >= longest for length in lengths)
+    rows = np.asarray(predictions)
+    # Up to the last token of each: the decoder may begin with the padding token, as those of T5 and Marian do.
+    written = (rows >= 0) & (rows != tokenizer.pad_token_id)
+    lengths = np.where(written.any(axis=1), rows.shape[1] - np.argmax(written[:, ::-1], axis=1), 0)
+    return int((lengths >= longest).sum())
 
 
 def _write_predictions(path: Path, documents: Dataset, translations: list[str], references: list[str]) -> None:

@@ -369,3 +369,12 @@ def test_chinese_is_read_character_by_character():
     """Words would be what stands between two commas: most answers would begin or end inside of one."""
     recipe = load_recipe(EXPERIMENTS / "ham_reader_cmrc_warm_up.yaml", variant="depth_1")
     assert recipe.options.split_into == "characters"
+
+
+def test_rows_that_are_all_of_one_part_are_divided_by_their_order(prepare):
+    rows = [{"id": number, "split": "test"} for number in range(40)]
+    parts = prepare.divide(rows)
+    assert [row["id"] for part in ("train", "validation", "test") for row in parts[part]] == list(range(40))
+    assert {part: len(found) for part, found in parts.items()} == {"train": 32, "validation": 4, "test": 4}
+    rows[7]["split"] = "train"
+    assert [row["id"] for row in prepare.divide(rows)["test"]] == [n for n in range(40) if n != 7]

@@ -27,6 +27,7 @@ from hier_models.training import (
     run_training,
     run_translation_evaluation,
 )
+from hier_models.training.translation import _unfinished
 from tests import forks
 from tests.training.test_distributed import run_two
 
@@ -247,6 +248,19 @@ def test_without_a_length_generate_does_not_stop_after_20_tokens(values):
     del values["max_length"]
     results = run_training(load_recipe(None, values))
     assert results["evaluation"]["generation"]["max_length"] == 60
+
+
+def test_translations_that_ended_at_the_longest_length(tokenizer):
+    pad, eos = tokenizer.pad_token_id, tokenizer.eos_token_id
+    rows = [
+        [2, 9, 9, 9, 9, eos],  # as BART writes, whose last token is always the end
+        [pad, 9, 9, 9, 9, 9],  # T5 and Marian begin with padding
+        [pad, 9, 9, eos, pad, pad],
+        [2, 9, 9, 9, eos, -100],
+        [pad] * 6,
+    ]
+    assert _unfinished(rows, tokenizer, 6) == 2
+    assert _unfinished(rows, tokenizer, None) == 0
 
 
 def test_a_long_sentence_is_translated_in_pieces(tiny_model, processor):
