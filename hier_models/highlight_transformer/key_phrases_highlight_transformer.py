@@ -263,7 +263,16 @@ class KeyPhraseExtractor:
         Args:
             file: The file, written anew.
         """
-        content = {
+        text = json.dumps(self.as_dict(), indent=1, ensure_ascii=False)
+        Path(file).write_text(f"{text}\n", encoding="utf-8")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give all that is counted.
+
+        Returns:
+            What `save` writes.
+        """
+        return {
             "format": FORMAT,
             "documents": self.documents,
             "uncounted": self.uncounted,
@@ -273,7 +282,6 @@ class KeyPhraseExtractor:
             "keys": _packed(self._keys.astype("<u8")),
             "counts": _packed(self._counts.astype("<u4")),
         }
-        Path(file).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, file: str | os.PathLike[str]) -> "KeyPhraseExtractor":

@@ -458,6 +458,9 @@ def _fingerprint(pipe: Any) -> str:
         models.append(tagger.model)
     tokenizer = pipe.tokenizer
     parts: list[Any] = [sorted(tokenizer.get_vocab().items()), _processor_settings(pipe.processor)]
+    key_phrases = getattr(pipe.processor, "key_phrases", None)
+    if key_phrases is not None:
+        parts.append(key_phrases.as_dict())
     for model in models:
         settings = [model.config.to_diff_dict()]
         if getattr(model, "generation_config", None) is not None:

@@ -20,7 +20,7 @@ from transformers import (
     pipeline,
 )
 
-from hier_models import summarize_book
+from hier_models import HighlightTransformerProcessor, KeyPhraseExtractor, summarize_book
 from hier_models.pipelines import SummarizationPipeline, book_summaries
 from hier_models.pipelines.book_tree import BookSummary, SummaryNode
 from tests import forks
@@ -190,6 +190,19 @@ def test_other_models(kind: str, tokenizer: Any, tiny_model: Any, processor: Any
     assert parts == BOOK[1]["paragraphs"]
 
 
+def test_other_key_phrases_make_other_summaries(tiny_highlight, tokenizer, tmp_path):
+    tiny_highlight.save_pretrained(tmp_path / "model")
+
+    def summarized(documents: list[str]) -> BookSummary:
+        key_phrases = KeyPhraseExtractor().fit(documents, min_documents=1)
+        HighlightTransformerProcessor(tokenizer, key_phrases=key_phrases).save_pretrained(tmp_path / "model")
+        return summarize_book(BOOK, tmp_path / "model", output=tmp_path / "out", progress=False, max_length=8)
+
+    assert summarized(DOCUMENTS).as_dict() == summarized(DOCUMENTS).as_dict()
+    with pytest.raises(ValueError, match=r'was made with \{"model"'):
+        summarized(DOCUMENTS[1:3])
+
+
 def test_importance_tagger(tiny_top_down, tiny_tagger, top_down_processor, tmp_path):
     for name, model in (("model", tiny_top_down), ("tagger", tiny_tagger)):
         model.save_pretrained(tmp_path / name)
@@ -333,7 +346,7 @@ def test_a_file_that_is_something_else_is_left_alone(run, tmp_path):
 
 KILLED = """
 import sys
-from hier_models import summarize_book
+from hier_models import HighlightTransformerProcessor, KeyPhraseExtractor, summarize_book
 from tests.pipelines.test_book_summaries import DOCUMENTS, LENGTH
 book = [DOCUMENTS[n % 4] for n in range(200)]
 result = summarize_book(book, sys.argv[1], output=sys.argv[2], batch_size=2, **LENGTH)
