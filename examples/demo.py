@@ -3,7 +3,7 @@
     make demo                                   # 8 minutes on two cores
     python examples/demo.py --smoke             # the same with hardly any training, in a minute
 
-Two models of one size are trained from random weights in the same way: HAT-BART, which sees where sentences begin, and
+Two models of one width and depth are trained from random weights in the same way: HAT-BART, which sees where sentences begin, and
 plain BART, which does not. Their data are the papers of the Python package aclsum (Takeshita et al., 2024: ACLSum: A
 New Dataset for Aspect-based Summarization of Scientific Publications; MIT license): each paper's introduction and
 conclusion are the source, its abstract is the summary. Nothing is downloaded.
