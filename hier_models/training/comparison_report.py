@@ -381,8 +381,8 @@ def _notes(comparison: Comparison, results: Mapping[str, Any]) -> list[str]:
         f"{results['finished_runs']} of {results['runs']} runs are done (seeds "
         f"{', '.join(map(str, comparison.seeds))}). Scores are of {' or '.join(map(str, documents))} test documents: "
         "mean and sample standard deviation over the seeds. Differences have intervals of "
-        f"{CONFIDENCE:.0%} by a paired bootstrap over the test documents ({DRAWS:,} draws, each document's scores "
-        "averaged over the seeds); they say nothing of how far other seeds would differ."
+        f"{CONFIDENCE:.0%} by a paired bootstrap over the test documents ({DRAWS:,} draws; the score of each draw is "
+        "the mean of the seeds'); they say nothing of how far other seeds would differ."
     ]
     if missing := [
         metric for metric in comparison.metrics if not any(metric in found["metrics"] for found in variants.values())
