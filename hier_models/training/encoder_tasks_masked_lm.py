@@ -1,6 +1,5 @@
 """Pretraining of encoders by masked language modeling, after RoBERTa."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from ..data.versioned import Versioned
 from .arguments import Recipe, RecipeError, reading_data
 from .encoder_smoke import texts
 from .encoder_tasks import EncoderArguments, EncoderTask
+from .likelihood import perplexity_of
 from .models import Processor
 
 
@@ -212,7 +212,8 @@ def perplexity(eval_prediction: EvalPrediction | Any) -> dict[str, float]:
     Raises:
         ValueError: If no token is masked.
     """
-    loss, tokens, right = np.asarray(eval_prediction.predictions, dtype=np.float64).sum(axis=0).tolist()
+    sums = np.asarray(eval_prediction.predictions, dtype=np.float64)
+    _, tokens, right = sums.sum(axis=0).tolist()
     if tokens == 0:
         raise ValueError("no token of the validation data is masked; give more data, or raise mlm_probability")
-    return {"perplexity": math.exp(loss / tokens), "accuracy": 100 * right / tokens, "masked_tokens": int(tokens)}
+    return {"perplexity": perplexity_of(sums[:, :2]), "accuracy": 100 * right / tokens, "masked_tokens": int(tokens)}

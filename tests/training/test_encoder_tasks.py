@@ -323,6 +323,8 @@ def test_perplexity_by_hand():
     assert scores["perplexity"] == pytest.approx(math.exp(sum(losses) / 3), rel=1e-6)
     assert scores["accuracy"] == pytest.approx(100 * (1 + guessed) / 3)
     assert scores["masked_tokens"] == 3
+    diverged = perplexity(SimpleNamespace(predictions=np.array([[9e9, 2, 0]])))
+    assert diverged == {"perplexity": math.inf, "accuracy": 0.0, "masked_tokens": 2}
     with pytest.raises(ValueError, match="no token of the validation data is masked"):
         perplexity(SimpleNamespace(predictions=np.zeros((2, 3))))
 
