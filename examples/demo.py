@@ -3,10 +3,10 @@
     make demo                                   # 8 minutes on two cores
     python examples/demo.py --smoke             # the same with hardly any training, in a minute
 
-Two models of one width and depth are trained from random weights in the same way: HAT-BART, which sees where sentences begin, and
-plain BART, which does not. Their data are the papers of the Python package aclsum (Takeshita et al., 2024: ACLSum: A
-New Dataset for Aspect-based Summarization of Scientific Publications; MIT license): each paper's introduction and
-conclusion are the source, its abstract is the summary. Nothing is downloaded.
+Two models of one width and depth are trained from random weights in the same way: HAT-BART, which sees where sentences
+begin, and plain BART, which does not. Their data are the papers of the Python package aclsum (Takeshita et al., 2024:
+ACLSum: A New Dataset for Aspect-based Summarization of Scientific Publications; MIT license): each paper's
+introduction and conclusion are the source, its abstract is the summary. Nothing is downloaded.
 
 A hundred papers are few. So the models first learn to read and to copy: of passages of the training papers they write
 the first sentence (the idea is that of Zhu et al., 2021: Leveraging Lead Bias). Then come the abstracts.
