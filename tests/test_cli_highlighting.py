@@ -107,6 +107,10 @@ def test_the_record_with_a_phrase_that_cannot_be_highlighted_is_named(phrase, sa
         message = " ".join(run(*arguments, code=2).stderr.split())
         assert re.search(rf"the document with id 'd2': .*{says}", message)
     assert not Path("out.jsonl").exists()
+    if "more than" in says:  # what is cut off is not highlighted, however long it is
+        records[2]["text"] = f"{DOCUMENTS[2]} {DOCUMENTS[1]}"
+        Path("own.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        run(*command, "--max-source-length", "12")
 
 
 def test_evaluate_with_phrases_of_records():

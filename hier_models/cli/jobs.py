@@ -122,7 +122,10 @@ def run_job(
             return list(done.values()), len(digests)
         pipe = load_pipeline(model, device, dtype, kind.task, importance_tagger)
         check_highlights(pipe, phrases_column)
-        (check or check_all_sources)(pipe, documents)
+        if check is None:
+            check_all_sources(pipe, documents, asked.get("max_source_length"))
+        else:
+            check(pipe, documents)
         if seed is not None:
             from transformers import set_seed
 
@@ -150,7 +153,7 @@ def _say_left_out(documents: Documents) -> None:
         say(f"{dropped} turn{'s' if dropped > 1 else ''} without words {'were' if dropped > 1 else 'was'} left out.")
 
 
-def check_all_sources(pipe: Any, documents: Iterable[dict[str, Any]]) -> None:
+def check_all_sources(pipe: Any, documents: Iterable[dict[str, Any]], max_source_length: int | None = None) -> None:
     """Refuse dialogues with more roles than the model has segment embeddings, and phrases that it cannot highlight.
 
     Before the first text is made, so that such a document does not stop the job in its last hour.
@@ -167,7 +170,8 @@ def check_all_sources(pipe: Any, documents: Iterable[dict[str, Any]]) -> None:
         if segments and "turns" in document:
             check_roles(one, segments)
         if highlighting and document.get(PHRASES):
-            check_phrases(one, next(kind for kind in KINDS if kind in document), pipe.processor)
+            kind = next(kind for kind in KINDS if kind in document)
+            check_phrases(one, kind, pipe.processor, max_source_length or pipe._source_limit(None))
 
 
 def finished(

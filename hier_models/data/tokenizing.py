@@ -229,7 +229,7 @@ class _Tokenization:
             )
         except ValueError:
             if phrases is not None:
-                check_phrases(batch, self.kind, self.processor)  # says which document it is
+                check_phrases(batch, self.kind, self.processor, self.max_source_length)  # says which document it is
             raise
         # A processor without markers counts no sentences.
         return {**dict.fromkeys(CUT_COLUMNS, [0] * len(inputs["input_ids"])), **inputs}
@@ -281,13 +281,16 @@ def check_roles(batch: dict[str, list[Any]], segments: int) -> None:
             )
 
 
-def check_phrases(batch: dict[str, list[Any]], kind: str, processor: ProcessorMixin) -> None:
+def check_phrases(
+    batch: dict[str, list[Any]], kind: str, processor: ProcessorMixin, max_length: int | None = None
+) -> None:
     """Refuse phrases that cannot be highlighted, and say of which document; the processor sees only its batch.
 
     Args:
         batch: A source, `phrases` (None where they are to be found), and perhaps `id`, of some documents.
         kind: The column with the source.
         processor: That of a Highlight-Transformer.
+        max_length: Tokens of a source that are read; what is cut off is not looked at. None for no limit.
 
     Raises:
         ValueError: If a span is not within its document, or a phrase has more tokens than the model highlights.
@@ -295,7 +298,10 @@ def check_phrases(batch: dict[str, list[Any]], kind: str, processor: ProcessorMi
     for number, (source, phrases) in enumerate(zip(batch[kind], batch[PHRASES], strict=True)):
         if phrases:
             try:
-                cast(Any, processor)(**{kind: source}, phrases=phrases)
+                limit = NO_LIMIT if max_length is None else max_length
+                cast(Any, processor)(
+                    **{kind: source}, phrases=phrases, truncation=True, max_length=limit, return_truncation=True
+                )
             except ValueError as error:
                 raise ValueError(f"the document {_named(batch, number, plain_text(kind, source))}: {error}") from error
 

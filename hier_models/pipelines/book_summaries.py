@@ -459,7 +459,7 @@ def _fingerprint(pipe: Any) -> str:
     tokenizer = pipe.tokenizer
     parts: list[Any] = [sorted(tokenizer.get_vocab().items()), _processor_settings(pipe.processor)]
     key_phrases = getattr(pipe.processor, "key_phrases", None)
-    if key_phrases is not None:
+    if key_phrases is not None and hasattr(key_phrases, "as_dict"):
         parts.append(key_phrases.as_dict())
     for model in models:
         settings = [model.config.to_diff_dict()]

@@ -390,9 +390,17 @@ def check_vocabularies(name: str, recipe: Recipe, twin: str, of_twin: Recipe) ->
         RecipeError: If the vocabularies differ.
     """
     sources = [each.model.tokenizer or each.model.checkpoint for each in (recipe, of_twin)]
-    if sources[0] == sources[1] or None in sources:
+    if sources[0] == sources[1]:
         return
-    vocabularies = [AutoTokenizer.from_pretrained(source).get_vocab() for source in sources]
+    if None in sources:
+        raise RecipeError(
+            f"comparison: perplexities of variant {name!r} and its twin {twin!r} cannot be compared: one begins with "
+            f"the tokenizer of {sources[0] or sources[1]}, the other makes its own"
+        )
+    try:
+        vocabularies = [AutoTokenizer.from_pretrained(source).get_vocab() for source in sources]
+    except (OSError, ValueError):
+        return  # what is wrong with a checkpoint is said where its model is loaded
     if vocabularies[0] != vocabularies[1]:
         raise RecipeError(
             f"comparison: perplexities of variant {name!r} and its twin {twin!r} cannot be compared: the tokenizers "

@@ -19,7 +19,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_callback import ExportableState
 from transformers.utils.import_utils import is_torch_bf16_gpu_available
 
-from ..data.finding import local_files
+from ..data.reading import DATA_SUFFIXES, TEXT_SUFFIXES, data_suffix
 from ..data.versioned import source_version
 from ..highlight_transformer.key_phrases_highlight_transformer import KEY_PHRASES_FILE
 from .arguments import Recipe
@@ -27,6 +27,7 @@ from .arguments import Recipe
 
 # What of a recipe may name a file or a folder that decides what a run learns or scores.
 PARTS = ("train", "validation", "test")
+ALSO_TRAIN = "also_train"
 FILES = {
     "data": (*PARTS, "fillers", "importance_tagger", "key_phrases", "stopwords"),
     "model": ("checkpoint", "word_vectors"),
@@ -293,29 +294,33 @@ def data_version(recipe: Recipe) -> dict[str, str]:
 
     Returns:
         For each name in `FILES` a digest of the file or the folder here that it has in the recipe; of checkpoints, of
-        their weights and key phrases.
+        their weights. Under `also_train` one of the task's further documents.
     """
-    found = {}
-    for section, names in FILES.items():
-        for name in names:
-            source = getattr(getattr(recipe, section), name)
-            digests = [_digest(path, path.stat().st_mtime_ns) for path in _files_of(name, source)]
-            if len(digests) > 9:  # one for a folder with many
-                digests = [hashlib.sha256("".join(digests).encode()).hexdigest()[:12]]
-            if digests:
-                found[name] = "".join(digests)
-    return found
+    sources = {name: getattr(getattr(recipe, section), name) for section, names in FILES.items() for name in names}
+    found = {name: _digest_of(_files_of(name, source)) for name, source in sources.items()}
+    also = getattr(recipe.options, ALSO_TRAIN, None) or []
+    found[ALSO_TRAIN] = _digest_of([file for source in also for file in _files_of(ALSO_TRAIN, source)])
+    return {name: digest for name, digest in found.items() if digest}
 
 
 def _files_of(name: str, source: str | None) -> list[Path]:
     path = Path(source or "").expanduser()
-    if source is None or not path.exists():
+    if not source or not path.exists():
         return []
-    if name in PARTS:
-        with contextlib.suppress(OSError, ValueError):  # what is wrong with it, the loader says
-            return [file for file, _ in local_files(source) or []]
-        return []
-    return [path] if path.is_file() else sorted([*path.glob("*.safetensors"), *path.glob(KEY_PHRASES_FILE)])
+    if path.is_file():
+        return [path]
+    if name not in (*PARTS, ALSO_TRAIN):
+        return sorted(path.glob(KEY_PHRASES_FILE if name == "key_phrases" else "*.safetensors"))
+    files = [file for file in sorted(path.rglob("*")) if data_suffix(file) in (*DATA_SUFFIXES, *TEXT_SUFFIXES)]
+    hidden = {file for file in files if any(part.startswith(".") for part in file.relative_to(path).parts)}
+    return [file for file in files if file.is_file() and file not in hidden]
+
+
+def _digest_of(files: list[Path]) -> str:
+    digests = [_digest(file, file.stat().st_mtime_ns) for file in files]
+    if any(file.suffix != ".safetensors" for file in files) and len(files) > 1:  # one for a folder of documents
+        return hashlib.sha256("".join(digests).encode()).hexdigest()[:12]
+    return "".join(digests)
 
 
 @functools.cache

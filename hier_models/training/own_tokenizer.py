@@ -9,6 +9,7 @@ from transformers import PreTrainedTokenizerBase
 
 from .arguments import Recipe
 from .costs import data_version
+from .distributed import last_complete_checkpoint
 from .resuming import HOW
 
 
@@ -35,7 +36,7 @@ def own_tokenizer(recipe: Recipe, output_dir: Path, make: Callable[[], PreTraine
     # The first process makes it, the others wait and find it.
     with recipe.training.main_process_first(desc="making the tokenizer"):
         first = recipe.training.process_index == 0
-        if not (recipe.run.overwrite and first) and _is_kept(folder, made_of):
+        if not (recipe.run.overwrite and first) and _is_kept(folder, made_of, recipe.training.world_size):
             return folder
         # Under another name until it is complete, so that a killed run leaves no half of one.
         unfinished = folder.with_name(f"{TOKENIZER_FOLDER}.unfinished")
@@ -64,10 +65,10 @@ def what_a_tokenizer_is_made_of(recipe: Recipe) -> str:
     return json.dumps([sections, data_version(recipe)], sort_keys=True, default=str)
 
 
-def _is_kept(folder: Path, made_of: str) -> bool:
+def _is_kept(folder: Path, made_of: str, processes: int) -> bool:
     if not folder.is_dir():
         return False
     note = folder / MADE_OF_FILE
     if note.is_file() and note.read_text(encoding="utf-8") == made_of:
         return True
-    return any(folder.parent.glob("checkpoint-*"))
+    return last_complete_checkpoint(folder.parent, processes) is not None

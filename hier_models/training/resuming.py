@@ -183,8 +183,8 @@ def _check_same(
     digests = data_version(recipe)
     for name, digest in found.get("data", {}).items():
         if digests.get(name) != digest:
-            section = next(section for section, names in FILES.items() if name in names)
-            path = getattr(getattr(recipe, section), name)
+            section = next((section for section, names in FILES.items() if name in names), recipe.run.task)
+            path = getattr(getattr(recipe, section, recipe.options), name, None)
             raise RecipeError(f"{section}: {name}: {what}, and {path} has changed since; {remedy}")
 
 

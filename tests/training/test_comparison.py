@@ -322,6 +322,10 @@ def test_perplexities_of_checkpoints_with_different_tokenizers_are_not_compared(
     content["comparison"] |= {"parameters_within": 0.5, "differs": {"checkpoint": "which begins better?"}}
     with pytest.raises(RecipeError, match=r"decoder' and its twin 'encoder' cannot be .* different vocabularies \("):
         run_sweep(write(tmp_path / "a.yaml", content))
+    (tmp_path / "decoder").rename(tmp_path / "moved")
+    with pytest.raises(RecipeError, match=r"if another recipe makes it, run that one first"):
+        run_sweep(write(tmp_path / "a.yaml", content))
+    (tmp_path / "moved").rename(tmp_path / "decoder")
     content["comparison"]["metrics"] = ["rouge1"]
     with pytest.raises(pytest.fail.Exception, match="nothing is to be trained"):
         run_sweep(write(tmp_path / "a.yaml", content))

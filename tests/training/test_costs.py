@@ -22,7 +22,7 @@ from hier_models.training import (
     running,
     task_class,
 )
-from hier_models.training.costs import RunCosts, TimeUpError, code_version, has_fast_bfloat16, machine
+from hier_models.training.costs import RunCosts, TimeUpError, code_version, data_version, has_fast_bfloat16, machine
 from hier_models.training.recipe_files import as_options
 from tests.conftest import DOCUMENTS, SUMMARIES
 from tests.training.test_distributed import launch
@@ -227,3 +227,20 @@ def test_the_code_that_ran(tmp_path, monkeypatch):
         assert "commit" not in other
         digests.append(other["source"])
     assert digests[0] == digests[1] != digests[2]
+
+
+def test_further_documents_are_among_the_data(tmp_path):
+    folder = tmp_path / "more"
+    folder.mkdir()
+    for file in (tmp_path / "a.txt", folder / "b.txt", folder / "notes.md"):
+        file.write_text("One bridge.")
+    values = {"task": "denoising", "train": str(tmp_path / "a.txt"), "also_train": [str(folder)]}
+    recipe = load_recipe(None, {**values, "output_dir": str(tmp_path / "run")})
+    before = data_version(recipe)
+    assert before.keys() == {"train", "also_train"}
+    (folder / "notes.md").write_text("Two.")
+    assert data_version(recipe) == before
+    (folder / "b.txt").write_text("Two bridges.")
+    changed = data_version(recipe)
+    assert changed["train"] == before["train"]
+    assert changed["also_train"] != before["also_train"]

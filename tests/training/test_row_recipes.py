@@ -14,7 +14,15 @@ from hier_models import CoarseToFineLstmProcessor, HierDataCollator
 from hier_models.data import load_documents, tokenize_documents, train_word_level
 from hier_models.data.tokenizing import plain_tokenizer
 from hier_models.metrics import DocumentScores
-from hier_models.training import RecipeError, load_recipe, run_evaluation, run_training, summarization, task_class
+from hier_models.training import (
+    RecipeError,
+    load_recipe,
+    own_tokenizer,
+    run_evaluation,
+    run_training,
+    summarization,
+    task_class,
+)
 from hier_models.training.likelihood import perplexity
 from hier_models.training.metrics import score_summaries
 from hier_models.training.models import load_model_and_processor
@@ -74,9 +82,11 @@ def test_a_run_from_words_to_scores(values: dict[str, Any], tmp_path: Any) -> No
     assert {name: test[name] for name in scores} == pytest.approx(scores)
 
 
-def test_a_run_that_goes_on_keeps_its_tokenizer(values: dict[str, Any], tmp_path: Any) -> None:
+def test_a_run_that_goes_on_keeps_its_tokenizer(values: dict[str, Any], tmp_path: Any, monkeypatch: Any) -> None:
     train_word_level(["only these words"]).save_pretrained(tmp_path / "run" / "tokenizer")
-    (tmp_path / "run" / "checkpoint-1").mkdir()
+    monkeypatch.setattr(
+        own_tokenizer, "last_complete_checkpoint", lambda *args: str(tmp_path / "run" / "checkpoint-1")
+    )
     results = run_training(load_recipe(None, {**values, "test": None}))
     assert len(AutoProcessor.from_pretrained(tmp_path / "run").tokenizer) == 7
     assert "test" not in results
@@ -104,6 +114,8 @@ def test_the_tokenizer_of_an_attempt_without_a_checkpoint(values: dict[str, Any]
         file.write(json.dumps({"id": "4", "article": "Nine. " * 40, "highlights": "Nine ."}) + "\n")
     assert words(max_train_documents=1) == 52
     assert len(fitted) == 4  # the data are others
+    (Path(values["output_dir"]) / "checkpoint-1").mkdir()  # not written to its end
+    assert words(tokenizer_words=20) == 24
 
 
 def test_from_scratch_the_decoder_begins_with_bos(word_tokenizer: PreTrainedTokenizerFast, tmp_path: Any) -> None:
