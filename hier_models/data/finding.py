@@ -53,8 +53,7 @@ def local_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]
 
 
 def _files_of_folder(folder: Path) -> list[tuple[Path, str]]:
-    found = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    found = [path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
+    found = visible_files(folder)
     texts = [path for path in found if data_suffix(path) in TEXT_SUFFIXES]
     data = [path for path in found if data_suffix(path) in DATA_SUFFIXES]
     if texts and data:
@@ -71,6 +70,19 @@ def _files_of_folder(folder: Path) -> list[tuple[Path, str]]:
     if ignored:
         logger.warning("%s: %d files of other kinds are not read: %s", folder, len(ignored), ", ".join(ignored[:5]))
     return [(path, path.relative_to(folder).as_posix()) for path in texts or data]
+
+
+def visible_files(folder: Path) -> list[Path]:
+    """List the files of a folder and of the folders in it.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        The files in order, without hidden ones and those of hidden folders.
+    """
+    found = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return [path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
 
 
 def canonical_split(name: str) -> str:

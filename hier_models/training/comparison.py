@@ -27,7 +27,7 @@ from . import sweeps
 from .arguments import Recipe, RecipeError, set_accumulation
 from .comparison_report import write_report
 from .costs import TimeUpError, is_up
-from .own_tokenizer import what_a_tokenizer_is_made_of
+from .own_tokenizer import TOKENS, what_a_tokenizer_is_made_of
 from .recipe_files import as_options, check_overrides, comparison_section, load_recipe, variant_names
 from .resuming import experiment, finished_run
 from .running import run_training
@@ -43,8 +43,6 @@ FIXED = (
     *("validation_split", "test", "test_split", "config_name", "revision", "max_train_documents"),
     *("max_validation_documents", "max_test_documents", "held_out_validation", "held_out_test", "split_seed"),
 )
-# Perplexities of other tokens are other numbers.
-TOKENS = ("tokenizer", "tokenizer_words", "language")
 MOST_SEED = 2**32 - 1  # that numpy takes
 PARAMETERS_WITHIN = 0.03
 
@@ -339,7 +337,7 @@ def check_recipes(comparison: Comparison, name: str, recipe: Recipe, twin: str, 
             f"what is compared, say why: comparison: differs: {{{unsaid[0]}: the reason}}"
         )
     if "perplexity" in comparison.metrics:
-        for key in TOKENS:
+        for key in TOKENS:  # perplexities of other tokens are other numbers
             of_both = getattr(recipe.model, key), getattr(of_twin.model, key)
             if of_both[0] != of_both[1]:
                 raise RecipeError(

@@ -19,15 +19,14 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_callback import ExportableState
 from transformers.utils.import_utils import is_torch_bf16_gpu_available
 
+from ..data.finding import visible_files
 from ..data.reading import DATA_SUFFIXES, TEXT_SUFFIXES, data_suffix
 from ..data.versioned import source_version
 from ..highlight_transformer.key_phrases_highlight_transformer import KEY_PHRASES_FILE
 from .arguments import Recipe
 
 
-# What of a recipe may name a file or a folder that decides what a run learns or scores.
 PARTS = ("train", "validation", "test")
-ALSO_TRAIN = "also_train"
 FILES = {
     "data": (*PARTS, "fillers", "importance_tagger", "key_phrases", "stopwords"),
     "model": ("checkpoint", "word_vectors"),
@@ -293,27 +292,41 @@ def data_version(recipe: Recipe) -> dict[str, str]:
         recipe: The recipe.
 
     Returns:
-        For each name in `FILES` a digest of the file or the folder here that it has in the recipe; of checkpoints, of
-        their weights. Under `also_train` one of the task's further documents.
+        For each name of `named_sources` a digest of the files or folders here; of checkpoints, of their weights.
     """
-    sources = {name: getattr(getattr(recipe, section), name) for section, names in FILES.items() for name in names}
-    found = {name: _digest_of(_files_of(name, source)) for name, source in sources.items()}
-    also = getattr(recipe.options, ALSO_TRAIN, None) or []
-    found[ALSO_TRAIN] = _digest_of([file for source in also for file in _files_of(ALSO_TRAIN, source)])
+    named = named_sources(recipe).items()
+    found = {
+        name: _digest_of([file for source in sources for file in _files_of(name, source)])
+        for name, (_, sources) in named
+    }
     return {name: digest for name, digest in found.items() if digest}
 
 
-def _files_of(name: str, source: str | None) -> list[Path]:
-    path = Path(source or "").expanduser()
-    if not source or not path.exists():
-        return []
+def named_sources(recipe: Recipe) -> dict[str, tuple[str, list[str]]]:
+    """Say what of a recipe names files or folders, here or on the Hub, that decide what a run learns or scores.
+
+    Args:
+        recipe: The recipe.
+
+    Returns:
+        For each name its section and what the recipe gives for it.
+    """
+    given = [
+        (section, name, getattr(getattr(recipe, section), name)) for section, names in FILES.items() for name in names
+    ]
+    named = {name: (section, [source] if source else []) for section, name, source in given}
+    return {**named, "also_train": (recipe.run.task, getattr(recipe.options, "also_train", None) or [])}
+
+
+def _files_of(name: str, source: str) -> list[Path]:
+    path = Path(source).expanduser()
     if path.is_file():
         return [path]
-    if name not in (*PARTS, ALSO_TRAIN):
-        return sorted(path.glob(KEY_PHRASES_FILE if name == "key_phrases" else "*.safetensors"))
-    files = [file for file in sorted(path.rglob("*")) if data_suffix(file) in (*DATA_SUFFIXES, *TEXT_SUFFIXES)]
-    hidden = {file for file in files if any(part.startswith(".") for part in file.relative_to(path).parts)}
-    return [file for file in files if file.is_file() and file not in hidden]
+    if not path.is_dir():
+        return []
+    if name in (*PARTS, "also_train"):
+        return [file for file in visible_files(path) if data_suffix(file) in (*DATA_SUFFIXES, *TEXT_SUFFIXES)]
+    return sorted(path.glob(KEY_PHRASES_FILE if name == "key_phrases" else "*.safetensors"))
 
 
 def _digest_of(files: list[Path]) -> str:

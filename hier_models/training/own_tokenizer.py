@@ -15,6 +15,8 @@ from .resuming import HOW
 
 TOKENIZER_FOLDER = "tokenizer"
 MADE_OF_FILE = "made_of.json"
+# What of the section `model` decides which tokens there are.
+TOKENS = ("tokenizer", "tokenizer_words", "language")
 
 
 def own_tokenizer(recipe: Recipe, output_dir: Path, make: Callable[[], PreTrainedTokenizerBase]) -> Path:
@@ -57,11 +59,11 @@ def what_a_tokenizer_is_made_of(recipe: Recipe) -> str:
     Returns:
         JSON, the same for recipes whose tokenizers are the same.
     """
-    sections = {name: section for name, section in recipe.as_dict().items() if name not in ("model", "training")}
     sections = {
-        name: {key: value for key, value in section.items() if key not in HOW} for name, section in sections.items()
+        name: {key: value for key, value in section.items() if key in TOKENS or (name != "model" and key not in HOW)}
+        for name, section in recipe.as_dict().items()
+        if name != "training"
     }
-    sections["model"] = {name: getattr(recipe.model, name) for name in ("tokenizer", "tokenizer_words", "language")}
     return json.dumps([sections, data_version(recipe)], sort_keys=True, default=str)
 
 

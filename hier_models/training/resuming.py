@@ -10,7 +10,7 @@ from typing import Any
 from transformers import PreTrainedConfig
 
 from .arguments import Recipe, RecipeError, set_accumulation
-from .costs import FILES, data_version
+from .costs import data_version, named_sources
 from .distributed import last_complete_checkpoint
 
 
@@ -183,9 +183,8 @@ def _check_same(
     digests = data_version(recipe)
     for name, digest in found.get("data", {}).items():
         if digests.get(name) != digest:
-            section = next((section for section, names in FILES.items() if name in names), recipe.run.task)
-            path = getattr(getattr(recipe, section, recipe.options), name, None)
-            raise RecipeError(f"{section}: {name}: {what}, and {path} has changed since; {remedy}")
+            section, sources = named_sources(recipe)[name]
+            raise RecipeError(f"{section}: {name}: {what}, and {', '.join(sources)} has changed since; {remedy}")
 
 
 def _meaning(value: Any) -> Any:
