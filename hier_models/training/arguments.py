@@ -4,7 +4,7 @@ import dataclasses
 import difflib
 import inspect
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -168,6 +168,14 @@ def _json_object(name: str, text: str | None) -> dict[str, Any]:
     return values
 
 
+def _check_smallest(section: str, values: Any, smallest: Mapping[str, int], hint: str = "") -> None:
+    """Refuse numbers that are too small to mean anything."""
+    for name, least in smallest.items():
+        value = getattr(values, name)
+        if value is not None and value < least:
+            raise RecipeError(f"{section}: {name} must be at least {least}, got {value}{hint}")
+
+
 @dataclass
 class DataArguments:
     """What to train and evaluate on; see `load_documents` for the kinds of sources.
@@ -253,6 +261,13 @@ class DataArguments:
     )
     num_proc: int | None = field(default=None, metadata=_help("Processes that tokenize."))
 
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        parts = ("max_train_documents", "max_validation_documents", "max_test_documents")
+        _check_smallest("data", self, dict.fromkeys(parts, 1), "; leave it out to take all")
+        others = ("max_source_length", "max_target_length", "shuffle_buffer", "num_proc")
+        _check_smallest("data", self, dict.fromkeys(others, 1))
+
     def source_of(self, part: str) -> tuple[str | None, str | None]:
         """Find where a part comes from.
 
@@ -305,6 +320,11 @@ class GenerationArguments:
     max_length: int | None = field(default=None, metadata=_help("Most tokens of a summary."))
     no_repeat_ngram_size: int | None = field(default=None, metadata=_help("No n-gram of this size occurs twice."))
     early_stopping: bool | None = field(default=None, metadata=_help("Stop beam search when enough beams are done."))
+
+    def __post_init__(self) -> None:
+        """Check the numbers, which `generate` would refuse only after the training."""
+        _check_smallest("generation", self, {"num_beams": 1, "min_length": 0, "no_repeat_ngram_size": 0})
+        _check_smallest("generation", self, {"max_length": 2}, "; the decoder's start token counts")
 
     def settings(self) -> dict[str, Any]:
         """What was given.
@@ -360,6 +380,7 @@ class RunArguments:
     def __post_init__(self) -> None:
         """Check what can be checked without the model."""
         self.rates()
+        _check_smallest("run", self, {"total_train_batch_size": 1})
         if self.stop_after_minutes is not None and self.stop_after_minutes <= 0:
             raise RecipeError(f"run: stop_after_minutes must be above 0, got {self.stop_after_minutes}")
         if self.stop_after_minutes is not None and self.overwrite:

@@ -100,6 +100,7 @@ def load_model_and_processor(
     """
     _check_folders(arguments)
     overrides = arguments.overrides()
+    _check_overrides(arguments, overrides)
     wider = _taken_to_widen(arguments, overrides)
     options: dict[str, Any] = {}
     if arguments.attn_implementation is not None:
@@ -160,9 +161,6 @@ def load_model_and_processor(
             )
         )
     else:
-        if arguments.model_type not in CONFIG_MAPPING:
-            hint = nearest(arguments.model_type, [*FAMILIES, "bart", "led"])
-            raise RecipeError(f"model: there is no model_type {arguments.model_type!r}{hint}")
         overrides |= PLAIN.get(arguments.model_type, {}) if arguments.plain else {}
         ids = _special_ids(tokenizer, arguments.model_type)
         if auto_class is not AutoModelForSeq2SeqLM:
@@ -363,6 +361,25 @@ def _check_folders(arguments: ModelArguments) -> None:
         if reason is not None:
             advice = "" if Path(name).is_file() else "; if another recipe makes it, run that one first, to its end"
             raise RecipeError(f"model: {setting}: {reason}{advice}")
+
+
+def _check_overrides(arguments: ModelArguments, overrides: dict[str, Any]) -> None:
+    """Refuse names that a configuration does not have: it would keep them, and they would change nothing."""
+    if arguments.model_name_or_path is not None:
+        config = AutoConfig.from_pretrained(arguments.model_name_or_path)
+    else:
+        family = "hat_encoder" if arguments.from_roberta is not None else arguments.model_type
+        if family not in CONFIG_MAPPING:
+            raise RecipeError(f"model: there is no model_type {family!r}{nearest(family, [*FAMILIES, 'bart', 'led'])}")
+        config = AutoConfig.for_model(family)
+    known = {*config.to_dict(), *config.attribute_map, "num_labels"}
+    # Twins share a recipe's `config_overrides`; what is of the hierarchy is left out of a plain one.
+    ignored = HIERARCHICAL if arguments.plain else ()
+    for name in overrides:
+        if name not in known and name not in ignored:
+            raise RecipeError(
+                f"model: config_overrides: a {config.model_type} has no {name!r}{nearest(name, sorted(known))}"
+            )
 
 
 def _load_checkpoint(

@@ -33,6 +33,19 @@ def _renamed() -> dict[str, str]:
     return {old: new for old, new in pairs.items() if new in known} or {new: old for old, new in pairs.items()}
 
 
+class _UniqueKeys(yaml.SafeLoader):
+    """The safe loader, which refuses a name that is given twice, as YAML has it, where PyYAML takes the last."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        names = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in names:
+                raise yaml.MarkedYAMLError(problem=f"{key.value!r} is given twice", problem_mark=key.start_mark)
+            names.add(key.value if isinstance(key, yaml.ScalarNode) else key)
+        return node
+
+
 class _RecipeParser(HfArgumentParser):
     """The stock parser, which raises instead of ending the program."""
 
@@ -234,7 +247,7 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeys)  # noqa: S506, a safe loader
     except FileNotFoundError as error:
         raise RecipeError(f"no such recipe: {path}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -291,12 +304,19 @@ def _arguments_of_content(content: Mapping[str, Any], path: str, sections: Mappi
             raise RecipeError(f"{path}: section {section!r} must be a mapping of names to values, got {values!r}")
         for name, value in (values or {}).items():
             _check_name(str(name), f"{path}, section {section!r}", sections, section)
+            if isinstance(value, list) and len(value) > 1 and not _takes_lists(sections[section], str(name)):
+                raise RecipeError(f"{path}, section {section!r}: {name!r} takes one value, got {value!r}")
             arguments += as_options(str(name), value)
     return arguments
 
 
 def _names(section: type) -> list[str]:
     return [item.name for item in dataclasses.fields(section) if item.init]
+
+
+def _takes_lists(section: type, name: str) -> bool:
+    types = {item.name: str(item.type) for item in dataclasses.fields(section)}
+    return "list" in types.get(_renamed().get(name, name), "")
 
 
 def _check_name(name: str, where: str, sections: Mapping[str, type], section: str | None = None) -> None:

@@ -573,6 +573,11 @@ def test_predictions_are_of_every_row_in_the_order_of_the_data(tmp_path):
         ({"resume_from_checkpoint": "x", "overwrite": True}, "exclude each other"),
         ({"num_beams": 1, "early_stopping": True}, "generation: .*early_stopping"),
         ({"config_overrides": {**SIZES, "vocab_size": 9}}, "tokens but the model only 9"),
+        (
+            {"config_overrides": {**SIZES, "num_segment": 8}},
+            "^model: config_overrides: a hat_bart has no 'num_segment'; did you mean num_segments",
+        ),
+        ({"model_type": "bart", "config_overrides": {**SIZES, "num_segments": 8}}, "a bart has no 'num_segments'"),
     ],
 )
 def test_recipes_that_cannot_run(values, change, message):
