@@ -1,6 +1,7 @@
 """The `hier-models` command, as a user runs it."""
 
 import bz2
+import codecs
 import gzip
 import json
 import lzma
@@ -29,6 +30,7 @@ from hier_models import (
     cli,
 )
 from hier_models.cli.documents import Documents
+from hier_models.cli.jobs import alone
 from hier_models.data.word_level import train_word_level
 from tests import forks
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
@@ -177,6 +179,28 @@ def test_failure_is_not_called_a_mistake(checkpoint: str, paper: str, monkeypatc
 
 def test_summarize_a_file(checkpoint: str, paper: str):
     assert run("summarize", checkpoint, paper).stdout.strip() == expected(checkpoint, DOCUMENTS[1])[0]
+
+
+def test_json_lines_on_standard_input_may_begin_with_a_byte_order_mark(checkpoint: str, records: str):
+    lines = Path(records).read_bytes()
+    marked = run("summarize", checkpoint, "--json", stdin=codecs.BOM_UTF8 + lines).stdout
+    assert marked == run("summarize", checkpoint, "--json", stdin=lines).stdout
+    assert len(jsonl(marked)) > 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX locks")
+def test_two_jobs_do_not_write_one_file(checkpoint: str, records: str):
+    arguments = ["summarize", checkpoint, records, "--output", "one.jsonl"]
+    with alone(Path("one.jsonl")):
+        mistake(*arguments, says="another process is writing one.jsonl")
+    run(*arguments)
+    with alone(Path("one.jsonl")):
+        mistake(*arguments, says="another process is writing one.jsonl")
+    assert "nothing is left to do" in run(*arguments).stderr
+
+
+def test_output_is_not_compressed(checkpoint: str, records: str):
+    mistake("summarize", checkpoint, records, "--output", "a.jsonl.gz", says="give a name without .gz")
 
 
 @pytest.mark.parametrize("arguments", [[], ["-"]])
@@ -681,6 +705,7 @@ def test_inspect_a_given_summary_of_a_chosen_record(checkpoint: str, records: st
 
 
 def test_inspect_mistakes(checkpoint: str, paper: str, monkeypatch: pytest.MonkeyPatch):
+    mistake("inspect", "lead", paper, says="MODEL: lead is a method without a model")
     mistake("inspect", checkpoint, paper, "-o", "map.pdf", says="must end in .html or .png")
     mistake("inspect", checkpoint, paper, "-o", "nowhere/map.png", says="there is no folder")
     mistake("inspect", checkpoint, paper, "--document", "2", says="there is no document 2 in paper.txt")
@@ -884,6 +909,12 @@ def test_translate_says_what_it_cut_and_what_it_cannot_read(checkpoint: str, wor
     assert "1 sentence was longer than a chunk and cut into pieces." in result.stderr
     Path("dialogue.jsonl").write_text(json.dumps({"turns": TURNS}) + "\n")
     mistake("translate", checkpoint, "dialogue.jsonl", says="exactly one of `text`, `sentences`")
+    Path("names.jsonl").write_text(json.dumps({"id": "a", "dialogue": "Ann: Did you book?\nBob: Not yet."}) + "\n")
+    arguments = ("translate", checkpoint, "names.jsonl", "--output", "refused.jsonl")
+    mistake(
+        *arguments, says="a: a document to translate must have exactly one of `text`, `sentences`, and this has turns"
+    )
+    assert not Path("refused.jsonl").exists()
     mistake("translate", checkpoint, "--chunk-length", "2", stdin="a", says="`max_source_length` must be at least 3")
 
 

@@ -43,6 +43,9 @@ def test_a_poem_from_a_text_a_file_or_standard_input(poet):
     Path("text.txt").write_text("春风吹青山", encoding="utf-8")
     assert run("poem", poet, "text.txt", "--length", "5").stdout == result.stdout
     assert run("poem", poet, "--length", "5", input="春风吹青山").stdout == result.stdout
+    assert run("poem", poet, "--length", "5", input="\ufeff春风吹青山").stdout == result.stdout
+    refused = run("poem", poet, "--length", "5", input="春风".encode("gb18030"), code=2).stderr
+    assert "standard input is not a text file" in refused
     Path("text.txt.gz").write_bytes(gzip.compress("春风吹青山".encode()))
     assert run("poem", poet, "text.txt.gz", "--length", "5").stdout == result.stdout
     assert [len(line) for line in run("poem", poet, "春风").stdout.splitlines()] == [7] * 4
@@ -87,7 +90,15 @@ def test_a_file_of_texts_can_be_continued(poet):
     Path("out.jsonl").write_text(whole[: len(whole) // 2], encoding="utf-8")
     assert "holds 1 of 3 poems; going on" in run(*job).stderr
     assert Path("out.jsonl").read_text(encoding="utf-8") == whole
-    assert "this job has" in run(*job, "--seed", "3", code=2).stderr
+    assert "this job has" in run(*job[:-2], "--seed", "3", code=2).stderr
+    # Sampling: what a poem is like does not depend on where the job began.
+    drawing = ("poem", poet, "texts.jsonl", "-o", "drawn.jsonl", "--length", "5", "--set", "do_sample=true")
+    run(*drawing, "--seed", "7")
+    drawn = Path("drawn.jsonl").read_text(encoding="utf-8")
+    Path("drawn.jsonl").write_text("".join(drawn.splitlines(keepends=True)[:1]), encoding="utf-8")
+    run(*drawing, "--seed", "7")
+    assert Path("drawn.jsonl").read_text(encoding="utf-8") == drawn
+    assert "leave out --batch-size" in run(*drawing, "--seed", "7", "--batch-size", "2", code=2).stderr
     # To people: a poem a line.
     lines = run("poem", poet, "texts.jsonl", "--length", "5").stdout.splitlines()
     assert [[len(line) for line in poem.split()] for poem in lines] == [[5] * 4] * 3

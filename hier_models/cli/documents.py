@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 import sys
@@ -17,6 +18,7 @@ from .errors import MistakeError
 
 
 DATA_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
+COMPRESSED = (".gz", ".xz", ".bz2")
 KINDS = ("text", "sentences", "turns", "documents")
 # What a record may name to be highlighted in its document.
 PHRASES = "phrases"
@@ -113,7 +115,7 @@ def free_name(name: str, seen: Counter[str]) -> str:
 def data_suffix(path: Path) -> str:
     """Return the suffix that tells the format of a file, without that of a compression."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] in (".gz", ".xz", ".bz2"):
+    if suffixes and suffixes[-1] in COMPRESSED:
         suffixes.pop()
     return suffixes[-1] if suffixes else ""
 
@@ -129,6 +131,16 @@ def read_text(path: Path, name: str) -> str:
             if path.suffix.lower() not in COMPRESSION_SUFFIXES:
                 raise
             raise MistakeError(f"{name} is damaged and cannot be decompressed ({error})") from error
+    return decoded(content, name)
+
+
+def read_stdin() -> str:
+    """Read the text on standard input."""
+    return decoded(sys.stdin.buffer.read(), STDIN_NAME)
+
+
+def decoded(content: bytes, name: str) -> str:
+    """Return the text of a file, which the user calls `name`."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -171,7 +183,7 @@ def open_documents(
 def _save_stdin(folder: Path) -> Path:
     content = sys.stdin.buffer.read()
     # JSON lines begin with an object; a text hardly ever begins with a line that is one.
-    first_line = content.lstrip().partition(b"\n")[0]
+    first_line = content.removeprefix(codecs.BOM_UTF8).lstrip().partition(b"\n")[0]
     is_json = False
     if first_line.startswith(b"{"):
         try:

@@ -9,6 +9,7 @@ import typer
 
 from .documents import PHRASES, STDIN_NAME, open_documents, read_text
 from .errors import MistakeError, check_parent, guarded, mistakes, say
+from .extractive import is_extractive
 from .loading import check_checkpoint, check_highlights, generation_settings, load_pipeline, quiet, read_phrases
 from .options import (
     DeviceOption,
@@ -100,6 +101,8 @@ def inspect_attention(
         require_matplotlib()
     if summary is not None and (max_length or min_length or num_beams or settings):
         raise MistakeError("--summary: a given summary is not generated, so leave out the settings of its generation")
+    if is_extractive(model):
+        raise MistakeError(f"MODEL: {model} is a method without a model, so there is no attention to show")
     check_checkpoint(model)
     if (loader := _loader_of_levels(model)) is not None:
         given = (inputs, summary, top_k, phrase, phrases_column, max_length, min_length, num_beams, settings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,16 @@ from typing import Any
 import typer
 
 from ..journal import Journal, digest
-from .documents import Documents, open_documents
+from .documents import COMPRESSED, Documents, open_documents
 from .errors import MistakeError, check_not_the_data, check_parent, mistakes, say, state
 from .loading import check_checkpoint, check_highlights, given_only, load_pipeline, making_of
 from .options import Dtype
+
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,8 @@ def run_job(
         MistakeError: If the inputs cannot be read or the output not be written.
     """
     lines = output is not None and output.suffix.lower() in (".jsonl", ".ndjson")
+    if output is not None and output.suffix.lower() in COMPRESSED:
+        raise MistakeError(f"--output: what is written is not compressed, so give a name without {output.suffix}")
     if output is not None and not lines:
         if as_json:
             raise MistakeError(f"--output: JSON objects, one a line, go to a file that ends in .jsonl, got {output}")
@@ -99,7 +107,8 @@ def run_job(
         for name in inputs or ():
             check_not_the_data(output, "--output", Path(name).expanduser())
     check_checkpoint(model)
-    with open_documents(inputs, text_column, set_aside, phrases_column) as documents:
+    with ExitStack() as stack:
+        documents = stack.enter_context(open_documents(inputs, text_column, set_aside, phrases_column))
         # A first look at everything, so that a bad record does not stop the job in its last hour.
         digests = {document.pop("id"): digest(document) for document in documents}
         also = given_only(importance_tagger=importance_tagger, phrases_column=phrases_column, seed=seed)
@@ -112,6 +121,8 @@ def run_job(
         making = making_of(model, asked | also, dtype, importance_tagger)
         done: dict[str, dict[str, Any]] = {}
         if output is not None:
+            if lines:
+                stack.enter_context(alone(output))
             done = finished(output, digests, making, kind)
         rest = len(digests) - len(done)
         if done:
@@ -126,10 +137,6 @@ def run_job(
             check_all_sources(pipe, documents, asked.get("max_source_length"))
         else:
             check(pipe, documents)
-        if seed is not None:
-            from transformers import set_seed
-
-            set_seed(seed)
         if lines:
             state.when_interrupted = f"What is done is in {output}; the same command goes on from there."
         counts = write_texts(
@@ -141,6 +148,7 @@ def run_job(
             making=making,
             batch_size=batch_size,
             kind=kind,
+            seed=seed,
         )
     _say_left_out(documents)
     return [*done.values(), *counts], len(digests)
@@ -174,6 +182,24 @@ def check_all_sources(pipe: Any, documents: Iterable[dict[str, Any]], max_source
             check_phrases(one, kind, pipe.processor, max_source_length or pipe._source_limit(None))
 
 
+@contextmanager
+def alone(output: Path) -> Iterator[None]:
+    """Keep a file for one process, as two would both write everything; where the system has no such locks, hope."""
+    with output.open("ab") as file:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise MistakeError(f"--output: another process is writing {output}; wait for it") from error
+            except OSError:  # a file system without locks
+                pass
+        try:
+            yield
+        finally:
+            if not output.stat().st_size:  # nothing came of it
+                output.unlink()
+
+
 def finished(
     output: Path, inputs: Mapping[str, str], making: dict[str, Any], kind: Kind = SUMMARIES
 ) -> dict[str, dict[str, Any]]:
@@ -192,14 +218,23 @@ def write_texts(
     making: dict[str, Any],
     batch_size: int,
     kind: Kind = SUMMARIES,
+    seed: int | None = None,
 ) -> list[dict[str, int]]:
     """Write the text of each document when it is there, and return what the pipeline counted for each."""
+    from transformers import set_seed
+
     waiting: deque[tuple[str, str]] = deque()
 
     def stream() -> Iterator[dict[str, Any]]:
         for document in documents:
             waiting.append((document.pop("id"), digest(document)))
             yield document
+
+    def drawn(**settings: Any) -> Iterator[list[dict[str, Any]]]:
+        # Each with a seed of its own, so that a job that goes on draws the same.
+        for document in stream():
+            set_seed(int(digest([seed, waiting[-1][0]]), 16) % 2**32)
+            yield pipe(document, **settings)
 
     counts: list[dict[str, int]] = []
     journal = Journal(output or Path(), kind.product, making)
@@ -208,8 +243,9 @@ def write_texts(
         # The pipeline has the tagger already, and each document its phrases.
         known = ("importance_tagger", "phrases_column", "seed")
         settings = {name: value for name, value in making["settings"].items() if name not in known}
-        counting = {} if kind.counting is None else {kind.counting: True}
-        results = pipe(stream(), batch_size=batch_size, **counting, **settings)
+        if kind.counting is not None:
+            settings[kind.counting] = True
+        results = pipe(stream(), batch_size=batch_size, **settings) if seed is None else drawn(**settings)
         bar = None
         # Not where the texts themselves go by.
         if total > 1 and sys.stderr.isatty() and not target.isatty():

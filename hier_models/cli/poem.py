@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from .documents import DATA_SUFFIXES, data_suffix, read_text
+from .documents import DATA_SUFFIXES, data_suffix, read_stdin, read_text
 from .errors import MistakeError, check_parent, guarded, mistakes, say
 from .jobs import POEMS, run_job
 from .loading import generation_settings, given_only, load_pipeline
@@ -92,6 +91,8 @@ def poem(
                 "--candidates: of many texts only JSON has a place for more than one; give --json, or an --output in "
                 ".jsonl"
             )
+        if seed is not None and batch_size > 1:
+            raise MistakeError("--seed: each text is drawn for by itself, so leave out --batch-size")
         run_job(
             POEMS,
             model,
@@ -150,7 +151,7 @@ def _file(text: str) -> Path | None:
 def _read(text: str | None, file: Path | None) -> str:
     """The text itself, or that of a file or of standard input."""
     if text in (None, "-"):
-        return sys.stdin.read()
+        return read_stdin()
     if file is None:
         return str(text)
     return read_text(file, f"TEXT: {text}")

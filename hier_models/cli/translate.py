@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from .errors import guarded, say
+from .errors import MistakeError, guarded, say
 from .jobs import TRANSLATIONS, run_job
 from .loading import generation_settings, given_only
 from .options import (
@@ -91,6 +92,7 @@ def translate(
         set_aside=set_aside,
         device=device,
         dtype=dtype,
+        check=_check_documents,
     )
     split, unfinished, chunks = (
         sum(count[name] for count in counts) for name in ("num_split_sentences", "num_unfinished_chunks", "num_chunks")
@@ -102,3 +104,14 @@ def translate(
             f"{unfinished} of {chunks} chunk{'s' if chunks > 1 else ''} ended at the maximum length, maybe too soon: "
             "consider --max-length or --chunk-length."
         )
+
+
+def _check_documents(pipe: Any, documents: Iterable[dict[str, Any]]) -> None:
+    """Refuse documents that are no texts, before the first is translated."""
+    for document in documents:
+        other = set(document) - {"id", "text", "sentences"}
+        if other:
+            raise MistakeError(
+                f"{document['id']}: a document to translate must have exactly one of `text`, `sentences`, and this "
+                f"has {' and '.join(sorted(other))}; give its words as one string, in a column `text`"
+            )

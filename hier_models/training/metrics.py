@@ -113,14 +113,14 @@ def decode(ids: Iterable[Any], tokenizer: PreTrainedTokenizerBase) -> list[str]:
 
 
 def mean_length(ids: Iterable[Any], tokenizer: PreTrainedTokenizerBase) -> float:
-    """Mean number of generated tokens.
+    """Mean number of tokens of what `generate` returns, as the examples of Transformers report it.
 
     Args:
         ids: (documents, length) token ids, with -100 where there is none.
         tokenizer: Tells the padding token.
 
     Returns:
-        The mean over documents; special tokens count, padding does not.
+        The mean over documents; special tokens count, the decoder's start token too, padding does not.
     """
     lengths = [sum(token != tokenizer.pad_token_id for token in row) for row in _rows(ids, tokenizer)]
     return float(np.mean(lengths))

@@ -23,6 +23,7 @@ from transformers import (
     PreTrainedTokenizerBase,
     ProcessorMixin,
 )
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 
 from ..data.tokenizing import plain_tokenizer
@@ -104,6 +105,7 @@ def load_model_and_processor(
     wider = _taken_to_widen(arguments, overrides)
     options: dict[str, Any] = {}
     if arguments.attn_implementation is not None:
+        _check_attention(arguments.attn_implementation)
         options["attn_implementation"] = arguments.attn_implementation
     if arguments.model_name_or_path is not None:
         model, report = _load_checkpoint(arguments, auto_class, overrides, options)
@@ -380,6 +382,12 @@ def _check_overrides(arguments: ModelArguments, overrides: dict[str, Any]) -> No
             raise RecipeError(
                 f"model: config_overrides: a {config.model_type} has no {name!r}{nearest(name, sorted(known))}"
             )
+
+
+def _check_attention(name: str) -> None:
+    known = ("eager", *ALL_ATTENTION_FUNCTIONS.valid_keys())
+    if name not in known and "/" not in name:  # with a slash, a kernel on the Hub
+        raise RecipeError(f"model: there is no attn_implementation {name!r}{nearest(name, known)}")
 
 
 def _load_checkpoint(

@@ -247,7 +247,7 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeys)  # noqa: S506, a safe loader
+        content = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeys)
     except FileNotFoundError as error:
         raise RecipeError(f"no such recipe: {path}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:

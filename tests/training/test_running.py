@@ -577,6 +577,7 @@ def test_predictions_are_of_every_row_in_the_order_of_the_data(tmp_path):
             {"config_overrides": {**SIZES, "num_segment": 8}},
             "^model: config_overrides: a hat_bart has no 'num_segment'; did you mean num_segments",
         ),
+        ({"attn_implementation": "flesh"}, "^model: there is no attn_implementation 'flesh'; "),
         ({"model_type": "bart", "config_overrides": {**SIZES, "num_segments": 8}}, "a bart has no 'num_segments'"),
     ],
 )
