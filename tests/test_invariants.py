@@ -837,6 +837,15 @@ def test_compiled_forward_and_gradients(case, model, batch, target):
 
 
 @static_decoders_only
+def test_a_static_cache_may_have_more_room_than_there_are_positions(model, batch):
+    """`generate` keeps the largest room that a model was ever asked for."""
+    expected = model.generate(**batch, max_new_tokens=8)
+    at_once = [lambda ids, scores: torch.ones(len(ids), dtype=torch.bool)]
+    model.generate(**batch, max_length=3000, stopping_criteria=at_once, cache_implementation="static")
+    assert torch.equal(model.generate(**batch, max_new_tokens=8, cache_implementation="static"), expected)
+
+
+@static_decoders_only
 @uses_the_compiler
 @pytest.mark.slow
 @pytest.mark.parametrize("num_beams", [1, 2])

@@ -1,6 +1,7 @@
 """Refuses inputs that HAM cannot read, before they end in an index error inside it."""
 
 import torch
+from transformers.cache_utils import Cache
 from transformers.configuration_utils import PreTrainedConfig
 
 
@@ -80,6 +81,26 @@ def check_length(config: PreTrainedConfig, length: int, part: str) -> None:
             f"The {part} has {length} tokens, more than max_position_embeddings={config.max_position_embeddings}. "
             "Truncate it (`truncation=True` with `max_length`), or train a model with more positions."
         )
+
+
+def check_decoded(config: PreTrainedConfig, cache: Cache | None, length: int) -> None:
+    """Refuse to decode more tokens than there are positions.
+
+    Args:
+        config: of the model.
+        cache: of what is decoded already. A static one counts in a tensor, which is read only if there is room in it
+            for a target that is too long, and in no graph.
+        length: tokens to decode now.
+
+    Raises:
+        ValueError: if there are too many; it says what to do.
+    """
+    past = 0 if cache is None else cache.get_seq_length()
+    if isinstance(past, torch.Tensor):
+        if torch.compiler.is_compiling() or cache.get_max_length() <= config.max_position_embeddings:
+            return
+        past = int(past)
+    check_length(config, past + length, "target")
 
 
 def check_target(

@@ -33,7 +33,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .attention_ham import HamLevelWeights
 from .configuration_ham import HamConfig
-from .input_checks_ham import check_inputs, check_length, check_target
+from .input_checks_ham import check_decoded, check_inputs, check_target
 from .modeling_outputs_ham import HamDecoderOutput, HamEncoderOutput
 from .pretrained_ham import HamPreTrainedModel, make_embedding
 
@@ -263,10 +263,7 @@ class HamTransformerDecoder(HamPreTrainedModel):
         if use_cache and past_key_values is None:
             past_key_values = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
         past_length = past_key_values.get_seq_length() if past_key_values is not None else 0
-        if isinstance(past_length, int):
-            check_length(self.config, past_length + inputs_embeds.shape[1], "target")
-        else:  # a static cache counts in a tensor, which is not to be read; its room is the longest target
-            check_length(self.config, past_key_values.get_max_length(), "target")
+        check_decoded(self.config, past_key_values, inputs_embeds.shape[1])
         positions = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + past_length
         embedded = self.embed_positions(positions[None], position_ids=positions)
         hidden_states = self.layernorm_embedding(inputs_embeds + embedded)

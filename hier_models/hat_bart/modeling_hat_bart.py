@@ -177,6 +177,17 @@ def _check_length(length: int, config: HatBartConfig, what: str) -> None:
         )
 
 
+def _check_decoded(config: HatBartConfig, cache: Cache | None, length: int) -> None:
+    # A static cache counts in a tensor, which is to be read only if there is room in it for a target that is too long,
+    # and in no graph.
+    past = 0 if cache is None else cache.get_seq_length()
+    if isinstance(past, torch.Tensor):
+        if torch.compiler.is_compiling() or cache.get_max_length() <= config.max_position_embeddings:
+            return
+        past = int(past)
+    _check_length(past + length, config, "target")
+
+
 class HatBartEncoder(HatBartPreTrainedModel):
     """BART's encoder, then encoder layers over the embeddings at the BOS markers. Source: section 3.2."""
 
@@ -324,10 +335,7 @@ class HatBartDecoder(HatBartPreTrainedModel):
             self._make_room(past_key_values, hierarchical_hidden_states.shape[1])
 
         past_length = past_key_values.get_seq_length() if past_key_values is not None else 0
-        if isinstance(past_length, int):
-            _check_length(past_length + inputs_embeds.shape[1], self.config, "target")
-        else:  # a static cache counts in a tensor, which is not to be read; its room is the longest target
-            _check_length(past_key_values.get_max_length(), self.config, "target")
+        _check_decoded(self.config, past_key_values, inputs_embeds.shape[1])
         position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + past_length
         positions = self.embed_positions(input_ids, past_length, position_ids=position_ids)
         hidden_states = self.layernorm_embedding(inputs_embeds + positions.to(inputs_embeds.device))
@@ -382,7 +390,7 @@ class HatBartDecoder(HatBartPreTrainedModel):
         """Append to the cross-attention cache one layer for each third attention.
 
         `generate` makes it with one layer for each decoder layer. What is in this list is reordered by beam search,
-        reset and moved together with the rest.
+        reset and moved together with the rest. After a reset, the next document may have other sentences.
         """
         if not isinstance(past_key_values, EncoderDecoderCache):
             return
@@ -390,7 +398,11 @@ class HatBartDecoder(HatBartPreTrainedModel):
         if cache.layer_class_to_replicate is not None:  # a cache that grows by itself
             return
         make_layer = (lambda: StaticLayer(max_cache_len=sentences)) if cache.is_compileable else DynamicLayer
-        while len(cache.layers) < 2 * self.config.decoder_layers:
+        first = self.config.decoder_layers
+        was_reset = len(cache.layers) > first and not past_key_values.is_updated.get(first)
+        if cache.is_compileable and was_reset and cache.layers[first].max_cache_len != sentences:
+            del cache.layers[first:]
+        while len(cache.layers) < 2 * first:
             cache.layers.append(make_layer())
 
 

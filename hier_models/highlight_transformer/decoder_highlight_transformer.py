@@ -21,7 +21,7 @@ from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .configuration_highlight_transformer import HighlightTransformerConfig
-from .input_checks_highlight_transformer import check_length
+from .input_checks_highlight_transformer import check_decoded
 from .layers_highlight_transformer import HighlightTransformerDecoderLayer
 from .modeling_outputs_highlight_transformer import HighlightTransformerDecoderOutput
 from .pretrained_highlight_transformer import (
@@ -77,10 +77,7 @@ class HighlightTransformerDecoder(HighlightTransformerPreTrainedModel):
             past_key_values = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
 
         past_length = past_key_values.get_seq_length() if past_key_values is not None else 0
-        if isinstance(past_length, int):
-            check_length(self.config, past_length + inputs_embeds.shape[1], "target")
-        else:  # a static cache counts in a tensor, which is not to be read; its room is the longest target
-            check_length(self.config, past_key_values.get_max_length(), "target")
+        check_decoded(self.config, past_key_values, inputs_embeds.shape[1])
         position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + past_length
         hidden_states = add_positions(self.embed_positions, inputs_embeds, position_ids)
         if not self.config.normalize_before:

@@ -1,6 +1,7 @@
 """Refuses inputs that the Highlight-Transformer cannot read, before they end in an index error inside it."""
 
 import torch
+from transformers.cache_utils import Cache
 from transformers.configuration_utils import PreTrainedConfig
 
 
@@ -87,6 +88,27 @@ def check_length(config: PreTrainedConfig, length: int, what: str) -> None:
             f"the positions with `model.resize_position_embeddings({length})` or `from_bart(…, "
             f"max_position_embeddings={length})` before fine-tuning."
         )
+
+
+def check_decoded(config: PreTrainedConfig, cache: Cache | None, length: int) -> None:
+    """Refuse to decode more tokens than there are positions.
+
+    Args:
+        config: of the model.
+        cache: of what is decoded already. A static one counts in a tensor, which is read only if there is room in it
+            for a target that is too long, and in no graph.
+        length: tokens to decode now.
+
+    Raises:
+        ValueError: if there are too many; it says what to do.
+    """
+    past = 0 if cache is None else cache.get_seq_length()
+    if isinstance(past, torch.Tensor):
+        limit = config.max_position_embeddings
+        if limit is None or torch.compiler.is_compiling() or cache.get_max_length() <= limit:
+            return
+        past = int(past)
+    check_length(config, past + length, "target")
 
 
 def _check_ids(config: PreTrainedConfig, ids: torch.Tensor, name: str) -> None:

@@ -20,7 +20,7 @@ from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .configuration_top_down_transformer import TopDownTransformerConfig
-from .input_checks_top_down_transformer import check_length
+from .input_checks_top_down_transformer import check_decoded
 from .layers_top_down_transformer import refuse_flash_mask
 from .pretrained_top_down_transformer import TopDownTransformerPreTrainedModel, make_token_embedding
 
@@ -65,10 +65,7 @@ class TopDownTransformerDecoder(TopDownTransformerPreTrainedModel):
             past_key_values = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
 
         past_length = past_key_values.get_seq_length() if past_key_values is not None else 0
-        if isinstance(past_length, int):
-            check_length(self.config, past_length + inputs_embeds.shape[1], "target")
-        else:  # a static cache counts in a tensor, which is not to be read; its room is the longest target
-            check_length(self.config, past_key_values.get_max_length(), "target")
+        check_decoded(self.config, past_key_values, inputs_embeds.shape[1])
         position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + past_length
         positions = self.embed_positions(input_ids, past_length, position_ids=position_ids)
         hidden_states = self.layernorm_embedding(inputs_embeds + positions.to(inputs_embeds.device))

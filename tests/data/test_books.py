@@ -382,6 +382,8 @@ def test_list_of_chapters():
         ([{"paragraphs": "x"}], "paragraphs of chapter 1 must be a list, got str"),
         ([{"paragraphs": ["x", 3]}], "paragraphs of chapter 1 must be strings"),
         ([3], "chapter 1 must be a string or a dictionary"),
+        ("Chapter 1\n\nIt was.\n", "must be a path, a Book or a list of chapters, got a text of 19 characters; write"),
+        ("a " * 200, "got a text of 400 characters; write"),
         (3, "must be a path, a Book or a list of chapters, got int"),
         (b"book", "must be a path, a Book or a list of chapters, got bytes"),
     ],

@@ -11,6 +11,7 @@ from transformers import (
     BartForConditionalGeneration,
     DynamicCache,
     EncoderDecoderCache,
+    StaticCache,
 )
 from transformers.utils import logging
 
@@ -351,6 +352,21 @@ class TestCache:
         expected = model.generate(source, **settings)
         assert torch.equal(model.generate(source, cache_implementation="static", **settings), expected)
         assert torch.equal(model.generate(source, use_cache=False, **settings), expected)
+
+    @pytest.mark.parametrize("order", [1, -1])
+    def test_a_static_cache_may_be_reset_for_other_sentences(self, order):
+        model = make_model()
+        sources = [make_source(12, (0, 4, 5)), make_source(12, (0, 2, 3, 7, 9))][::order]
+        target = sources[0][:, :3]
+        cache = EncoderDecoderCache(
+            StaticCache(config=model.config, max_cache_len=8), StaticCache(config=model.config, max_cache_len=12)
+        )
+        for source in sources:
+            expected = model(source, decoder_input_ids=target).logits
+            first = model(source, decoder_input_ids=target[:, :2], past_key_values=cache).logits
+            second = model(source, decoder_input_ids=target[:, 2:], past_key_values=cache).logits
+            torch.testing.assert_close(torch.cat([first, second], dim=1), expected)
+            cache.reset()
 
 
 class TestErrors:

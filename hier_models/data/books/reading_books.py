@@ -45,6 +45,11 @@ def read_book(source: BookSource, title: str | None = None) -> Book:
     """
     if isinstance(source, Book):
         book = source
+    elif isinstance(source, str) and _is_a_text(source):
+        raise ValueError(
+            f"`book` must be a path, a Book or a list of chapters, got a text of {len(source):,} characters; write it "
+            "to a file, where its chapters are found, or give them as a list."
+        )
     elif isinstance(source, str | os.PathLike):
         book = _from_path(Path(source).expanduser())
     elif isinstance(source, Sequence) and not isinstance(source, bytes):
@@ -66,6 +71,11 @@ def read_book(source: BookSource, title: str | None = None) -> Book:
         dropped.append(f"{', '.join(empty)}: no text")
         logger.warning("%d of %d chapters have no text: %s", len(empty), len(book.chapters), ", ".join(empty))
     return Book(book.title if title is None else title, chapters, book.found, dropped)
+
+
+def _is_a_text(source: str) -> bool:
+    """Tell by what no file system has for a name."""
+    return not os.path.exists(source) and ("\n" in source or max(map(len, Path(source).parts), default=0) > 255)
 
 
 def natural_key(name: str) -> list[tuple[int, int, str]]:
