@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -196,8 +197,8 @@ def alone(output: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            if not output.stat().st_size:  # nothing came of it
-                output.unlink()
+            if not file.seek(0, os.SEEK_END):  # nothing came of it
+                output.unlink(missing_ok=True)
 
 
 def finished(
