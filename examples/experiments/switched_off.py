@@ -27,6 +27,9 @@ from hier_models.training import DataArguments, perplexity
 from hier_models.training.summarization import load_part
 
 
+# Of runs of these tasks the documents to test on can be read.
+TASKS = ("summarization", "translation")
+
 # What switches a part off takes a model, which it may change, and its rows, and gives back rows to be read.
 SwitchOff = Callable[[PreTrainedModel, Dataset], Dataset]
 
@@ -125,8 +128,8 @@ def main(
     documents: Annotated[int | None, typer.Option(min=1, metavar="N", help="Test documents to read; all.")] = None,
 ) -> None:
     """Print a line for each model and part: the perplexity of the references, whole and switched off."""
-    for folder in models:
-        recipe = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))["recipe"]
+    recipes = {folder: _recipe_of(folder) for folder in models}
+    for folder, recipe in recipes.items():
         data = DataArguments(**{**recipe["data"], "max_test_documents": documents})
         processor = AutoProcessor.from_pretrained(folder)
         rows = read(data, recipe["run"]["task"], processor)
@@ -136,6 +139,21 @@ def main(
             model = AutoModelForSeq2SeqLM.from_pretrained(folder)
             cells.append(f"{name} {_perplexity(model, processor, switch_off(model, rows)):.2f}")
         typer.echo(f"{'/'.join(folder.parts[-2:])}: {', '.join(cells)}")
+
+
+def _recipe_of(folder: Path) -> dict[str, Any]:
+    file = folder / "recipe.json"
+    if not file.exists():
+        raise typer.BadParameter(
+            f"{folder} is no finished run (it has no recipe.json); of a comparison, give FOLDER/*/seed_*"
+        )
+    recipe: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))["recipe"]
+    task = recipe["run"]["task"]
+    if task not in TASKS:
+        raise typer.BadParameter(f"{folder} is a run of {task}; parts are switched off of {' and '.join(TASKS)}")
+    if DataArguments(**recipe["data"]).source_of("test")[0] is None:
+        raise typer.BadParameter(f"{folder} was trained without documents to test on (data: test)")
+    return recipe
 
 
 def _perplexity(model: PreTrainedModel, processor: Any, rows: Dataset) -> float:

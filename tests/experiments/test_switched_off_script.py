@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -149,6 +150,26 @@ def test_parts_are_switched_off(make_run, name):
         expected["no update"] = perplexity(model, processor, rows, kind)
     assert found == pytest.approx(expected, rel=2e-5)  # the rounding of float32 and of two decimals
     assert len(set(found.values())) == len(found)  # each part does something
+
+
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [
+        (None, "run is no finished run"),
+        ({"run": {"task": "denoising"}, "data": {"test": "a"}}, "is a run of denoising; parts are"),
+        ({"run": {"task": "summarization"}, "data": {"test": None}}, "without documents to test on"),
+    ],
+)
+def test_runs_that_cannot_be_read(tmp_path, monkeypatch, recipe, message):
+    monkeypatch.chdir(tmp_path)
+    Path("run").mkdir()
+    if recipe is not None:
+        Path("run/recipe.json").write_text(json.dumps({"recipe": recipe}))
+    app = typer.Typer()
+    app.command()(load_script("switched_off").main)
+    result = CliRunner().invoke(app, ["run"], env={"COLUMNS": "200"})
+    assert result.exit_code == 2
+    assert message in result.output
 
 
 def test_translations(tokenizer, tmp_path):
