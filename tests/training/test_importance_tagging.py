@@ -422,7 +422,8 @@ def test_labels_are_made_in_the_language_of_the_documents(values, tmp_path):
 )
 def test_languages_that_a_processor_does_not_take(values, tmp_path, family, language, message):
     heads = {"encoder_attention_heads": 1, "decoder_attention_heads": 1}
-    sizes = json.dumps({"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, **heads})
+    encoder = ("bottom_up_layers", "top_down_layers") if family == "top_down_transformer" else ("encoder_layers",)
+    sizes = json.dumps({"d_model": 8, **dict.fromkeys(encoder, 1), "decoder_layers": 1, **heads})
     arguments = ModelArguments(
         model_type=family, tokenizer=values["tokenizer"], language=language, config_overrides=sizes
     )
