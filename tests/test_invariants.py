@@ -691,11 +691,95 @@ def test_every_parameter_gets_a_gradient(case, model, batch, target):
         assert gradient.abs().max() > 0, name
 
 
+def with_id(target: torch.Tensor, value: int) -> torch.Tensor:
+    return target.index_fill(1, torch.tensor([1]), value)
+
+
+BAD_TARGETS = {
+    "labels beyond the vocabulary": (
+        lambda target: {"labels": with_id(target, 60)},
+        r"`labels` must be in \[0, vocab_size=60\), or -100, got values from .* to 60",
+    ),
+    "labels padded with -1": (
+        lambda target: {"labels": with_id(target, -1)},
+        r"`labels` must be in \[0, vocab_size=60\), or -100, got values from -1 to",
+    ),
+    "labels of one document without its batch": (
+        lambda target: {"labels": target[0]},
+        r"`labels` must be \(batch, target\) with tokens, got shape \(\d+,\)",
+    ),
+    "no labels": (
+        lambda target: {"labels": target[:, :0]},
+        r"`labels` must be \(batch, target\) with tokens, got shape \(3, 0\)",
+    ),
+    "labels for one document of three": (
+        lambda target: {"labels": target[:1]},
+        "The target must have batch=3 like the source, got batch=1",
+    ),
+    "fewer labels than the target has tokens": (
+        lambda target: {"decoder_input_ids": target, "labels": target[:, 1:]},
+        r"`labels` must be \(3, \d+\) like the target, got shape \(3, \d+\)",
+    ),
+    "a third as many labels as the target has tokens": (
+        lambda target: {"decoder_input_ids": target, "labels": target[:1]},
+        r"`labels` must be \(3, \d+\) like the target, got shape \(1, \d+\)",
+    ),
+    "ids beyond the vocabulary": (
+        lambda target: {"decoder_input_ids": with_id(target, 60)},
+        r"`decoder_input_ids` must be in \[0, vocab_size=60\), got values from .* to 60",
+    ),
+    "ids with -100": (
+        lambda target: {"decoder_input_ids": with_id(target, -100)},
+        r"`decoder_input_ids` must be in \[0, vocab_size=60\), got values from -100 to",
+    ),
+    "ids of one document without its batch": (
+        lambda target: {"decoder_input_ids": target[0]},
+        r"`decoder_input_ids` must be \(batch, target\) with tokens, got shape \(\d+,\)",
+    ),
+    "no ids": (
+        lambda target: {"decoder_input_ids": target[:, :0]},
+        r"`decoder_input_ids` must be \(batch, target\) with tokens, got shape \(3, 0\)",
+    ),
+    "ids for two documents of three": (
+        lambda target: {"decoder_input_ids": target[:2]},
+        "The target must have batch=3 like the source, got batch=2",
+    ),
+    "embeddings of another width": (
+        lambda target: {"decoder_inputs_embeds": torch.zeros(*target.shape, 7)},
+        r"`decoder_inputs_embeds` must be \(batch, target, \w+=\d+\) with tokens, got shape \(3, \d+, 7\)",
+    ),
+    "a mask of fewer tokens": (
+        lambda target: {"decoder_input_ids": target, "decoder_attention_mask": torch.ones_like(target[:, 1:])},
+        r"`decoder_attention_mask` must be \(3, \d+\) like the target, .* got shape \(3, \d+\)",
+    ),
+    "a mask of one document": (
+        lambda target: {"decoder_input_ids": target, "decoder_attention_mask": torch.ones_like(target[:1])},
+        r"`decoder_attention_mask` must be \(3, \d+\) like the target, .* got shape \(1, \d+\)",
+    ),
+}
+
+
 @decoders_only
-def test_labels_that_do_not_fit_the_target_are_refused(model, batch, target):
-    """A third as many labels as the target has tokens."""
-    with pytest.raises(ValueError, match=r"labels|batch_size"):
-        model(**batch, decoder_input_ids=target, labels=target[:1])
+@pytest.mark.parametrize("wrong", BAD_TARGETS)
+def test_bad_targets_are_refused(model, batch, target, wrong):
+    make, message = BAD_TARGETS[wrong]
+    with pytest.raises(ValueError, match=message):
+        model(**batch, **make(target))
+
+
+@pytest.mark.parametrize("value", [-1, 60])
+def test_tokens_that_are_not_in_the_vocabulary_are_refused(case, model, batch, target, value):
+    inputs = case.inputs(batch, target)
+    inputs["input_ids"] = with_id(inputs["input_ids"], value)
+    with pytest.raises(ValueError, match=r"`input_ids` must be in \[0, vocab_size=60\), got values from"):
+        model(**inputs)
+
+
+def test_tokens_without_a_batch_are_refused(case, model, batch, target):
+    inputs = case.inputs(batch, target)
+    inputs["input_ids"] = inputs["input_ids"][0]
+    with pytest.raises(ValueError, match=r"`input_ids` must be \(batch, (source|tokens)\), got shape \(\d+,\)"):
+        model(**inputs)
 
 
 def test_outputs_are_batch_first(case, model, batch, target):

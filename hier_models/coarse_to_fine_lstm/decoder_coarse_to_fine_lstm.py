@@ -290,10 +290,10 @@ class CoarseToFineLstmDecoder(CoarseToFineLstmPreTrainedModel):
             Contexts, and what else was asked for.
         """
         assert encoder_outputs is not None
+        check_target(self.config, input_ids, inputs_embeds, attention_mask)
         embeddings = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         word_gates = self.word_gates(embeddings)  # (batch, target, 4 * hidden_size)
         batch, length = word_gates.shape[:2]
-        check_target(batch, length, attention_mask)
         memory = None if past_key_values is None else past_key_values.memory
         if memory is None:
             memory = make_memory(encoder_outputs, batch)

@@ -32,12 +32,7 @@ def check_inputs(
         if input_ids.dim() != 2 or 0 in input_ids.shape:
             raise ValueError(f"`input_ids` must be (batch, source), got shape {tuple(input_ids.shape)}.")
         shape = input_ids.shape
-        if _can_look_at(input_ids):
-            low, high = (int(value) for value in torch.aminmax(input_ids))
-            if low < 0 or high >= config.vocab_size:
-                raise ValueError(
-                    f"`input_ids` must be in [0, vocab_size={config.vocab_size}), got values from {low} to {high}."
-                )
+        _check_ids(config, "input_ids", input_ids)
     else:
         assert inputs_embeds is not None
         width = config.embedding_size
@@ -78,27 +73,75 @@ def check_num_rows(config: PreTrainedConfig, num_rows: int) -> None:
         )
 
 
-def check_target(batch: int, length: int, attention_mask: torch.Tensor | None) -> None:
-    """Refuse a target without tokens, or a mask that does not fit it.
+def check_target(
+    config: PreTrainedConfig,
+    input_ids: torch.Tensor | None,
+    inputs_embeds: torch.Tensor | None,
+    attention_mask: torch.Tensor | None,
+) -> None:
+    """Refuse a target that is missing or given twice, has no tokens, or does not fit its mask.
 
     Args:
-        batch: sequences that are decoded.
-        length: their tokens.
+        config: of the model.
+        input_ids: target token ids, `(batch, target)`.
+        inputs_embeds: embeddings in their place, `(batch, target, embedding_size)`.
         attention_mask: 1 for tokens, 0 for padding, `(batch, target)`; earlier tokens may stand in front.
 
     Raises:
         ValueError: says the argument, what was got, and what is allowed.
     """
-    if length == 0:
-        raise ValueError(f"`decoder_input_ids` must be (batch, target) with tokens, got shape {(batch, length)}.")
+    if (input_ids is None) == (inputs_embeds is None):
+        raise ValueError("Give exactly one of `decoder_input_ids` and `decoder_inputs_embeds`.")
+    if input_ids is not None:
+        shape = tuple(input_ids.shape)
+        if len(shape) != 2 or 0 in shape:
+            raise ValueError(f"`decoder_input_ids` must be (batch, target) with tokens, got shape {shape}.")
+        _check_ids(config, "decoder_input_ids", input_ids)
+    else:
+        assert inputs_embeds is not None
+        shape, width = tuple(inputs_embeds.shape), config.embedding_size
+        if len(shape) != 3 or 0 in shape or shape[-1] != width:
+            raise ValueError(
+                f"`decoder_inputs_embeds` must be (batch, target, embedding_size={width}) with tokens, got shape "
+                f"{shape}."
+            )
+    batch, length = shape[:2]
     if attention_mask is None:
         return
-    shape = tuple(attention_mask.shape)
-    if len(shape) != 2 or shape[0] != batch or shape[1] < length:
+    of_mask = tuple(attention_mask.shape)
+    if len(of_mask) != 2 or of_mask[0] != batch or of_mask[1] < length:
         raise ValueError(
             f"`decoder_attention_mask` must be {(batch, length)} like the target, with earlier tokens in front or "
-            f"without, got shape {shape}."
+            f"without, got shape {of_mask}."
         )
+
+
+def check_labels(config: PreTrainedConfig, labels: torch.Tensor, target: torch.Tensor | None) -> None:
+    """Refuse labels that are no tokens, or not as many as the target has.
+
+    Args:
+        config: of the model.
+        labels: target token ids, -100 where there is no loss, `(batch, target)`.
+        target: token ids or embeddings, `(batch, target, …)`, if they were given.
+
+    Raises:
+        ValueError: says the argument, what was got, and what is allowed.
+    """
+    shape = tuple(labels.shape)
+    if target is not None and shape != target.shape[:2]:
+        raise ValueError(f"`labels` must be {tuple(target.shape[:2])} like the target, got shape {shape}.")
+    if len(shape) != 2 or 0 in shape:
+        raise ValueError(f"`labels` must be (batch, target) with tokens, got shape {shape}.")
+    _check_ids(config, "labels", labels.masked_fill(labels == -100, 0), ", or -100")
+
+
+def _check_ids(config: PreTrainedConfig, name: str, ids: torch.Tensor, also: str = "") -> None:
+    if _can_look_at(ids):
+        low, high = (int(value) for value in torch.aminmax(ids))
+        if low < 0 or high >= config.vocab_size:
+            raise ValueError(
+                f"`{name}` must be in [0, vocab_size={config.vocab_size}){also}, got values from {low} to {high}."
+            )
 
 
 def _check_row_ids(row_ids: torch.Tensor, shape: torch.Size) -> None:
@@ -124,4 +167,4 @@ def _can_look_at(tensor: torch.Tensor) -> bool:
     return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-__all__ = ["check_inputs", "check_num_rows", "check_target"]
+__all__ = ["check_inputs", "check_labels", "check_num_rows", "check_target"]

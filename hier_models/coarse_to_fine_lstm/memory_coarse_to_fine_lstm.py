@@ -142,7 +142,7 @@ def make_memory(encoder_outputs: CoarseToFineLstmEncoderOutput, batch: int) -> W
     states = encoder_outputs["last_hidden_state"]
     documents = encoder_outputs["document_ids"] if store is not None else states
     if len(documents) != batch:
-        raise ValueError(f"`encoder_outputs` must have as many rows as the target, {batch}, got {len(documents)}.")
+        raise ValueError(f"The target must have batch={len(documents)} like the source, got batch={batch}.")
     if store is not None:
         return DocumentMemory(store, documents)
     row_ids, row_tokens = encoder_outputs["row_ids"], encoder_outputs.get("row_tokens")

@@ -27,6 +27,7 @@ from .cache_coarse_to_fine_lstm import CoarseToFineLstmCache
 from .configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
 from .decoder_coarse_to_fine_lstm import CoarseToFineLstmDecoder, RowChoice
 from .encoder_coarse_to_fine_lstm import CoarseToFineLstmEncoder
+from .input_checks_coarse_to_fine_lstm import check_labels
 from .modeling_outputs_coarse_to_fine_lstm import (
     CoarseToFineLstmEncoderOutput,
     CoarseToFineLstmLMOutput,
@@ -284,6 +285,9 @@ class CoarseToFineLstmForConditionalGeneration(CoarseToFineLstmPreTrainedModel, 
             ValueError: see there.
         """
         if labels is not None:
+            check_labels(
+                self.config, labels, decoder_inputs_embeds if decoder_input_ids is None else decoder_input_ids
+            )
             use_cache = False
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)

@@ -163,10 +163,10 @@ def check_labels(config: PreTrainedConfig, labels: torch.Tensor, target: torch.T
         ValueError: says the argument, what was got, and what is allowed.
     """
     shape = tuple(labels.shape)
-    if len(shape) != 2 or 0 in shape:
-        raise ValueError(f"`labels` must be (batch, target) with tokens, got shape {shape}.")
     if target is not None and shape != target.shape[:2]:
         raise ValueError(f"`labels` must be {tuple(target.shape[:2])} like the target, got shape {shape}.")
+    if len(shape) != 2 or 0 in shape:
+        raise ValueError(f"`labels` must be (batch, target) with tokens, got shape {shape}.")
     _check_ids(config, "labels", labels.masked_fill(labels == -100, 0), ", or -100")
 
 
@@ -263,6 +263,7 @@ def check_memory(
 
 __all__ = [
     "check_arguments",
+    "check_decoded",
     "check_inputs",
     "check_labels",
     "check_length",

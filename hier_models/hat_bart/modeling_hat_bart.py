@@ -37,6 +37,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .bos_positions_hat_bart import fill_unmarked, find_bos_positions, token_positions
 from .configuration_hat_bart import HatBartConfig
+from .input_checks_hat_bart import check_decoded, check_inputs, check_labels, check_target
 from .modeling_outputs_hat_bart import HatBartDecoderOutput, HatBartEncoderOutput, HatBartLMOutput, HatBartModelOutput
 from .warm_start_hat_bart import WarmStartFromBart
 
@@ -162,32 +163,6 @@ def _make_token_embedding(config: HatBartConfig) -> BartScaledWordEmbedding:
     return BartScaledWordEmbedding(config.vocab_size, config.d_model, config.pad_token_id, embed_scale=embed_scale)
 
 
-_SHORTER = {
-    "source": "Truncate it (`truncation=True` in the processor's call)",
-    "target": "Truncate labels (`max_target_length` in the processor's call) or `generate` fewer `max_new_tokens`",
-}
-
-
-def _check_length(length: int, config: HatBartConfig, what: str) -> None:
-    if length > config.max_position_embeddings:
-        raise ValueError(
-            f"A {what} of {length} tokens is longer than max_position_embeddings={config.max_position_embeddings}. "
-            f"{_SHORTER[what]}, or grow the positions with `from_bart(…, max_position_embeddings={length})` before "
-            "fine-tuning."
-        )
-
-
-def _check_decoded(config: HatBartConfig, cache: Cache | None, length: int) -> None:
-    # A static cache counts in a tensor, which is to be read only if there is room in it for a target that is too long,
-    # and in no graph.
-    past = 0 if cache is None else cache.get_seq_length()
-    if isinstance(past, torch.Tensor):
-        if torch.compiler.is_compiling() or cache.get_max_length() <= config.max_position_embeddings:
-            return
-        past = int(past)
-    _check_length(past + length, config, "target")
-
-
 class HatBartEncoder(HatBartPreTrainedModel):
     """BART's encoder, then encoder layers over the embeddings at the BOS markers. Source: section 3.2."""
 
@@ -223,26 +198,19 @@ class HatBartEncoder(HatBartPreTrainedModel):
         **kwargs: Unpack[TransformersKwargs],
     ) -> HatBartEncoderOutput:
         """Encode documents into token states and sentence states; the arguments are those of [`HatBartModel`]."""
-        if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("Give exactly one of `input_ids` and `inputs_embeds`.")
-        shape = (input_ids if input_ids is not None else inputs_embeds).shape[:2]
-        if attention_mask is not None and attention_mask.dim() == 2 and attention_mask.shape != shape:
-            raise ValueError(
-                f"`attention_mask` must be {tuple(shape)} like the tokens, got shape {tuple(attention_mask.shape)}."
-            )
+        check_inputs(self.config, input_ids, inputs_embeds, attention_mask, segment_ids, bos_positions)
         if bos_positions is None and self.config.hierarchical_layers:
             # Embeddings do not show where the markers are: then no id is a marker.
-            ids = input_ids if input_ids is not None else inputs_embeds.new_full(shape, -1).long()
+            ids = input_ids if input_ids is not None else inputs_embeds.new_full(inputs_embeds.shape[:2], -1).long()
             bos_positions = find_bos_positions(ids, attention_mask, self.config.bos_token_id)
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)  # (batch, source, d_model)
-        _check_length(inputs_embeds.shape[1], self.config, "source")
 
         position_ids = token_positions(inputs_embeds, attention_mask).clamp(min=0)  # (batch, source)
         positions = self.embed_positions(input_ids, position_ids=position_ids)[0]  # made for ids without a batch
         hidden_states = inputs_embeds + positions.to(inputs_embeds.device)
         if segment_ids is not None:
-            hidden_states = hidden_states + self._embed_segments(segment_ids).to(hidden_states.device)
+            hidden_states = hidden_states + self.embed_segments(segment_ids).to(hidden_states.device)
         hidden_states = self.layernorm_embedding(hidden_states)
         hidden_states = nn.functional.dropout(hidden_states, p=self.config.dropout, training=self.training)
 
@@ -260,22 +228,6 @@ class HatBartEncoder(HatBartPreTrainedModel):
             hierarchical_hidden_state=sentence_states,
             hierarchical_attention_mask=sentence_mask,
         )
-
-    def _embed_segments(self, segment_ids: torch.Tensor) -> torch.Tensor:
-        if not self.config.num_segments:
-            raise ValueError(
-                "`segment_ids` were given to a model without segment embeddings. Load it with `num_segments=` set to "
-                "the largest number of roles in a document, or make the processor with `num_segments=0`."
-            )
-        # On the CPU only: elsewhere looking at values would make the device wait.
-        if segment_ids.device.type == "cpu" and segment_ids.numel() and not torch.compiler.is_compiling():
-            low, high = (int(value) for value in torch.aminmax(segment_ids))
-            if low < 0 or high >= self.config.num_segments:
-                raise ValueError(
-                    f"`segment_ids` must be in [0, num_segments={self.config.num_segments}), got values from {low} to "
-                    f"{high}."
-                )
-        return self.embed_segments(segment_ids)
 
     def _encode_sentences(
         self, hidden_states: torch.Tensor, bos_positions: torch.Tensor, **kwargs: Unpack[TransformersKwargs]
@@ -325,8 +277,7 @@ class HatBartDecoder(HatBartPreTrainedModel):
         **kwargs: Unpack[TransformersKwargs],
     ) -> HatBartDecoderOutput:
         """Decode; the hierarchical arguments are the encoder's outputs of the same names, see [`HatBartModel`]."""
-        if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("Give exactly one of `decoder_input_ids` and `decoder_inputs_embeds`.")
+        check_target(self.config, input_ids, inputs_embeds, encoder_hidden_states, attention_mask)
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)  # (batch, target, d_model)
         if use_cache and past_key_values is None:
@@ -335,7 +286,7 @@ class HatBartDecoder(HatBartPreTrainedModel):
             self._make_room(past_key_values, hierarchical_hidden_states.shape[1])
 
         past_length = past_key_values.get_seq_length() if past_key_values is not None else 0
-        _check_decoded(self.config, past_key_values, inputs_embeds.shape[1])
+        check_decoded(self.config, past_key_values, inputs_embeds.shape[1])
         position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + past_length
         positions = self.embed_positions(input_ids, past_length, position_ids=position_ids)
         hidden_states = self.layernorm_embedding(inputs_embeds + positions.to(inputs_embeds.device))
@@ -476,7 +427,8 @@ class HatBartModel(HatBartPreTrainedModel):
 
         Raises:
             ValueError: if source or target are longer than `max_position_embeddings`, inputs are missing or given
-                twice, or `segment_ids` come to a model without segment embeddings.
+                twice, have a wrong shape or are out of range, or `segment_ids` come to a model without segment
+                embeddings.
         """
         if decoder_input_ids is None and decoder_inputs_embeds is None:
             if input_ids is None:
@@ -497,7 +449,7 @@ class HatBartModel(HatBartPreTrainedModel):
                 **kwargs,
             )
         elif not isinstance(encoder_outputs, ModelOutput):
-            encoder_outputs = HatBartEncoderOutput(*encoder_outputs)
+            encoder_outputs = _from_tuple(encoder_outputs, self.config)
         hierarchical_hidden_state = encoder_outputs.get("hierarchical_hidden_state")
         if hierarchical_hidden_state is None and self.config.hierarchical_layers:
             raise ValueError(
@@ -529,6 +481,14 @@ class HatBartModel(HatBartPreTrainedModel):
             hierarchical_attentions=decoder_outputs.hierarchical_attentions,
             encoder_hierarchical_attentions=encoder_outputs.get("hierarchical_attentions"),
         )
+
+
+def _from_tuple(encoder_outputs: tuple[torch.Tensor, ...], config: HatBartConfig) -> HatBartEncoderOutput:
+    """Read what the encoder returns with `return_dict=False`, which holds no place for what there is not."""
+    if config.hierarchical_layers:
+        return HatBartEncoderOutput(*encoder_outputs)
+    states, *others = encoder_outputs
+    return HatBartEncoderOutput(states, **dict(zip(("hidden_states", "attentions"), others, strict=False)))
 
 
 class HatBartForConditionalGeneration(HatBartPreTrainedModel, GenerationMixin):
@@ -595,6 +555,9 @@ class HatBartForConditionalGeneration(HatBartPreTrainedModel, GenerationMixin):
             `logits`, `(batch, target, vocab_size)`, `loss` if there are `labels`, and what else was asked for.
         """
         if labels is not None:
+            check_labels(
+                self.config, labels, decoder_inputs_embeds if decoder_input_ids is None else decoder_input_ids
+            )
             use_cache = False
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)

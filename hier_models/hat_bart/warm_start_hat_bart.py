@@ -4,7 +4,7 @@ import math
 from typing import Any, Self
 
 import torch
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.models.bart.modeling_bart import BartLearnedPositionalEmbedding
 
 
@@ -39,10 +39,11 @@ class WarmStartFromBart:
             A model of the class this is called on; with `output_loading_info=True`, the model and the loading report.
 
         Raises:
-            ValueError: if `extra_positions` is neither of the two, or `max_position_embeddings` is no integer or less
-                than BART's.
+            ValueError: if the checkpoint is of another family than BART and this one, `extra_positions` is neither of
+                the two, or `max_position_embeddings` is no integer or less than BART's.
         """
         _check(max_position_embeddings, extra_positions)
+        _check_checkpoint(cls.config_class, pretrained_model_name_or_path, kwargs)
         loaded = cls.from_pretrained(pretrained_model_name_or_path, **kwargs)
         if max_position_embeddings is not None:
             model = loaded[0] if isinstance(loaded, tuple) else loaded  # a pair with `output_loading_info=True`
@@ -76,6 +77,21 @@ def grow_positions(model: PreTrainedModel, max_position_embeddings: int, extra_p
     for part in (base.encoder, base.decoder):
         part.embed_positions = _grown(part.embed_positions, max_position_embeddings, std)
     config.max_position_embeddings = max_position_embeddings
+
+
+def _check_checkpoint(
+    config_class: type[PreTrainedConfig], pretrained_model_name_or_path: str, kwargs: dict[str, Any]
+) -> None:
+    """Refuse to begin with weights of another family, which would be left out, or read as BART's."""
+    if isinstance(kwargs.get("config"), PreTrainedConfig):
+        return
+    found, _ = PreTrainedConfig.get_config_dict(pretrained_model_name_or_path, **kwargs)
+    model_type = found.get("model_type", "bart")
+    if model_type not in ("bart", config_class.model_type):
+        raise ValueError(
+            f"`from_bart` takes a checkpoint of BART or of {config_class.model_type}, got one of {model_type!r} in "
+            f"{pretrained_model_name_or_path!r}."
+        )
 
 
 def _check(max_position_embeddings: int | None, extra_positions: str) -> None:

@@ -43,7 +43,7 @@ def check_inputs(
         if input_ids.dim() != 2 or 0 in input_ids.shape:
             raise ValueError(f"`input_ids` must be (batch, source), got shape {tuple(input_ids.shape)}.")
         shape = input_ids.shape
-        _check_ids(config, input_ids, "input_ids")
+        _check_ids(config, "input_ids", input_ids)
     else:
         assert inputs_embeds is not None
         if inputs_embeds.dim() != 3 or 0 in inputs_embeds.shape or inputs_embeds.shape[-1] != config.d_model:
@@ -62,7 +62,7 @@ def check_inputs(
             raise ValueError(
                 f"`source_ids` must be {tuple(shape)} like the tokens, got shape {tuple(source_ids.shape)}."
             )
-        _check_ids(config, source_ids, "source_ids")
+        _check_ids(config, "source_ids", source_ids)
     if (phrase_positions is None) != (phrase_values is None):
         missing = "phrase_positions" if phrase_positions is None else "phrase_values"
         raise ValueError(f"Give both of `phrase_positions` and `phrase_values`, or none of them; no `{missing}` came.")
@@ -111,12 +111,78 @@ def check_decoded(config: PreTrainedConfig, cache: Cache | None, length: int) ->
     check_length(config, past + length, "target")
 
 
-def _check_ids(config: PreTrainedConfig, ids: torch.Tensor, name: str) -> None:
+def check_target(
+    config: PreTrainedConfig,
+    input_ids: torch.Tensor | None,
+    inputs_embeds: torch.Tensor | None,
+    source: torch.Tensor | None,
+    attention_mask: torch.Tensor | None,
+) -> None:
+    """Refuse a target that is missing or given twice, has no tokens, or does not fit its source or its mask.
+
+    Args:
+        config: of the model.
+        input_ids: target token ids, `(batch, target)`.
+        inputs_embeds: embeddings in their place, `(batch, target, d_model)`.
+        source: states of the source, `(batch, source, d_model)`.
+        attention_mask: 1 for tokens, 0 for padding, `(batch, target)`; earlier tokens may stand in front. Masks that
+            generation made are not looked at.
+
+    Raises:
+        ValueError: says the argument, what was got, and what is allowed.
+    """
+    if (input_ids is None) == (inputs_embeds is None):
+        raise ValueError("Give exactly one of `decoder_input_ids` and `decoder_inputs_embeds`.")
+    if input_ids is not None:
+        shape = tuple(input_ids.shape)
+        if len(shape) != 2 or 0 in shape:
+            raise ValueError(f"`decoder_input_ids` must be (batch, target) with tokens, got shape {shape}.")
+        _check_ids(config, "decoder_input_ids", input_ids)
+    else:
+        assert inputs_embeds is not None
+        shape, width = tuple(inputs_embeds.shape), config.d_model
+        if len(shape) != 3 or 0 in shape or shape[-1] != width:
+            raise ValueError(
+                f"`decoder_inputs_embeds` must be (batch, target, d_model={width}) with tokens, got shape {shape}."
+            )
+    batch, length = shape[:2]
+    if source is not None and len(source) != batch:
+        raise ValueError(f"The target must have batch={len(source)} like the source, got batch={batch}.")
+    if attention_mask is None or not isinstance(attention_mask, torch.Tensor) or attention_mask.dim() == 4:
+        return
+    of_mask = tuple(attention_mask.shape)
+    if len(of_mask) != 2 or of_mask[0] != batch or of_mask[1] < length:
+        raise ValueError(
+            f"`decoder_attention_mask` must be {(batch, length)} like the target, with earlier tokens in front or "
+            f"without, got shape {of_mask}."
+        )
+
+
+def check_labels(config: PreTrainedConfig, labels: torch.Tensor, target: torch.Tensor | None) -> None:
+    """Refuse labels that are no tokens, or not as many as the target has.
+
+    Args:
+        config: of the model.
+        labels: target token ids, -100 where there is no loss, `(batch, target)`.
+        target: token ids or embeddings, `(batch, target, …)`, if they were given.
+
+    Raises:
+        ValueError: says the argument, what was got, and what is allowed.
+    """
+    shape = tuple(labels.shape)
+    if target is not None and shape != target.shape[:2]:
+        raise ValueError(f"`labels` must be {tuple(target.shape[:2])} like the target, got shape {shape}.")
+    if len(shape) != 2 or 0 in shape:
+        raise ValueError(f"`labels` must be (batch, target) with tokens, got shape {shape}.")
+    _check_ids(config, "labels", labels.masked_fill(labels == -100, 0), ", or -100")
+
+
+def _check_ids(config: PreTrainedConfig, name: str, ids: torch.Tensor, also: str = "") -> None:
     if _can_look_at(ids):
         low, high = (int(value) for value in torch.aminmax(ids))
         if low < 0 or high >= config.vocab_size:
             raise ValueError(
-                f"`{name}` must be in [0, vocab_size={config.vocab_size}), got values from {low} to {high}."
+                f"`{name}` must be in [0, vocab_size={config.vocab_size}){also}, got values from {low} to {high}."
             )
 
 
@@ -171,4 +237,4 @@ def _can_look_at(tensor: torch.Tensor) -> bool:
     return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-__all__ = ["check_inputs", "check_length"]
+__all__ = ["check_decoded", "check_inputs", "check_labels", "check_length", "check_target"]

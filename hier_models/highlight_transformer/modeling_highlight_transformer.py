@@ -29,6 +29,7 @@ from .configuration_highlight_transformer import HighlightTransformerConfig
 from .copying_highlight_transformer import mix_log_probabilities
 from .decoder_highlight_transformer import HighlightTransformerDecoder
 from .encoder_highlight_transformer import HighlightTransformerEncoder
+from .input_checks_highlight_transformer import check_labels
 from .modeling_outputs_highlight_transformer import (
     HighlightTransformerEncoderOutput,
     HighlightTransformerLMOutput,
@@ -251,6 +252,9 @@ class HighlightTransformerForConditionalGeneration(HighlightTransformerPreTraine
                 hold them, or ids of another shape than the encoded source; and see there.
         """
         if labels is not None:
+            check_labels(
+                self.config, labels, decoder_inputs_embeds if decoder_input_ids is None else decoder_input_ids
+            )
             use_cache = False
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)

@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import torch
 from torch import nn
+from transformers.configuration_utils import PreTrainedConfig
 from transformers.modeling_utils import PreTrainedModel
 from transformers.models.bart.modeling_bart import BartLearnedPositionalEmbedding, BartScaledWordEmbedding
 
@@ -55,10 +56,11 @@ class HighlightTransformerPreTrainedModel(PreTrainedModel):
             A model of the class this is called on; with `output_loading_info=True`, the model and the loading report.
 
         Raises:
-            ValueError: if `extra_positions` is neither of the two, or `max_position_embeddings` is no integer or less
-                than BART's.
+            ValueError: if the checkpoint is of another family than BART and this one, `extra_positions` is neither of
+                the two, or `max_position_embeddings` is no integer or less than BART's.
         """
         _check(extra_positions, max_position_embeddings)
+        _check_checkpoint(cls.config_class, pretrained_model_name_or_path, kwargs)
         loaded = cls.from_pretrained(pretrained_model_name_or_path, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded  # a pair with `output_loading_info=True`
         if max_position_embeddings is not None:
@@ -174,6 +176,21 @@ def add_positions(embed_positions: nn.Module, inputs_embeds: torch.Tensor, posit
     else:
         positions = embed_positions(position_ids, position_ids=position_ids)[0]  # made for ids without a batch
     return inputs_embeds + positions.to(inputs_embeds.device)
+
+
+def _check_checkpoint(
+    config_class: type[PreTrainedConfig], pretrained_model_name_or_path: str, kwargs: dict[str, Any]
+) -> None:
+    """Refuse to begin with weights of another family, which would be left out, or read as BART's."""
+    if isinstance(kwargs.get("config"), PreTrainedConfig):
+        return
+    found, _ = PreTrainedConfig.get_config_dict(pretrained_model_name_or_path, **kwargs)
+    model_type = found.get("model_type", "bart")
+    if model_type not in ("bart", config_class.model_type):
+        raise ValueError(
+            f"`from_bart` takes a checkpoint of BART or of {config_class.model_type}, got one of {model_type!r} in "
+            f"{pretrained_model_name_or_path!r}."
+        )
 
 
 def _check(extra_positions: str, number: int | None) -> None:

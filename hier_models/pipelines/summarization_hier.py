@@ -59,7 +59,9 @@ class SummarizationPipeline(DocumentPipeline):
         tokenizer: its tokenizer. Not needed beside a processor.
         processor: its processor, if it has one.
         importance_tagger: for a Top-Down Transformer with `pooling="importance"`, what says how important each token
-            is: a checkpoint (folder or Hub id), a token classification model, or an `ImportanceTagger`.
+            is: a checkpoint (folder or Hub id), a token classification model, or an `ImportanceTagger`. An exported
+            checkpoint where hier_models is not installed is to be loaded first, with `trust_remote_code=True`: to
+            trust the summarizer's code is not to trust the tagger's.
         **kwargs: arguments of `Pipeline`, and defaults for the arguments of the call.
 
     Raises:

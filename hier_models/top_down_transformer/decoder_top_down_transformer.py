@@ -20,7 +20,7 @@ from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .configuration_top_down_transformer import TopDownTransformerConfig
-from .input_checks_top_down_transformer import check_decoded
+from .input_checks_top_down_transformer import check_decoded, check_target
 from .layers_top_down_transformer import refuse_flash_mask
 from .pretrained_top_down_transformer import TopDownTransformerPreTrainedModel, make_token_embedding
 
@@ -57,8 +57,7 @@ class TopDownTransformerDecoder(TopDownTransformerPreTrainedModel):
         **kwargs: Unpack[TransformersKwargs],
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         """Decode; the arguments are those of BART's decoder."""
-        if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("Give exactly one of `decoder_input_ids` and `decoder_inputs_embeds`.")
+        check_target(self.config, input_ids, inputs_embeds, encoder_hidden_states, attention_mask)
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)  # (batch, target, d_model)
         if use_cache and past_key_values is None:

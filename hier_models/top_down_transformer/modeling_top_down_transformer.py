@@ -27,6 +27,7 @@ from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 from .configuration_top_down_transformer import TopDownTransformerConfig
 from .decoder_top_down_transformer import TopDownTransformerDecoder
 from .encoder_top_down_transformer import TopDownTransformerEncoder
+from .input_checks_top_down_transformer import check_labels
 from .modeling_outputs_top_down_transformer import (
     TopDownTransformerEncoderOutput,
     TopDownTransformerLMOutput,
@@ -87,7 +88,7 @@ class TopDownTransformerModel(TopDownTransformerPreTrainedModel):
             attention_mask: 1 for tokens, 0 for padding, `(batch, source)`.
             token_importance: weight of each token in the segments that it is pooled into, 0 or more, on any scale,
                 `(batch, source)`. For models with `pooling="importance"`; without it, every token weighs the same.
-                A segment whose weights are all zero is the average of its tokens.
+                A segment whose weights are all zero is the average of its tokens; a document's must not all be.
             decoder_input_ids: target token ids, `(batch, target)`; `input_ids` shifted to the right when not given,
                 as in BART.
             decoder_attention_mask: 1 for tokens, 0 for padding, `(batch, target)`.
@@ -215,6 +216,9 @@ class TopDownTransformerForConditionalGeneration(TopDownTransformerPreTrainedMod
             `logits`, `(batch, target, vocab_size)`, `loss` if there are `labels`, and what else was asked for.
         """
         if labels is not None:
+            check_labels(
+                self.config, labels, decoder_inputs_embeds if decoder_input_ids is None else decoder_input_ids
+            )
             use_cache = False
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)

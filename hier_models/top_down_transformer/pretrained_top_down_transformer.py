@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import torch
 from torch import nn
+from transformers.configuration_utils import PreTrainedConfig
 from transformers.modeling_utils import PreTrainedModel
 from transformers.models.bart.modeling_bart import BartLearnedPositionalEmbedding, BartScaledWordEmbedding
 
@@ -62,11 +63,12 @@ class TopDownTransformerPreTrainedModel(PreTrainedModel):
             A model of the class this is called on; with `output_loading_info=True`, the model and the loading report.
 
         Raises:
-            ValueError: if `extra_positions` is neither of the two, or a number of positions is no integer or less than
-                BART's.
+            ValueError: if the checkpoint is of another family than BART and this one, `extra_positions` is neither of
+                the two, or a number of positions is no integer or less than BART's.
         """
         _check(extra_positions, max_encoder_position_embeddings, "max_encoder_position_embeddings")
         _check(extra_positions, max_decoder_position_embeddings, "max_decoder_position_embeddings")
+        _check_checkpoint(cls.config_class, pretrained_model_name_or_path, kwargs)
         loaded = cls.from_pretrained(pretrained_model_name_or_path, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded  # a pair with `output_loading_info=True`
         model.resize_position_embeddings(max_encoder_position_embeddings, extra_positions=extra_positions)
@@ -140,6 +142,21 @@ def make_token_embedding(config: TopDownTransformerConfig) -> BartScaledWordEmbe
     """Make the embedding that encoder, decoder and head share."""
     embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
     return BartScaledWordEmbedding(config.vocab_size, config.d_model, config.pad_token_id, embed_scale=embed_scale)
+
+
+def _check_checkpoint(
+    config_class: type[PreTrainedConfig], pretrained_model_name_or_path: str, kwargs: dict[str, Any]
+) -> None:
+    """Refuse to begin with weights of another family, which would be left out, or read as BART's."""
+    if isinstance(kwargs.get("config"), PreTrainedConfig):
+        return
+    found, _ = PreTrainedConfig.get_config_dict(pretrained_model_name_or_path, **kwargs)
+    model_type = found.get("model_type", "bart")
+    if model_type not in ("bart", config_class.model_type):
+        raise ValueError(
+            f"`from_bart` takes a checkpoint of BART or of {config_class.model_type}, got one of {model_type!r} in "
+            f"{pretrained_model_name_or_path!r}."
+        )
 
 
 def _check(extra_positions: str, number: int | None, name: str) -> None:

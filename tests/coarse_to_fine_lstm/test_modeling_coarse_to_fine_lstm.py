@@ -526,7 +526,7 @@ class TestBadInput:
     def test_encoder_outputs_of_another_batch(self):
         model = make_model()
         encoded = model.get_encoder()(**make_batch(DOCUMENTS))
-        with pytest.raises(ValueError, match="`encoder_outputs` must have as many rows as the target, 1, got 2"):
+        with pytest.raises(ValueError, match="The target must have batch=2 like the source, got batch=1"):
             model(encoder_outputs=encoded, decoder_input_ids=TARGET[:1])
 
     @pytest.mark.parametrize(("fields", "message"), [

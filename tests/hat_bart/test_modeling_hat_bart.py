@@ -11,6 +11,8 @@ from transformers import (
     BartForConditionalGeneration,
     DynamicCache,
     EncoderDecoderCache,
+    LEDConfig,
+    MBartConfig,
     StaticCache,
 )
 from transformers.utils import logging
@@ -209,6 +211,24 @@ class TestAgainstBart:
             with pytest.raises(ValueError, match=f"`max_position_embeddings` must be an integer, got {value!r}"):
                 HatBartModel.from_bart(bart_folder, max_position_embeddings=value)
 
+    def test_from_bart_refuses_other_families(self, tmp_path):
+        """An LED's weights would all be left out, with a warning; mBART's layers are in another order."""
+        for name, config in (
+            ("led", LEDConfig(vocab_size=60, d_model=12, encoder_layers=1, decoder_layers=1, attention_window=4)),
+            ("mbart", MBartConfig(vocab_size=60, d_model=12, encoder_layers=1, decoder_layers=1)),
+        ):
+            config.save_pretrained(tmp_path / name)
+            with pytest.raises(ValueError, match=f"takes a checkpoint of BART or of hat_bart, got one of '{name}'"):
+                HatBartModel.from_bart(tmp_path / name)
+
+    def test_from_bart_grows_its_own_family(self, bart_folder, tmp_path):
+        HatBartModel.from_bart(bart_folder).save_pretrained(tmp_path / "hat")
+        model, report = HatBartModel.from_bart(
+            tmp_path / "hat", max_position_embeddings=100, local_files_only=True, output_loading_info=True
+        )
+        assert model.config.max_position_embeddings == 100
+        assert not report["missing_keys"]
+
     def test_from_bart_hands_on_the_loading_report(self, bart_folder):
         model, report = HatBartModel.from_bart(bart_folder, max_position_embeddings=100, output_loading_info=True)
         assert model.encoder.embed_positions.weight.shape == (102, 12)
@@ -369,6 +389,20 @@ class TestCache:
             cache.reset()
 
 
+@pytest.mark.parametrize("hierarchical_layers", [0, 1])
+def test_states_of_the_encoder_as_a_tuple_with_hidden_states(hierarchical_layers):
+    """Without a hierarchy the tuple has no place for sentence states, as BART's has none."""
+    model = make_model(hierarchical_layers=hierarchical_layers, attn_implementation="eager")
+    source = make_source(8, (0, 4))
+    wanted = model(source, decoder_input_ids=source[:, :3], output_hidden_states=True, output_attentions=True)
+    encoded = model.get_encoder()(source, output_hidden_states=True, output_attentions=True, return_dict=False)
+    got = model(encoder_outputs=encoded, decoder_input_ids=source[:, :3])
+    assert torch.equal(got.logits, wanted.logits)
+    for name in ("encoder_hidden_states", "encoder_attentions"):
+        assert len(got[name]) == len(wanted[name])
+        assert all(map(torch.equal, got[name], wanted[name]))
+
+
 class TestErrors:
     def test_too_long_says_what_to_do(self):
         model = make_model()
@@ -382,6 +416,34 @@ class TestErrors:
         settings = {"max_new_tokens": 100, "min_new_tokens": 100, "cache_implementation": cache}
         with pytest.raises(ValueError, match=r"target of .*max_position_embeddings=64.*`max_new_tokens`"):
             make_model().generate(make_source(9, (0, 3)), **settings)
+
+    @pytest.mark.parametrize(
+        ("inputs", "match"),
+        [
+            ({"segment_ids": torch.zeros(1, 8).long()}, r"`segment_ids` must be \(2, 8\) like the tokens, got .*1, 8"),
+            ({"segment_ids": torch.zeros(2, 1).long()}, r"`segment_ids` must be \(2, 8\) like the tokens, got .*2, 1"),
+            ({"segment_ids": torch.full((2, 8), 3)}, r"`segment_ids` must be in \[0, num_segments=3\), got .* 3 to 3"),
+            ({"bos_positions": torch.tensor([[0, 4]])}, r"`bos_positions` must be \(batch=2, sentences\), got .*1, 2"),
+            ({"bos_positions": torch.tensor([0, 4])}, r"`bos_positions` must be \(batch=2, sentences\), got .*2,"),
+            (
+                {"bos_positions": torch.zeros(2, 0).long()},
+                r"`bos_positions` must be \(batch=2, sentences\), got .*2, 0",
+            ),
+            ({"bos_positions": torch.zeros(2, 2)}, "`bos_positions` must be integers, got torch.float32"),
+            (
+                {"bos_positions": torch.tensor([[0, 8]] * 2)},
+                "`bos_positions` must be positions of .* 8 tokens.* 0 to 8",
+            ),
+            ({"bos_positions": torch.tensor([[0, -2]] * 2)}, "`bos_positions` must be positions of .* from -2 to 0"),
+            ({"bos_positions": torch.tensor([[0, 5]] * 2)}, "`bos_positions` must be .* 5 in row 1 is padding"),
+        ],
+    )
+    def test_segments_and_markers_that_do_not_fit_the_tokens(self, inputs, match):
+        """One row for two documents would be read as that of both; a marker on padding would read the padding."""
+        mask = torch.tensor([[1] * 8, [1] * 5 + [0] * 3])
+        source = make_source(8, (0, 4), batch=2)
+        with pytest.raises(ValueError, match=match):
+            make_model(num_segments=3)(source, attention_mask=mask, decoder_input_ids=source[:, :3], **inputs)
 
     def test_segment_ids_without_embeddings(self):
         source = make_source(5)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassClassValidationError, StrictDataclassFieldValidationError
-from transformers import AttentionInterface, AttentionMaskInterface, BartConfig, BartModel
+from transformers import AttentionInterface, AttentionMaskInterface, BartConfig, BartModel, MBartConfig, T5Config
 from transformers.masking_utils import flash_attention_mask
 
 from hier_models import (
@@ -275,6 +275,15 @@ class TestGrowing:
     def test_from_bart(self, bart_folder, arguments, match):
         with pytest.raises(ValueError, match=match):
             TopDownTransformerModel.from_bart(bart_folder, **arguments)
+
+    def test_from_bart_of_other_families(self, tmp_path):
+        """What is not BART's would be left out with a warning, or read as if it were."""
+        for name, config in (("t5", T5Config()), ("mbart", MBartConfig())):
+            config.save_pretrained(tmp_path / name)
+            with pytest.raises(
+                ValueError, match=f"a checkpoint of BART or of top_down_transformer, got one of '{name}'"
+            ):
+                TopDownTransformerModel.from_bart(tmp_path / name)
 
     def test_resizing(self):
         model = make_model()
