@@ -174,8 +174,9 @@ def run_comparison(
 
     Before anything is trained it is checked that each variant has the recipe, the data and about the parameters of its
     twin. The runs are in folders `<variant>/seed_<n>`, first those of the first seed. What is finished is not run
-    again, what was interrupted goes on. After each run the report is written: `table.md`, `table.csv`, `results.json`,
-    `curves.csv`, with matplotlib `learning_curves.png`, and `examples.md`, what the models wrote.
+    again; what was interrupted, or is to have more steps, goes on. After each run the report is written: `table.md`,
+    `table.csv`, `results.json`, `curves.csv`, with matplotlib `learning_curves.png`, and `examples.md`, what the
+    models wrote.
 
     Args:
         path: A YAML file with `variants:` and `comparison:`; see `Comparison`.

@@ -269,6 +269,7 @@ def _summary(
         "memory_of": sorted({cost["memory_of"] for cost in costs}),
         "source_tokens": statistics.fmean(tokens) if tokens else None,
         "steps": max(curves[name][seed]["steps"] for seed in seeds),
+        "made_longer_after": {seed: run.get("made_longer_after", []) for seed, run in own.items()},
         "best_step": {seed: curves[name][seed]["best_step"] for seed in seeds},
         "diverged": [
             seed for seed in seeds if not all(math.isfinite(found["values"][seed]) for found in metrics.values())
@@ -373,6 +374,20 @@ def _with_seeds(variants: Mapping[str, Any], what: str) -> str:
     return "; ".join(f"{name} ({', '.join(map(str, found[what]))})" for name, found in variants.items() if found[what])
 
 
+def _made_longer(variants: Mapping[str, Any]) -> str:
+    """After how many steps which variants' runs were made longer; nothing if none was."""
+    groups: dict[str, list[str]] = {}
+    for name, found in variants.items():
+        by_steps: dict[str, list[str]] = {}
+        for seed, steps in found["made_longer_after"].items():
+            by_steps.setdefault(" and ".join(map(str, steps)) or "never", []).append(str(seed))
+        for steps, seeds in by_steps.items():
+            groups.setdefault(steps, []).append(f"{name} ({', '.join(seeds)})" if len(by_steps) > 1 else name)
+    if not groups.keys() - {"never"}:
+        return ""
+    return "; ".join(f"{steps} ({', '.join(names)})" for steps, names in groups.items())
+
+
 def _notes(comparison: Comparison, results: Mapping[str, Any]) -> list[str]:
     """What must be known to read the table, a paragraph each."""
     variants = results["variants"]
@@ -413,6 +428,11 @@ def _notes(comparison: Comparison, results: Mapping[str, Any]) -> list[str]:
         f"over all sittings, mean of the seeds. {_memory(variants)} Source tokens: all that were read in training, "
         "padding left out."
     )
+    if longer := _made_longer(variants):
+        said.append(
+            f"**Made longer** after so many steps, where the learning rate had come down and rose again: {longer}. A "
+            "run that is as long from the beginning is another one."
+        )
     if diverged := _with_seeds(variants, "diverged"):
         said.append(f"**Diverged**, so that a score is no finite number, with these seeds: {diverged}.")
     if improving := _with_seeds(variants, "still_improving"):

@@ -74,21 +74,40 @@ def checkpoint_to_resume(recipe: Recipe, output_dir: Path) -> str | None:
     results, begun = _read(output_dir)
     checkpoint = last_complete_checkpoint(output_dir, recipe.training.world_size)
     if results is not None:
-        what = f"{output_dir} holds a finished run"
-        _check_same(recipe, results, what, ANEW, may_be_longer=True)
-        is_longer = _is_longer(recipe.training.to_dict(), results["recipe"]["training"])
-        if checkpoint is None or not is_longer:
-            without = " that left no checkpoint to go on from" if is_longer else ""
-            raise RecipeError(f"training: {what}{without}; {ANEW}")
+        if not _is_to_go_on(recipe, results, output_dir):
+            raise RecipeError(f"training: {output_dir} holds a finished run; {ANEW}")
     elif checkpoint is not None and begun is not None:
         what = f"{output_dir} holds an interrupted run"
         remedy = f"{ANEW}, or training: resume_from_checkpoint: {checkpoint} to go on with it all the same"
-        _check_same(recipe, begun, what, remedy, may_be_longer=True)
+        _check_same(recipe, begun, what, remedy)
     if checkpoint is not None:
         logger.warning("resuming from %s; set run: overwrite: true to start anew", checkpoint)
     elif asked:
         raise RecipeError(f"training: resume_from_checkpoint is on, but {output_dir} holds no complete checkpoint")
     return checkpoint
+
+
+def made_longer_after(recipe: Recipe, output_dir: Path, checkpoint: str | None) -> list[int]:
+    """Find after how many steps a run was made longer, each time that it was.
+
+    Its learning rate had come down by then, and rises again: a run that was as long from the beginning is another one.
+
+    Args:
+        recipe: The recipe, after `set_accumulation`.
+        output_dir: The run's folder.
+        checkpoint: What the run goes on with, from `checkpoint_to_resume`.
+
+    Returns:
+        Steps, ascending; none for a run that had its length from the beginning.
+    """
+    results, begun = _read(output_dir)
+    before = results or begun
+    if checkpoint is None or before is None:
+        return []
+    steps = list(before.get("made_longer_after", []))
+    if _is_longer(recipe.training.to_dict(), before["recipe"]["training"]):
+        steps.append(int(Path(checkpoint).name.rpartition("-")[2]))
+    return steps
 
 
 def check_same_model(checkpoint: str, config: PreTrainedConfig) -> None:
@@ -123,11 +142,11 @@ def finished_run(recipe: Recipe) -> dict[str, Any] | None:
         recipe: The recipe of one run.
 
     Returns:
-        What is in its results.json; None if it is not finished, or is to be run again.
+        What is in its results.json; None if it is not finished, or is to be longer now, or is to be run again.
 
     Raises:
-        RecipeError: If the folder holds the run of another recipe or other data, finished or to go on with; or as
-            `set_accumulation` does.
+        RecipeError: If the folder holds the run of another recipe or other data, finished or to go on with, or one
+            that is to be longer but left no checkpoint; or as `set_accumulation` does.
     """
     set_accumulation(recipe)
     if recipe.run.overwrite:
@@ -135,10 +154,10 @@ def finished_run(recipe: Recipe) -> dict[str, Any] | None:
     folder = Path(recipe.training.output_dir or "")
     results, begun = _read(folder)
     if results is not None:
-        _check_same(recipe, results, f"{folder} holds a finished run", ANEW)
-    elif begun is not None:
+        return None if _is_to_go_on(recipe, results, folder) else results
+    if begun is not None:
         _check_same(recipe, begun, f"{folder} holds an interrupted run", ANEW)
-    return results
+    return None
 
 
 def experiment(recipe: Mapping[str, Any]) -> dict[str, Any]:
@@ -168,13 +187,22 @@ def _read(folder: Path) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     )
 
 
-def _check_same(
-    recipe: Recipe, found: Mapping[str, Any], what: str, remedy: str, *, may_be_longer: bool = False
-) -> None:
+def _is_to_go_on(recipe: Recipe, results: Mapping[str, Any], folder: Path) -> bool:
+    """Whether a finished run is shorter than it is to be now; other differences are refused."""
+    what = f"{folder} holds a finished run"
+    _check_same(recipe, results, what, ANEW)
+    is_longer = _is_longer(recipe.training.to_dict(), results["recipe"]["training"])
+    if is_longer and last_complete_checkpoint(folder, recipe.training.world_size) is None:
+        raise RecipeError(f"training: {what} that left no checkpoint to go on from; {ANEW}")
+    return is_longer
+
+
+def _check_same(recipe: Recipe, found: Mapping[str, Any], what: str, remedy: str) -> None:
+    """Refuse another recipe or other data; a run may be longer than it was to be."""
     if "recipe" not in found:
         raise RecipeError(f"training: {what}, but does not say of which recipe; {remedy}")
     before, now = experiment(found["recipe"]), experiment(json.loads(json.dumps(recipe.as_dict(), default=str)))
-    if may_be_longer and _is_longer(now, before):
+    if _is_longer(now, before):
         now |= {name: before[name] for name in LENGTH}
     # What only one of them has came or went with a version of hier_models.
     for name in (name for name in before if name in now):

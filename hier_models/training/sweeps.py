@@ -27,9 +27,10 @@ def run_sweep(
 ) -> dict[str, Any]:
     """Run all variants of a sweep, one after the other, and put their scores into one table.
 
-    A variant that has been finished is not run again, and one that was interrupted goes on from its last checkpoint:
-    the same call continues a sweep. The table is written after each variant, as `table.md` and `table.csv`, into the
-    folder that holds those of the variants. With `comparison:` it is a comparison; see `run_comparison`.
+    A variant that has been finished is not run again, and one that was interrupted, or is to have more steps than it
+    was finished with, goes on from its last checkpoint: the same call continues a sweep. The table is written after
+    each variant, as `table.md` and `table.csv`, into the folder that holds those of the variants. With `comparison:`
+    it is a comparison; see `run_comparison`.
 
     Args:
         path: A YAML file with `variants:`; see `load_recipe`.

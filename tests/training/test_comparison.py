@@ -605,6 +605,29 @@ def test_what_a_reader_of_the_table_must_know(content, tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("no_drawing")
+@pytest.mark.parametrize(
+    ("longer", "says"),
+    [
+        ({"encoder": {1: [4], 2: [4]}, "decoder": {1: [4], 2: [4]}}, "rose again: 4 (encoder, decoder). A run"),
+        ({"decoder": {1: [2, 4]}}, "rose again: never (encoder, decoder (2)); 2 and 4 (decoder (1)). A run"),
+        ({}, None),
+    ],
+)
+def test_runs_that_were_made_longer_are_named(content, tmp_path, monkeypatch, longer, says):
+    run = finish(EQUAL)
+
+    def run_training(recipe, deadline):
+        of_seeds = longer.get(Path(recipe.training.output_dir).parent.name, {})
+        return run(recipe) | {"made_longer_after": of_seeds.get(recipe.training.seed, [])}
+
+    monkeypatch.setattr(comparison, "run_training", run_training)
+    content["comparison"]["metrics"] = ["rouge1"]
+    text = run_sweep(write(tmp_path / "a.yaml", content))["table"]
+    assert (says or "Scored is") in text
+    assert ("Made longer" in text) == (says is not None)
+
+
+@pytest.mark.usefixtures("no_drawing")
 @pytest.mark.parametrize("score", [float("inf"), float("nan")])
 def test_a_run_that_diverged_does_not_end_the_comparison(content, tmp_path, monkeypatch, score):
     run = finish(EQUAL)

@@ -121,6 +121,7 @@ def test_a_whole_run(values, tmp_path):
     run = tmp_path / "run"
     assert json.loads((run / "results.json").read_text())["evaluation"] == results["evaluation"]
     assert results["resumed_from"] is None
+    assert results["made_longer_after"] == []
     assert results["train"]["train_loss"] > 0
     assert set(results["versions"]) == {"transformers", "torch", "datasets", "accelerate", "rouge-score"}
     assert results["recipe"]["generation"]["num_beams"] == 3
@@ -621,14 +622,18 @@ def test_a_finished_run_that_is_made_longer_may_be_interrupted(values, tmp_path,
         patch.setattr(Trainer, "train", lambda *args, **kwargs: train(*args, **kwargs) and 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run_training(load_recipe(None, longer))
-    assert run_training(load_recipe(None, longer))["resumed_from"].endswith("checkpoint-3")
+    results = run_training(load_recipe(None, longer))
+    assert results["resumed_from"].endswith("checkpoint-3")
+    assert results["made_longer_after"] == [1]
     assert finished_run(load_recipe(None, longer)) is not None
+    assert run_training(load_recipe(None, {**values, "max_steps": 4}))["made_longer_after"] == [1, 3]
 
 
 def test_a_run_without_checkpoints_cannot_be_made_longer(values):
     run_training(load_recipe(None, values))
-    with pytest.raises(RecipeError, match=r"a finished run that left no checkpoint to go on from; choose another"):
-        run_training(load_recipe(None, {**values, "max_steps": 9}))
+    for run in (run_training, finished_run):
+        with pytest.raises(RecipeError, match=r"a finished run that left no checkpoint to go on from; choose another"):
+            run(load_recipe(None, {**values, "max_steps": 9}))
 
 
 @pytest.mark.parametrize("name", ["train", "fillers", "word_vectors"])

@@ -155,6 +155,17 @@ def test_variants_run_once_and_an_interrupted_one_goes_on(sweep, tmp_path, monke
     assert run_sweep(sweep)["table"] == results["table"]
 
 
+def test_finished_variants_are_made_longer(sweep, tmp_path):
+    """As where a table says that the models still improve: all go on, and what is shorter is not taken for longer."""
+    run_sweep(sweep)
+    for name, found in run_sweep(sweep, {"max_steps": 3})["variants"].items():
+        assert found["resumed_from"] == str(tmp_path / "sweep" / name / "checkpoint-2")
+        assert found["made_longer_after"] == [2]
+        assert found["recipe"]["training"]["max_steps"] == 3
+    with pytest.raises(RecipeError, match=r"sweep/hierarchy holds a finished run with max_steps=3, and here it is 2"):
+        run_sweep(sweep)
+
+
 def table(folder: Path) -> list[dict[str, str]]:
     with (folder / "table.csv").open(encoding="utf-8", newline="") as stream:
         return list(csv.DictReader(stream))
