@@ -176,7 +176,8 @@ def run_comparison(
     twin. The runs are in folders `<variant>/seed_<n>`, first those of the first seed. What is finished is not run
     again; what was interrupted, or is to have more steps, goes on. After each run the report is written: `table.md`,
     `table.csv`, `results.json`, `curves.csv`, with matplotlib `learning_curves.png`, and `examples.md`, what the
-    models wrote.
+    models wrote. With more steps the
+    results of shorter runs are replaced, one after the other; copy the folder to keep them.
 
     Args:
         path: A YAML file with `variants:` and `comparison:`; see `Comparison`.

@@ -20,6 +20,7 @@ from ..metrics.document_scores import CONFIDENCE, DRAWS, DocumentScores, paired_
 from .comparison_examples import write_examples
 from .likelihood import READS
 from .results import write_json
+from .sweeps import made_longer
 from .tasks import PREDICTIONS_FILE, SCORES_FILE
 
 
@@ -374,20 +375,6 @@ def _with_seeds(variants: Mapping[str, Any], what: str) -> str:
     return "; ".join(f"{name} ({', '.join(map(str, found[what]))})" for name, found in variants.items() if found[what])
 
 
-def _made_longer(variants: Mapping[str, Any]) -> str:
-    """After how many steps which variants' runs were made longer; nothing if none was."""
-    groups: dict[str, list[str]] = {}
-    for name, found in variants.items():
-        by_steps: dict[str, list[str]] = {}
-        for seed, steps in found["made_longer_after"].items():
-            by_steps.setdefault(" and ".join(map(str, steps)) or "never", []).append(str(seed))
-        for steps, seeds in by_steps.items():
-            groups.setdefault(steps, []).append(f"{name} ({', '.join(seeds)})" if len(by_steps) > 1 else name)
-    if not groups.keys() - {"never"}:
-        return ""
-    return "; ".join(f"{steps} ({', '.join(names)})" for steps, names in groups.items())
-
-
 def _notes(comparison: Comparison, results: Mapping[str, Any]) -> list[str]:
     """What must be known to read the table, a paragraph each."""
     variants = results["variants"]
@@ -428,11 +415,8 @@ def _notes(comparison: Comparison, results: Mapping[str, Any]) -> list[str]:
         f"over all sittings, mean of the seeds. {_memory(variants)} Source tokens: all that were read in training, "
         "padding left out."
     )
-    if longer := _made_longer(variants):
-        said.append(
-            f"**Made longer** after so many steps, where the learning rate had come down and rose again: {longer}. A "
-            "run that is as long from the beginning is another one."
-        )
+    if longer := made_longer({name: found["made_longer_after"] for name, found in variants.items()}):
+        said.append(longer)
     if diverged := _with_seeds(variants, "diverged"):
         said.append(f"**Diverged**, so that a score is no finite number, with these seeds: {diverged}.")
     if improving := _with_seeds(variants, "still_improving"):

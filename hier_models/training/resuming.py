@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedConfig
+from transformers import PreTrainedConfig, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_callback import ExportableState
 
 from .arguments import Recipe, RecipeError, set_accumulation
 from .costs import data_version, named_sources
@@ -74,40 +75,19 @@ def checkpoint_to_resume(recipe: Recipe, output_dir: Path) -> str | None:
     results, begun = _read(output_dir)
     checkpoint = last_complete_checkpoint(output_dir, recipe.training.world_size)
     if results is not None:
-        if not _is_to_go_on(recipe, results, output_dir):
+        if not _is_to_go_on(recipe, results, begun, output_dir):
             raise RecipeError(f"training: {output_dir} holds a finished run; {ANEW}")
     elif checkpoint is not None and begun is not None:
         what = f"{output_dir} holds an interrupted run"
         remedy = f"{ANEW}, or training: resume_from_checkpoint: {checkpoint} to go on with it all the same"
         _check_same(recipe, begun, what, remedy)
+        if _has_weights_alone(begun):
+            raise RecipeError(f"training: {what} whose checkpoints are weights alone (save_only_model); {remedy}")
     if checkpoint is not None:
         logger.warning("resuming from %s; set run: overwrite: true to start anew", checkpoint)
     elif asked:
         raise RecipeError(f"training: resume_from_checkpoint is on, but {output_dir} holds no complete checkpoint")
     return checkpoint
-
-
-def made_longer_after(recipe: Recipe, output_dir: Path, checkpoint: str | None) -> list[int]:
-    """Find after how many steps a run was made longer, each time that it was.
-
-    Its learning rate had come down by then, and rises again: a run that was as long from the beginning is another one.
-
-    Args:
-        recipe: The recipe, after `set_accumulation`.
-        output_dir: The run's folder.
-        checkpoint: What the run goes on with, from `checkpoint_to_resume`.
-
-    Returns:
-        Steps, ascending; none for a run that had its length from the beginning.
-    """
-    results, begun = _read(output_dir)
-    before = results or begun
-    if checkpoint is None or before is None:
-        return []
-    steps = list(before.get("made_longer_after", []))
-    if _is_longer(recipe.training.to_dict(), before["recipe"]["training"]):
-        steps.append(int(Path(checkpoint).name.rpartition("-")[2]))
-    return steps
 
 
 def check_same_model(checkpoint: str, config: PreTrainedConfig) -> None:
@@ -154,10 +134,52 @@ def finished_run(recipe: Recipe) -> dict[str, Any] | None:
     folder = Path(recipe.training.output_dir or "")
     results, begun = _read(folder)
     if results is not None:
-        return None if _is_to_go_on(recipe, results, folder) else results
+        return None if _is_to_go_on(recipe, results, begun, folder) else results
     if begun is not None:
         _check_same(recipe, begun, f"{folder} holds an interrupted run", ANEW)
     return None
+
+
+class LengthInCheckpoint(TrainerCallback, ExportableState):
+    """Writes into each checkpoint how long its run is to be, and after how many steps it was made longer.
+
+    A learning rate that comes down with the steps had come down there, and rises again: a run that was as long from
+    the beginning is another one.
+
+    Attributes:
+        made_longer_after: Steps, ascending.
+    """
+
+    def __init__(self) -> None:
+        self.made_longer_after: list[int] = []
+        self._max_steps = 0
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Compare the length with that of the checkpoint.
+
+        Args:
+            args: Not used.
+            state: That of the checkpoint, after resuming, with the length of now.
+            control: Not used.
+            **kwargs: Not used.
+        """
+        saved: Any = state.stateful_callbacks or {}
+        if type(self).__name__ in saved:
+            before = saved[type(self).__name__]["attributes"]
+            is_longer = 0 < before["max_steps"] < state.max_steps  # 0 before the first step
+            self.made_longer_after = before["made_longer_after"] + ([state.global_step] if is_longer else [])
+        self._max_steps = state.max_steps
+
+    def state(self) -> dict[str, Any]:
+        """Give what the Trainer keeps in trainer_state.json.
+
+        Returns:
+            The length and where it was changed.
+        """
+        attributes = {"max_steps": self._max_steps, "made_longer_after": self.made_longer_after}
+        return {"args": {}, "attributes": attributes}
 
 
 def experiment(recipe: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,14 +209,26 @@ def _read(folder: Path) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     )
 
 
-def _is_to_go_on(recipe: Recipe, results: Mapping[str, Any], folder: Path) -> bool:
+def _is_to_go_on(recipe: Recipe, results: Mapping[str, Any], begun: Mapping[str, Any] | None, folder: Path) -> bool:
     """Whether a finished run is shorter than it is to be now; other differences are refused."""
     what = f"{folder} holds a finished run"
     _check_same(recipe, results, what, ANEW)
-    is_longer = _is_longer(recipe.training.to_dict(), results["recipe"]["training"])
-    if is_longer and last_complete_checkpoint(folder, recipe.training.world_size) is None:
-        raise RecipeError(f"training: {what} that left no checkpoint to go on from; {ANEW}")
-    return is_longer
+    if not _is_longer(recipe.training.to_dict(), results["recipe"]["training"]):
+        return False
+    if begun is not None:  # with which it was made longer before
+        _check_same(recipe, begun, f"{folder} holds an interrupted run", ANEW)
+    if _has_weights_alone(results) or last_complete_checkpoint(folder, recipe.training.world_size) is None:
+        raise RecipeError(f"training: {what} that left no checkpoint to go on from to {_length(recipe)}; {ANEW}")
+    return True
+
+
+def _length(recipe: Recipe) -> str:
+    arguments = recipe.training
+    return f"{arguments.max_steps} steps" if arguments.max_steps > 0 else f"{arguments.num_train_epochs:g} epochs"
+
+
+def _has_weights_alone(found: Mapping[str, Any]) -> bool:
+    return bool(found["recipe"]["training"].get("save_only_model"))
 
 
 def _check_same(recipe: Recipe, found: Mapping[str, Any], what: str, remedy: str) -> None:

@@ -26,7 +26,7 @@ from .distributed import (
 from .hard_attention import SoftPretraining, SurrogateLog, check_hard_attention
 from .learning_rates import PerplexityDecay, optimizer_with_rates
 from .results import write_json
-from .resuming import RECIPE_FILE, RESULTS_FILE, check_same_model, checkpoint_to_resume, made_longer_after
+from .resuming import RECIPE_FILE, RESULTS_FILE, LengthInCheckpoint, check_same_model, checkpoint_to_resume
 from .tasks import task_class
 from .word_vectors import count_tokens
 
@@ -50,7 +50,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
         `train` (the Trainer's numbers), `evaluation` (the task's scores, if there are validation data; for generated
         texts only with `predict_with_generate`), `test` (the same of the test data, if there are any), the task's
         reports (such as `truncation` and `set_aside` for each data set), `loading` (which weights a checkpoint did not
-        give), `resumed_from`, `made_longer_after` (steps; see the function of this name), `parameters`, `cost` (time,
+        give), `resumed_from`, `made_longer_after` (steps; see `LengthInCheckpoint`), `parameters`, `cost` (time,
         memory, and source tokens with `include_num_input_tokens_seen`), the `machine`, the `code`, digests of the
         `data`, the `recipe` and the `versions` of the libraries.
 
@@ -73,8 +73,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
     # Now, since files may be edited while the model is trained.
     code, data = code_version(), data_version(recipe)
     checkpoint = checkpoint_to_resume(recipe, output_dir)
-    longer_after = made_longer_after(recipe, output_dir, checkpoint)
-    costs, limit = RunCosts(arguments), None if deadline is None else TimeLimit(deadline)
+    length, costs, limit = LengthInCheckpoint(), RunCosts(arguments), None if deadline is None else TimeLimit(deadline)
     # Weights that are not loaded are drawn here, so they depend on the seed and on nothing before.
     set_seed(arguments.seed)
     if arguments.device.type == "cpu":
@@ -113,6 +112,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
             *callbacks,
             *task.callbacks(),
             ProcessesInCheckpoint(arguments.world_size),
+            length,
             costs,
             LogAtCheckpoints(),
             *([] if limit is None else [limit]),
@@ -129,9 +129,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
         trainer.compute_loss_func = loss_over_labels
     generation_config = copy.deepcopy(getattr(model, "generation_config", None))  # encoders have none
     if trainer.is_world_process_zero():
-        begun = {"recipe": recipe.as_dict(), "data": data, "made_longer_after": longer_after}
-        write_json(output_dir / RECIPE_FILE, begun)
-        (output_dir / RESULTS_FILE).unlink(missing_ok=True)  # of a shorter run that this one goes on with
+        write_json(output_dir / RECIPE_FILE, {"recipe": recipe.as_dict(), "data": data})
     outcome = trainer.train(resume_from_checkpoint=checkpoint)
     if limit is not None and limit.stopped:
         # A launcher ends all processes with the first, and one may still be writing the checkpoint.
@@ -139,6 +137,8 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
         raise TimeUpError(
             f"the time is up: stopped at step {trainer.state.global_step} of {trainer.state.max_steps} in {output_dir}"
         )
+    if trainer.is_world_process_zero():
+        (output_dir / RESULTS_FILE).unlink(missing_ok=True)  # of a shorter run that this one went on with
     if generation_config is not None:
         model.generation_config = generation_config  # the Trainer's evaluation writes every default into it
     trainer.log_metrics("train", outcome.metrics)
@@ -157,7 +157,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
         "loading": task.loading,
         **({} if task.word_vectors is None else {"word_vectors": task.word_vectors.as_dict()}),
         "resumed_from": checkpoint,
-        "made_longer_after": longer_after,
+        "made_longer_after": length.made_longer_after,
         # DeepSpeed leaves nothing of a weight in its place but this number.
         "parameters": sum(getattr(parameter, "ds_numel", parameter.numel()) for parameter in model.parameters()),
         "cost": {**costs.as_dict(), **_tokens_seen(trainer)},

@@ -95,9 +95,35 @@ def table_of(results: Mapping[str, Any]) -> str:
         results: Variant -> what `run_training` returned for it.
 
     Returns:
-        A table in Markdown.
+        A table in Markdown, and which variants were made longer.
     """
-    return _markdown(_scores(results))
+    longer = made_longer({name: {0: found.get("made_longer_after", [])} for name, found in results.items()})
+    return _markdown(_scores(results)) + (f"\n\n{longer}" if longer else "")
+
+
+def made_longer(after: Mapping[str, Mapping[int, Sequence[int]]]) -> str:
+    """Say of a table which runs were made longer.
+
+    Args:
+        after: Variant -> seed -> `made_longer_after` of its results.
+
+    Returns:
+        A paragraph in Markdown; empty if none was.
+    """
+    groups: dict[str, list[str]] = {}
+    for name, of_seeds in after.items():
+        by_steps: dict[str, list[str]] = {}
+        for seed, steps in of_seeds.items():
+            by_steps.setdefault(" and ".join(map(str, steps)) or "never", []).append(str(seed))
+        for steps_of, seeds in by_steps.items():
+            groups.setdefault(steps_of, []).append(f"{name} ({', '.join(seeds)})" if len(by_steps) > 1 else name)
+    if not groups.keys() - {"never"}:
+        return ""
+    said = "; ".join(f"{steps} ({', '.join(names)})" for steps, names in groups.items())
+    return (
+        f"**Made longer** after so many steps: {said}. Unless its learning rate is constant, a run that is as long "
+        "from the beginning is another one."
+    )
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -124,7 +150,7 @@ def write_tables(folder: Path, results: Mapping[str, Any]) -> None:
         results: Variant -> what `run_training` returned for it.
     """
     rows = _scores(results)
-    (folder / "table.md").write_text(_markdown(rows) + "\n", encoding="utf-8")
+    (folder / "table.md").write_text(table_of(results) + "\n", encoding="utf-8")
     with (folder / "table.csv").open("w", encoding="utf-8", newline="") as stream:
         writer = csv.DictWriter(stream, _columns(rows))
         writer.writeheader()

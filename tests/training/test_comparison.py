@@ -608,8 +608,8 @@ def test_what_a_reader_of_the_table_must_know(content, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("longer", "says"),
     [
-        ({"encoder": {1: [4], 2: [4]}, "decoder": {1: [4], 2: [4]}}, "rose again: 4 (encoder, decoder). A run"),
-        ({"decoder": {1: [2, 4]}}, "rose again: never (encoder, decoder (2)); 2 and 4 (decoder (1)). A run"),
+        ({"encoder": {1: [4], 2: [4]}, "decoder": {1: [4], 2: [4]}}, "so many steps: 4 (encoder, decoder). Unless"),
+        ({"decoder": {1: [2, 4]}}, "so many steps: never (encoder, decoder (2)); 2 and 4 (decoder (1)). Unless"),
         ({}, None),
     ],
 )

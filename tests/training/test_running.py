@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from transformers import (
     Seq2SeqTrainingArguments,
     T5Config,
     Trainer,
+    TrainerCallback,
 )
 
 from hier_models import (
@@ -38,6 +40,7 @@ from hier_models.training import (
     load_recipe,
     run_evaluation,
     run_training,
+    task_class,
 )
 from hier_models.training.arguments import for_prediction
 from hier_models.training.models import load_model_and_processor
@@ -614,25 +617,67 @@ def test_a_finished_run_is_not_overwritten_unasked(values, tmp_path, checkpoints
 
 
 def test_a_finished_run_that_is_made_longer_may_be_interrupted(values, tmp_path, monkeypatch):
-    values |= {"save_strategy": "steps", "save_steps": 1, "max_steps": 1}
+    """Its results are there until those of the longer one take their place."""
+    values |= {"save_strategy": "steps", "save_steps": 2, "max_steps": 2}
+    run_training(load_recipe(None, values))
+    before = (tmp_path / "run" / "results.json").read_bytes()
+
+    class Interrupt(TrainerCallback):
+        def __init__(self, step):
+            self.step = step
+
+        def on_step_end(self, args, state, control, **kwargs):
+            if state.global_step == self.step:
+                raise KeyboardInterrupt
+
+    # Once before a checkpoint of the longer run, and once behind one.
+    for interrupt, max_steps in ((Interrupt(3), 5), (Interrupt(5), 7)):
+        with monkeypatch.context() as patch:
+            patch.setattr(task_class("summarization"), "callbacks", lambda self, found=interrupt: [found])
+            with pytest.raises(KeyboardInterrupt):
+                run_training(load_recipe(None, {**values, "max_steps": max_steps}))
+        assert (tmp_path / "run" / "results.json").read_bytes() == before
+    assert finished_run(load_recipe(None, values)) is not None
+    longer = load_recipe(None, {**values, "max_steps": 8})
+    assert finished_run(longer) is None
+    # Of the one of 7 steps there are 4 already.
+    with pytest.raises(RecipeError, match="holds an interrupted run with max_steps=7, and here it is 3"):
+        run_training(load_recipe(None, {**values, "max_steps": 3}))
+    results = run_training(longer)
+    assert results["resumed_from"].endswith("checkpoint-4")
+    assert results["made_longer_after"] == [2, 4]
+    assert finished_run(longer) is not None
+
+
+def test_where_a_run_was_made_longer_goes_with_its_checkpoints(values, tmp_path):
+    """Whichever folder they are in, and whatever it is called."""
+    values |= {"save_strategy": "steps", "save_steps": 1, "max_steps": 2}
+    run_training(load_recipe(None, values))
+    kept = shutil.copytree(tmp_path / "run" / "checkpoint-2", tmp_path / "kept")
+    for checkpoint, step in ((kept, 2), (tmp_path / "run" / "checkpoint-1", 1)):
+        longer = {"max_steps": 3, "output_dir": str(tmp_path / f"after_{step}")}
+        longer["resume_from_checkpoint"] = str(checkpoint)
+        assert run_training(load_recipe(None, values | longer))["made_longer_after"] == [step]
+
+
+def test_weights_alone_are_nothing_to_go_on_from(values, tmp_path):
+    """The Trainer would begin the optimizer and the learning rate anew, and say nothing."""
+    values |= {"save_strategy": "steps", "save_steps": 1, "max_steps": 2, "save_only_model": True}
     run_training(load_recipe(None, values))
     longer = {**values, "max_steps": 3}
-    train = Trainer.train
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "train", lambda *args, **kwargs: train(*args, **kwargs) and 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            run_training(load_recipe(None, longer))
-    results = run_training(load_recipe(None, longer))
-    assert results["resumed_from"].endswith("checkpoint-3")
-    assert results["made_longer_after"] == [1]
-    assert finished_run(load_recipe(None, longer)) is not None
-    assert run_training(load_recipe(None, {**values, "max_steps": 4}))["made_longer_after"] == [1, 3]
+    with pytest.raises(RecipeError, match="finished run that left no checkpoint to go on from to 3 steps; choose"):
+        finished_run(load_recipe(None, longer))
+    (tmp_path / "run" / "results.json").unlink()
+    with pytest.raises(RecipeError, match=r"interrupted run whose checkpoints are weights alone \(save_only_model\)"):
+        run_training(load_recipe(None, longer))
+    checkpoint = str(tmp_path / "run" / "checkpoint-2")
+    assert run_training(load_recipe(None, {**longer, "resume_from_checkpoint": checkpoint}))["train"]
 
 
 def test_a_run_without_checkpoints_cannot_be_made_longer(values):
     run_training(load_recipe(None, values))
     for run in (run_training, finished_run):
-        with pytest.raises(RecipeError, match=r"a finished run that left no checkpoint to go on from; choose another"):
+        with pytest.raises(RecipeError, match="finished run that left no checkpoint to go on from to 9 steps; choose"):
             run(load_recipe(None, {**values, "max_steps": 9}))
 
 

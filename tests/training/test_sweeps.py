@@ -158,7 +158,11 @@ def test_variants_run_once_and_an_interrupted_one_goes_on(sweep, tmp_path, monke
 def test_finished_variants_are_made_longer(sweep, tmp_path):
     """As where a table says that the models still improve: all go on, and what is shorter is not taken for longer."""
     run_sweep(sweep)
-    for name, found in run_sweep(sweep, {"max_steps": 3})["variants"].items():
+    results = run_sweep(sweep, {"max_steps": 3})
+    says = "\n\n**Made longer** after so many steps: 2 (hierarchy, none-0.5). Unless"
+    assert says in results["table"]
+    assert says in (tmp_path / "sweep" / "table.md").read_text(encoding="utf-8")
+    for name, found in results["variants"].items():
         assert found["resumed_from"] == str(tmp_path / "sweep" / name / "checkpoint-2")
         assert found["made_longer_after"] == [2]
         assert found["recipe"]["training"]["max_steps"] == 3
