@@ -75,7 +75,7 @@ def poem_decoding(depth: int) -> Run:
 
 def without_fusing(make: Callable[[int], Run]) -> Callable[[int], Run]:
     """The same, but every level is computed by torch's own attention."""
-    from hier_models.ham import attention_ham
+    from hier_models.models import attention_ham
 
     def make_plain(depth: int) -> Run:
         run = make(depth)

@@ -162,7 +162,7 @@ class _Reference:
     name: str
 
     def resolve(self) -> Any:
-        module = importlib.import_module(f"hier_models.{self.model_type}.{self.kind}_{self.model_type}")
+        module = importlib.import_module(f"hier_models.models.{self.kind}_{self.model_type}")
         return getattr(module, self.name)
 
 

@@ -9,8 +9,8 @@ import pytest
 from transformers import AutoProcessor, PreTrainedTokenizerFast
 
 from hier_models import HatBartForConditionalGeneration, HatBartProcessor
-from hier_models.highlight_transformer.configuration_highlight_transformer import HighlightTransformerConfig
-from hier_models.highlight_transformer.processing_highlight_transformer import HighlightTransformerProcessor
+from hier_models.models.configuration_highlight_transformer import HighlightTransformerConfig
+from hier_models.models.processing_highlight_transformer import HighlightTransformerProcessor
 from tests.conftest import DOCUMENTS, SUMMARIES
 from tests.test_cli import mistake, run, workplace  # noqa: F401
 

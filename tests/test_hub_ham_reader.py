@@ -9,7 +9,7 @@ from test_hub import WITHOUT_HIER_MODELS, run_python
 
 import hier_models
 from hier_models.data.word_level import train_word_level
-from hier_models.ham_reader.processing_ham_reader import fit_characters
+from hier_models.models.processing_ham_reader import fit_characters
 
 
 CONTEXTS = ["Marta keeps a bakery. She lights the oven at four.", "The lamp was lit by a keeper."]

@@ -7,7 +7,7 @@ from typing import Any, cast
 from datasets import Dataset, Features, IterableDataset, List, Value
 from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
-from ..hat_encoder.tokenization_hat_encoder import HatEncoderTokenizer
+from ..models.tokenization_hat_encoder import HatEncoderTokenizer
 from .tokenizing import DOCUMENTS_IN_MEMORY, plain_text, plain_tokenizer, source_kind
 from .totals import SharedTotals
 from .versioned import Versioned

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import Any
 
-from ..hat_bart.sentence_splitting_hat_bart import check_language, split_sentences
+from ..models.sentence_splitting import check_language, split_sentences
 
 
 __all__ = ["Copy", "CopyRule", "SourceText", "find_copies", "source_text", "split_summary"]

@@ -17,7 +17,7 @@ from ..data.infilling import NoisyChunks
 from ..data.packing import PackingReport, pack_documents
 from ..data.special_tokens import WITH_MASK
 from ..data.tokenizing import plain_text
-from ..hat_encoder.tokenization_hat_encoder import HatEncoderTokenizer
+from ..models.tokenization_hat_encoder import HatEncoderTokenizer
 from .arguments import Recipe, RecipeError, reading_data
 from .encoder_smoke import STORIES
 from .likelihood import READS, OtherSources, perplexity

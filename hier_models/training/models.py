@@ -27,8 +27,8 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 
 from ..data.tokenizing import plain_tokenizer
-from ..hat_bart.warm_start_hat_bart import grow_positions
 from ..hub_texts import why_no_checkpoint
+from ..models.warm_start_hat_bart import grow_positions
 from ..registration import FAMILIES
 from .arguments import ModelArguments, Recipe, RecipeError, nearest
 from .twins import FEED_FORWARD, led_from_bart, widen_feed_forward
@@ -153,7 +153,7 @@ def load_model_and_processor(
         model = model.float()
         _widen(model, wider, report)
     elif arguments.from_roberta is not None:
-        from ..hat_encoder.configuration_hat_encoder import HatEncoderConfig
+        from ..models.configuration_hat_encoder import HatEncoderConfig
 
         overrides |= PLAIN["hat_encoder"] if arguments.plain else {}
         config: PretrainedConfig = HatEncoderConfig.from_pretrained(arguments.from_roberta, **overrides)

@@ -34,9 +34,9 @@ from ..data.poems import (
     tokenize_poems,
 )
 from ..data.tokenizing import plain_tokenizer
-from ..ham.keywords_ham import PoemKeywords
 from ..metrics import DocumentScores, PoemBleu, document_keys
 from ..metrics.document_bleu import POEM_METRICS, document_poem_bleu
+from ..models.keywords_ham import PoemKeywords
 from .arguments import Recipe, RecipeError, for_prediction, reading_data
 from .metrics import decode
 from .models import Processor, set_generation

@@ -18,11 +18,11 @@ from ..data.reading_rows import resolve_reading
 from ..data.totals import SharedTotals
 from ..data.versioned import Versioned
 from ..data.word_level import train_word_level
-from ..ham_reader.processing_ham_reader import AnswerNotFoundError, fit_characters
 from ..metrics import DocumentScores, document_keys
 from ..metrics.answers import f1_of_characters, score_answers, usual_unit
 from ..metrics.document_bleu import document_answers
 from ..metrics.squad import exact_score, f1_score
+from ..models.processing_ham_reader import AnswerNotFoundError, fit_characters
 from ..pipelines.reading_comprehension_hier import best_spans
 from .arguments import Recipe, RecipeError
 from .encoder_smoke import QUESTIONS, STORIES

@@ -8,7 +8,7 @@ import torch
 from transformers import DynamicCache, EncoderDecoderCache
 
 from hier_models import CoarseToFineLstmConfig, CoarseToFineLstmForConditionalGeneration
-from hier_models.coarse_to_fine_lstm.cache_coarse_to_fine_lstm import CoarseToFineLstmCache
+from hier_models.models.cache_coarse_to_fine_lstm import CoarseToFineLstmCache
 
 
 BOS, PAD, EOS = 0, 1, 2

@@ -12,7 +12,7 @@ from hier_models import (
     CoarseToFineLstmForConditionalGeneration,
     CoarseToFineLstmModel,
 )
-from hier_models.coarse_to_fine_lstm import coarse_coarse_to_fine_lstm, modeling_coarse_to_fine_lstm
+from hier_models.models import coarse_coarse_to_fine_lstm, modeling_coarse_to_fine_lstm
 from tests.references import coarse_to_fine_lstm as reference
 
 

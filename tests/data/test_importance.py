@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hier_models.data import TruncationReport, load_documents, tokenize_documents
 from hier_models.data import importance as importance_module
 from hier_models.data.importance import importance_spans, token_labels
-from hier_models.top_down_transformer.processing_top_down_transformer import TopDownTransformerProcessor
+from hier_models.models.processing_top_down_transformer import TopDownTransformerProcessor
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
 

@@ -5,7 +5,7 @@ from datasets import Dataset, IterableDataset
 from transformers import RobertaTokenizer
 
 from hier_models.data.packing import PackingReport, pack_documents
-from hier_models.hat_encoder.tokenization_hat_encoder import HatEncoderTokenizer
+from hier_models.models.tokenization_hat_encoder import HatEncoderTokenizer
 from tests.conftest import DOCUMENTS
 
 

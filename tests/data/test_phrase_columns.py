@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerFast
 
 from hier_models.data import BadLineError, load_documents, tokenize_documents
 from hier_models.data.phrase_columns import read_phrases_column
-from hier_models.highlight_transformer.processing_highlight_transformer import HighlightTransformerProcessor
+from hier_models.models.processing_highlight_transformer import HighlightTransformerProcessor
 from tests.conftest import DOCUMENTS
 
 

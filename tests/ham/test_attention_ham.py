@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hier_models import HierarchicalAttention
-from hier_models.ham import attention_ham
+from hier_models.models import attention_ham
 from tests.references import ham as reference
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hier_models.ham import keywords_ham
-from hier_models.ham.keywords_ham import STOPWORDS, PoemKeywords, chinese_runs, is_chinese, segment, text_rank
+from hier_models.models import keywords_ham
+from hier_models.models.keywords_ham import STOPWORDS, PoemKeywords, chinese_runs, is_chinese, segment, text_rank
 from tests.ham.poems import POEMS
 
 
@@ -172,7 +172,7 @@ def test_fitting_is_the_same_in_every_process(keywords, tmp_path):
     keywords.save(tmp_path / "here.json")
     code = (
         "import sys, pathlib; sys.path.insert(0, '.'); from tests.ham.poems import POEMS; "
-        "from hier_models.ham.keywords_ham import PoemKeywords; "
+        "from hier_models.models.keywords_ham import PoemKeywords; "
         "PoemKeywords.fit(POEMS, 'characters', min_count=1).save(pathlib.Path(sys.argv[1]))"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "there.json")], check=True, timeout=120, cwd=ROOT)

@@ -6,8 +6,8 @@ from huggingface_hub.errors import StrictDataclassClassValidationError
 from transformers import AutoModelForQuestionAnswering
 
 from hier_models import HamReaderConfig, HamReaderForQuestionAnswering
-from hier_models.ham_reader import levels_ham_reader
-from hier_models.ham_reader.levels_ham_reader import LevelWeights
+from hier_models.models import levels_ham_reader
+from hier_models.models.levels_ham_reader import LevelWeights
 from tests.references import ham_reader as reference
 
 

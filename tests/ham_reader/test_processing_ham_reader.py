@@ -6,7 +6,7 @@ from transformers import AutoProcessor
 
 from hier_models import HamReaderConfig, HamReaderForQuestionAnswering, HamReaderProcessor
 from hier_models.data.word_level import train_word_level
-from hier_models.ham_reader.processing_ham_reader import AnswerNotFoundError, fit_characters
+from hier_models.models.processing_ham_reader import AnswerNotFoundError, fit_characters
 
 
 CONTEXT = "Marta keeps a bakery. Every morning, she lights the oven at four."

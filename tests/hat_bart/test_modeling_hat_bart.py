@@ -18,7 +18,7 @@ from transformers import (
 from transformers.utils import logging
 
 from hier_models import HatBartConfig, HatBartForConditionalGeneration, HatBartModel
-from hier_models.hat_bart.bos_positions_hat_bart import find_bos_positions
+from hier_models.models.bos_positions_hat_bart import find_bos_positions
 from tests.references import hat_bart as reference
 
 

@@ -289,7 +289,7 @@ def test_truncated_targets(processor: HatBartProcessor) -> None:
 
 
 def test_a_cut_is_logged(processor: HatBartProcessor, caplog: pytest.LogCaptureFixture) -> None:
-    logger = logging.get_logger("hier_models.hat_bart.processing_hat_bart")
+    logger = logging.get_logger("hier_models.models.processing_hat_bart")
     logging.enable_propagation()
     logging.set_verbosity_info()
     try:

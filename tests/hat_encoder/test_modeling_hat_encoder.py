@@ -19,7 +19,7 @@ from hier_models import (
     HatEncoderForTokenClassification,
     HatEncoderModel,
 )
-from hier_models.hat_encoder.sentence_level_hat_encoder import find_bos_positions
+from hier_models.models.sentence_level_hat_encoder import find_bos_positions
 from tests.references import hat_encoder as reference
 
 

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from hier_models.data.stopwords import load_stopwords
-from hier_models.highlight_transformer import key_phrases_highlight_transformer
-from hier_models.highlight_transformer.key_phrases_highlight_transformer import KeyPhraseExtractor
-from hier_models.highlight_transformer.phrase_spans_highlight_transformer import Phrase
-from hier_models.highlight_transformer.words_highlight_transformer import split_words
+from hier_models.models import key_phrases_highlight_transformer
+from hier_models.models.key_phrases_highlight_transformer import KeyPhraseExtractor
+from hier_models.models.phrase_spans_highlight_transformer import Phrase
+from hier_models.models.words_highlight_transformer import split_words
 from tests.conftest import DOCUMENTS, SUMMARIES
 
 

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from hier_models.data import HierDataCollator
-from hier_models.highlight_transformer.key_phrases_highlight_transformer import KeyPhraseExtractor
-from hier_models.highlight_transformer.processing_highlight_transformer import HighlightTransformerProcessor
+from hier_models.models.key_phrases_highlight_transformer import KeyPhraseExtractor
+from hier_models.models.processing_highlight_transformer import HighlightTransformerProcessor
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS, assert_a_limit_alone_cuts
 from tests.hat_bart.test_processing_hat_bart import MIXED, TOKENIZERS, plain_ids
 
 
 # Named, since the command line quiets those above it.
-LOGGER = "hier_models.highlight_transformer.processing_highlight_transformer"
+LOGGER = "hier_models.models.processing_highlight_transformer"
 
 BOS, PAD, EOS = 0, 1, 2
 STOPWORDS = {"the", "a", "was", "on", "is", "by", "at", "it", "in", "for", "will", "that", "had", "has", "they", "who"}
@@ -319,7 +319,7 @@ def test_each_article_keeps_its_share(processor: HighlightTransformerProcessor) 
     ],
 )
 def test_shares(lengths: list[int], budget: int, expected: list[int]) -> None:
-    from hier_models.highlight_transformer.phrase_spans_highlight_transformer import shares
+    from hier_models.models.phrase_spans_highlight_transformer import shares
 
     assert shares(lengths, budget) == expected
 

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from hier_models.data import HierDataCollator
-from hier_models.top_down_transformer.processing_top_down_transformer import TopDownTransformerProcessor
+from hier_models.models.processing_top_down_transformer import TopDownTransformerProcessor
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS, assert_a_limit_alone_cuts
 from tests.hat_bart.test_processing_hat_bart import MIXED, TOKENIZERS, plain_ids
 
 
 # Named, since the command line quiets those above it.
-LOGGER = "hier_models.top_down_transformer.processing_top_down_transformer"
+LOGGER = "hier_models.models.processing_top_down_transformer"
 
 
 BOS, PAD, EOS = 0, 1, 2

@@ -11,7 +11,7 @@ from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments
 
 from hier_models import ImportanceTagger, TopDownTransformerConfig
 from hier_models.data import HierDataCollator, load_documents, tokenize_documents
-from hier_models.top_down_transformer.encoder_top_down_transformer import TopDownTransformerEncoder
+from hier_models.models.encoder_top_down_transformer import TopDownTransformerEncoder
 from hier_models.training import (
     RecipeError,
     compute_summarization_metrics,

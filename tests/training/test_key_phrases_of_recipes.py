@@ -8,8 +8,8 @@ from datasets import Dataset
 from transformers import BartConfig, PreTrainedTokenizerFast
 
 from hier_models.data import fit_key_phrases
-from hier_models.highlight_transformer.configuration_highlight_transformer import HighlightTransformerConfig
-from hier_models.highlight_transformer.processing_highlight_transformer import HighlightTransformerProcessor
+from hier_models.models.configuration_highlight_transformer import HighlightTransformerConfig
+from hier_models.models.processing_highlight_transformer import HighlightTransformerProcessor
 from hier_models.training import key_phrases
 from hier_models.training.arguments import DataArguments, RecipeError
 from tests.conftest import DOCUMENTS

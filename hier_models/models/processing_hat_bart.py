@@ -17,7 +17,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 from transformers import BatchEncoding, PreTrainedTokenizerBase, ProcessorMixin
 from transformers.utils import logging
 
-from .sentence_splitting_hat_bart import check_language, split_sentences
+from .sentence_splitting import check_language, split_sentences
 
 
 logger = logging.get_logger(__name__)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hier_models.hat_bart.sentence_splitting_hat_bart import split_sentences
+from hier_models.models.sentence_splitting import split_sentences
 from tests.conftest import DOCUMENTS
 
 

@@ -16,7 +16,7 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase, RobertaTokenize
 from transformers.utils import logging
 
 from .marked_encoding_hat_encoder import MarkedEncoding, TokenizedText
-from .sentence_splitting_hat_encoder import check_language, split_sentences
+from .sentence_splitting import check_language, split_sentences
 from .text_inputs_hat_encoder import check_text, check_words, read_texts
 
 

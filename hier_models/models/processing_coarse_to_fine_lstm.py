@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from transformers import BatchEncoding, PreTrainedTokenizerBase, ProcessorMixin
 from transformers.utils import logging
 
-from .sentence_splitting_coarse_to_fine_lstm import check_language, split_sentences
+from .sentence_splitting import check_language, split_sentences
 
 
 logger = logging.get_logger(__name__)

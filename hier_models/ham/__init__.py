@@ -1,1 +1,0 @@
-"""HAM; see configuration_ham.py."""

@@ -1,1 +1,0 @@
-"""Readers with hierarchical attention; see configuration_ham_reader.py."""

@@ -1,1 +1,0 @@
-"""HAT-BART: BART with a level of attention over sentences."""

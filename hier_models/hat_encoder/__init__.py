@@ -1,1 +1,0 @@
-"""The encoder-only HAT: RoBERTa with attention over sentences in every layer."""
