@@ -167,6 +167,7 @@ def top_down_config(**kwargs: Any) -> PreTrainedConfig:
 
 def top_down_levels_config(**kwargs: Any) -> PreTrainedConfig:
     levels = {"pooling_kernel": [4, 3], "pooling_stride": [3, 2], "top_down_update": "concat"}
+    levels["segment_position_embeddings"] = 5
     return top_down_config(**{**levels, **kwargs})
 
 
@@ -357,6 +358,20 @@ HAT_ENCODER = Case(
     decodes=False,
 )
 
+HAT_BART = Case(
+    model_class=HatBartForConditionalGeneration,
+    make_config=hat_bart_config,
+    make_document=hat_bart_document,
+    pad_values={"input_ids": PAD, "segment_ids": 0},
+    change={"segment_ids": lambda document: [2 - segment for segment in document["segment_ids"]]},
+    edge_documents={
+        "one sentence": {"input_ids": [BOS, 7, 8, EOS], "segment_ids": [0, 0, 0, 0]},
+        "an empty sentence": {"input_ids": [BOS, 7, BOS, BOS, 8, EOS], "segment_ids": [0, 0, 1, 0, 0, 0]},
+        "an empty document": {"input_ids": [BOS, EOS], "segment_ids": [0, 0]},
+    },
+    lora_targets=("q_proj", "v_proj"),
+)
+
 CASES = {
     "coarse_to_fine_lstm": COARSE_TO_FINE,
     # Reads rows on demand in generation; all of them, so that nothing turns on which is the best by a hair.
@@ -392,20 +407,12 @@ CASES = {
         attention_kernels=True,
         is_static=True,
     ),
-    "hat_bart": Case(
-        model_class=HatBartForConditionalGeneration,
-        make_config=hat_bart_config,
-        make_document=hat_bart_document,
-        pad_values={"input_ids": PAD, "segment_ids": 0},
-        change={"segment_ids": lambda document: [2 - segment for segment in document["segment_ids"]]},
-        edge_documents={
-            "one sentence": {"input_ids": [BOS, 7, 8, EOS], "segment_ids": [0, 0, 0, 0]},
-            "an empty sentence": {"input_ids": [BOS, 7, BOS, BOS, 8, EOS], "segment_ids": [0, 0, 1, 0, 0, 0]},
-            "an empty document": {"input_ids": [BOS, EOS], "segment_ids": [0, 0]},
-        },
-        lora_targets=("q_proj", "v_proj"),
+    "hat_bart": HAT_BART,
+    "hat_bart_silent": replace(
+        HAT_BART, make_config=partial(hat_bart_config, silent_markers=True, sentence_position_embeddings=3)
     ),
     "hat_encoder": HAT_ENCODER,
+    "hat_encoder_silent": replace(HAT_ENCODER, make_config=partial(hat_encoder_config, silent_markers=True)),
     "hat_encoder_bos": replace(HAT_ENCODER, make_config=hat_encoder_bos_config),
     "highlight_transformer": HIGHLIGHT,
     "highlight_transformer_bart": replace(HIGHLIGHT, make_config=highlight_bart_config),

@@ -1,6 +1,6 @@
 """Configuration of HAT-BART."""
 
-from typing import Any
+from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
 from transformers.activations import ACT2FN
@@ -42,6 +42,19 @@ class HatBartConfig(PreTrainedConfig):
             Rows of the segment embedding that is added to token and position embeddings, one row for each role of a
             dialogue (section 4.1, "Conversational datasets"). 0 means no segment embedding. Choose the largest number
             of roles that one document has.
+        new_modules (`str`, *optional*, defaults to `"identity"`):
+            How modules begin that a checkpoint lacks, as BART's lack the hierarchical ones: `"identity"`, as if
+            they were not there, so that the model is as good as what it is loaded from; or at `"random"`, as in
+            the paper.
+        silent_markers (`bool`, *optional*, defaults to `False`):
+            Markers but the first, which BART has too, are not attended to by tokens, nor by the decoder, and take
+            no position (that of the token behind them): they read, and only the hierarchy reads them. So the
+            tokens' states are BART's on the text without markers. `True` where a checkpoint of BART is loaded with
+            `new_modules="identity"`; the paper's markers are not silent.
+        sentence_position_embeddings (`int`, *optional*, defaults to 0):
+            Rows of a position embedding of sentences, which sentences behind the last share; 0 for none, as in the
+            paper. `from_bart` sets it where it grows positions by copies, which alone do not tell sentences apart that
+            are a multiple of the copied length away from each other.
         encoder_layerdrop (`float`, *optional*, defaults to 0.0):
             Probability of leaving out a token-level encoder layer in training.
         decoder_layerdrop (`float`, *optional*, defaults to 0.0):
@@ -109,6 +122,9 @@ class HatBartConfig(PreTrainedConfig):
     decoder_ffn_dim: int = 4096
     hierarchical_layers: int = 1
     num_segments: int = 0
+    new_modules: Literal["identity", "random"] = "identity"
+    silent_markers: bool = False
+    sentence_position_embeddings: int = 0
     encoder_layerdrop: float | int = 0.0
     decoder_layerdrop: float | int = 0.0
     activation_function: str = "gelu"
@@ -132,7 +148,9 @@ class HatBartConfig(PreTrainedConfig):
         """Read a configuration file; one of BART is taken as HAT-BART's, with the hierarchy at its defaults."""
         config_dict, kwargs = super().get_config_dict(*args, **kwargs)
         if config_dict.get("model_type") == "bart":
-            config_dict = {**config_dict, "model_type": cls.model_type}
+            begins_as_bart = kwargs.get("new_modules", "identity") == "identity"
+            is_silent = begins_as_bart and kwargs.get("hierarchical_layers", 1) > 0
+            config_dict = {**config_dict, "model_type": cls.model_type, "silent_markers": is_silent}
         return config_dict, kwargs
 
     def validate_architecture(self) -> None:
@@ -140,6 +158,7 @@ class HatBartConfig(PreTrainedConfig):
         for name, least in (
             ("hierarchical_layers", 0),
             ("num_segments", 0),
+            ("sentence_position_embeddings", 0),
             ("d_model", 1),
             ("encoder_layers", 1),
             ("decoder_layers", 1),

@@ -1,6 +1,6 @@
 """Configuration of the encoder-only HAT."""
 
-from typing import Any
+from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
 from transformers.activations import ACT2FN
@@ -35,7 +35,16 @@ class HatEncoderConfig(PreTrainedConfig):
             the hierarchy out: the model is then RoBERTa, exactly.
         hierarchical_queries (`str`, *optional*, defaults to `"all"`):
             Whose states the hierarchical attention changes: those of `"all"` tokens, or those of the `"bos"` markers
-            only. The paper does not say which.
+            only; the others pass through its layer norm alone. The paper does not say which.
+        new_modules (`str`, *optional*, defaults to `"identity"`):
+            How modules begin that a checkpoint lacks, as RoBERTa's lack the hierarchical ones: `"identity"`, as if
+            they were not there, so that the model is as good as what it is loaded from; or at `"random"`, as in
+            the paper.
+        silent_markers (`bool`, *optional*, defaults to `False`):
+            Markers but the first, which RoBERTa has too, are not attended to by tokens and take no position (that
+            of the token behind them): they read, and only the hierarchical attention reads them. So the tokens'
+            states are RoBERTa's on the text without markers. `True` where a checkpoint of RoBERTa is loaded with
+            `new_modules="identity"`; the paper's markers are not silent.
         hidden_act (`str`, *optional*, defaults to `"gelu"`):
             Activation of the feed-forward networks.
         hidden_dropout_prob (`float`, *optional*, defaults to 0.1):
@@ -86,6 +95,8 @@ class HatEncoderConfig(PreTrainedConfig):
     intermediate_size: int = 3072
     hierarchical_attention: bool = True
     hierarchical_queries: str = "all"
+    new_modules: Literal["identity", "random"] = "identity"
+    silent_markers: bool = False
     hidden_act: str = "gelu"
     hidden_dropout_prob: float | int = 0.1
     attention_probs_dropout_prob: float | int = 0.1
@@ -108,7 +119,10 @@ class HatEncoderConfig(PreTrainedConfig):
         if config_dict.get("model_type") in _SAME_PARAMETERS:
             # What a file leaves out has RoBERTa's default, which is not ours in these.
             theirs = {"max_position_embeddings": 512, "type_vocab_size": 2, "layer_norm_eps": 1e-12}
-            config_dict = {**theirs, **config_dict, "model_type": cls.model_type}
+            begins_as_roberta = kwargs.get("new_modules", "identity") == "identity"
+            is_silent = begins_as_roberta and kwargs.get("hierarchical_attention", True)
+            ours = {"model_type": cls.model_type, "silent_markers": is_silent}
+            config_dict = {**theirs, **config_dict, **ours}
         return config_dict, kwargs
 
     def validate_architecture(self) -> None:

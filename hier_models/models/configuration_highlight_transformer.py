@@ -63,6 +63,9 @@ class HighlightTransformerConfig(PreTrainedConfig):
             Let the decoder copy tokens of the source.
         copy_head (`int`, *optional*, defaults to 0):
             Head of the last decoder layer's attention to the source that says what is copied.
+        new_modules (`str`, *optional*, defaults to `"identity"`):
+            How the gate between generating and copying begins where a checkpoint lacks it, as BART's do:
+            `"identity"`, closed, so that the model is as good as what it is loaded from; or at `"random"`, half open.
         normalize_before (`bool`, *optional*, defaults to `True`):
             Layer norm before each attention and feed-forward network, and after the last layer, as in the paper. When
             false, after each of them and after the embedding, as in BART.
@@ -140,6 +143,7 @@ class HighlightTransformerConfig(PreTrainedConfig):
     max_phrase_length: int = 32
     use_copy: bool = True
     copy_head: int = 0
+    new_modules: Literal["identity", "random"] = "identity"
     normalize_before: bool = True
     encoder_layerdrop: float | int = 0.0
     decoder_layerdrop: float | int = 0.0

@@ -45,6 +45,14 @@ class TopDownTransformerConfig(PreTrainedConfig):
         top_down_update (`str`, *optional*, defaults to `"cross_attention"`):
             How segments update tokens (table 14): by `"cross_attention"`; by `"concat"`, a projection of the token
             beside its segment; or `"none"`, which leaves the segments out: all token layers are then alike.
+        new_modules (`str`, *optional*, defaults to `"identity"`):
+            How modules begin that a checkpoint lacks, as BART's lack those of segments: `"identity"`, as if they
+            were not there, so that the model is as good as what it is loaded from; or at `"random"`, as in the
+            paper.
+        segment_position_embeddings (`int`, *optional*, defaults to 0):
+            Rows of a position embedding of the lowest segments, which segments behind the last share; 0 for none, as
+            in the paper. `from_bart` sets it where it grows positions by copies, which alone do not tell segments
+            apart that are a multiple of the copied length away from each other.
         encoder_attention_heads (`int`, *optional*, defaults to 16):
             Heads of each attention of the encoder, over tokens and over segments.
         encoder_ffn_dim (`int`, *optional*, defaults to 4096):
@@ -125,6 +133,8 @@ class TopDownTransformerConfig(PreTrainedConfig):
     pooling_stride: int | list[int] = 24
     pooling: Literal["average", "importance"] = "average"
     top_down_update: Literal["cross_attention", "concat", "none"] = "cross_attention"
+    new_modules: Literal["identity", "random"] = "identity"
+    segment_position_embeddings: int = 0
     encoder_attention_heads: int = 16
     encoder_ffn_dim: int = 4096
     decoder_layers: int = 12
@@ -214,6 +224,7 @@ class TopDownTransformerConfig(PreTrainedConfig):
             ("decoder_attention_heads", 1),
             ("max_encoder_position_embeddings", 1),
             ("max_decoder_position_embeddings", 1),
+            ("segment_position_embeddings", 0),
         ):
             value = getattr(self, name)
             if value < least:

@@ -20,6 +20,7 @@ from transformers.utils import TransformersKwargs
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
+from .bart_warm_start import make_token_embedding
 from .configuration_highlight_transformer import HighlightTransformerConfig
 from .input_checks_highlight_transformer import check_decoded, check_target
 from .layers_highlight_transformer import HighlightTransformerDecoderLayer
@@ -28,7 +29,6 @@ from .pretrained_highlight_transformer import (
     HighlightTransformerPreTrainedModel,
     add_positions,
     make_positions,
-    make_token_embedding,
 )
 
 

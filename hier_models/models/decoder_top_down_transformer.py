@@ -19,10 +19,11 @@ from transformers.utils import TransformersKwargs
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
+from .bart_warm_start import make_token_embedding
 from .configuration_top_down_transformer import TopDownTransformerConfig
 from .input_checks_top_down_transformer import check_decoded, check_target
 from .layers_top_down_transformer import refuse_flash_mask
-from .pretrained_top_down_transformer import TopDownTransformerPreTrainedModel, make_token_embedding
+from .pretrained_top_down_transformer import TopDownTransformerPreTrainedModel
 
 
 class TopDownTransformerDecoder(TopDownTransformerPreTrainedModel):

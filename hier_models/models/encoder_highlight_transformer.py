@@ -19,6 +19,7 @@ from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .band_highlight_transformer import Band, make_band
+from .bart_warm_start import make_token_embedding
 from .configuration_highlight_transformer import HighlightTransformerConfig
 from .input_checks_highlight_transformer import check_inputs
 from .layers_highlight_transformer import HighlightTransformerEncoderLayer
@@ -27,7 +28,6 @@ from .pretrained_highlight_transformer import (
     HighlightTransformerPreTrainedModel,
     add_positions,
     make_positions,
-    make_token_embedding,
 )
 
 

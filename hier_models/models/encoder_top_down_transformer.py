@@ -20,6 +20,7 @@ from transformers.utils import TransformersKwargs, logging
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
+from .bart_warm_start import make_token_embedding
 from .configuration_top_down_transformer import TopDownTransformerConfig
 from .input_checks_top_down_transformer import check_inputs
 from .layers_top_down_transformer import (
@@ -32,7 +33,8 @@ from .layers_top_down_transformer import (
 from .local_attention_top_down_transformer import TopDownTransformerLocalAttention, create_local_attention_mask
 from .modeling_outputs_top_down_transformer import TopDownTransformerEncoderOutput
 from .pooling_top_down_transformer import Segments
-from .pretrained_top_down_transformer import TopDownTransformerPreTrainedModel, make_token_embedding
+from .pretrained_top_down_transformer import TopDownTransformerPreTrainedModel
+from .warm_start import begin_layers
 
 
 logger = logging.get_logger(__name__)
@@ -63,8 +65,22 @@ class TopDownTransformerEncoder(TopDownTransformerPreTrainedModel):
         )
         if self.has_segments:
             self.segment_levels = TopDownTransformerSegmentLevels(config)
+        self.embed_segment_positions = None
+        if self.has_segments and config.segment_position_embeddings:
+            self.embed_segment_positions = nn.Embedding(config.segment_position_embeddings, config.d_model)
         self.gradient_checkpointing = False
         self.post_init()
+
+    def begin_as_identity(self, new: set[str]) -> list[str]:
+        """Begin segment layers as the last token layers, and positions of segments as zeros."""
+        begun = []
+        if "embed_segment_positions.weight" in new:
+            nn.init.zeros_(self.embed_segment_positions.weight)
+            begun.append("embed_segment_positions")
+        for number, level in enumerate(self.segment_levels if self.has_segments else ()):
+            if begin_layers(level, self.layers, new, f"segment_levels.{number}"):
+                begun.append(f"segment_levels.{number}")
+        return begun
 
     def forward(
         self,
@@ -141,7 +157,9 @@ class TopDownTransformerEncoder(TopDownTransformerPreTrainedModel):
         exists = hidden_states.new_ones(hidden_states.shape[:2], dtype=torch.bool)
         if attention_mask is not None:
             exists = attention_mask.to(hidden_states.device) != 0
-        segments = self.segment_levels(Segments(hidden_states, exists, token_importance), **kwargs)
+        segments = self.segment_levels(
+            Segments(hidden_states, exists, token_importance), self.embed_segment_positions, **kwargs
+        )
         return segments, find_segments(self.config, hidden_states, exists, segments)
 
 

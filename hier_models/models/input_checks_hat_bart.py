@@ -54,7 +54,8 @@ def check_inputs(
         raise ValueError(
             f"`attention_mask` must be {tuple(shape)} like the tokens, got shape {tuple(attention_mask.shape)}."
         )
-    check_length(config, shape[1], "source")
+    if not config.silent_markers:  # they take no position, see `silence_markers`
+        check_length(config, shape[1], "source")
     if segment_ids is not None:
         _check_segment_ids(config, segment_ids, shape)
     if bos_positions is not None and config.hierarchical_layers:

@@ -58,8 +58,8 @@ def check_inputs(
     if position_ids is not None:
         _check_shape("position_ids", position_ids, (batch, length), (1, length))
         _check_values("position_ids", position_ids, 0, config.max_position_embeddings, "max_position_embeddings")
-    else:
-        _check_length(config, input_ids, length)
+    elif not config.silent_markers:  # they take no position, see `silence_markers`
+        check_length(config, input_ids, length)
     if bos_positions is not None:
         if (
             bos_positions.dim() != 2
@@ -91,7 +91,17 @@ def check_choices(name: str, tensor: torch.Tensor | None, dimensions: int) -> No
         raise ValueError(f"`{name}` must be {axes}, got {_shape(tensor)}.")
 
 
-def _check_length(config: PreTrainedConfig, input_ids: torch.Tensor | None, length: int) -> None:
+def check_length(config: PreTrainedConfig, input_ids: torch.Tensor | None, length: int) -> None:
+    """Refuse more tokens than there are positions.
+
+    Args:
+        config: of the model.
+        input_ids: token ids, whose padding does not count, `(batch, tokens)`.
+        length: of the text, in tokens.
+
+    Raises:
+        ValueError: if it is too long; it says what to do.
+    """
     longest = config.max_position_embeddings - config.pad_token_id - 1
     if length <= longest:
         return
@@ -126,4 +136,4 @@ def _shape(tensor: torch.Tensor) -> str:
     return f"shape {tuple(tensor.shape)}"
 
 
-__all__ = ["check_choices", "check_inputs"]
+__all__ = ["check_choices", "check_inputs", "check_length"]

@@ -9,6 +9,7 @@ from transformers.utils import TransformersKwargs
 
 from .configuration_hat_encoder import HatEncoderConfig
 from .sentence_level_hat_encoder import SentenceLevel
+from .warm_start import begin_attention
 
 
 class HatEncoderLayer(RobertaLayer):
@@ -23,6 +24,14 @@ class HatEncoderLayer(RobertaLayer):
         self.only_bos_query = config.hierarchical_queries == "bos"
         if self.has_hierarchy:
             self.hierarchical_attention = RobertaAttention(config, layer_idx=layer_idx, is_cross_attention=True)
+
+    def begin_as_identity(self, new: set[str]) -> list[str]:
+        """Begin the hierarchical attention as if it were not there, with the self-attention's projections."""
+        if "hierarchical_attention.output.dense.weight" not in new:
+            return []
+        ours, before = self.hierarchical_attention, self.attention
+        begin_attention(ours, ours.output.dense, ours.output.LayerNorm, before, before.output.LayerNorm)
+        return ["hierarchical_attention"]
 
     def forward(
         self,
@@ -52,7 +61,10 @@ class HatEncoderLayer(RobertaLayer):
             **sentences.lengths,
             **kwargs,
         )  # with residual and layer norm
-        return sentences.put_back(hidden_states, updated) if self.only_bos_query else updated
+        if not self.only_bos_query:
+            return updated
+        # Other tokens pass the norm too, so that it can take over scale and shift of the one before it.
+        return sentences.put_back(self.hierarchical_attention.output.LayerNorm(hidden_states), updated)
 
 
 class HatEncoderLayers(nn.Module):

@@ -24,6 +24,7 @@ from transformers.utils import TransformersKwargs
 from .configuration_top_down_transformer import TopDownTransformerConfig
 from .local_attention_top_down_transformer import TopDownTransformerLocalAttention
 from .pooling_top_down_transformer import Segments, align, pool, segment_of_units
+from .warm_start import begin_attention, begin_update
 
 
 # Tokens that go through a feed-forward network at a time where no gradient is wanted: it widens each four times.
@@ -100,6 +101,7 @@ class TopDownTransformerTopDownLayer(TopDownTransformerBottomUpLayer):
 
     def __init__(self, config: TopDownTransformerConfig, layer_idx: int, is_local: bool = True):
         super().__init__(config, layer_idx, is_local)
+        self.is_local = is_local
         self.top_down_update = config.top_down_update
         if self.top_down_update == "cross_attention":
             self.segment_attn = TopDownTransformerSegmentAttention(config)
@@ -107,6 +109,25 @@ class TopDownTransformerTopDownLayer(TopDownTransformerBottomUpLayer):
         else:
             self.segment_concat = nn.Linear(2 * config.d_model, config.d_model)
             self.segment_concat_layer_norm = nn.LayerNorm(config.d_model)
+
+    def begin_as_identity(self, new: set[str]) -> list[str]:
+        """Begin the update from the segments as if it were not there, with the self-attention's projections.
+
+        That of segments from segments above begins open: what is below it is not in the base, and a second closed door
+        would keep gradients from what is above for another step.
+        """
+        if "segment_attn.out_proj.weight" in new:
+            if self.is_local:
+                ours, norm = self.segment_attn, self.segment_attn_layer_norm
+                begin_attention(ours, ours.out_proj, norm, self.self_attn, self.self_attn_layer_norm)
+            else:
+                self.segment_attn.load_state_dict(self.self_attn.state_dict())
+            return ["segment_attn", "segment_attn_layer_norm"]
+        if "segment_concat.weight" in new:
+            if self.is_local:
+                begin_update(self.segment_concat, self.segment_concat_layer_norm, self.self_attn_layer_norm)
+            return ["segment_concat", "segment_concat_layer_norm"]
+        return []
 
     def forward(
         self,
@@ -165,20 +186,27 @@ class TopDownTransformerSegmentLevels(nn.ModuleList):
         )
         self.config = config
 
-    def forward(self, tokens: Segments, **kwargs: Unpack[TransformersKwargs]) -> Segments:
+    def forward(
+        self, tokens: Segments, embed_positions: nn.Embedding | None = None, **kwargs: Unpack[TransformersKwargs]
+    ) -> Segments:
         """Return the segments that the tokens are in.
 
         Args:
             tokens: with states, mask and importance.
+            embed_positions: positions of the lowest segments; those behind the last share it.
             **kwargs: handed on to the attentions.
 
         Returns:
             The lowest level of segments, after the update from those above.
         """
-        levels = []
+        levels: list[Segments] = []
         units = align(tokens)
         for kernel, stride in self.config.pooling_windows:
             units = pool(units, kernel, stride)
+            if embed_positions is not None and not levels:
+                numbers = torch.arange(units.states.shape[1], device=units.states.device)
+                positions = embed_positions(numbers.clamp(max=embed_positions.num_embeddings - 1))
+                units = units._replace(states=units.states + positions.to(units.states))
             levels.append(units)
 
         above: Segments | None = None

@@ -12,8 +12,7 @@ Axes in shape comments:
     d_model     width
 """
 
-import math
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import nn
@@ -27,7 +26,6 @@ from transformers.models.bart.modeling_bart import (
     BartDecoderLayer,
     BartEncoderLayer,
     BartLearnedPositionalEmbedding,
-    BartScaledWordEmbedding,
     shift_tokens_right,
 )
 from transformers.processing_utils import Unpack
@@ -35,11 +33,12 @@ from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .bos_positions_hat_bart import fill_unmarked, find_bos_positions, token_positions
+from .bart_warm_start import BartWarmStart, make_token_embedding
+from .bos_positions import fill_unmarked, find_bos_positions, silence_markers, token_positions
 from .configuration_hat_bart import HatBartConfig
-from .input_checks_hat_bart import check_decoded, check_inputs, check_labels, check_target
+from .input_checks_hat_bart import check_decoded, check_inputs, check_labels, check_length, check_target
 from .modeling_outputs_hat_bart import HatBartDecoderOutput, HatBartEncoderOutput, HatBartLMOutput, HatBartModelOutput
-from .warm_start_hat_bart import WarmStartFromBart
+from .warm_start import begin_attention, begin_layers
 
 
 class HatBartDecoderLayer(BartDecoderLayer):
@@ -62,6 +61,14 @@ class HatBartDecoderLayer(BartDecoderLayer):
                 layer_idx=config.decoder_layers + layer_idx,
             )
             self.hierarchical_attn_layer_norm = nn.LayerNorm(config.d_model)
+
+    def begin_as_identity(self, new: set[str]) -> list[str]:
+        """Begin the third attention as if it were not there, with the second one's projections."""
+        if "hierarchical_attn.out_proj.weight" not in new:
+            return []
+        third, norm = self.hierarchical_attn, self.hierarchical_attn_layer_norm
+        begin_attention(third, third.out_proj, norm, self.encoder_attn, self.encoder_attn_layer_norm)
+        return ["hierarchical_attn", "hierarchical_attn_layer_norm"]
 
     def forward(
         self,
@@ -109,7 +116,7 @@ class HatBartDecoderLayer(BartDecoderLayer):
         return add_and_norm(self.final_layer_norm, hidden_states, self.fc2(expanded))
 
 
-class HatBartPreTrainedModel(WarmStartFromBart, PreTrainedModel):
+class HatBartPreTrainedModel(BartWarmStart, PreTrainedModel):
     """What the models of this file share: initialization of weights, capabilities and the warm start."""
 
     config: HatBartConfig
@@ -124,43 +131,51 @@ class HatBartPreTrainedModel(WarmStartFromBart, PreTrainedModel):
     _supports_flex_attn = True
     _can_compile_fullgraph = True
 
-    def resize_token_embeddings(
-        self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
-    ) -> nn.Embedding:
-        """Resize all embeddings; those of source and target for themselves where they are not shared.
+    @classmethod
+    def from_bart(
+        cls,
+        pretrained_model_name_or_path: str,
+        *,
+        max_position_embeddings: int | None = None,
+        extra_positions: str = "tile",
+        **kwargs: Any,
+    ) -> Self:
+        """Warm start from a BART checkpoint, with room for longer documents.
+
+        All of BART's weights are kept. What is new, the hierarchical modules and, if asked for, segment embeddings,
+        begins as if it were not there (`new_modules`): the model is BART until it is trained. Without growing
+        positions, plain `from_pretrained` of the BART checkpoint does the same. The checkpoint's tokenizer keeps its
+        own limit: load it with `model_max_length=` the new number of positions.
+
+        Source: section 4.1, which starts from BART with random positions for the added length, and random modules.
 
         Args:
-            new_num_tokens: see `PreTrainedModel.resize_token_embeddings`.
-            pad_to_multiple_of: see there.
-            mean_resizing: see there.
+            pretrained_model_name_or_path: a BART checkpoint, on the Hub or in a folder.
+            max_position_embeddings: positions to grow to, in tokens. The paper uses 3072 for papers.
+            extra_positions: `"tile"` repeats the learned positions, and sentences get positions of their own
+                (`sentence_position_embeddings`) unless `new_modules="random"`; `"random"` (paper) draws new ones.
+            **kwargs: fields of [`HatBartConfig`], such as `hierarchical_layers` or `num_segments`, and arguments of
+                `from_pretrained`, such as `dtype` or `revision`.
 
         Returns:
-            The shared embedding.
+            A model of the class this is called on; with `output_loading_info=True`, the model and the loading report.
+
+        Raises:
+            ValueError: if the checkpoint is of another family than BART and this one, `extra_positions` is neither of
+                the two, or `max_position_embeddings` is no integer or less than BART's.
         """
-        own = [
-            (part, part.embed_tokens)
-            for part in self.modules()
-            if part is not self and isinstance(part, PreTrainedModel) and "embed_tokens" in part._modules
-        ]
-        embeddings: nn.Embedding = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
-        if not self.config.tie_word_embeddings:
-            for part, old in own:
-                part.embed_tokens = old  # in whose place the shared one was put
-                part.resize_token_embeddings(embeddings.num_embeddings, mean_resizing=mean_resizing)
-        return embeddings
+        positions = {"max_position_embeddings": max_position_embeddings}
+        return cls.load_bart(pretrained_model_name_or_path, positions, extra_positions, **kwargs)
+
+    @classmethod
+    def _upper_positions(cls, values: dict[str, Any]) -> dict[str, int]:
+        # Sentences have more than eight tokens; what is behind the last position has that one.
+        return {"sentence_position_embeddings": values["max_position_embeddings"] // 8}
 
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
         if isinstance(module, HatBartForConditionalGeneration):
             init.zeros_(module.final_logits_bias)
-
-    def _drops_layer(self, probability: float) -> bool:
-        return self.training and probability > 0.0 and torch.rand([]).item() < probability
-
-
-def _make_token_embedding(config: HatBartConfig) -> BartScaledWordEmbedding:
-    embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
-    return BartScaledWordEmbedding(config.vocab_size, config.d_model, config.pad_token_id, embed_scale=embed_scale)
 
 
 class HatBartEncoder(HatBartPreTrainedModel):
@@ -174,7 +189,7 @@ class HatBartEncoder(HatBartPreTrainedModel):
 
     def __init__(self, config: HatBartConfig):
         super().__init__(config)
-        self.embed_tokens = _make_token_embedding(config)
+        self.embed_tokens = make_token_embedding(config)
         self.embed_positions = BartLearnedPositionalEmbedding(config.max_position_embeddings, config.d_model)
         if config.num_segments:
             self.embed_segments = nn.Embedding(config.num_segments, config.d_model)
@@ -183,8 +198,21 @@ class HatBartEncoder(HatBartPreTrainedModel):
         self.hierarchical_layers = nn.ModuleList(
             BartEncoderLayer(config, layer_idx=i) for i in range(config.hierarchical_layers)
         )
+        if config.hierarchical_layers and config.sentence_position_embeddings:
+            self.embed_sentence_positions = nn.Embedding(config.sentence_position_embeddings, config.d_model)
         self.gradient_checkpointing = False
         self.post_init()
+
+    def begin_as_identity(self, new: set[str]) -> list[str]:
+        """Begin hierarchical layers as the last token-level ones, and embeddings as zeros."""
+        begun = []
+        for name in ("embed_segments", "embed_sentence_positions"):
+            if f"{name}.weight" in new:
+                nn.init.zeros_(getattr(self, name).weight)
+                begun.append(name)
+        if begin_layers(self.hierarchical_layers, self.layers, new, "hierarchical_layers"):
+            begun.append("hierarchical_layers")
+        return begun
 
     @merge_with_config_defaults
     @capture_outputs
@@ -199,14 +227,20 @@ class HatBartEncoder(HatBartPreTrainedModel):
     ) -> HatBartEncoderOutput:
         """Encode documents into token states and sentence states; the arguments are those of [`HatBartModel`]."""
         check_inputs(self.config, input_ids, inputs_embeds, attention_mask, segment_ids, bos_positions)
-        if bos_positions is None and self.config.hierarchical_layers:
+        if bos_positions is None and (self.config.hierarchical_layers or self.config.silent_markers):
             # Embeddings do not show where the markers are: then no id is a marker.
             ids = input_ids if input_ids is not None else inputs_embeds.new_full(inputs_embeds.shape[:2], -1).long()
             bos_positions = find_bos_positions(ids, attention_mask, self.config.bos_token_id)
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)  # (batch, source, d_model)
 
-        position_ids = token_positions(inputs_embeds, attention_mask).clamp(min=0)  # (batch, source)
+        position_ids = token_positions(inputs_embeds, attention_mask)  # (batch, source)
+        read_mask = None  # (batch, source)
+        if self.config.silent_markers:
+            read_mask, position_ids = silence_markers(self.config, bos_positions, attention_mask, position_ids)
+            if inputs_embeds.shape[1] > self.config.max_position_embeddings:
+                check_length(self.config, int((position_ids * read_mask).max()) + 1, "source")
+        position_ids = position_ids.clamp(min=0, max=self.config.max_position_embeddings - 1)
         positions = self.embed_positions(input_ids, position_ids=position_ids)[0]  # made for ids without a batch
         hidden_states = inputs_embeds + positions.to(inputs_embeds.device)
         if segment_ids is not None:
@@ -214,7 +248,9 @@ class HatBartEncoder(HatBartPreTrainedModel):
         hidden_states = self.layernorm_embedding(hidden_states)
         hidden_states = nn.functional.dropout(hidden_states, p=self.config.dropout, training=self.training)
 
-        token_mask = create_bidirectional_mask(self.config, inputs_embeds, attention_mask)
+        token_mask = create_bidirectional_mask(
+            self.config, inputs_embeds, attention_mask if read_mask is None else read_mask
+        )
         for layer in self.layers:
             if not self._drops_layer(self.config.encoder_layerdrop):
                 hidden_states = layer(hidden_states, token_mask, **kwargs)
@@ -227,6 +263,7 @@ class HatBartEncoder(HatBartPreTrainedModel):
             last_hidden_state=hidden_states,
             hierarchical_hidden_state=sentence_states,
             hierarchical_attention_mask=sentence_mask,
+            read_mask=read_mask,
         )
 
     def _encode_sentences(
@@ -235,6 +272,10 @@ class HatBartEncoder(HatBartPreTrainedModel):
         is_sentence = bos_positions >= 0
         index = bos_positions.clamp(min=0).unsqueeze(-1).expand(-1, -1, hidden_states.shape[-1])
         states = hidden_states.gather(1, index)  # (batch, sentences, d_model)
+        if self.config.sentence_position_embeddings:
+            last = self.config.sentence_position_embeddings - 1
+            numbers = torch.arange(states.shape[1], device=states.device).clamp(max=last)
+            states = states + self.embed_sentence_positions(numbers)
         sentence_mask = is_sentence.long()  # (batch, sentences)
         attention_mask = create_bidirectional_mask(self.config, states, sentence_mask)
         for layer in self.hierarchical_layers:
@@ -254,7 +295,7 @@ class HatBartDecoder(HatBartPreTrainedModel):
 
     def __init__(self, config: HatBartConfig):
         super().__init__(config)
-        self.embed_tokens = _make_token_embedding(config)
+        self.embed_tokens = make_token_embedding(config)
         self.embed_positions = BartLearnedPositionalEmbedding(config.max_position_embeddings, config.d_model)
         self.layernorm_embedding = nn.LayerNorm(config.d_model)
         self.layers = nn.ModuleList(HatBartDecoderLayer(config, layer_idx=i) for i in range(config.decoder_layers))
@@ -370,7 +411,7 @@ class HatBartModel(HatBartPreTrainedModel):
 
     def __init__(self, config: HatBartConfig):
         super().__init__(config)
-        self.shared = _make_token_embedding(config)
+        self.shared = make_token_embedding(config)
         self.encoder = HatBartEncoder(config)
         self.decoder = HatBartDecoder(config)
         self.post_init()
@@ -450,6 +491,7 @@ class HatBartModel(HatBartPreTrainedModel):
             )
         elif not isinstance(encoder_outputs, ModelOutput):
             encoder_outputs = _from_tuple(encoder_outputs, self.config)
+        read_mask = encoder_outputs.get("read_mask")
         hierarchical_hidden_state = encoder_outputs.get("hierarchical_hidden_state")
         if hierarchical_hidden_state is None and self.config.hierarchical_layers:
             raise ValueError(
@@ -461,7 +503,7 @@ class HatBartModel(HatBartPreTrainedModel):
             input_ids=decoder_input_ids,
             attention_mask=decoder_attention_mask,
             encoder_hidden_states=encoder_outputs.last_hidden_state,
-            encoder_attention_mask=attention_mask,
+            encoder_attention_mask=attention_mask if read_mask is None else read_mask,
             hierarchical_hidden_states=hierarchical_hidden_state,
             hierarchical_attention_mask=encoder_outputs.get("hierarchical_attention_mask"),
             past_key_values=past_key_values,
@@ -485,10 +527,13 @@ class HatBartModel(HatBartPreTrainedModel):
 
 def _from_tuple(encoder_outputs: tuple[torch.Tensor, ...], config: HatBartConfig) -> HatBartEncoderOutput:
     """Read what the encoder returns with `return_dict=False`, which holds no place for what there is not."""
+    names = ["last_hidden_state"]
     if config.hierarchical_layers:
-        return HatBartEncoderOutput(*encoder_outputs)
-    states, *others = encoder_outputs
-    return HatBartEncoderOutput(states, **dict(zip(("hidden_states", "attentions"), others, strict=False)))
+        names += ["hierarchical_hidden_state", "hierarchical_attention_mask"]
+    if config.silent_markers:
+        names.append("read_mask")
+    names += ["hidden_states", "attentions", "hierarchical_attentions"]
+    return HatBartEncoderOutput(**dict(zip(names, encoder_outputs, strict=False)))
 
 
 class HatBartForConditionalGeneration(HatBartPreTrainedModel, GenerationMixin):

@@ -27,8 +27,9 @@ from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
+from .bos_positions import find_bos_positions, silence_markers
 from .configuration_hat_encoder import HatEncoderConfig
-from .input_checks_hat_encoder import check_choices, check_inputs
+from .input_checks_hat_encoder import check_choices, check_inputs, check_length
 from .layers_hat_encoder import HatEncoderLayer, HatEncoderLayers
 from .losses_hat_encoder import classification_loss, cross_entropy
 from .modeling_outputs_hat_encoder import (
@@ -39,10 +40,11 @@ from .modeling_outputs_hat_encoder import (
     HatEncoderSequenceClassifierOutput,
     HatEncoderTokenClassifierOutput,
 )
-from .sentence_level_hat_encoder import find_bos_positions, find_first_tokens, make_sentence_level
+from .sentence_level_hat_encoder import find_first_tokens, make_sentence_level
+from .warm_start import BeginsAsBase
 
 
-class HatEncoderPreTrainedModel(RobertaPreTrainedModel):
+class HatEncoderPreTrainedModel(BeginsAsBase, RobertaPreTrainedModel):
     """What the models of this file share: RoBERTa's initialization of weights, capabilities and parameter names."""
 
     config: HatEncoderConfig
@@ -147,10 +149,19 @@ class HatEncoderModel(HatEncoderPreTrainedModel):
             position_ids=position_ids,
             bos_positions=bos_positions,
         )
-        if bos_positions is None and self.config.hierarchical_attention:
+        if bos_positions is None and (self.config.hierarchical_attention or self.config.silent_markers):
             # Embeddings do not show where the markers are: then no id is a marker.
             ids = input_ids if inputs_embeds is None else inputs_embeds.new_full(inputs_embeds.shape[:2], -1).long()
             bos_positions = find_bos_positions(ids, attention_mask, self.config.bos_token_id)
+        read_mask = attention_mask
+        if self.config.silent_markers:
+            default_ids = self._default_position_ids(input_ids, inputs_embeds)
+            read_mask, counted_ids = silence_markers(self.config, bos_positions, attention_mask, default_ids)
+            if position_ids is None:
+                padding = self.embeddings.padding_idx
+                position_ids = counted_ids.clamp(min=padding)  # of padding, which has that one
+                if position_ids.shape[1] > self.config.max_position_embeddings - padding - 1:
+                    check_length(self.config, None, int(position_ids.max()) - padding)
         hidden_states = self.embeddings(
             input_ids=input_ids,
             token_type_ids=token_type_ids,
@@ -158,7 +169,7 @@ class HatEncoderModel(HatEncoderPreTrainedModel):
             inputs_embeds=inputs_embeds,
         )  # (batch, tokens, hidden_size)
 
-        token_mask = create_bidirectional_mask(self.config, hidden_states, attention_mask)
+        token_mask = create_bidirectional_mask(self.config, hidden_states, read_mask)
         first_tokens = find_first_tokens(hidden_states, attention_mask)  # (batch, 1)
         sentences = None
         if self.config.hierarchical_attention:
@@ -174,6 +185,15 @@ class HatEncoderModel(HatEncoderPreTrainedModel):
         if self.pooler is not None:
             pooled = self.pooler(_states_at(hidden_states, first_tokens, attention_mask))
         return HatEncoderModelOutput(last_hidden_state=hidden_states, pooler_output=pooled)
+
+    def _default_position_ids(
+        self, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None
+    ) -> torch.Tensor:
+        """RoBERTa's own count of positions, `(batch, tokens)`."""
+        embeddings = self.embeddings
+        if input_ids is not None:
+            return embeddings.create_position_ids_from_input_ids(input_ids, embeddings.padding_idx)
+        return embeddings.create_position_ids_from_inputs_embeds(inputs_embeds, embeddings.padding_idx)
 
 
 def _states_at(

@@ -25,6 +25,7 @@ from transformers.models.bart.modeling_bart import shift_tokens_right
 from transformers.processing_utils import Unpack
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
+from .bart_warm_start import make_token_embedding
 from .configuration_highlight_transformer import HighlightTransformerConfig
 from .copying_highlight_transformer import mix_log_probabilities
 from .decoder_highlight_transformer import HighlightTransformerDecoder
@@ -35,7 +36,7 @@ from .modeling_outputs_highlight_transformer import (
     HighlightTransformerLMOutput,
     HighlightTransformerModelOutput,
 )
-from .pretrained_highlight_transformer import HighlightTransformerPreTrainedModel, make_token_embedding
+from .pretrained_highlight_transformer import HighlightTransformerPreTrainedModel
 
 
 class HighlightTransformerModel(HighlightTransformerPreTrainedModel):
@@ -159,6 +160,10 @@ class HighlightTransformerModel(HighlightTransformerPreTrainedModel):
         )
 
 
+# Score of copying with a closed gate: a probability of 0.0009.
+CLOSED = -7.0
+
+
 class HighlightTransformerCopyGate(nn.Linear):
     """Score of copying. Source: Gehrmann, Deng and Rush 2018, section 3.
 
@@ -189,6 +194,14 @@ class HighlightTransformerForConditionalGeneration(HighlightTransformerPreTraine
         super()._init_weights(module)
         if module is self:
             init.zeros_(module.final_logits_bias)
+
+    def begin_as_identity(self, new: set[str]) -> list[str]:
+        """Begin with a closed gate: copying has a probability of less than 1e-3, everywhere."""
+        if "copy_gate.weight" not in new:
+            return []
+        nn.init.zeros_(self.copy_gate.weight)
+        nn.init.constant_(self.copy_gate.bias, CLOSED)
+        return ["copy_gate"]
 
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
         """Resize the shared embedding, the head and its bias; see `PreTrainedModel.resize_token_embeddings`."""

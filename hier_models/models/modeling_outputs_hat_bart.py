@@ -19,6 +19,8 @@ class HatBartEncoderOutput(ModelOutput):
         last_hidden_state: token states, `(batch, source, d_model)`.
         hierarchical_hidden_state: sentence states, `(batch, sentences, d_model)`; `None` without hierarchy.
         hierarchical_attention_mask: 1 where there is a sentence, 0 for padding, `(batch, sentences)`.
+        read_mask: 1 for tokens that are attended to, 0 for padding and silent markers, `(batch, source)`; `None`
+            without silent markers.
         hidden_states: token states after the embedding and after each layer.
         attentions: one `(batch, heads, source, source)` for each token-level layer.
         hierarchical_attentions: one `(batch, heads, sentences, sentences)` for each hierarchical layer.
@@ -27,6 +29,7 @@ class HatBartEncoderOutput(ModelOutput):
     last_hidden_state: torch.Tensor | None = None
     hierarchical_hidden_state: torch.Tensor | None = None
     hierarchical_attention_mask: torch.Tensor | None = None
+    read_mask: torch.Tensor | None = None
     hidden_states: tuple[torch.Tensor, ...] | None = None
     attentions: tuple[torch.Tensor, ...] | None = None
     hierarchical_attentions: tuple[torch.Tensor, ...] | None = None

@@ -24,6 +24,7 @@ from transformers.models.bart.modeling_bart import shift_tokens_right
 from transformers.processing_utils import Unpack
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
+from .bart_warm_start import make_token_embedding
 from .configuration_top_down_transformer import TopDownTransformerConfig
 from .decoder_top_down_transformer import TopDownTransformerDecoder
 from .encoder_top_down_transformer import TopDownTransformerEncoder
@@ -34,7 +35,7 @@ from .modeling_outputs_top_down_transformer import (
     TopDownTransformerModelOutput,
     TopDownTransformerTokenClassifierOutput,
 )
-from .pretrained_top_down_transformer import TopDownTransformerPreTrainedModel, make_token_embedding
+from .pretrained_top_down_transformer import TopDownTransformerPreTrainedModel
 
 
 class TopDownTransformerModel(TopDownTransformerPreTrainedModel):

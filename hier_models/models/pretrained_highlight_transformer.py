@@ -5,14 +5,14 @@ from typing import Any, Self
 
 import torch
 from torch import nn
-from transformers.configuration_utils import PreTrainedConfig
 from transformers.modeling_utils import PreTrainedModel
-from transformers.models.bart.modeling_bart import BartLearnedPositionalEmbedding, BartScaledWordEmbedding
+from transformers.models.bart.modeling_bart import BartLearnedPositionalEmbedding
 
+from .bart_warm_start import BartWarmStart, grow_positions
 from .configuration_highlight_transformer import HighlightTransformerConfig
 
 
-class HighlightTransformerPreTrainedModel(PreTrainedModel):
+class HighlightTransformerPreTrainedModel(BartWarmStart, PreTrainedModel):
     """What the models of this family share: capabilities, warm start and positions."""
 
     config: HighlightTransformerConfig
@@ -39,7 +39,8 @@ class HighlightTransformerPreTrainedModel(PreTrainedModel):
         """Warm start from a BART checkpoint, with room for longer documents.
 
         All of BART's weights are kept, and its body: post-norm layers, learned positions, embeddings as they are. Only
-        the gate between generating and copying is new. Without growing positions, plain `from_pretrained` of the BART
+        the gate between generating and copying is new, and begins closed (`new_modules`): without phrases, the model's
+        probabilities are BART's to 1e-3. Without growing positions, plain `from_pretrained` of the BART
         checkpoint does the same. The checkpoint's tokenizer keeps its own limit: load it with `model_max_length=` the
         new number of positions.
 
@@ -59,38 +60,8 @@ class HighlightTransformerPreTrainedModel(PreTrainedModel):
             ValueError: if the checkpoint is of another family than BART and this one, `extra_positions` is neither of
                 the two, or `max_position_embeddings` is no integer or less than BART's.
         """
-        _check(extra_positions, max_position_embeddings)
-        _check_checkpoint(cls.config_class, pretrained_model_name_or_path, kwargs)
-        loaded = cls.from_pretrained(pretrained_model_name_or_path, **kwargs)
-        model = loaded[0] if isinstance(loaded, tuple) else loaded  # a pair with `output_loading_info=True`
-        if max_position_embeddings is not None:
-            model.resize_position_embeddings(max_position_embeddings, extra_positions=extra_positions)
-        return loaded
-
-    def resize_token_embeddings(
-        self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
-    ) -> nn.Embedding:
-        """Resize all embeddings; those of source and target for themselves where they are not shared.
-
-        Args:
-            new_num_tokens: see `PreTrainedModel.resize_token_embeddings`.
-            pad_to_multiple_of: see there.
-            mean_resizing: see there.
-
-        Returns:
-            The shared embedding.
-        """
-        own = [
-            (part, part.embed_tokens)
-            for part in self.modules()
-            if part is not self and isinstance(part, PreTrainedModel) and "embed_tokens" in part._modules
-        ]
-        embeddings: nn.Embedding = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
-        if not self.config.tie_word_embeddings:
-            for part, old in own:
-                part.embed_tokens = old  # in whose place the shared one was put
-                part.resize_token_embeddings(embeddings.num_embeddings, mean_resizing=mean_resizing)
-        return embeddings
+        positions = {"max_position_embeddings": max_position_embeddings}
+        return cls.load_bart(pretrained_model_name_or_path, positions, extra_positions, **kwargs)
 
     def resize_position_embeddings(self, new_num_position_embeddings: int, extra_positions: str = "tile") -> None:
         """Grow the positions of encoder and decoder, so that the model takes longer sources and targets.
@@ -103,26 +74,7 @@ class HighlightTransformerPreTrainedModel(PreTrainedModel):
         Raises:
             ValueError: if it is no integer or less than there are, or `extra_positions` is neither of the two.
         """
-        _check(extra_positions, new_num_position_embeddings)
-        config = self.config
-        present = config.max_position_embeddings
-        if present is None:
-            return  # sinusoidal, without a limit
-        if new_num_position_embeddings < present:
-            raise ValueError(
-                f"`max_position_embeddings` must be at least the checkpoint's {present}, got "
-                f"{new_num_position_embeddings}. For shorter inputs, give the processor a `max_length`."
-            )
-        base = getattr(self, self.base_model_prefix, self)
-        if config.position_embedding_type == "learned" and new_num_position_embeddings > present:
-            std = config.init_std if extra_positions == "random" else None
-            parts = [part for part in (getattr(base, "encoder", None), getattr(base, "decoder", None)) if part]
-            for part in parts or [base]:
-                part.embed_positions = _grow_positions(part.embed_positions, new_num_position_embeddings, std)
-        config.max_position_embeddings = new_num_position_embeddings
-
-    def _drops_layer(self, probability: float) -> bool:
-        return self.training and probability > 0.0 and torch.rand([]).item() < probability
+        grow_positions(self, new_num_position_embeddings, extra_positions)
 
 
 class SinusoidalPositions(nn.Module):
@@ -144,12 +96,6 @@ class SinusoidalPositions(nn.Module):
         steps = torch.arange(0, self.embedding_dim, 2, device=position_ids.device, dtype=wide)
         angles = position_ids[..., None] * torch.exp(steps * (-math.log(10000.0) / self.embedding_dim))
         return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2).to(dtype)
-
-
-def make_token_embedding(config: HighlightTransformerConfig) -> BartScaledWordEmbedding:
-    """Make the embedding that encoder, decoder and head share."""
-    embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
-    return BartScaledWordEmbedding(config.vocab_size, config.d_model, config.pad_token_id, embed_scale=embed_scale)
 
 
 def make_positions(config: HighlightTransformerConfig) -> nn.Module:
@@ -178,49 +124,9 @@ def add_positions(embed_positions: nn.Module, inputs_embeds: torch.Tensor, posit
     return inputs_embeds + positions.to(inputs_embeds.device)
 
 
-def _check_checkpoint(
-    config_class: type[PreTrainedConfig], pretrained_model_name_or_path: str, kwargs: dict[str, Any]
-) -> None:
-    """Refuse to begin with weights of another family, which would be left out, or read as BART's."""
-    if isinstance(kwargs.get("config"), PreTrainedConfig):
-        return
-    found, _ = PreTrainedConfig.get_config_dict(pretrained_model_name_or_path, **kwargs)
-    model_type = found.get("model_type", "bart")
-    if model_type not in ("bart", config_class.model_type):
-        raise ValueError(
-            f"`from_bart` takes a checkpoint of BART or of {config_class.model_type}, got one of {model_type!r} in "
-            f"{pretrained_model_name_or_path!r}."
-        )
-
-
-def _check(extra_positions: str, number: int | None) -> None:
-    if extra_positions not in ("tile", "random"):
-        raise ValueError(f"`extra_positions` must be 'tile' or 'random', got {extra_positions!r}.")
-    if number is not None and type(number) is not int:
-        raise ValueError(f"`max_position_embeddings` must be an integer, got {number!r}.")
-
-
-@torch.no_grad()
-def _grow_positions(
-    embedding: BartLearnedPositionalEmbedding, length: int, std: float | None
-) -> BartLearnedPositionalEmbedding:
-    """Add rows up to `length` positions: drawn with standard deviation `std`, copies in order where it is `None`."""
-    old = embedding.weight
-    grown = BartLearnedPositionalEmbedding(length, embedding.embedding_dim).to(device=old.device, dtype=old.dtype)
-    if std is None:
-        learned = old[embedding.offset :]
-        copies = math.ceil(length / len(learned))
-        grown.weight[embedding.offset :] = learned.repeat(copies, 1)[:length]
-    else:
-        grown.weight.normal_(std=std)
-    grown.weight[: len(old)] = old
-    return grown
-
-
 __all__ = [
     "HighlightTransformerPreTrainedModel",
     "SinusoidalPositions",
     "add_positions",
     "make_positions",
-    "make_token_embedding",
 ]

@@ -1,18 +1,18 @@
 """What the models of the Top-Down Transformer share: capabilities, the warm start from BART, and more positions."""
 
-import math
 from typing import Any, Self
 
-import torch
-from torch import nn
-from transformers.configuration_utils import PreTrainedConfig
 from transformers.modeling_utils import PreTrainedModel
-from transformers.models.bart.modeling_bart import BartLearnedPositionalEmbedding, BartScaledWordEmbedding
 
+from .bart_warm_start import BartWarmStart, grow_positions
 from .configuration_top_down_transformer import TopDownTransformerConfig
 
 
-class TopDownTransformerPreTrainedModel(PreTrainedModel):
+# Fields that say how many segments there are.
+_POOLING = ("pooling_kernel", "pooling_stride", "top_down_update")
+
+
+class TopDownTransformerPreTrainedModel(BartWarmStart, PreTrainedModel):
     """What the models of this family share: capabilities, warm start and positions."""
 
     config: TopDownTransformerConfig
@@ -45,9 +45,10 @@ class TopDownTransformerPreTrainedModel(PreTrainedModel):
         """Warm start from a BART checkpoint, with room for longer documents.
 
         All of BART's weights are kept: the first encoder layers are the bottom-up layers, the others the top-down
-        layers. Only what has to do with segments is new. Without growing positions, plain `from_pretrained` of the
-        BART checkpoint does the same. The checkpoint's tokenizer keeps its own limit: load it with
-        `model_max_length=` the new number of positions.
+        layers. Only what has to do with segments is new, and begins as if it were not there (`new_modules`): with a
+        window of twice the text, the model is BART. Without growing positions, plain `from_pretrained` of the BART
+        checkpoint does the same. The checkpoint's tokenizer keeps its own limit: load it with `model_max_length=` the
+        new number of positions.
 
         Source: section 3 and appendix B, which start from `bart-large` (8 and 4 of its 12 encoder layers).
 
@@ -55,7 +56,8 @@ class TopDownTransformerPreTrainedModel(PreTrainedModel):
             pretrained_model_name_or_path: a BART checkpoint, on the Hub or in a folder.
             max_encoder_position_embeddings: longest source, in tokens.
             max_decoder_position_embeddings: longest target, in tokens; as in the checkpoint when not given.
-            extra_positions: `"tile"` repeats the learned positions, `"random"` draws new ones.
+            extra_positions: `"tile"` repeats the learned positions, and segments get positions of their own
+                (`segment_position_embeddings`) unless `new_modules="random"`; `"random"` draws new ones.
             **kwargs: fields of [`TopDownTransformerConfig`], such as `pooling` or `attention_window`, and arguments of
                 `from_pretrained`, such as `dtype` or `revision`.
 
@@ -66,42 +68,20 @@ class TopDownTransformerPreTrainedModel(PreTrainedModel):
             ValueError: if the checkpoint is of another family than BART and this one, `extra_positions` is neither of
                 the two, or a number of positions is no integer or less than BART's.
         """
-        _check(extra_positions, max_encoder_position_embeddings, "max_encoder_position_embeddings")
-        _check(extra_positions, max_decoder_position_embeddings, "max_decoder_position_embeddings")
-        _check_checkpoint(cls.config_class, pretrained_model_name_or_path, kwargs)
-        loaded = cls.from_pretrained(pretrained_model_name_or_path, **kwargs)
-        model = loaded[0] if isinstance(loaded, tuple) else loaded  # a pair with `output_loading_info=True`
-        model.resize_position_embeddings(max_encoder_position_embeddings, extra_positions=extra_positions)
-        if max_decoder_position_embeddings is not None:
-            model.resize_position_embeddings(
-                max_decoder_position_embeddings, side="decoder", extra_positions=extra_positions
-            )
-        return loaded
+        positions = {
+            "max_encoder_position_embeddings": max_encoder_position_embeddings,
+            "max_decoder_position_embeddings": max_decoder_position_embeddings,
+        }
+        return cls.load_bart(pretrained_model_name_or_path, positions, extra_positions, **kwargs)
 
-    def resize_token_embeddings(
-        self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
-    ) -> nn.Embedding:
-        """Resize all embeddings; those of source and target for themselves where they are not shared.
-
-        Args:
-            new_num_tokens: see `PreTrainedModel.resize_token_embeddings`.
-            pad_to_multiple_of: see there.
-            mean_resizing: see there.
-
-        Returns:
-            The shared embedding.
-        """
-        own = [
-            (part, part.embed_tokens)
-            for part in self.modules()
-            if part is not self and isinstance(part, PreTrainedModel) and "embed_tokens" in part._modules
-        ]
-        embeddings: nn.Embedding = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
-        if not self.config.tie_word_embeddings:
-            for part, old in own:
-                part.embed_tokens = old  # in whose place the shared one was put
-                part.resize_token_embeddings(embeddings.num_embeddings, mean_resizing=mean_resizing)
-        return embeddings
+    @classmethod
+    def _upper_positions(cls, values: dict[str, Any]) -> dict[str, int]:
+        config = cls.config_class(**{name: values[name] for name in _POOLING if name in values})
+        if not config.pooling_windows:
+            return {}
+        kernel, stride = config.pooling_windows[0]
+        longest = values["max_encoder_position_embeddings"]
+        return {"segment_position_embeddings": -(-max(0, longest - kernel) // stride) + 1}
 
     def resize_position_embeddings(
         self, new_num_position_embeddings: int, side: str = "encoder", extra_positions: str = "tile"
@@ -118,69 +98,7 @@ class TopDownTransformerPreTrainedModel(PreTrainedModel):
         """
         if side not in ("encoder", "decoder"):
             raise ValueError(f"`side` must be 'encoder' or 'decoder', got {side!r}.")
-        name = f"max_{side}_position_embeddings"
-        _check(extra_positions, new_num_position_embeddings, name)
-        config = self.config
-        present = getattr(config, name)
-        if new_num_position_embeddings < present:
-            raise ValueError(
-                f"`{name}` must be at least the checkpoint's {present}, got {new_num_position_embeddings}. For "
-                "shorter inputs, give the processor a `max_length`."
-            )
-        base = getattr(self, self.base_model_prefix, self)
-        part = getattr(base, side, None)
-        if part is not None and new_num_position_embeddings > present:
-            std = config.init_std if extra_positions == "random" else None
-            part.embed_positions = _grow_positions(part.embed_positions, new_num_position_embeddings, std)
-        setattr(config, name, new_num_position_embeddings)
-
-    def _drops_layer(self, probability: float) -> bool:
-        return self.training and probability > 0.0 and torch.rand([]).item() < probability
+        grow_positions(self, new_num_position_embeddings, extra_positions, f"max_{side}_position_embeddings")
 
 
-def make_token_embedding(config: TopDownTransformerConfig) -> BartScaledWordEmbedding:
-    """Make the embedding that encoder, decoder and head share."""
-    embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
-    return BartScaledWordEmbedding(config.vocab_size, config.d_model, config.pad_token_id, embed_scale=embed_scale)
-
-
-def _check_checkpoint(
-    config_class: type[PreTrainedConfig], pretrained_model_name_or_path: str, kwargs: dict[str, Any]
-) -> None:
-    """Refuse to begin with weights of another family, which would be left out, or read as BART's."""
-    if isinstance(kwargs.get("config"), PreTrainedConfig):
-        return
-    found, _ = PreTrainedConfig.get_config_dict(pretrained_model_name_or_path, **kwargs)
-    model_type = found.get("model_type", "bart")
-    if model_type not in ("bart", config_class.model_type):
-        raise ValueError(
-            f"`from_bart` takes a checkpoint of BART or of {config_class.model_type}, got one of {model_type!r} in "
-            f"{pretrained_model_name_or_path!r}."
-        )
-
-
-def _check(extra_positions: str, number: int | None, name: str) -> None:
-    if extra_positions not in ("tile", "random"):
-        raise ValueError(f"`extra_positions` must be 'tile' or 'random', got {extra_positions!r}.")
-    if number is not None and type(number) is not int:
-        raise ValueError(f"`{name}` must be an integer, got {number!r}.")
-
-
-@torch.no_grad()
-def _grow_positions(
-    embedding: BartLearnedPositionalEmbedding, length: int, std: float | None
-) -> BartLearnedPositionalEmbedding:
-    """Add rows up to `length` positions: drawn with standard deviation `std`, copies in order where it is `None`."""
-    old = embedding.weight
-    grown = BartLearnedPositionalEmbedding(length, embedding.embedding_dim).to(device=old.device, dtype=old.dtype)
-    if std is None:
-        learned = old[embedding.offset :]
-        copies = math.ceil(length / len(learned))
-        grown.weight[embedding.offset :] = learned.repeat(copies, 1)[:length]
-    else:
-        grown.weight.normal_(std=std)
-    grown.weight[: len(old)] = old
-    return grown
-
-
-__all__ = ["TopDownTransformerPreTrainedModel", "make_token_embedding"]
+__all__ = ["TopDownTransformerPreTrainedModel"]

@@ -6,10 +6,6 @@ import torch
 from torch import nn
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.masking_utils import create_bidirectional_mask
-from transformers.utils import logging
-
-
-logger = logging.get_logger(__name__)
 
 
 class SentenceLevel(NamedTuple):
@@ -41,7 +37,7 @@ class SentenceLevel(NamedTuple):
         return states if self.packed is None else states.flatten(0, 1)[self.packed.to(states.device)].unsqueeze(0)
 
     def put_back(self, hidden_states: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
-        """Replace the states at the markers, and leave those of other tokens as they are."""
+        """Replace the states at the markers."""
         assert self.sentence_of_token is not None
         sentence = self.sentence_of_token.to(hidden_states.device).unsqueeze(-1)  # (batch, tokens, 1)
         spread = states.gather(1, sentence.clamp(min=0).expand(-1, -1, states.shape[-1]))
@@ -104,41 +100,4 @@ def find_first_tokens(tokens: torch.Tensor, attention_mask: torch.Tensor | None)
     return (attention_mask != 0).int().argmax(dim=1, keepdim=True)
 
 
-def find_bos_positions(
-    input_ids: torch.Tensor, attention_mask: torch.Tensor | None, bos_token_id: int
-) -> torch.Tensor:
-    """Find the BOS markers of each text.
-
-    A text without any counts as one sentence that begins at its first attended token.
-
-    Args:
-        input_ids: token ids, `(batch, tokens)`.
-        attention_mask: 1 for tokens, 0 for padding, `(batch, tokens)`; `None` for no padding.
-        bos_token_id: id of the marker.
-
-    Returns:
-        Positions in increasing order, -1 for padding, `(batch, sentences)`.
-    """
-    length = input_ids.shape[1]
-    arange = torch.arange(length, device=input_ids.device).expand(len(input_ids), -1)
-    is_bos = input_ids == bos_token_id  # (batch, tokens)
-    if attention_mask is not None and attention_mask.dim() == 2:
-        is_bos = is_bos & (attention_mask != 0)
-    has_bos = is_bos.any(dim=1, keepdim=True)
-    is_bos = is_bos | (~has_bos & (arange == find_first_tokens(input_ids, attention_mask)))
-
-    if torch.compiler.is_exporting():
-        most = length  # An exported program has no data-dependent shapes; pass `bos_positions` for a smaller one.
-    else:
-        most, all_marked = torch.stack([is_bos.sum(dim=1).max(), has_bos.all().long()]).tolist()
-        if not all_marked:
-            logger.warning_once(
-                f"A text has no BOS marker (token {bos_token_id}) before its sentences, so it is read as one "
-                "sentence. HatEncoderProcessor sets the markers."
-            )
-    index = (is_bos.cumsum(dim=1) - 1).masked_fill(~is_bos, most)  # the last column takes what is no marker
-    positions = arange.new_full((len(arange), most + 1), -1).scatter(1, index, arange)
-    return positions[:, :most]
-
-
-__all__ = ["SentenceLevel", "find_bos_positions", "find_first_tokens", "make_sentence_level"]
+__all__ = ["SentenceLevel", "find_first_tokens", "make_sentence_level"]

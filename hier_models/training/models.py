@@ -28,7 +28,7 @@ from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 
 from ..data.tokenizing import plain_tokenizer
 from ..hub_texts import why_no_checkpoint
-from ..models.warm_start_hat_bart import grow_positions
+from ..models.bart_warm_start import grow_positions
 from ..registration import FAMILIES
 from .arguments import ModelArguments, Recipe, RecipeError, nearest
 from .twins import FEED_FORWARD, led_from_bart, widen_feed_forward

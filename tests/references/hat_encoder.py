@@ -88,7 +88,8 @@ def encode(
 ) -> Rows:
     """Encode a text: in each layer self-attention, then attention to the BOS states, then feed-forward.
 
-    With `queries="all"`, every token attends to the BOS states; with `"bos"`, only the BOS tokens do.
+    With `queries="all"`, every token attends to the BOS states; with `"bos"`, only the BOS tokens do, and the others
+    pass the norm behind the attention with nothing added.
     """
     markers = [position for position, token in enumerate(ids) if token == bos]
     rows = embed(weights, ids, types, pad=pad, eps=eps)
@@ -99,7 +100,11 @@ def encode(
         asking = list(range(len(rows))) if queries == "all" else markers
         asked = [rows[position] for position in asking]
         answers = attention(weights, f"{name}.hierarchical_attention", asked, sentences, heads, eps)
-        rows = [answers[asking.index(p)] if p in asking else row for p, row in enumerate(rows)]
+        norm = f"{name}.hierarchical_attention.output.LayerNorm"
+        rows = [
+            answers[asking.index(p)] if p in asking else layer_norm(weights, norm, row, eps)
+            for p, row in enumerate(rows)
+        ]
         rows = feed_forward(weights, name, rows, eps)
     return rows
 

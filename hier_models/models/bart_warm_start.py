@@ -1,0 +1,170 @@
+"""What the families with BART's body share: the warm start from BART, its positions and its embeddings."""
+
+import math
+from typing import Any, Self, cast
+
+import torch
+from torch import nn
+from transformers.configuration_utils import PreTrainedConfig
+from transformers.modeling_utils import PreTrainedModel
+from transformers.models.bart.modeling_bart import BartLearnedPositionalEmbedding, BartScaledWordEmbedding
+
+from .warm_start import BeginsAsBase
+
+
+class BartWarmStart(BeginsAsBase):
+    """A model that begins with BART's weights; stands before `PreTrainedModel` among its bases."""
+
+    config_class: type[PreTrainedConfig]
+
+    @classmethod
+    def load_bart(
+        cls, pretrained_model_name_or_path: str, positions: dict[str, int | None], extra_positions: str, **kwargs: Any
+    ) -> Self:
+        """Load a checkpoint of BART or of this family, and grow its positions; what every `from_bart` does.
+
+        Args:
+            pretrained_model_name_or_path: the checkpoint, on the Hub or in a folder.
+            positions: name of a configuration field -> number of positions to grow to; `None` as in the checkpoint.
+            extra_positions: `"tile"` repeats the learned positions, `"random"` draws new ones.
+            **kwargs: see `from_pretrained`.
+
+        Returns:
+            See `from_pretrained`.
+
+        Raises:
+            ValueError: if the checkpoint is of another family, `extra_positions` is neither of the two, or a number of
+                positions is no integer or less than the checkpoint's.
+        """
+        for name, number in positions.items():
+            _check(extra_positions, name, number)
+        if not isinstance(kwargs.get("config"), PreTrainedConfig):
+            found, _ = PreTrainedConfig.get_config_dict(pretrained_model_name_or_path, **kwargs)
+            _check_family(cls.config_class, pretrained_model_name_or_path, found)
+            # Copied positions look the same where they repeat: what stands above the tokens gets positions of its own.
+            present = {name: found.get(name) or found.get("max_position_embeddings", 1024) for name in positions}
+            given = {name: number for name, number in positions.items() if number is not None}
+            grows = any(number > present[name] for name, number in given.items())
+            begins = kwargs.get("new_modules", found.get("new_modules", "identity"))
+            if grows and begins == "identity" and extra_positions == "tile":
+                for name, number in cls._upper_positions({**present, **found, **kwargs, **given}).items():
+                    kwargs.setdefault(name, max(number, found.get(name, 0)))
+        loaded: Any = cls.from_pretrained(pretrained_model_name_or_path, **kwargs)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded  # a pair with `output_loading_info=True`
+        for name, number in positions.items():
+            if number is not None:
+                grow_positions(model, number, extra_positions, name)
+        return loaded  # type: ignore[no-any-return]
+
+    @classmethod
+    def _upper_positions(cls, values: dict[str, Any]) -> dict[str, int]:
+        """Positions of sentences or segments where those of tokens were grown: configuration field -> number."""
+        return {}
+
+    def resize_token_embeddings(
+        self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
+    ) -> nn.Embedding:
+        """Resize all embeddings; those of source and target for themselves where they are not shared.
+
+        Args:
+            new_num_tokens: see `PreTrainedModel.resize_token_embeddings`.
+            pad_to_multiple_of: see there.
+            mean_resizing: see there.
+
+        Returns:
+            The shared embedding.
+        """
+        own = [
+            (part, part.embed_tokens)
+            for part in self.modules()
+            if part is not self and isinstance(part, PreTrainedModel) and "embed_tokens" in part._modules
+        ]
+        resize = cast(Any, super()).resize_token_embeddings
+        embeddings: nn.Embedding = resize(new_num_tokens, pad_to_multiple_of, mean_resizing)
+        if not self.config.tie_word_embeddings:
+            for part, old in own:
+                part.embed_tokens = old  # in whose place the shared one was put
+                part.resize_token_embeddings(embeddings.num_embeddings, mean_resizing=mean_resizing)
+        return embeddings
+
+    def _drops_layer(self, probability: float) -> bool:
+        return self.training and probability > 0.0 and torch.rand([]).item() < probability
+
+
+def make_token_embedding(config: PreTrainedConfig) -> BartScaledWordEmbedding:
+    """Make the embedding that encoder, decoder and head share."""
+    embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
+    return BartScaledWordEmbedding(config.vocab_size, config.d_model, config.pad_token_id, embed_scale=embed_scale)
+
+
+def grow_positions(
+    model: PreTrainedModel, number: int, extra_positions: str = "tile", name: str = "max_position_embeddings"
+) -> None:
+    """Give BART, or a model that has BART's position embeddings, more positions, in place.
+
+    Args:
+        model: the model; its config is changed with it.
+        number: positions to grow to, in tokens.
+        extra_positions: `"tile"` repeats the learned positions, `"random"` draws new ones.
+        name: field of the config that says how many there are: of both sides, of the encoder or of the decoder.
+
+    Raises:
+        ValueError: if `extra_positions` is neither of the two, or `number` is no integer or less than there are.
+    """
+    _check(extra_positions, name, number)
+    config = model.config
+    present = getattr(config, name)
+    if present is None:
+        return  # sinusoidal, without a limit
+    if number < present:
+        raise ValueError(
+            f"`{name}` must be at least the checkpoint's {present}, got {number}. For shorter inputs, give the "
+            "processor a `max_length`."
+        )
+    base = getattr(model, model.base_model_prefix, model)
+    sides = [side for side in ("encoder", "decoder") if side in name] or ["encoder", "decoder"]
+    parts = [getattr(base, side) for side in sides if hasattr(base, side)]
+    if not parts and len(sides) == 2:  # an encoder or a decoder by itself
+        parts = [base]
+    std = config.init_std if extra_positions == "random" else None
+    for part in parts:
+        if number > present and isinstance(part.embed_positions, BartLearnedPositionalEmbedding):
+            part.embed_positions = _grown(part.embed_positions, number, std)
+    setattr(config, name, number)
+
+
+def _check(extra_positions: str, name: str, number: int | None) -> None:
+    if extra_positions not in ("tile", "random"):
+        raise ValueError(f"`extra_positions` must be 'tile' or 'random', got {extra_positions!r}.")
+    if number is not None and type(number) is not int:
+        raise ValueError(f"`{name}` must be an integer, got {number!r}.")
+
+
+def _check_family(config_class: type[PreTrainedConfig], name: str, found: dict[str, Any]) -> None:
+    """Refuse to begin with weights of another family, which would be left out, or read as BART's."""
+    model_type = found.get("model_type", "bart")
+    if model_type not in ("bart", config_class.model_type):
+        raise ValueError(
+            f"`from_bart` takes a checkpoint of BART or of {config_class.model_type}, got one of {model_type!r} in "
+            f"{name!r}."
+        )
+
+
+@torch.no_grad()
+def _grown(
+    embedding: BartLearnedPositionalEmbedding, length: int, std: float | None
+) -> BartLearnedPositionalEmbedding:
+    """Add rows up to `length` positions: drawn with standard deviation `std`, copies in order where it is `None`."""
+    old = embedding.weight
+    grown = BartLearnedPositionalEmbedding(length, embedding.embedding_dim).to(device=old.device, dtype=old.dtype)
+    if std is None:
+        learned = old[embedding.offset :]
+        copies = math.ceil(length / len(learned))
+        grown.weight[embedding.offset :] = learned.repeat(copies, 1)[:length]
+    else:
+        grown.weight.normal_(std=std)
+    grown.weight[: len(old)] = old
+    return grown
+
+
+__all__ = ["BartWarmStart", "grow_positions", "make_token_embedding"]

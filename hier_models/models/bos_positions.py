@@ -1,0 +1,124 @@
+"""Where texts and their sentences begin in a padded batch, and which of the markers are silent."""
+
+import torch
+from transformers.configuration_utils import PreTrainedConfig
+from transformers.utils import logging
+
+
+logger = logging.get_logger(__name__)
+
+# Tokens of a text from which on one marker is taken for a text that nobody split.
+MANY_TOKENS = 128
+
+
+def token_positions(tokens: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+    """Count from the first attended token, so that padding on the left does not move a document.
+
+    The padding counts down from -1; `(batch, source)`.
+    """
+    positions = torch.arange(tokens.shape[1], device=tokens.device).expand(len(tokens), -1)
+    if attention_mask is None or attention_mask.dim() != 2:
+        return positions
+    return positions - (attention_mask != 0).int().argmax(dim=1, keepdim=True)
+
+
+def find_bos_positions(
+    input_ids: torch.Tensor, attention_mask: torch.Tensor | None, bos_token_id: int
+) -> torch.Tensor:
+    """Find the BOS markers of each text.
+
+    A text without any counts as one sentence that begins at its first attended token.
+
+    Args:
+        input_ids: token ids, `(batch, source)`.
+        attention_mask: 1 for tokens, 0 for padding, `(batch, source)`; `None` for no padding.
+        bos_token_id: id of the marker.
+
+    Returns:
+        Positions in increasing order, -1 for padding, `(batch, sentences)`.
+    """
+    length = input_ids.shape[1]
+    is_bos = input_ids == bos_token_id  # (batch, source)
+    if attention_mask is not None and attention_mask.dim() == 2:
+        is_bos = is_bos & (attention_mask != 0)
+    has_bos = is_bos.any(dim=1, keepdim=True)
+    is_bos = is_bos | (~has_bos & (token_positions(input_ids, attention_mask) == 0))
+    arange = torch.arange(length, device=input_ids.device).expand(len(input_ids), -1)
+
+    if torch.compiler.is_exporting():
+        most = length  # An exported program has no data-dependent shapes; pass `bos_positions` for a smaller one.
+    else:
+        counts = is_bos.sum(dim=1)  # (batch,)
+        tokens = length if attention_mask is None else (attention_mask != 0).flatten(1).sum(dim=1)
+        is_whole = (counts == 1) & torch.as_tensor(tokens >= MANY_TOKENS, device=counts.device)
+        most, all_marked, any_whole = torch.stack([counts.max(), has_bos.all().long(), is_whole.any().long()]).tolist()
+        if not all_marked or any_whole:
+            found = "A text has no" if not all_marked else f"A text of {MANY_TOKENS} or more tokens has only one"
+            logger.warning_once(
+                f"{found} BOS marker (token {bos_token_id}), so it is read as one sentence. What AutoProcessor and "
+                "AutoTokenizer load from a checkpoint of this family sets a marker before each sentence."
+            )
+    index = (is_bos.cumsum(dim=1) - 1).masked_fill(~is_bos, most)  # the last column takes what is no marker
+    positions = arange.new_full((len(arange), most + 1), -1).scatter(1, index, arange)
+    return positions[:, :most]
+
+
+def fill_unmarked(bos_positions: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """Make a document whose positions are all padding one sentence that begins at its first attended token.
+
+    Args:
+        bos_positions: positions of the markers, -1 for padding, `(batch, sentences)`.
+        positions: what `token_positions` counted, `(batch, source)`.
+
+    Returns:
+        The positions, on the device of `positions`.
+    """
+    bos_positions = bos_positions.to(positions.device)  # the layers may be spread over several
+    first_tokens = (positions == 0).int().argmax(dim=1, keepdim=True)
+    has_none = (bos_positions < 0).all(dim=1, keepdim=True)
+    is_first_column = torch.arange(bos_positions.shape[1], device=positions.device) == 0
+    return torch.where(has_none & is_first_column, first_tokens, bos_positions)
+
+
+def silence_markers(
+    config: PreTrainedConfig,
+    bos_positions: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    positions: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Take the markers but each text's first out of what is attended to, and out of the count of positions.
+
+    Args:
+        config: of the model, for its attention implementation.
+        bos_positions: positions of the markers, -1 for padding, `(batch, sentences)`.
+        attention_mask: 1 for tokens, 0 for padding, `(batch, tokens)`; `None` for no padding.
+        positions: of all tokens, markers included, `(batch, tokens)`.
+
+    Returns:
+        1 for tokens that are attended to, else 0; and positions, in which a marker has that of the token behind it.
+        Both `(batch, tokens)`.
+
+    Raises:
+        ValueError: if the mask is not two-dimensional, or flash attention could not have silent markers.
+    """
+    if "flash" in (config._attn_implementation or ""):
+        raise ValueError(
+            "Flash attention cannot leave markers out of its keys and keep them as queries. Use "
+            '`model.set_attn_implementation("sdpa")` (or "flex_attention"), or load the model with '
+            "`silent_markers=False`."
+        )
+    if attention_mask is not None and attention_mask.dim() != 2:
+        raise ValueError(
+            f"`attention_mask` must be (batch, tokens) beside silent markers, got shape {tuple(attention_mask.shape)}."
+        )
+    batch, length = positions.shape
+    index = bos_positions[:, 1:].to(positions.device)
+    is_silent = positions.new_zeros(batch, length + 1)  # the last column takes the padding
+    is_silent = is_silent.scatter(1, index.masked_fill(index < 0, length), 1)[:, :length]
+    is_read = 1 - is_silent
+    if attention_mask is not None:
+        is_read = is_read * (attention_mask != 0).to(is_read.device)
+    return is_read, positions - (is_silent.cumsum(dim=1) - is_silent)
+
+
+__all__ = ["fill_unmarked", "find_bos_positions", "silence_markers", "token_positions"]

@@ -1,0 +1,138 @@
+"""A warm start that costs nothing: what a checkpoint lacks begins as if it were not there.
+
+A new attention on a stream that its layer norm has normalised already is the identity, exactly but for the norm's eps,
+if its output is zero and it takes over scale and shift of the norm before it, which is left with neither: z is then
+normalised, so that norm(z + 0) = scale · z + shift. From the first step on, training can only add to the base.
+"""
+
+from typing import Any, Self, cast
+
+import torch
+from torch import nn
+from transformers.modeling_utils import PreTrainedModel
+
+
+class BeginsAsBase:
+    """Gives a model a `from_pretrained` that begins what a checkpoint lacks as `config.new_modules` says.
+
+    Attributes:
+        new_parameters: names of the parameters that the checkpoint lacked and that began as the identity. They learn
+            faster than the others (`hier_models.training.optimizer_with_rates`).
+    """
+
+    new_parameters: tuple[str, ...] = ()
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Self:
+        """Load a checkpoint, of this family or a base of it; see `PreTrainedModel.from_pretrained`.
+
+        Args:
+            *args: see there.
+            output_loading_info: see there.
+            **kwargs: see there; with `new_modules="random"`, what the checkpoint lacks begins at random, as in the
+                papers.
+
+        Returns:
+            The model; with `output_loading_info=True`, the model and the loading report.
+        """
+        loader = cast(Any, super())
+        model, report = loader.from_pretrained(*args, output_loading_info=True, **kwargs)
+        if model.config.new_modules == "identity":
+            lacking = {*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])}
+            model.new_parameters = begin_as_identity(model, lacking)
+        return (model, report) if output_loading_info else model  # type: ignore[return-value]
+
+
+@torch.no_grad()
+def begin_as_identity(model: PreTrainedModel, lacking: set[str]) -> tuple[str, ...]:
+    """Begin new modules so that the model computes what it would without them.
+
+    Modules that know how have a method `begin_as_identity(new)`, which is given the names of their parameters that are
+    new and returns the names of their modules that it began. A module is asked before those inside of it.
+
+    Args:
+        model: the model, loaded.
+        lacking: names of its parameters that the checkpoint lacks.
+
+    Returns:
+        Names of the parameters that were begun.
+
+    Raises:
+        ValueError: if parameters cannot be written to.
+    """
+    parameters = dict(model.named_parameters())
+    begun: list[str] = []
+    for name, module in model.named_modules():
+        prefix = f"{name}." if name else ""
+        new = {key.removeprefix(prefix) for key in lacking if key.startswith(prefix)}
+        if new and hasattr(module, "begin_as_identity"):
+            _check_writable(module)
+            inside = tuple(f"{prefix}{began}." for began in module.begin_as_identity(new))
+            begun += [key for key in parameters if key in lacking and key.startswith(inside)] if inside else []
+    return tuple(dict.fromkeys(begun))
+
+
+def begin_attention(
+    new: nn.Module, output: nn.Linear, norm: nn.LayerNorm, before: nn.Module, norm_before: nn.LayerNorm
+) -> None:
+    """Begin an attention, with the norm behind it, as the identity, and with the projections of the one before it.
+
+    Args:
+        new: the attention.
+        output: its last layer.
+        norm: the layer norm behind it.
+        before: the attention before it, with parameters of the same names.
+        norm_before: the layer norm between the two.
+    """
+    new.load_state_dict(before.state_dict())
+    begin_update(output, norm, norm_before)
+
+
+def begin_update(output: nn.Linear, norm: nn.LayerNorm, norm_before: nn.LayerNorm) -> None:
+    """Begin an update of a normalised stream as the identity.
+
+    Args:
+        output: the last layer of what is added to the stream.
+        norm: the layer norm behind it.
+        norm_before: the layer norm before it.
+    """
+    nn.init.zeros_(output.weight)
+    nn.init.zeros_(output.bias)
+    norm.load_state_dict(norm_before.state_dict())
+    nn.init.ones_(norm_before.weight)
+    nn.init.zeros_(norm_before.bias)
+
+
+def begin_layers(layers: nn.ModuleList, base: nn.ModuleList, new: set[str], name: str) -> bool:
+    """Begin new layers as the base's last ones; parameters that these do not have are left alone.
+
+    Args:
+        layers: the layers, some of which may be new.
+        base: layers with parameters of the same names.
+        new: names of new parameters, as the parent of `layers` has them.
+        name: of `layers` in their parent.
+
+    Returns:
+        Whether any of them is new.
+    """
+    found = False
+    for number, layer in enumerate(layers):
+        if f"{name}.{number}.fc1.weight" in new:
+            source = base[max(0, len(base) - len(layers) + number)].state_dict()
+            own = layer.state_dict()
+            layer.load_state_dict({**own, **{key: value for key, value in source.items() if key in own}})
+            found = True
+    return found
+
+
+def _check_writable(module: nn.Module) -> None:
+    for parameter in module.parameters():
+        if parameter.is_meta or not parameter.numel() or not parameter.is_floating_point():
+            raise ValueError(
+                "The checkpoint lacks modules, which begin as the identity by values of those around them; these are "
+                "quantized, offloaded or sharded here. Load the base once without that, `save_pretrained` it and load "
+                'what was saved, or give `new_modules="random"`.'
+            )
+
+
+__all__ = ["BeginsAsBase", "begin_as_identity", "begin_attention", "begin_layers", "begin_update"]
