@@ -61,6 +61,9 @@ def begin_as_identity(model: PreTrainedModel, lacking: set[str]) -> tuple[str, .
         ValueError: if parameters cannot be written to.
     """
     parameters = dict(model.named_parameters())
+    embedding = model.get_input_embeddings().weight
+    if any(parameters[name] is embedding for name in lacking & set(parameters)):
+        return ()  # there is no base
     begun: list[str] = []
     for name, module in model.named_modules():
         prefix = f"{name}." if name else ""

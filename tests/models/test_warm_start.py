@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 from transformers import (
     BartConfig,
@@ -284,6 +285,14 @@ class TestTraining:
         assert model.new_parameters == ()
         assert model.model.decoder.layers[0].hierarchical_attn.out_proj.weight.any()
         assert not model.config.silent_markers
+
+    def test_without_a_base_all_is_random(self, tmp_path):
+        config = HatBartConfig(vocab_size=40, d_model=32, encoder_layers=1, decoder_layers=1)
+        config.save_pretrained(tmp_path)
+        save_file({"other": torch.zeros(1)}, tmp_path / "model.safetensors", metadata={"format": "pt"})
+        model = HatBartForConditionalGeneration.from_pretrained(tmp_path)
+        assert model.new_parameters == ()
+        assert model.model.decoder.layers[0].hierarchical_attn.out_proj.weight.any()
 
     def test_parameters_that_cannot_be_written_to(self, bart_folder):
         with torch.device("meta"):
