@@ -167,7 +167,7 @@ def top_down_config(**kwargs: Any) -> PreTrainedConfig:
 
 def top_down_levels_config(**kwargs: Any) -> PreTrainedConfig:
     levels = {"pooling_kernel": [4, 3], "pooling_stride": [3, 2], "top_down_update": "concat"}
-    levels["segment_position_embeddings"] = 5
+    levels |= {"segment_position_embeddings": 5, "use_copy": True}
     return top_down_config(**{**levels, **kwargs})
 
 
@@ -408,8 +408,10 @@ CASES = {
         is_static=True,
     ),
     "hat_bart": HAT_BART,
-    "hat_bart_silent": replace(
-        HAT_BART, make_config=partial(hat_bart_config, silent_markers=True, sentence_position_embeddings=3)
+    "hat_bart_options": replace(
+        HAT_BART,
+        make_config=partial(hat_bart_config, silent_markers=True, sentence_position_embeddings=3, use_copy=True),
+        with_scores={"use_copy": False},
     ),
     "hat_encoder": HAT_ENCODER,
     "hat_encoder_silent": replace(HAT_ENCODER, make_config=partial(hat_encoder_config, silent_markers=True)),
@@ -418,7 +420,9 @@ CASES = {
     "highlight_transformer_bart": replace(HIGHLIGHT, make_config=highlight_bart_config),
     "highlight_transformer_only": replace(HIGHLIGHT, make_config=partial(highlight_config, highlighting="only")),
     "top_down_transformer": TOP_DOWN,
-    "top_down_transformer_levels": replace(TOP_DOWN, make_config=top_down_levels_config),
+    "top_down_transformer_levels": replace(
+        TOP_DOWN, make_config=top_down_levels_config, with_scores={"use_copy": False}
+    ),
 }
 
 # For tests that are about decoding.

@@ -55,6 +55,11 @@ class HatBartConfig(PreTrainedConfig):
             Rows of a position embedding of sentences, which sentences behind the last share; 0 for none, as in the
             paper. `from_bart` sets it where it grows positions by copies, which alone do not tell sentences apart that
             are a multiple of the copied length away from each other.
+        use_copy (`bool`, *optional*, defaults to `False`):
+            Let the decoder copy tokens of the source, as the Highlight-Transformer's does (ours, not the paper's).
+            `logits` are then logarithms of probabilities.
+        copy_head (`int`, *optional*, defaults to 0):
+            Head of the last decoder layer's attention to the source that says what is copied.
         encoder_layerdrop (`float`, *optional*, defaults to 0.0):
             Probability of leaving out a token-level encoder layer in training.
         decoder_layerdrop (`float`, *optional*, defaults to 0.0):
@@ -122,6 +127,8 @@ class HatBartConfig(PreTrainedConfig):
     decoder_ffn_dim: int = 4096
     hierarchical_layers: int = 1
     num_segments: int = 0
+    use_copy: bool = False
+    copy_head: int = 0
     new_modules: Literal["identity", "random"] = "identity"
     silent_markers: bool = False
     sentence_position_embeddings: int = 0
@@ -175,6 +182,11 @@ class HatBartConfig(PreTrainedConfig):
             heads = getattr(self, name)
             if self.d_model % heads:
                 raise ValueError(f"`{name}` must divide `d_model`, got {name}={heads} and d_model={self.d_model}.")
+        if not 0 <= self.copy_head < self.decoder_attention_heads:
+            raise ValueError(
+                f"`copy_head` must be in [0, decoder_attention_heads={self.decoder_attention_heads}), got "
+                f"{self.copy_head}."
+            )
         for name in ("dropout", "attention_dropout", "activation_dropout", "encoder_layerdrop", "decoder_layerdrop"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"`{name}` must be between 0 and 1, got {getattr(self, name)}.")

@@ -53,6 +53,11 @@ class TopDownTransformerConfig(PreTrainedConfig):
             Rows of a position embedding of the lowest segments, which segments behind the last share; 0 for none, as
             in the paper. `from_bart` sets it where it grows positions by copies, which alone do not tell segments
             apart that are a multiple of the copied length away from each other.
+        use_copy (`bool`, *optional*, defaults to `False`):
+            Let the decoder copy tokens of the source, as the Highlight-Transformer's does (ours, not the paper's).
+            `logits` are then logarithms of probabilities.
+        copy_head (`int`, *optional*, defaults to 0):
+            Head of the last decoder layer's attention to the source that says what is copied.
         encoder_attention_heads (`int`, *optional*, defaults to 16):
             Heads of each attention of the encoder, over tokens and over segments.
         encoder_ffn_dim (`int`, *optional*, defaults to 4096):
@@ -133,6 +138,8 @@ class TopDownTransformerConfig(PreTrainedConfig):
     pooling_stride: int | list[int] = 24
     pooling: Literal["average", "importance"] = "average"
     top_down_update: Literal["cross_attention", "concat", "none"] = "cross_attention"
+    use_copy: bool = False
+    copy_head: int = 0
     new_modules: Literal["identity", "random"] = "identity"
     segment_position_embeddings: int = 0
     encoder_attention_heads: int = 16
@@ -239,6 +246,11 @@ class TopDownTransformerConfig(PreTrainedConfig):
                 f"right, got {self.attention_window}."
             )
         self._validate_pooling()
+        if not 0 <= self.copy_head < self.decoder_attention_heads:
+            raise ValueError(
+                f"`copy_head` must be in [0, decoder_attention_heads={self.decoder_attention_heads}), got "
+                f"{self.copy_head}."
+            )
         for name in (
             "dropout",
             "attention_dropout",

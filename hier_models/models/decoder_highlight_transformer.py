@@ -22,8 +22,8 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .bart_warm_start import make_token_embedding
 from .configuration_highlight_transformer import HighlightTransformerConfig
+from .copying import CopyDecoderLayer
 from .input_checks_highlight_transformer import check_decoded, check_target
-from .layers_highlight_transformer import HighlightTransformerDecoderLayer
 from .modeling_outputs_highlight_transformer import HighlightTransformerDecoderOutput
 from .pretrained_highlight_transformer import (
     HighlightTransformerPreTrainedModel,
@@ -36,7 +36,7 @@ class HighlightTransformerDecoder(HighlightTransformerPreTrainedModel):
     """Layers with attention to the source, the last of which says what is copied. Source: section 3."""
 
     _can_record_outputs = {
-        "hidden_states": HighlightTransformerDecoderLayer,
+        "hidden_states": CopyDecoderLayer,
         "attentions": OutputRecorder(BartAttention, index=1, layer_name="self_attn"),
         "cross_attentions": OutputRecorder(BartAttention, index=1, layer_name="encoder_attn"),
     }
@@ -47,9 +47,7 @@ class HighlightTransformerDecoder(HighlightTransformerPreTrainedModel):
         self.embed_positions = make_positions(config)
         if not config.normalize_before:
             self.layernorm_embedding = nn.LayerNorm(config.d_model)
-        self.layers = nn.ModuleList(
-            HighlightTransformerDecoderLayer(config, layer_idx=i) for i in range(config.decoder_layers)
-        )
+        self.layers = nn.ModuleList(CopyDecoderLayer(config, layer_idx=i) for i in range(config.decoder_layers))
         if config.normalize_before:
             self.layer_norm = nn.LayerNorm(config.d_model)
         self.gradient_checkpointing = False

@@ -12,7 +12,6 @@ import torch
 from torch import nn
 from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
-from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 from transformers.models.bart.modeling_bart import BartAttention, BartDecoderLayer, BartLearnedPositionalEmbedding
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
@@ -21,8 +20,10 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .bart_warm_start import make_token_embedding
 from .configuration_top_down_transformer import TopDownTransformerConfig
+from .copying import CopyDecoderLayer
 from .input_checks_top_down_transformer import check_decoded, check_target
 from .layers_top_down_transformer import refuse_flash_mask
+from .modeling_outputs_top_down_transformer import TopDownTransformerDecoderOutput
 from .pretrained_top_down_transformer import TopDownTransformerPreTrainedModel
 
 
@@ -40,7 +41,12 @@ class TopDownTransformerDecoder(TopDownTransformerPreTrainedModel):
         self.embed_tokens = make_token_embedding(config)
         self.embed_positions = BartLearnedPositionalEmbedding(config.max_decoder_position_embeddings, config.d_model)
         self.layernorm_embedding = nn.LayerNorm(config.d_model)
-        self.layers = nn.ModuleList(BartDecoderLayer(config, layer_idx=i) for i in range(config.decoder_layers))
+        self.layers = nn.ModuleList(
+            CopyDecoderLayer(config, i)
+            if config.use_copy and i == config.decoder_layers - 1
+            else BartDecoderLayer(config, layer_idx=i)
+            for i in range(config.decoder_layers)
+        )
         self.gradient_checkpointing = False
         self.post_init()
 
@@ -56,7 +62,7 @@ class TopDownTransformerDecoder(TopDownTransformerPreTrainedModel):
         inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> BaseModelOutputWithPastAndCrossAttentions:
+    ) -> TopDownTransformerDecoderOutput:
         """Decode; the arguments are those of BART's decoder."""
         check_target(self.config, input_ids, inputs_embeds, encoder_hidden_states, attention_mask)
         if inputs_embeds is None:
@@ -82,9 +88,12 @@ class TopDownTransformerDecoder(TopDownTransformerPreTrainedModel):
             self.config, inputs_embeds, encoder_attention_mask, encoder_hidden_states=encoder_hidden_states
         )
         refuse_flash_mask(source_mask, inputs_embeds.shape[1])
+        copy_attentions = None
         for layer in self.layers:
-            if self._drops_layer(self.config.decoder_layerdrop):
+            copies = isinstance(layer, CopyDecoderLayer)
+            if self._drops_layer(self.config.decoder_layerdrop) and not copies:
                 continue
+            for_copying = {"source_mask": encoder_attention_mask} if copies else {}
             hidden_states = layer(
                 hidden_states,
                 causal_mask,
@@ -92,10 +101,13 @@ class TopDownTransformerDecoder(TopDownTransformerPreTrainedModel):
                 encoder_attention_mask=source_mask,
                 past_key_values=past_key_values,
                 use_cache=use_cache,
+                **for_copying,
                 **kwargs,
             )
-        return BaseModelOutputWithPastAndCrossAttentions(
-            last_hidden_state=hidden_states, past_key_values=past_key_values
+            if isinstance(hidden_states, tuple):
+                hidden_states, copy_attentions = hidden_states
+        return TopDownTransformerDecoderOutput(
+            last_hidden_state=hidden_states, past_key_values=past_key_values, copy_attentions=copy_attentions
         )
 
 

@@ -138,6 +138,7 @@ class TopDownTransformerEncoder(TopDownTransformerPreTrainedModel):
             last_hidden_state=hidden_states,
             segment_hidden_states=None if segments is None else segments.states,
             segment_attention_mask=None if segments is None else segments.exists.long(),
+            source_ids=input_ids if self.config.use_copy else None,
         )
 
     def _make_segments(

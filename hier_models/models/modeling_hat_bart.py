@@ -16,7 +16,6 @@ from typing import Any, Self
 
 import torch
 from torch import nn
-from transformers import initialization as init
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderDecoderCache, StaticLayer
 from transformers.generation import GenerationMixin
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
@@ -36,8 +35,10 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 from .bart_warm_start import BartWarmStart, make_token_embedding
 from .bos_positions import fill_unmarked, find_bos_positions, silence_markers, token_positions
 from .configuration_hat_bart import HatBartConfig
+from .copying import CopyAttention
 from .input_checks_hat_bart import check_decoded, check_inputs, check_labels, check_length, check_target
 from .modeling_outputs_hat_bart import HatBartDecoderOutput, HatBartEncoderOutput, HatBartLMOutput, HatBartModelOutput
+from .seq2seq_head import Seq2SeqHead
 from .warm_start import begin_attention, begin_layers
 
 
@@ -49,6 +50,9 @@ class HatBartDecoderLayer(BartDecoderLayer):
 
     def __init__(self, config: HatBartConfig, layer_idx: int):
         super().__init__(config, layer_idx=layer_idx)
+        self.copies = config.use_copy and layer_idx == config.decoder_layers - 1
+        if self.copies:
+            self.encoder_attn = CopyAttention(config, layer_idx)
         self.has_hierarchy = config.hierarchical_layers > 0
         if self.has_hierarchy:
             self.hierarchical_attn = BartAttention(
@@ -80,8 +84,11 @@ class HatBartDecoderLayer(BartDecoderLayer):
         hierarchical_attention_mask: torch.Tensor | None = None,
         past_key_values: Cache | None = None,
         use_cache: bool | None = True,
+        source_mask: torch.Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> torch.Tensor:
+    ) -> torch.Tensor | tuple[torch.Tensor, ...]:
+        """Update target tokens, (batch, target, d_model); where it is copied from, also return what is copied."""
+
         def add_and_norm(norm: nn.LayerNorm, residual: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
             update = nn.functional.dropout(update, p=self.dropout, training=self.training)
             return norm(residual + update)
@@ -91,12 +98,14 @@ class HatBartDecoderLayer(BartDecoderLayer):
         )
         hidden_states = add_and_norm(self.self_attn_layer_norm, hidden_states, attended)  # (batch, target, d_model)
 
+        copied: list[torch.Tensor] = []  # (batch, target, source)
         if encoder_hidden_states is not None:
-            attended, _ = self.encoder_attn(
+            attended, _, *copied = self.encoder_attn(
                 hidden_states,
                 key_value_states=encoder_hidden_states,
                 attention_mask=encoder_attention_mask,
                 past_key_values=past_key_values,
+                **({"source_mask": source_mask} if self.copies else {}),
                 **kwargs,
             )
             hidden_states = add_and_norm(self.encoder_attn_layer_norm, hidden_states, attended)
@@ -113,7 +122,8 @@ class HatBartDecoderLayer(BartDecoderLayer):
 
         expanded = self.activation_fn(self.fc1(hidden_states))
         expanded = nn.functional.dropout(expanded, p=self.activation_dropout, training=self.training)
-        return add_and_norm(self.final_layer_norm, hidden_states, self.fc2(expanded))
+        hidden_states = add_and_norm(self.final_layer_norm, hidden_states, self.fc2(expanded))
+        return (hidden_states, *copied) if copied else hidden_states
 
 
 class HatBartPreTrainedModel(BartWarmStart, PreTrainedModel):
@@ -171,11 +181,6 @@ class HatBartPreTrainedModel(BartWarmStart, PreTrainedModel):
     def _upper_positions(cls, values: dict[str, Any]) -> dict[str, int]:
         # Sentences have more than eight tokens; what is behind the last position has that one.
         return {"sentence_position_embeddings": values["max_position_embeddings"] // 8}
-
-    def _init_weights(self, module: nn.Module) -> None:
-        super()._init_weights(module)
-        if isinstance(module, HatBartForConditionalGeneration):
-            init.zeros_(module.final_logits_bias)
 
 
 class HatBartEncoder(HatBartPreTrainedModel):
@@ -264,6 +269,7 @@ class HatBartEncoder(HatBartPreTrainedModel):
             hierarchical_hidden_state=sentence_states,
             hierarchical_attention_mask=sentence_mask,
             read_mask=read_mask,
+            source_ids=input_ids if self.config.use_copy else None,
         )
 
     def _encode_sentences(
@@ -353,8 +359,9 @@ class HatBartDecoder(HatBartPreTrainedModel):
             )
         for mask in (token_mask, sentence_mask):
             self._refuse_padding(mask, inputs_embeds.shape[1])
+        copy_attentions = None
         for layer in self.layers:
-            if self._drops_layer(self.config.decoder_layerdrop):
+            if self._drops_layer(self.config.decoder_layerdrop) and not layer.copies:
                 continue
             hidden_states = layer(
                 hidden_states,
@@ -365,9 +372,14 @@ class HatBartDecoder(HatBartPreTrainedModel):
                 hierarchical_attention_mask=sentence_mask,
                 past_key_values=past_key_values,
                 use_cache=use_cache,
+                source_mask=encoder_attention_mask,
                 **kwargs,
             )
-        return HatBartDecoderOutput(last_hidden_state=hidden_states, past_key_values=past_key_values)
+            if isinstance(hidden_states, tuple):
+                hidden_states, copy_attentions = hidden_states
+        return HatBartDecoderOutput(
+            last_hidden_state=hidden_states, past_key_values=past_key_values, copy_attentions=copy_attentions
+        )
 
     @staticmethod
     def _refuse_padding(mask: Any, target: int) -> None:
@@ -491,7 +503,7 @@ class HatBartModel(HatBartPreTrainedModel):
             )
         elif not isinstance(encoder_outputs, ModelOutput):
             encoder_outputs = _from_tuple(encoder_outputs, self.config)
-        read_mask = encoder_outputs.get("read_mask")
+        read_mask, source_ids = encoder_outputs.get("read_mask"), encoder_outputs.get("source_ids")
         hierarchical_hidden_state = encoder_outputs.get("hierarchical_hidden_state")
         if hierarchical_hidden_state is None and self.config.hierarchical_layers:
             raise ValueError(
@@ -522,6 +534,8 @@ class HatBartModel(HatBartPreTrainedModel):
             encoder_attentions=encoder_outputs.get("attentions"),
             hierarchical_attentions=decoder_outputs.hierarchical_attentions,
             encoder_hierarchical_attentions=encoder_outputs.get("hierarchical_attentions"),
+            copy_attentions=decoder_outputs.copy_attentions,
+            source_ids=input_ids if source_ids is None and self.config.use_copy else source_ids,
         )
 
 
@@ -532,32 +546,21 @@ def _from_tuple(encoder_outputs: tuple[torch.Tensor, ...], config: HatBartConfig
         names += ["hierarchical_hidden_state", "hierarchical_attention_mask"]
     if config.silent_markers:
         names.append("read_mask")
+    place = len(names)
+    if place < len(encoder_outputs) and isinstance(encoder_outputs[place], torch.Tensor):
+        names.append("source_ids")  # which are not there where only embeddings were given
     names += ["hidden_states", "attentions", "hierarchical_attentions"]
     return HatBartEncoderOutput(**dict(zip(names, encoder_outputs, strict=False)))
 
 
-class HatBartForConditionalGeneration(HatBartPreTrainedModel, GenerationMixin):
+class HatBartForConditionalGeneration(Seq2SeqHead, HatBartPreTrainedModel, GenerationMixin):
     """HAT-BART with a language modeling head, for summarization and translation. Source: sections 3 and 4."""
-
-    _tied_weights_keys = {"lm_head.weight": "model.shared.weight"}
-    _keys_to_ignore_on_load_missing = ["final_logits_bias"]
 
     def __init__(self, config: HatBartConfig):
         super().__init__(config)
         self.model = HatBartModel(config)
-        self.final_logits_bias = nn.Buffer(torch.zeros(1, config.vocab_size))
-        self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=False)
+        self.make_head(config)
         self.post_init()
-
-    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
-        """Resize the shared embedding, the head and its bias; see `PreTrainedModel.resize_token_embeddings`."""
-        embeddings = super().resize_token_embeddings(*args, **kwargs)
-        bias = self.final_logits_bias
-        new = bias.new_zeros(1, embeddings.num_embeddings)
-        kept = min(new.shape[1], bias.shape[1])
-        new[:, :kept] = bias[:, :kept]
-        self.final_logits_bias = nn.Buffer(new)
-        return embeddings
 
     @can_return_tuple
     def forward(
@@ -574,9 +577,12 @@ class HatBartForConditionalGeneration(HatBartPreTrainedModel, GenerationMixin):
         decoder_inputs_embeds: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
         use_cache: bool | None = None,
+        output_copying: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> HatBartLMOutput:
         """Predict the target.
+
+        With `use_copy`, `logits` are logarithms of probabilities.
 
         Args:
             input_ids: for this and all without a text here, see [`HatBartModel`].
@@ -592,6 +598,7 @@ class HatBartForConditionalGeneration(HatBartPreTrainedModel, GenerationMixin):
             labels: target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
                 shifted to the right are the `decoder_input_ids` if none are given.
             use_cache: see there.
+            output_copying: return `copy_probability` and `copy_attentions` of a model that copies.
             **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch. [`Trainer`]
                 gives it, so that accumulated batches of unequal length weigh each token the same. Without it the loss
                 is a mean over this batch.
@@ -622,22 +629,9 @@ class HatBartForConditionalGeneration(HatBartPreTrainedModel, GenerationMixin):
             use_cache=use_cache,
             **kwargs,
         )
-        logits = self.lm_head(outputs.last_hidden_state)  # (batch, target, vocab_size)
-        logits = logits + self.final_logits_bias.to(logits.device)
-
-        loss = None
-        if labels is not None:
-            reduction = "mean" if num_items_in_batch is None else "sum"
-            flat_labels = labels.to(logits.device).reshape(-1)
-            loss = nn.functional.cross_entropy(logits.flatten(0, 1), flat_labels, reduction=reduction)
-            if num_items_in_batch is not None:
-                loss = loss / num_items_in_batch
-        others = {name: value for name, value in outputs.items() if name != "last_hidden_state"}
-        return HatBartLMOutput(loss=loss, logits=logits, **others)
-
-    def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
-        """Shift `labels` to the right, behind the start token; -100 becomes padding."""
-        return shift_tokens_right(labels, self.config.pad_token_id, self.config.decoder_start_token_id)
+        wants_copying = output_copying or kwargs.get("output_attentions", self.config.output_attentions)
+        predicted = self.predict(outputs, labels, num_items_in_batch, wants_copying)
+        return HatBartLMOutput(**predicted)
 
 
 __all__ = ["HatBartForConditionalGeneration", "HatBartModel", "HatBartPreTrainedModel"]

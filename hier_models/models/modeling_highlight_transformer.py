@@ -14,11 +14,8 @@ Axes in shape comments:
     d_model     width
 """
 
-from typing import Any
-
 import torch
 from torch import nn
-from transformers import initialization as init
 from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
 from transformers.models.bart.modeling_bart import shift_tokens_right
@@ -27,7 +24,6 @@ from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
 from .bart_warm_start import make_token_embedding
 from .configuration_highlight_transformer import HighlightTransformerConfig
-from .copying_highlight_transformer import mix_log_probabilities
 from .decoder_highlight_transformer import HighlightTransformerDecoder
 from .encoder_highlight_transformer import HighlightTransformerEncoder
 from .input_checks_highlight_transformer import check_labels
@@ -37,6 +33,7 @@ from .modeling_outputs_highlight_transformer import (
     HighlightTransformerModelOutput,
 )
 from .pretrained_highlight_transformer import HighlightTransformerPreTrainedModel
+from .seq2seq_head import Seq2SeqHead
 
 
 class HighlightTransformerModel(HighlightTransformerPreTrainedModel):
@@ -160,58 +157,14 @@ class HighlightTransformerModel(HighlightTransformerPreTrainedModel):
         )
 
 
-# Score of copying with a closed gate: a probability of 0.0009.
-CLOSED = -7.0
-
-
-class HighlightTransformerCopyGate(nn.Linear):
-    """Score of copying. Source: Gehrmann, Deng and Rush 2018, section 3.
-
-    As a product of vectors, its last digit would depend on where in memory a checkpoint's file puts the weight.
-    """
-
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        """Return (batch, target, 1) for (batch, target, d_model)."""
-        return (hidden_states * self.weight[0]).sum(dim=-1, keepdim=True) + self.bias
-
-
-class HighlightTransformerForConditionalGeneration(HighlightTransformerPreTrainedModel, GenerationMixin):
+class HighlightTransformerForConditionalGeneration(Seq2SeqHead, HighlightTransformerPreTrainedModel, GenerationMixin):
     """The Highlight-Transformer with a head that generates and copies, for summarization. Source: section 3."""
-
-    _tied_weights_keys = {"lm_head.weight": "model.shared.weight"}
-    _keys_to_ignore_on_load_missing = ["final_logits_bias"]
 
     def __init__(self, config: HighlightTransformerConfig):
         super().__init__(config)
         self.model = HighlightTransformerModel(config)
-        self.final_logits_bias = nn.Buffer(torch.zeros(1, config.vocab_size))
-        self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=False)
-        if config.use_copy:
-            self.copy_gate = HighlightTransformerCopyGate(config.d_model, 1)
+        self.make_head(config)
         self.post_init()
-
-    def _init_weights(self, module: nn.Module) -> None:
-        super()._init_weights(module)
-        if module is self:
-            init.zeros_(module.final_logits_bias)
-
-    def begin_as_identity(self, new: set[str]) -> list[str]:
-        """Begin with a closed gate: copying has a probability of less than 1e-3, everywhere."""
-        if "copy_gate.weight" not in new:
-            return []
-        nn.init.zeros_(self.copy_gate.weight)
-        nn.init.constant_(self.copy_gate.bias, CLOSED)
-        return ["copy_gate"]
-
-    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
-        """Resize the shared embedding, the head and its bias; see `PreTrainedModel.resize_token_embeddings`."""
-        embeddings = super().resize_token_embeddings(*args, **kwargs)
-        bias = self.final_logits_bias
-        new = bias.new_zeros(1, embeddings.num_embeddings)
-        kept = min(new.shape[1], bias.shape[1])
-        new[:, :kept] = bias[:, :kept]
-        self.final_logits_bias = nn.Buffer(new)
-        return embeddings
 
     @can_return_tuple
     def forward(
@@ -288,52 +241,9 @@ class HighlightTransformerForConditionalGeneration(HighlightTransformerPreTraine
             use_cache=use_cache,
             **kwargs,
         )
-        hidden_states = outputs.last_hidden_state  # (batch, target, d_model)
-        logits = self.lm_head(hidden_states)  # (batch, target, vocab_size)
-        logits = logits + self.final_logits_bias.to(logits.device)
-        gate = None
-        if self.config.use_copy:
-            gate = self.copy_gate(hidden_states)  # (batch, target, 1)
-            logits = self._copy(logits, gate, outputs.copy_attentions, outputs.source_ids)
-        loss = None if labels is None else _loss(logits, labels, num_items_in_batch, gate is not None)
-
         wants_copying = output_copying or kwargs.get("output_attentions", self.config.output_attentions)
-        not_here = ("last_hidden_state", "source_ids", "copy_attentions")
-        result = HighlightTransformerLMOutput(
-            loss=loss,
-            logits=logits.to(hidden_states.dtype),
-            **{name: value for name, value in outputs.items() if name not in not_here},
-        )
-        if wants_copying and gate is not None:
-            result["copy_probability"] = gate.squeeze(-1).to(outputs.copy_attentions.dtype).sigmoid()
-            result["copy_attentions"] = outputs.copy_attentions
-        return result
-
-    def _copy(
-        self,
-        logits: torch.Tensor,
-        gate: torch.Tensor,
-        copy_attentions: torch.Tensor | None,
-        source_ids: torch.Tensor | None,
-    ) -> torch.Tensor:
-        if source_ids is None or copy_attentions is None:
-            raise ValueError(
-                "The model copies tokens of the source and does not know them: got neither `input_ids` nor "
-                "`source_ids`, nor `encoder_outputs` that hold `source_ids`. Give `source_ids` beside embeddings, or "
-                "load the model with `use_copy=False`."
-            )
-        batch, _, source = copy_attentions.shape
-        if source_ids.shape != (batch, source):  # with encoder outputs they come past the checks of the encoder
-            raise ValueError(
-                f"`source_ids` (or `input_ids` in their place) must be {(batch, source)} like the encoded source, got "
-                f"shape {tuple(source_ids.shape)}."
-            )
-        device = logits.device
-        return mix_log_probabilities(logits, gate, copy_attentions.to(device), source_ids.to(device))
-
-    def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
-        """Shift `labels` to the right, behind the start token; -100 becomes padding."""
-        return shift_tokens_right(labels, self.config.pad_token_id, self.config.decoder_start_token_id)
+        predicted = self.predict(outputs, labels, num_items_in_batch, wants_copying)
+        return HighlightTransformerLMOutput(**predicted)
 
 
 def _from_tuple(encoder_outputs: tuple[torch.Tensor, ...]) -> HighlightTransformerEncoderOutput:
@@ -341,15 +251,6 @@ def _from_tuple(encoder_outputs: tuple[torch.Tensor, ...]) -> HighlightTransform
     states, *others = encoder_outputs
     has_ids = bool(others) and isinstance(others[0], torch.Tensor) and not others[0].is_floating_point()
     return HighlightTransformerEncoderOutput(last_hidden_state=states, source_ids=others[0] if has_ids else None)
-
-
-def _loss(logits: torch.Tensor, labels: torch.Tensor, num_items_in_batch: Any, are_logs: bool) -> torch.Tensor:
-    """Mean over labels that are not -100, of this batch or of the whole accumulated one."""
-    flat_labels = labels.to(logits.device).reshape(-1)
-    reduction = "mean" if num_items_in_batch is None else "sum"
-    negative_log_likelihood = nn.functional.nll_loss if are_logs else nn.functional.cross_entropy
-    loss = negative_log_likelihood(logits.flatten(0, 1), flat_labels, reduction=reduction)
-    return loss if num_items_in_batch is None else loss / num_items_in_batch
 
 
 __all__ = ["HighlightTransformerForConditionalGeneration", "HighlightTransformerModel"]

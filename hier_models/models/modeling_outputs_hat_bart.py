@@ -21,6 +21,7 @@ class HatBartEncoderOutput(ModelOutput):
         hierarchical_attention_mask: 1 where there is a sentence, 0 for padding, `(batch, sentences)`.
         read_mask: 1 for tokens that are attended to, 0 for padding and silent markers, `(batch, source)`; `None`
             without silent markers.
+        source_ids: ids of the tokens, where the model copies them, `(batch, source)`.
         hidden_states: token states after the embedding and after each layer.
         attentions: one `(batch, heads, source, source)` for each token-level layer.
         hierarchical_attentions: one `(batch, heads, sentences, sentences)` for each hierarchical layer.
@@ -30,6 +31,7 @@ class HatBartEncoderOutput(ModelOutput):
     hierarchical_hidden_state: torch.Tensor | None = None
     hierarchical_attention_mask: torch.Tensor | None = None
     read_mask: torch.Tensor | None = None
+    source_ids: torch.Tensor | None = None
     hidden_states: tuple[torch.Tensor, ...] | None = None
     attentions: tuple[torch.Tensor, ...] | None = None
     hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
@@ -37,9 +39,12 @@ class HatBartEncoderOutput(ModelOutput):
 
 @dataclass
 class HatBartDecoderOutput(BaseModelOutputWithPastAndCrossAttentions):
-    """BART's decoder output and `hierarchical_attentions`, one `(batch, heads, target, sentences)` for each layer."""
+    """BART's decoder output, `hierarchical_attentions`, one `(batch, heads, target, sentences)` for each layer, and
+    `copy_attentions`, `(batch, target, source)`, where the model copies.
+    """  # noqa: D205
 
     hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
+    copy_attentions: torch.Tensor | None = None
 
 
 @dataclass
@@ -49,18 +54,32 @@ class HatBartModelOutput(Seq2SeqModelOutput):
     Args:
         hierarchical_attentions: one `(batch, heads, target, sentences)` for each decoder layer: the third attention.
         encoder_hierarchical_attentions: one `(batch, heads, sentences, sentences)` for each hierarchical layer.
+        copy_attentions: how much of the copied probability each source token gets, `(batch, target, source)`; `None`
+            without copying.
+        source_ids: see [`HatBartEncoderOutput`].
     """
 
     hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
     encoder_hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
+    copy_attentions: torch.Tensor | None = None
+    source_ids: torch.Tensor | None = None
 
 
 @dataclass
 class HatBartLMOutput(Seq2SeqLMOutput):
-    """Loss, logits and what is in [`HatBartModelOutput`]."""
+    """Loss, logits, what is in [`HatBartModelOutput`], and how the model copies.
+
+    Args:
+        hierarchical_attentions: see there.
+        encoder_hierarchical_attentions: see there.
+        copy_probability: probability that the token is copied, not generated, `(batch, target)`.
+        copy_attentions: see there.
+    """
 
     hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
     encoder_hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
+    copy_probability: torch.Tensor | None = None
+    copy_attentions: torch.Tensor | None = None
 
 
 __all__ = ["HatBartDecoderOutput", "HatBartEncoderOutput", "HatBartLMOutput", "HatBartModelOutput"]

@@ -3,7 +3,12 @@
 from dataclasses import dataclass
 
 import torch
-from transformers.modeling_outputs import Seq2SeqLMOutput, Seq2SeqModelOutput, TokenClassifierOutput
+from transformers.modeling_outputs import (
+    BaseModelOutputWithPastAndCrossAttentions,
+    Seq2SeqLMOutput,
+    Seq2SeqModelOutput,
+    TokenClassifierOutput,
+)
 from transformers.utils import ModelOutput
 
 
@@ -16,6 +21,7 @@ class TopDownTransformerEncoderOutput(ModelOutput):
         segment_hidden_states: states of the segments that the tokens attend to, `(batch, segments, d_model)`; `None`
             without top-down update.
         segment_attention_mask: 1 where there is a segment, 0 for padding, `(batch, segments)`.
+        source_ids: ids of the tokens, where the model copies them, `(batch, source)`.
         hidden_states: token states after the embedding and after each token layer.
         attentions: one `(batch, heads, source, source)` for each token layer, with eager attention.
         segment_attentions: one `(batch, heads, segments, segments)` for each attention over segments, the top level's
@@ -26,6 +32,7 @@ class TopDownTransformerEncoderOutput(ModelOutput):
     last_hidden_state: torch.Tensor | None = None
     segment_hidden_states: torch.Tensor | None = None
     segment_attention_mask: torch.Tensor | None = None
+    source_ids: torch.Tensor | None = None
     hidden_states: tuple[torch.Tensor, ...] | None = None
     attentions: tuple[torch.Tensor, ...] | None = None
     segment_attentions: tuple[torch.Tensor, ...] | None = None
@@ -33,19 +40,45 @@ class TopDownTransformerEncoderOutput(ModelOutput):
 
 
 @dataclass
+class TopDownTransformerDecoderOutput(BaseModelOutputWithPastAndCrossAttentions):
+    """BART's decoder output and, where the model copies, `copy_attentions`, `(batch, target, source)`."""
+
+    copy_attentions: torch.Tensor | None = None
+
+
+@dataclass
 class TopDownTransformerModelOutput(Seq2SeqModelOutput):
-    """BART's output, and the attentions of [`TopDownTransformerEncoderOutput`] over and to segments."""
+    """BART's output, and the attentions of [`TopDownTransformerEncoderOutput`] over and to segments.
+
+    Args:
+        segment_attentions: see there.
+        token_segment_attentions: see there.
+        copy_attentions: how much of the copied probability each source token gets, `(batch, target, source)`; `None`
+            without copying.
+        source_ids: see there.
+    """
 
     segment_attentions: tuple[torch.Tensor, ...] | None = None
     token_segment_attentions: tuple[torch.Tensor, ...] | None = None
+    copy_attentions: torch.Tensor | None = None
+    source_ids: torch.Tensor | None = None
 
 
 @dataclass
 class TopDownTransformerLMOutput(Seq2SeqLMOutput):
-    """Loss, logits and what is in [`TopDownTransformerModelOutput`]."""
+    """Loss, logits, what is in [`TopDownTransformerModelOutput`], and how the model copies.
+
+    Args:
+        segment_attentions: see there.
+        token_segment_attentions: see there.
+        copy_probability: probability that the token is copied, not generated, `(batch, target)`.
+        copy_attentions: see there.
+    """
 
     segment_attentions: tuple[torch.Tensor, ...] | None = None
     token_segment_attentions: tuple[torch.Tensor, ...] | None = None
+    copy_probability: torch.Tensor | None = None
+    copy_attentions: torch.Tensor | None = None
 
 
 @dataclass
@@ -57,6 +90,7 @@ class TopDownTransformerTokenClassifierOutput(TokenClassifierOutput):
 
 
 __all__ = [
+    "TopDownTransformerDecoderOutput",
     "TopDownTransformerEncoderOutput",
     "TopDownTransformerLMOutput",
     "TopDownTransformerModelOutput",

@@ -13,11 +13,8 @@ Axes in shape comments:
     d_model     width
 """
 
-from typing import Any
-
 import torch
 from torch import nn
-from transformers import initialization as init
 from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
 from transformers.models.bart.modeling_bart import shift_tokens_right
@@ -36,6 +33,7 @@ from .modeling_outputs_top_down_transformer import (
     TopDownTransformerTokenClassifierOutput,
 )
 from .pretrained_top_down_transformer import TopDownTransformerPreTrainedModel
+from .seq2seq_head import Seq2SeqHead, token_loss
 
 
 class TopDownTransformerModel(TopDownTransformerPreTrainedModel):
@@ -125,6 +123,7 @@ class TopDownTransformerModel(TopDownTransformerPreTrainedModel):
             )
         elif not isinstance(encoder_outputs, ModelOutput):
             encoder_outputs = TopDownTransformerEncoderOutput(last_hidden_state=encoder_outputs[0])
+        source_ids = encoder_outputs.get("source_ids")
 
         decoder_outputs = self.decoder(
             input_ids=decoder_input_ids,
@@ -147,36 +146,19 @@ class TopDownTransformerModel(TopDownTransformerPreTrainedModel):
             encoder_attentions=encoder_outputs.get("attentions"),
             segment_attentions=encoder_outputs.get("segment_attentions"),
             token_segment_attentions=encoder_outputs.get("token_segment_attentions"),
+            copy_attentions=decoder_outputs.get("copy_attentions"),
+            source_ids=input_ids if source_ids is None and self.config.use_copy else source_ids,
         )
 
 
-class TopDownTransformerForConditionalGeneration(TopDownTransformerPreTrainedModel, GenerationMixin):
+class TopDownTransformerForConditionalGeneration(Seq2SeqHead, TopDownTransformerPreTrainedModel, GenerationMixin):
     """The Top-Down Transformer with a language modeling head, for summarization. Source: sections 2 and 3."""
-
-    _tied_weights_keys = {"lm_head.weight": "model.shared.weight"}
-    _keys_to_ignore_on_load_missing = ["final_logits_bias"]
 
     def __init__(self, config: TopDownTransformerConfig):
         super().__init__(config)
         self.model = TopDownTransformerModel(config)
-        self.final_logits_bias = nn.Buffer(torch.zeros(1, config.vocab_size))
-        self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=False)
+        self.make_head(config)
         self.post_init()
-
-    def _init_weights(self, module: nn.Module) -> None:
-        super()._init_weights(module)
-        if module is self:
-            init.zeros_(module.final_logits_bias)
-
-    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
-        """Resize the shared embedding, the head and its bias; see `PreTrainedModel.resize_token_embeddings`."""
-        embeddings = super().resize_token_embeddings(*args, **kwargs)
-        bias = self.final_logits_bias
-        new = bias.new_zeros(1, embeddings.num_embeddings)
-        kept = min(new.shape[1], bias.shape[1])
-        new[:, :kept] = bias[:, :kept]
-        self.final_logits_bias = nn.Buffer(new)
-        return embeddings
 
     @can_return_tuple
     def forward(
@@ -192,9 +174,12 @@ class TopDownTransformerForConditionalGeneration(TopDownTransformerPreTrainedMod
         decoder_inputs_embeds: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
         use_cache: bool | None = None,
+        output_copying: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> TopDownTransformerLMOutput:
         """Predict the target.
+
+        With `use_copy`, `logits` are logarithms of probabilities.
 
         Args:
             input_ids: for this and all without a text here, see [`TopDownTransformerModel`].
@@ -209,6 +194,7 @@ class TopDownTransformerForConditionalGeneration(TopDownTransformerPreTrainedMod
             labels: target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
                 shifted to the right are the `decoder_input_ids` if none are given.
             use_cache: see there.
+            output_copying: return `copy_probability` and `copy_attentions` of a model that copies.
             **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch. [`Trainer`]
                 gives it, so that accumulated batches of unequal length weigh each token the same. Without it the loss
                 is a mean over this batch.
@@ -238,27 +224,9 @@ class TopDownTransformerForConditionalGeneration(TopDownTransformerPreTrainedMod
             use_cache=use_cache,
             **kwargs,
         )
-        logits = self.lm_head(outputs.last_hidden_state)  # (batch, target, vocab_size)
-        logits = logits + self.final_logits_bias.to(logits.device)
-        loss = None if labels is None else _cross_entropy(logits, labels, num_items_in_batch)
-        others = {name: value for name, value in outputs.items() if name != "last_hidden_state"}
-        return TopDownTransformerLMOutput(loss=loss, logits=logits, **others)
-
-    def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
-        """Shift `labels` to the right, behind the start token; -100 becomes padding."""
-        return shift_tokens_right(labels, self.config.pad_token_id, self.config.decoder_start_token_id)
-
-
-def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor, num_items_in_batch: Any) -> torch.Tensor:
-    """Mean over labels that are not -100, of this batch or of the whole accumulated one."""
-    if labels.shape != logits.shape[:-1]:
-        raise ValueError(
-            f"`labels` must be {tuple(logits.shape[:-1])}, one for each token, got shape {tuple(labels.shape)}."
-        )
-    flat_labels = labels.to(logits.device).reshape(-1)
-    reduction = "mean" if num_items_in_batch is None else "sum"
-    loss = nn.functional.cross_entropy(logits.flatten(0, 1), flat_labels, reduction=reduction)
-    return loss if num_items_in_batch is None else loss / num_items_in_batch
+        wants_copying = output_copying or kwargs.get("output_attentions", self.config.output_attentions)
+        predicted = self.predict(outputs, labels, num_items_in_batch, wants_copying)
+        return TopDownTransformerLMOutput(**predicted)
 
 
 class TopDownTransformerEncoderModel(TopDownTransformerPreTrainedModel):
@@ -361,7 +329,7 @@ class TopDownTransformerForTokenClassification(TopDownTransformerPreTrainedModel
             **kwargs,
         )
         logits = self.classifier(self.dropout(outputs.last_hidden_state))  # (batch, source, num_labels)
-        loss = None if labels is None else _cross_entropy(logits, labels, num_items_in_batch)
+        loss = None if labels is None else token_loss(logits, labels, num_items_in_batch)
         names = ("hidden_states", "attentions", "segment_attentions", "token_segment_attentions")
         recorded = {name: getattr(outputs, name) for name in names}
         return TopDownTransformerTokenClassifierOutput(loss=loss, logits=logits, **recorded)

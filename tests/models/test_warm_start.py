@@ -49,10 +49,12 @@ class Family:
 
 
 def top_down(**arguments: Any) -> Family:
+    copies = arguments.get("use_copy", False)
     arguments = {"max_encoder_position_embeddings": POSITIONS, "attention_window": 2 * POSITIONS, **arguments}
-    return Family(TopDownTransformerForConditionalGeneration, arguments)
+    return Family(TopDownTransformerForConditionalGeneration, arguments, gives_logs=copies)
 
 
+COPYING = {"use_copy": True}
 SMALL = {"pooling_kernel": 6, "pooling_stride": 4}
 LEVELS = {"pooling_kernel": [4, 3], "pooling_stride": [3, 2]}
 FAMILIES = {
@@ -60,10 +62,12 @@ FAMILIES = {
     "hat_bart_roles": Family(
         HatBartForConditionalGeneration, {"hierarchical_layers": 3, "num_segments": 2}, has_markers=True
     ),
+    "hat_bart_copying": Family(HatBartForConditionalGeneration, COPYING, has_markers=True, gives_logs=True),
     "highlight_transformer": Family(HighlightTransformerForConditionalGeneration, gives_logs=True),
     "highlight_transformer_without_copying": Family(HighlightTransformerForConditionalGeneration, {"use_copy": False}),
     "top_down_cross_attention": top_down(**SMALL),
     "top_down_concat": top_down(**SMALL, top_down_update="concat"),
+    "top_down_copying": top_down(**SMALL, **COPYING),
     "top_down_levels": top_down(**LEVELS),
     "top_down_levels_concat": top_down(**LEVELS, top_down_update="concat"),
 }

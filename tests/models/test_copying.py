@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hier_models.models.copying_highlight_transformer import mix_log_probabilities
+from hier_models.models.copying import mix_log_probabilities
 
 
 SOURCES = {

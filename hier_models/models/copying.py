@@ -1,0 +1,278 @@
+"""Copying: a mixture of the vocabulary's distribution and of attention to the source, in logarithms.
+
+Source: Gehrmann, Deng and Rush 2018, "Bottom-Up Abstractive Summarization", section 3, after See, Liu and Manning
+2017.
+
+Axes in shape comments:
+    batch       documents
+    source      source tokens
+    target      target tokens
+    d_model     width
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.attention.flex_attention import BlockMask
+from transformers.cache_utils import Cache, EncoderDecoderCache
+from transformers.configuration_utils import PreTrainedConfig
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.models.bart.modeling_bart import BartAttention, BartDecoderLayer, eager_attention_forward
+from transformers.processing_utils import Unpack
+from transformers.utils import TransformersKwargs
+
+
+class CopyAttention(BartAttention):
+    """BART's attention to the source, which also says what one of its heads looks at, before dropout.
+
+    Source: Gehrmann, Deng and Rush 2018, sections 3 and 4.2.
+    """
+
+    def __init__(self, config: PreTrainedConfig, layer_idx: int):
+        super().__init__(
+            config.d_model,
+            config.decoder_attention_heads,
+            dropout=config.attention_dropout,
+            is_decoder=True,
+            config=config,
+            layer_idx=layer_idx,
+        )
+        self.copy_head = config.copy_head
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        key_value_states: torch.Tensor | None = None,
+        past_key_values: Cache | None = None,
+        attention_mask: torch.Tensor | BlockMask | None = None,
+        source_mask: torch.Tensor | None = None,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
+        """Attend.
+
+        Args:
+            hidden_states: (batch, target, d_model).
+            key_value_states: of the source, (batch, source, d_model).
+            past_key_values: cache of keys and values.
+            attention_mask: as Transformers makes it for the attention implementation.
+            source_mask: 1 for source tokens, 0 for padding, (batch, source).
+            **kwargs: handed on to Transformers' attention functions.
+
+        Returns:
+            The attended states, (batch, target, d_model), the weights of all heads from `"eager"`, else `None`, and
+            those of the head that copies, in float32 at least, (batch, target, source).
+        """
+        shape = (*hidden_states.shape[:-1], -1, self.head_dim)
+        query = self.q_proj(hidden_states).view(shape).transpose(1, 2)  # (batch, heads, target, head_dim)
+        key, value = self._keys_and_values(key_value_states, past_key_values)
+        attend: Callable[..., Any] = ALL_ATTENTION_FUNCTIONS.get_interface(
+            self.config._attn_implementation, eager_attention_forward
+        )
+        dropout = self.dropout if self.training else 0.0
+        attended, weights = attend(
+            self, query, key, value, attention_mask, dropout=dropout, scaling=self.scaling, **kwargs
+        )
+        attended = self.out_proj(attended.reshape(*shape[:-2], -1))
+        return attended, weights, self._copy_attention(query[:, self.copy_head], key[:, self.copy_head], source_mask)
+
+    def _keys_and_values(
+        self, key_value_states: torch.Tensor | None, past_key_values: Cache | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values of the source, (batch, heads, source, head_dim), which are made once."""
+        cache = None
+        assert self.layer_idx is not None
+        if past_key_values is not None:
+            is_pair = isinstance(past_key_values, EncoderDecoderCache)
+            cache = past_key_values.cross_attention_cache if is_pair else past_key_values
+            if is_pair and past_key_values.is_updated.get(self.layer_idx):
+                layer = cache.layers[self.layer_idx]
+                assert layer.keys is not None
+                assert layer.values is not None
+                return layer.keys, layer.values
+        assert key_value_states is not None
+        shape = (*key_value_states.shape[:-1], -1, self.head_dim)
+        key, value = (
+            projection(key_value_states).view(shape).transpose(1, 2) for projection in (self.k_proj, self.v_proj)
+        )
+        if cache is not None:
+            key, value = cache.update(key, value, self.layer_idx)
+            if isinstance(past_key_values, EncoderDecoderCache):
+                past_key_values.is_updated[self.layer_idx] = True
+        return key, value
+
+    def _copy_attention(
+        self, query: torch.Tensor, key: torch.Tensor, source_mask: torch.Tensor | None
+    ) -> torch.Tensor:
+        scores = (query * self.scaling) @ key.transpose(1, 2)  # (batch, target, source); unscaled, float16 overflows
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        if source_mask is not None:
+            padding = source_mask[:, None].to(scores.device) == 0
+            scores = scores.masked_fill(padding, torch.finfo(scores.dtype).min)
+        return scores.softmax(dim=-1)
+
+
+class CopyDecoderLayer(BartDecoderLayer):
+    """BART's decoder layer, with norms before or after; the last one of a model that copies says what is copied.
+
+    Source: Gehrmann, Deng and Rush 2018, section 3 (CopyTransformer).
+    """
+
+    def __init__(self, config: PreTrainedConfig, layer_idx: int):
+        super().__init__(config, layer_idx=layer_idx)
+        self.normalize_before = getattr(config, "normalize_before", False)
+        self.copies = config.use_copy and layer_idx == config.decoder_layers - 1
+        if self.copies:
+            self.encoder_attn = CopyAttention(config, layer_idx)
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        attention_mask: torch.Tensor | BlockMask | None = None,
+        encoder_hidden_states: torch.Tensor | None = None,
+        encoder_attention_mask: torch.Tensor | BlockMask | None = None,
+        past_key_values: Cache | None = None,
+        use_cache: bool | None = True,
+        source_mask: torch.Tensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> torch.Tensor | tuple[torch.Tensor, ...]:
+        """Update target tokens by those before them, by the source, then each by itself.
+
+        Args:
+            hidden_states: (batch, target, d_model).
+            attention_mask: of the self-attention.
+            encoder_hidden_states: (batch, source, d_model).
+            encoder_attention_mask: of the attention to the source.
+            past_key_values: cache of keys and values.
+            use_cache: not read here.
+            source_mask: 1 for source tokens, 0 for padding, (batch, source).
+            **kwargs: handed on to the attentions.
+
+        Returns:
+            The updated states, (batch, target, d_model); where it is copied from, also the attention that copies,
+            (batch, target, source).
+        """
+        inputs = before(self, self.self_attn_layer_norm, hidden_states)
+        attended, _ = self.self_attn(inputs, past_key_values=past_key_values, attention_mask=attention_mask, **kwargs)
+        hidden_states = after(self, self.self_attn_layer_norm, hidden_states, attended)
+
+        copied: list[torch.Tensor] = []
+        if encoder_hidden_states is not None:
+            if self.copies:
+                kwargs["source_mask"] = source_mask  # type: ignore[typeddict-unknown-key]
+            inputs = before(self, self.encoder_attn_layer_norm, hidden_states)
+            attended, _, *copied = self.encoder_attn(
+                inputs,
+                key_value_states=encoder_hidden_states,
+                attention_mask=encoder_attention_mask,
+                past_key_values=past_key_values,
+                **kwargs,
+            )
+            hidden_states = after(self, self.encoder_attn_layer_norm, hidden_states, attended)
+
+        inputs = before(self, self.final_layer_norm, hidden_states)
+        hidden_states = after(self, self.final_layer_norm, hidden_states, feed_forward(self, inputs))
+        return (hidden_states, *copied) if copied else hidden_states
+
+
+def before(layer: Any, norm: nn.LayerNorm, hidden_states: torch.Tensor) -> torch.Tensor:
+    """Norm what a layer reads, where norms stand before."""
+    return norm(hidden_states) if layer.normalize_before else hidden_states
+
+
+def after(layer: Any, norm: nn.LayerNorm, residual: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
+    """Add to the stream, and norm it, where norms stand behind."""
+    hidden_states = residual + nn.functional.dropout(update, p=layer.dropout, training=layer.training)
+    return hidden_states if layer.normalize_before else norm(hidden_states)
+
+
+def feed_forward(layer: Any, inputs: torch.Tensor) -> torch.Tensor:
+    """BART\'s feed-forward network."""
+    expanded = layer.activation_fn(layer.fc1(inputs))
+    expanded = nn.functional.dropout(expanded, p=layer.activation_dropout, training=layer.training)
+    return layer.fc2(expanded)  # type: ignore[no-any-return]
+
+
+# Score of copying with a closed gate: a probability of 0.0009.
+CLOSED = -7.0
+
+
+class CopyGate(nn.Linear):
+    """Score of copying. Source: Gehrmann, Deng and Rush 2018, section 3.
+
+    As a product of vectors, its last digit would depend on where in memory a checkpoint's file puts the weight.
+    """
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Return (batch, target, 1) for (batch, target, d_model)."""
+        return (hidden_states * self.weight[0]).sum(dim=-1, keepdim=True) + self.bias
+
+
+def mix_log_probabilities(
+    logits: torch.Tensor, gate: torch.Tensor, copy_attentions: torch.Tensor, source_ids: torch.Tensor
+) -> torch.Tensor:
+    """Logarithm of `(1 - p) softmax(logits) + p copied`, where `copied` sums attention over equal source tokens.
+
+    Nothing of the vocabulary's size is held beside what the softmax needs: the mixture differs from it in one summand,
+    and at the source's own tokens.
+
+    Args:
+        logits: scores of the vocabulary, (batch, target, vocabulary).
+        gate: score of copying, whose sigmoid is p, (batch, target, 1).
+        copy_attentions: weights that add up to one over the source, (batch, target, source).
+        source_ids: token ids of the source, (batch, source).
+
+    Returns:
+        Log-probabilities, in float32 at least, (batch, target, vocabulary).
+    """
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    gate, weights = gate.to(wide), copy_attentions.to(wide)
+    generated = logits.log_softmax(dim=-1, dtype=wide) + nn.functional.logsigmoid(-gate)
+    if logits.shape[1] == 1:  # a step of generation: one more distribution is less work than sorting the source
+        copied = torch.zeros_like(generated).scatter_add_(2, source_ids[:, None], weights)
+        return _add(generated, copied, gate)
+    ids, copied, is_token = _sum_over_equal_tokens(source_ids, weights)
+    index = ids[:, None].expand_as(copied)
+    mixed = _add(generated.gather(2, index), copied, gate)
+    # What fills up writes again what the first token writes, and has no gradient of its own.
+    mixed = mixed.where(is_token[:, None], mixed[:, :, :1].detach())
+    return generated.scatter(2, index, mixed)  # not in place: gathering from it has its backward yet to come
+
+
+def _add(generated: torch.Tensor, copied: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
+    """Add what is copied, a weight, to what is generated, a logarithm; without infinities where nothing is copied."""
+    has_weight = copied > 0
+    copied = copied.where(has_weight, 1.0).log() + nn.functional.logsigmoid(gate)
+    return torch.logaddexp(generated, copied).where(has_weight, generated)
+
+
+def _sum_over_equal_tokens(
+    source_ids: torch.Tensor, weights: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Ids of the source's tokens, each once, the weight of each, and which of them are not the first one again.
+
+    Returns:
+        (batch, source), (batch, target, source) and (batch, source).
+    """
+    ordered, order = source_ids.sort(dim=1, stable=True)
+    is_new = ordered != ordered.roll(1, dims=1)
+    is_new[:, 0] = False
+    group = is_new.long().cumsum(dim=1)  # equal tokens are in the same
+    ids = ordered[:, :1].expand_as(ordered).scatter(1, group, ordered)
+    weights = weights.gather(2, order[:, None].expand_as(weights))
+    weights = torch.zeros_like(weights).scatter_add(2, group[:, None].expand_as(weights), weights)
+    is_token = torch.arange(ids.shape[1], device=ids.device) <= group[:, -1:]
+    return ids, weights.where(is_token[:, None], weights[:, :, :1]), is_token
+
+
+__all__ = [
+    "CLOSED",
+    "CopyAttention",
+    "CopyDecoderLayer",
+    "CopyGate",
+    "after",
+    "before",
+    "feed_forward",
+    "mix_log_probabilities",
+]

@@ -1,0 +1,156 @@
+"""The language modeling head of the families with BART's body: it generates, and may copy.
+
+Axes in shape comments:
+    batch       documents
+    source      source tokens
+    target      target tokens
+    d_model     width
+"""
+
+from typing import Any, cast
+
+import torch
+from torch import nn
+from transformers import initialization as init
+from transformers.configuration_utils import PreTrainedConfig
+from transformers.models.bart.modeling_bart import shift_tokens_right
+from transformers.utils import ModelOutput
+
+from .copying import CLOSED, CopyGate, mix_log_probabilities
+
+
+class Seq2SeqHead(nn.Module):
+    """BART's head, and the gate between generating and copying; stands before `PreTrainedModel` among a model's bases.
+
+    The decoder's output has `copy_attentions`, the encoder's `source_ids`, where `config.use_copy`.
+    """
+
+    _tied_weights_keys = {"lm_head.weight": "model.shared.weight"}
+    _keys_to_ignore_on_load_missing: Any = ["final_logits_bias"]
+    config: Any
+
+    def make_head(self, config: PreTrainedConfig) -> None:
+        """Make the head's layers."""
+        self.final_logits_bias = nn.Buffer(torch.zeros(1, config.vocab_size))
+        self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=False)
+        if config.use_copy:
+            self.copy_gate = CopyGate(config.d_model, 1)
+
+    def _init_weights(self, module: nn.Module) -> None:
+        cast(Any, super())._init_weights(module)
+        if module is self:
+            init.zeros_(module.final_logits_bias)
+
+    def begin_as_identity(self, new: set[str]) -> list[str]:
+        """Begin with a closed gate: copying has a probability of less than 1e-3, everywhere."""
+        if "copy_gate.weight" not in new:
+            return []
+        nn.init.zeros_(self.copy_gate.weight)
+        nn.init.constant_(self.copy_gate.bias, CLOSED)
+        return ["copy_gate"]
+
+    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
+        """Resize the shared embedding, the head and its bias; see `PreTrainedModel.resize_token_embeddings`."""
+        embeddings: nn.Embedding = cast(Any, super()).resize_token_embeddings(*args, **kwargs)
+        bias = self.final_logits_bias
+        new = bias.new_zeros(1, embeddings.num_embeddings)
+        kept = min(new.shape[1], bias.shape[1])
+        new[:, :kept] = bias[:, :kept]
+        self.final_logits_bias = nn.Buffer(new)
+        return embeddings
+
+    def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
+        """Shift `labels` to the right, behind the start token; -100 becomes padding."""
+        return shift_tokens_right(labels, self.config.pad_token_id, self.config.decoder_start_token_id)
+
+    def predict(
+        self,
+        outputs: ModelOutput,
+        labels: torch.Tensor | None,
+        num_items_in_batch: torch.Tensor | int | None,
+        wants_copying: bool | None,
+    ) -> dict[str, Any]:
+        """Turn the decoder's states into logits, and a loss if there are labels.
+
+        Args:
+            outputs: of the model without head: `last_hidden_state`, (batch, target, d_model), and, to copy,
+                `copy_attentions`, (batch, target, source), and `source_ids`, (batch, source).
+            labels: target token ids, -100 where there is no loss, (batch, target).
+            num_items_in_batch: labels in the whole accumulated batch; without it the loss is a mean over this one.
+            wants_copying: also return how the model copies.
+
+        Returns:
+            `loss`, `logits` (logarithms of probabilities where the model copies), `copy_probability`, (batch, target),
+            and `copy_attentions`, those that there are; and the rest of `outputs`.
+
+        Raises:
+            ValueError: if the model copies, and does not know what.
+        """
+        hidden_states = outputs["last_hidden_state"]
+        logits = self.lm_head(hidden_states)  # (batch, target, vocab_size)
+        logits = logits + self.final_logits_bias.to(logits.device)
+        gate, copy_attentions = None, outputs.get("copy_attentions")
+        if self.config.use_copy:
+            gate = self.copy_gate(hidden_states)  # (batch, target, 1)
+            logits = _copy(logits, gate, copy_attentions, outputs.get("source_ids"))
+        loss = None if labels is None else token_loss(logits, labels, num_items_in_batch, are_logs=gate is not None)
+        without = ("last_hidden_state", "source_ids", "copy_attentions")
+        result = {name: value for name, value in outputs.items() if name not in without}
+        result |= {"loss": loss, "logits": logits.to(hidden_states.dtype)}
+        if wants_copying and gate is not None and copy_attentions is not None:
+            result["copy_probability"] = gate.squeeze(-1).to(copy_attentions.dtype).sigmoid()
+            result["copy_attentions"] = copy_attentions
+        return result
+
+
+def _copy(
+    logits: torch.Tensor,
+    gate: torch.Tensor,
+    copy_attentions: torch.Tensor | None,
+    source_ids: torch.Tensor | None,
+) -> torch.Tensor:
+    if source_ids is None or copy_attentions is None:
+        raise ValueError(
+            "The model copies tokens of the source and does not know them: got neither `input_ids` nor "
+            "`source_ids`, nor `encoder_outputs` that hold `source_ids`. Give them beside embeddings, or "
+            "load the model with `use_copy=False`."
+        )
+    batch, _, source = copy_attentions.shape
+    if source_ids.shape != (batch, source):  # with encoder outputs they come past the checks of the encoder
+        raise ValueError(
+            f"`source_ids` (or `input_ids` in their place) must be {(batch, source)} like the encoded source, got "
+            f"shape {tuple(source_ids.shape)}."
+        )
+    device = logits.device
+    return mix_log_probabilities(logits, gate, copy_attentions.to(device), source_ids.to(device))
+
+
+def token_loss(
+    logits: torch.Tensor, labels: torch.Tensor, num_items_in_batch: Any, are_logs: bool = False
+) -> torch.Tensor:
+    """Mean over labels that are not -100, of this batch or of the whole accumulated one.
+
+    Args:
+        logits: scores, or logarithms of probabilities, (batch, tokens, classes).
+        labels: -100 where there is no loss, (batch, tokens).
+        num_items_in_batch: labels in the whole accumulated batch, if they are more than this one's.
+        are_logs: whether the scores are logarithms of probabilities.
+
+    Returns:
+        The loss.
+
+    Raises:
+        ValueError: if there is not a label for each token.
+    """
+    if labels.shape != logits.shape[:-1]:
+        raise ValueError(
+            f"`labels` must be {tuple(logits.shape[:-1])}, one for each token, got shape {tuple(labels.shape)}."
+        )
+    flat_labels = labels.to(logits.device).reshape(-1)
+    reduction = "mean" if num_items_in_batch is None else "sum"
+    negative_log_likelihood = nn.functional.nll_loss if are_logs else nn.functional.cross_entropy
+    loss = negative_log_likelihood(logits.flatten(0, 1), flat_labels, reduction=reduction)
+    return loss if num_items_in_batch is None else loss / num_items_in_batch
+
+
+__all__ = ["Seq2SeqHead", "token_loss"]
