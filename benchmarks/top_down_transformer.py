@@ -6,11 +6,12 @@
 
 All encoders have 6 layers of tokens (ours: 4 bottom-up, 2 top-down, beside 2 of segments, with the paper's windows of
 32 tokens and with windows of 128), width 768, 12 heads, a window of 1024 tokens (blocks of 512 where a peer has
-blocks). The document is one of random tokens. BART attends to everything, with SDPA; the others have no SDPA. Every
-case runs in a process of its own: one run to warm up, then the median of the runs that fit into ten seconds; a longer
-run is taken once. Memory is the peak of that process, less what it had when model and document were made. Where the
-next length would take longer than `--limit` seconds, a model is not measured. A GPU is used where there is one; on a
-CPU, torch is told to ask Linux for large pages, which helps every model with long documents.
+blocks), and dropout of attention weights where it says so alone. The document is one of random tokens. BART attends to
+everything, with SDPA; the others have no SDPA. Every case runs in a process of its own: one run to warm up, then the
+median of the runs that fit into ten seconds; a longer run is taken once. Memory is the peak of that process, less what
+it had when model and document were made. Where the next length would take longer than `--limit` seconds, a model is
+not measured. A GPU is used where there is one; on a CPU, torch is told to ask Linux for large pages, which helps every
+model with long documents.
 """
 
 import argparse
@@ -22,6 +23,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from measuring import DEVICE, Run, dtype_name, machine, peak_so_far, seconds, table, update
@@ -30,15 +32,19 @@ from measuring import DEVICE, Run, dtype_name, machine, peak_so_far, seconds, ta
 WIDTH, LAYERS, HEADS, INNER, WINDOW = 768, 6, 12, 3072, 1024
 OURS, COARSE = "Top-Down", "Top-Down 128/96"  # pooling kernel and stride; 32/24 by default, as in the paper
 PEERS = ("BART", "LED", "LongT5 local", "LongT5 global", "BigBird-Pegasus", "PEGASUS-X")
-MODES = ("forward", "training", "checkpointed training")
+# As bart-base and bart-large have it in their configurations; LongT5 has it in every training.
+ATTENTION_DROPOUT = 0.1
+DROPPED = "training with attention dropout"
+MODES = ("forward", "training", DROPPED, "checkpointed training")
 LENGTHS = tuple(2**power for power in range(10, 17))  # 1k to 64k
 NAMES = (OURS, COARSE, *PEERS)
 HEADER = ("", "dtype", "tokens", *NAMES)
 
 
-def make_encoder(name: str, length: int) -> torch.nn.Module:
+def make_encoder(name: str, length: int, attention_dropout: float = 0.0) -> torch.nn.Module:
     torch.manual_seed(0)
     bart = {
+        "attention_dropout": attention_dropout,
         "d_model": WIDTH,
         "encoder_layers": LAYERS,
         "encoder_attention_heads": HEADS,
@@ -52,8 +58,8 @@ def make_encoder(name: str, length: int) -> torch.nn.Module:
     return encoder.to(DEVICE)
 
 
-def _top_down(**pooling: int) -> Callable[[dict[str, int], int], torch.nn.Module]:
-    def make(bart: dict[str, int], length: int) -> torch.nn.Module:
+def _top_down(**pooling: int) -> Callable[[dict[str, Any], int], torch.nn.Module]:
+    def make(bart: dict[str, Any], length: int) -> torch.nn.Module:
         from hier_models import TopDownTransformerConfig, TopDownTransformerModel
 
         shape = {key: value for key, value in bart.items() if key != "encoder_layers"}
@@ -64,27 +70,28 @@ def _top_down(**pooling: int) -> Callable[[dict[str, int], int], torch.nn.Module
             top_down_layers=2,
             attention_window=WINDOW,
             max_encoder_position_embeddings=length,
-            attn_implementation="flex_attention" if DEVICE == "cuda" else "sdpa",
+            # FlexAttention has no dropout.
+            attn_implementation="flex_attention" if DEVICE == "cuda" and not bart["attention_dropout"] else "sdpa",
         )
         return TopDownTransformerModel(config).get_encoder()
 
     return make
 
 
-def _bart(bart: dict[str, int], length: int) -> torch.nn.Module:
+def _bart(bart: dict[str, Any], length: int) -> torch.nn.Module:
     from transformers import BartConfig, BartModel
 
     return BartModel(BartConfig(**bart, max_position_embeddings=length, attn_implementation="sdpa")).get_encoder()
 
 
-def _led(bart: dict[str, int], length: int) -> torch.nn.Module:
+def _led(bart: dict[str, Any], length: int) -> torch.nn.Module:
     from transformers import LEDConfig, LEDModel
 
     return LEDModel(LEDConfig(**bart, max_encoder_position_embeddings=length, attention_window=WINDOW)).get_encoder()
 
 
-def _longt5(kind: str) -> Callable[[dict[str, int], int], torch.nn.Module]:
-    def make(bart: dict[str, int], length: int) -> torch.nn.Module:
+def _longt5(kind: str) -> Callable[[dict[str, Any], int], torch.nn.Module]:
+    def make(bart: dict[str, Any], length: int) -> torch.nn.Module:
         from transformers import LongT5Config, LongT5EncoderModel
 
         config = LongT5Config(
@@ -102,7 +109,7 @@ def _longt5(kind: str) -> Callable[[dict[str, int], int], torch.nn.Module]:
     return make
 
 
-def _bigbird(bart: dict[str, int], length: int) -> torch.nn.Module:
+def _bigbird(bart: dict[str, Any], length: int) -> torch.nn.Module:
     from transformers import BigBirdPegasusConfig, BigBirdPegasusModel
 
     config = BigBirdPegasusConfig(
@@ -111,7 +118,7 @@ def _bigbird(bart: dict[str, int], length: int) -> torch.nn.Module:
     return BigBirdPegasusModel(config).get_encoder()
 
 
-def _pegasus_x(bart: dict[str, int], length: int) -> torch.nn.Module:
+def _pegasus_x(bart: dict[str, Any], length: int) -> torch.nn.Module:
     from transformers import PegasusXConfig, PegasusXModel
 
     return PegasusXModel(PegasusXConfig(**bart, max_position_embeddings=length, block_size=512)).get_encoder()
@@ -131,13 +138,13 @@ _MAKERS = {
 
 def measure(name: str, mode: str, dtype: torch.dtype, length: int) -> dict[str, float]:
     """Seconds and extra bytes of one case; call it in a fresh process."""
-    encoder = make_encoder(name, length)
+    encoder = make_encoder(name, length, ATTENTION_DROPOUT if mode == DROPPED else 0.0)
     tokens = torch.randint(5, 50000, (1, length), generator=torch.Generator().manual_seed(1)).to(DEVICE)
     inputs = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
     run = (
         _forward(encoder, inputs, dtype)
         if mode == "forward"
-        else _training(encoder, inputs, dtype, mode != "training")
+        else _training(encoder, inputs, dtype, mode == "checkpointed training")
     )
     if DEVICE == "cuda":
         torch.cuda.reset_peak_memory_stats()

@@ -34,6 +34,7 @@ from transformers.integrations.flex_attention import compile_friendly_flex_atten
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.bart.modeling_bart import BartAttention, eager_attention_forward
 
+from .attention_dropout import refuse_flex_dropout
 from .band_highlight_transformer import Band, softmax_of_entries
 from .flash_highlight_transformer import attend_on_cpu, correct_rows
 
@@ -93,6 +94,7 @@ class HighlightTransformerSelfAttention(BartAttention):
         )
         dropout = self.dropout if self.training else 0.0
         implementation = self.config._attn_implementation
+        refuse_flex_dropout(implementation, dropout)
         heads, how, scale = self.highlighted_heads, self.highlighting, self.scaling
         if not heads:
             band = None
@@ -102,7 +104,7 @@ class HighlightTransformerSelfAttention(BartAttention):
         elif band is not None and implementation == "sdpa" and device == "cpu" and not (dropout or is_compiling()):
             attended = attend_on_cpu(query, key, value, band, heads, how, scale)
         elif band is not None and how == "weighted" and _gives_normalizer(implementation, device):
-            attended, normalizer = _flex(query, key, value, attention_mask, dropout, scale, self.training)
+            attended, normalizer = _flex(query, key, value, attention_mask, scale, self.training)
             attended = correct_rows(attended, normalizer, query, key, value, band, heads, scale)
         else:
             attend: Callable[..., Any] = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
@@ -126,16 +128,10 @@ def _flex(
     key: torch.Tensor,
     value: torch.Tensor,
     block_mask: BlockMask | None,
-    dropout: float,
     scale: float,
     training: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Plain attention by FlexAttention, and the logarithm of the sum of exponentials, in float32."""
-    if dropout:
-        raise ValueError(
-            f"FlexAttention has no dropout of attention weights, got attention_dropout={dropout}. Set it to 0, or use "
-            '`model.set_attn_implementation("sdpa")`.'
-        )
     attended, others = compile_friendly_flex_attention(
         query, key, value, training=training, block_mask=block_mask, scale=scale, return_aux=AuxRequest(lse=True)
     )

@@ -30,6 +30,8 @@ from transformers.masking_utils import create_bidirectional_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.bart.modeling_bart import BartAttention, eager_attention_forward
 
+from .attention_dropout import refuse_flex_dropout
+
 
 class TopDownTransformerLocalAttention(BartAttention):
     """Multi-head self-attention over a sliding window, with the parameters of BART's attention.
@@ -82,6 +84,7 @@ class TopDownTransformerLocalAttention(BartAttention):
             for projection in (self.q_proj, self.k_proj, self.v_proj)
         )
         dropout = self.dropout if self.training else 0.0
+        refuse_flex_dropout(self.config._attn_implementation, dropout)
         weights = None
         if self.config._attn_implementation == "sdpa":
             attended = local_attention(query, key, value, self.window, attention_mask, dropout, self.scaling)

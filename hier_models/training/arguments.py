@@ -13,6 +13,11 @@ from typing import Any, Literal
 from transformers import Seq2SeqTrainingArguments
 
 
+# New modules that begin as identity have an output of zero, and learn nothing else until it opens: at the 3e-5 of a
+# warm start that takes long.
+NEW_MODULES_RATE = 10.0
+
+
 class RecipeError(ValueError):
     """A recipe, or an option on the command line, that cannot be used."""
 
@@ -79,6 +84,8 @@ class ModelArguments:
         max_position_embeddings: Longest source in tokens; `from_bart`, and checkpoints of BART and of the families
             that begin with it, grow to it.
         extra_positions: What added positions begin with: copies of those that there are, or random values.
+        new_modules: How modules that the checkpoint lacks begin: as identity, so that the model is as good as the
+            checkpoint at first; or random, as in the papers. By default as its config says: identity, if nothing.
         attn_implementation: eager, sdpa, flash_attention_2, … as in Transformers.
         config_overrides: JSON object (in YAML a mapping) of configuration values, such as dropout. With
             `encoder_ffn_dim` and `decoder_ffn_dim` above the checkpoint's, its blocks are widened (`twins.py`).
@@ -99,6 +106,9 @@ class ModelArguments:
     max_position_embeddings: int | None = field(default=None, metadata=_help("Longest source in tokens."))
     extra_positions: Literal["tile", "random"] = field(
         default="tile", metadata=_help("What added positions begin with.")
+    )
+    new_modules: Literal["identity", "random"] | None = field(
+        default=None, metadata=_help("How modules begin that the checkpoint lacks.")
     )
     attn_implementation: str | None = field(default=None, metadata=_help("eager, sdpa, flash_attention_2, …"))
     config_overrides: str | None = field(
@@ -345,6 +355,7 @@ class RunArguments:
             so that a recipe means the same on one GPU and on eight. By default it follows from the others.
         learning_rates: JSON object (in YAML a mapping) of names of parts of the model and the learning rates that they
             have in the place of `learning_rate`; see `optimizer_with_rates`.
+        new_modules_rate: How many times `learning_rate` is that of new modules that begin as identity; 1 for the same.
         perplexity_decay: Factor of all learning rates at each evaluation, once the evaluation loss has stopped
             falling; see `PerplexityDecay`.
         soft_epochs: Epochs in the beginning of which a Coarse-to-Fine LSTM with hard attention trains with soft
@@ -363,6 +374,10 @@ class RunArguments:
     learning_rates: str | None = field(
         default=None, metadata=_help('JSON object of parts of the model, such as {"encoder.coarse": 0.1}.')
     )
+    new_modules_rate: float = field(
+        default=NEW_MODULES_RATE,
+        metadata=_help("Learning rate of new modules that begin as identity, in learning rates."),
+    )
     perplexity_decay: float | None = field(
         default=None, metadata=_help("Factor of the learning rates once the evaluation loss has stopped falling.")
     )
@@ -380,7 +395,7 @@ class RunArguments:
     def __post_init__(self) -> None:
         """Check what can be checked without the model."""
         self.rates()
-        _check_smallest("run", self, {"total_train_batch_size": 1})
+        _check_smallest("run", self, {"total_train_batch_size": 1, "new_modules_rate": 0})
         if self.stop_after_minutes is not None and self.stop_after_minutes <= 0:
             raise RecipeError(f"run: stop_after_minutes must be above 0, got {self.stop_after_minutes}")
         if self.stop_after_minutes is not None and self.overwrite:

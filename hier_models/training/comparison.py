@@ -364,6 +364,7 @@ def _compared(recipe: Recipe) -> dict[str, Any]:
     model, training = recipe.model, recipe.training
     values["checkpoint"] = model.checkpoint
     values["word_vectors"] = model.word_vectors
+    values["new_modules"] = model.new_modules
     values |= {name: value for name, value in model.overrides().items() if "drop" in name or "init" in name}
     return {**values, "bf16": training.bf16, "fp16": training.fp16}
 

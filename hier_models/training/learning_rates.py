@@ -3,6 +3,7 @@
 import itertools
 import logging
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,17 +17,23 @@ from transformers import (
     TrainingArguments,
 )
 
+from .arguments import NEW_MODULES_RATE
+
 
 logger = logging.getLogger(__name__)
 
 
 def optimizer_with_rates(
-    model: PreTrainedModel, arguments: TrainingArguments, rates: Mapping[str, float]
+    model: PreTrainedModel,
+    arguments: TrainingArguments,
+    rates: Mapping[str, float] | None = None,
+    new_modules_rate: float = NEW_MODULES_RATE,
 ) -> torch.optim.Optimizer:
-    """Give parts of a model learning rates of their own.
+    """Give parts of a model learning rates of their own, and new modules that began as identity a higher one.
 
     The optimizer is the one that the arguments name, with their weight decay of matrices; biases and what normalizes
-    have none. A schedule multiplies all rates alike.
+    have none. A schedule multiplies all rates alike. Frozen parameters are left out; of a model in PEFT, copies that
+    are trained (`modules_to_save`) count as what they are copies of.
 
     Args:
         model: The model that is trained.
@@ -34,6 +41,8 @@ def optimizer_with_rates(
         rates: Name of a part -> its learning rate. A part is named as in the names of its parameters, at whatever
             depth: "encoder.coarse" is the sentence encoder of a Coarse-to-Fine LSTM. Of names that hold each other,
             the longest counts.
+        new_modules_rate: How many times `learning_rate` is that of the model's `new_parameters`, which a checkpoint
+            lacked and `new_modules="identity"` began; where `rates` name them, those count. 1 for no difference.
 
     Returns:
         The optimizer, for the Trainer's argument `optimizers=(optimizer, None)`.
@@ -44,30 +53,35 @@ def optimizer_with_rates(
 
     Source: Coarse-to-Fine LSTM, section 5.4.
     """
-    for name, rate in rates.items():
+    rates = rates or {}
+    for name, rate in (*rates.items(), ("new_modules_rate", new_modules_rate)):
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < math.inf:
             raise ValueError(f"the learning rate of {name!r} must be a number of 0 or more, got {rate!r}")
-    groups: dict[tuple[str | None, bool], list[torch.nn.Parameter]] = {}
+    new = set(getattr(model, "new_parameters", ()))
+    groups: dict[tuple[str | None, bool, bool], list[torch.nn.Parameter]] = {}
     for parameter_name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
-        parts = [name for name in rates if f".{name}." in f".{parameter_name}."]
-        key = (max(parts, key=len, default=None), parameter.dim() > 1)
-        groups.setdefault(key, []).append(parameter)
+        part = max((name for name in rates if f".{name}." in f".{parameter_name}."), key=len, default=None)
+        is_new = part is None and re.sub(r"^base_model\.model\.|modules_to_save\.\w+\.", "", parameter_name) in new
+        groups.setdefault((part, is_new, parameter.dim() <= 1), []).append(parameter)
     for name in rates:
-        if not any(part == name for part, _ in groups):
+        if not any(part == name for part, _, _ in groups):
             raise ValueError(f"{name!r} is of no parameter of {type(model).__name__} that is trained")
     optimizer_class, options = Trainer.get_optimizer_cls_and_kwargs(arguments, model)
     is_plain = isinstance(optimizer_class, type) and issubclass(optimizer_class, torch.optim.Optimizer)
     if not is_plain or {"params", "model", "optimizer_dict"} & set(options):
         raise ValueError(f"optim={arguments.optim} takes no learning rates of parts; use sgd or adamw_torch, say")
+    new_rate = new_modules_rate * arguments.learning_rate
     listed = [
         {
             "params": parameters,
-            "weight_decay": arguments.weight_decay if decayed else 0.0,
-            **({} if part is None else {"lr": float(rates[part])}),
+            "weight_decay": 0.0 if is_vector else arguments.weight_decay,
+            **({"lr": float(rates[part])} if part is not None else {"lr": new_rate} if is_new else {}),
         }
-        for (part, decayed), parameters in sorted(groups.items(), key=lambda item: (item[0][0] or "", not item[0][1]))
+        for (part, is_new, is_vector), parameters in sorted(
+            groups.items(), key=lambda item: (item[0][0] or "", *item[0][1:])
+        )
     ]
     optimizer: torch.optim.Optimizer = optimizer_class(listed, **options)
     return optimizer

@@ -59,7 +59,7 @@ HIERARCHICAL = (
     *("bottom_up_layers", "top_down_layers", "segment_layers", "attention_window"),
     *("pooling", "pooling_kernel", "pooling_stride", "top_down_update"),
     *("highlighting", "highlight_heads", "highlight_layers", "brightness", "brightness_decay", "max_phrase_length"),
-    *("use_copy", "copy_head"),
+    *("use_copy", "copy_head", "new_modules", "silent_markers"),
     "attention_depth",
 )
 # What begins anew where a recipe asks for other roles or levels than the checkpoint has.
@@ -366,7 +366,10 @@ def _check_folders(arguments: ModelArguments) -> None:
 
 
 def _check_overrides(arguments: ModelArguments, overrides: dict[str, Any]) -> None:
-    """Refuse names that a configuration does not have: it would keep them, and they would change nothing."""
+    """Refuse names that a configuration does not have: it would keep them, and they would change nothing.
+
+    `new_modules` is added where there is a choice; BART and LED, which sweeps compare with, lack nothing.
+    """
     if arguments.model_name_or_path is not None:
         config = AutoConfig.from_pretrained(arguments.model_name_or_path)
     else:
@@ -375,6 +378,10 @@ def _check_overrides(arguments: ModelArguments, overrides: dict[str, Any]) -> No
             raise RecipeError(f"model: there is no model_type {family!r}{nearest(family, [*FAMILIES, 'bart', 'led'])}")
         config = AutoConfig.for_model(family)
     known = {*config.to_dict(), *config.attribute_map, "num_labels"}
+    if arguments.new_modules is not None and "new_modules" in known:
+        overrides["new_modules"] = arguments.new_modules
+    elif arguments.new_modules == "identity" and config.model_type in FAMILIES:
+        raise RecipeError(f"model: new_modules: what a checkpoint lacks of a {config.model_type} can only be random")
     # Twins share a recipe's `config_overrides`; what is of the hierarchy is left out of a plain one.
     ignored = HIERARCHICAL if arguments.plain else ()
     for name in overrides:

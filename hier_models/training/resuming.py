@@ -37,7 +37,7 @@ HOW = ("overwrite", "num_proc", "stop_after_minutes", "bf16_where_fast")
 
 # What of a configuration says how a model is trained or used, and not what its weights mean; and parts of such names.
 NOT_THE_MODEL = (
-    *("use_cache", "brightness", "brightness_decay", "num_samples", "selected_rows"),
+    *("use_cache", "new_modules", "brightness", "brightness_decay", "num_samples", "selected_rows"),
     *("reward_discount", "baseline_rate", "reward_scale", "alternate_soft"),
 )
 NOT_THE_MODEL_PARTS = ("drop", "init", "_prob", "_token_id")

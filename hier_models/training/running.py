@@ -3,6 +3,7 @@
 import copy
 import logging
 import time
+from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -50,9 +51,10 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
         `train` (the Trainer's numbers), `evaluation` (the task's scores, if there are validation data; for generated
         texts only with `predict_with_generate`), `test` (the same of the test data, if there are any), the task's
         reports (such as `truncation` and `set_aside` for each data set), `loading` (which weights a checkpoint did not
-        give), `resumed_from`, `made_longer_after` (steps; see `LengthInCheckpoint`), `parameters`, `cost` (time,
-        memory, and source tokens with `include_num_input_tokens_seen`), the `machine`, the `code`, digests of the
-        `data`, the `recipe` and the `versions` of the libraries.
+        give), `learning_rates` (each rate and of how many weights, where not all have the same), `resumed_from`,
+        `made_longer_after` (steps; see `LengthInCheckpoint`), `parameters`, `cost` (time, memory, and source tokens
+        with `include_num_input_tokens_seen`), the `machine`, the `code`, digests of the `data`, the `recipe` and the
+        `versions` of the libraries.
 
     Raises:
         RecipeError: If parts of the recipe do not fit together, or `output_dir` holds a finished run that is not to be
@@ -83,6 +85,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
     if checkpoint is not None:
         check_same_model(checkpoint, model.config)
     optimizer, callbacks = _optimizer(recipe, model), _callbacks(recipe, model)
+    learning_rates = _learning_rates(optimizer)
 
     # The first process fills datasets' cache, the others read it.
     with arguments.main_process_first(desc="loading and tokenizing"):
@@ -155,6 +158,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
     results |= task.reports()
     results |= {
         "loading": task.loading,
+        **learning_rates,
         **({} if task.word_vectors is None else {"word_vectors": task.word_vectors.as_dict()}),
         "resumed_from": checkpoint,
         "made_longer_after": length.made_longer_after,
@@ -183,14 +187,23 @@ def _tokens_seen(trainer: Trainer) -> dict[str, int]:
 
 
 def _optimizer(recipe: Recipe, model: PreTrainedModel) -> torch.optim.Optimizer | None:
-    """The optimizer where parts have learning rates of their own; None for the Trainer's."""
-    rates = recipe.run.rates()
-    if not rates:
+    """The optimizer where parts or new modules have learning rates of their own; None for the Trainer's."""
+    rates, factor = recipe.run.rates(), recipe.run.new_modules_rate
+    if not rates and (factor == 1 or not getattr(model, "new_parameters", ())):
         return None
     try:
-        return optimizer_with_rates(model, recipe.training, rates)
+        return optimizer_with_rates(model, recipe.training, rates, factor)
     except ValueError as error:
-        raise RecipeError(f"run: learning_rates: {error}") from error
+        setting = "learning_rates" if rates else "new_modules_rate (1 for no rate of their own)"
+        raise RecipeError(f"run: {setting}: {error}") from error
+
+
+def _learning_rates(optimizer: torch.optim.Optimizer | None) -> dict[str, dict[str, int]]:
+    """How many weights begin with which rate, for the results."""
+    found = Counter[str]()
+    for group in () if optimizer is None else optimizer.param_groups:
+        found[f"{group['lr']:g}"] += sum(parameter.numel() for parameter in group["params"])
+    return {"learning_rates": dict(found)} if found else {}
 
 
 def _callbacks(recipe: Recipe, model: PreTrainedModel) -> list[TrainerCallback]:

@@ -331,7 +331,7 @@ def test_flex_attention_with_a_normalizer_is_corrected(monkeypatch):
     expected = encoder(**INPUTS).last_hidden_state
     calls = []
 
-    def kernel(query, key, value, block_mask, dropout, scale, training):
+    def kernel(query, key, value, block_mask, scale, training):
         calls.append(block_mask)
         scores = query @ key.transpose(-1, -2) * scale
         return scores.softmax(dim=-1) @ value, scores.logsumexp(dim=-1)
@@ -344,12 +344,6 @@ def test_flex_attention_with_a_normalizer_is_corrected(monkeypatch):
     monkeypatch.setattr(layer.self_attn, "config", encoder.config)  # not highlighted: plain
     torch.testing.assert_close(encoder(**INPUTS).last_hidden_state, expected)
     assert len(calls) == 1
-
-
-def test_flex_attention_refuses_dropout():
-    states = [torch.zeros(1, 2, 4, 8)] * 3
-    with pytest.raises(ValueError, match=r"no dropout of attention weights, got attention_dropout=0\.1.*sdpa"):
-        module._flex(*states, None, 0.1, 1.0, True)
 
 
 def test_softmax_of_entries_of_an_empty_row_is_zero():

@@ -207,6 +207,7 @@ def change(content, *path, **values):
         (("variants", "encoder", "data"), {"max_test_documents": 2}, "max_test_documents is None and 2"),
         (("variants", "decoder", "training"), {"gradient_accumulation_steps": 3}, "total_train_batch_size is 6 and 2"),
         (("run",), {"total_train_batch_size": 3}, r"total_train_batch_size=3 is no multiple of per_device_train_"),
+        (("variants", "decoder", "model"), {"new_modules": "random"}, "new_modules is 'random' and None.*say why"),
         (("variants", "decoder", "model"), {"from_bart": "warm"}, "checkpoint is 'warm' and None.*say why"),
         (("variants", "decoder", "training"), {"neftune_noise_alpha": 5}, "neftune_noise_alpha is 5.0 and None"),
         (("training",), {"save_steps": 4}, "save_steps=4 must be eval_steps=2, since the best model is to be scored"),

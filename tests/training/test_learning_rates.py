@@ -181,6 +181,52 @@ def test_the_rest_has_that_of_the_arguments(tmp_path):
     assert sorted(group["lr"] for group in optimizer.param_groups) == [0.1, 0.1, 1.0, 1.0]
 
 
+NEW = ("encoder.words.weight", "encoder.words.bias", "frozen.weight")
+
+
+def test_new_modules_learn_at_ten_times_the_rate(tmp_path):
+    model = Parts(PartsConfig())
+    model.new_parameters = NEW
+    arguments = arguments_of(tmp_path, learning_rate=3e-5, weight_decay=0.01)
+    groups = names_of(model, optimizer_with_rates(model, arguments).param_groups)
+    assert {names: (group["lr"], group["weight_decay"]) for names, group in groups.items()} == {
+        ("encoder.coarse.weight", "encoder.coarse_keys.weight"): (3e-5, 0.01),  # the Trainer logs the first one's
+        ("encoder.coarse.bias",): (3e-5, 0.0),
+        ("encoder.words.weight",): (pytest.approx(3e-4), 0.01),
+        ("encoder.words.bias",): (pytest.approx(3e-4), 0.0),
+    }
+    with pytest.raises(ValueError, match="the learning rate of 'new_modules_rate' must be a number of 0 or more"):
+        optimizer_with_rates(model, arguments, new_modules_rate=float("nan"))
+
+
+def test_rates_that_are_given_win_over_that_of_new_modules(tmp_path):
+    model = Parts(PartsConfig())
+    model.new_parameters = (*NEW, "encoder.coarse.weight")
+    optimizer = optimizer_with_rates(model, arguments_of(tmp_path), {"words": 0.5}, new_modules_rate=2)
+    rates = {name: group["lr"] for names, group in names_of(model, optimizer.param_groups).items() for name in names}
+    assert rates == {
+        "encoder.coarse.weight": 2.0,
+        "encoder.coarse.bias": 1.0,
+        "encoder.words.weight": 0.5,
+        "encoder.words.bias": 0.5,
+        "encoder.coarse_keys.weight": 1.0,
+    }
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # PEFT asks for it
+def test_new_modules_are_found_in_a_model_in_peft(tmp_path):
+    peft = pytest.importorskip("peft")
+    model = Parts(PartsConfig())
+    model.new_parameters = NEW
+    lora = peft.get_peft_model(model, peft.LoraConfig(r=1, target_modules=["coarse"], modules_to_save=["words"]))
+    optimizer = optimizer_with_rates(lora, arguments_of(tmp_path))
+    rates = {name: group["lr"] for names, group in names_of(lora, optimizer.param_groups).items() for name in names}
+    assert {name: rate for name, rate in rates.items() if "words" in name} == {
+        f"base_model.model.encoder.words.modules_to_save.default.{kind}": 10.0 for kind in ("weight", "bias")
+    }
+    assert {rate for name, rate in rates.items() if "lora" in name} == {1.0}
+
+
 def test_optimizers_without_groups_are_refused(tmp_path):
     arguments = arguments_of(tmp_path, optim="galore_adamw", optim_target_modules=["words"])
     with pytest.raises((ValueError, ImportError), match="galore"):
@@ -193,6 +239,7 @@ def test_optimizers_without_groups_are_refused(tmp_path):
         ({"decoder": 0.1}, "'decoder' is of no parameter of Parts that is trained"),
         ({"frozen": 0.1}, "'frozen' is of no parameter"),
         ({"coars": 0.1}, "'coars' is of no parameter"),
+        ({"": 0.1}, "'' is of no parameter"),
         ({"coarse": -0.1}, "the learning rate of 'coarse' must be a number of 0 or more, got -0.1"),
         ({"coarse": "fast"}, "must be a number of 0 or more, got 'fast'"),
         ({"coarse": float("inf")}, "must be a number of 0 or more, got inf"),

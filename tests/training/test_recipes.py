@@ -10,6 +10,7 @@ from hier_models.training.arguments import SECTIONS
 
 
 RECIPES = sorted((Path(__file__).parents[2] / "examples" / "recipes").rglob("*.yaml"))
+EXPERIMENTS = sorted((Path(__file__).parents[2] / "examples" / "experiments").glob("*.yaml"))
 
 JSON_OPTIONS = ("config_overrides", "processor_overrides", "learning_rates")
 
@@ -122,6 +123,7 @@ def test_the_recipes_of_the_top_down_transformer_are_the_paper_s(name, length):
         "attention_window": 1024,
         "pooling_kernel": 32,
         "pooling_stride": 24,
+        "attention_dropout": 0.0,
     }
     training = recipe.training
     assert training.load_best_model_at_end
@@ -131,6 +133,19 @@ def test_the_recipes_of_the_top_down_transformer_are_the_paper_s(name, length):
         assert (recipe.model.from_bart, recipe.model.model_name_or_path) == (None, chapters.training.output_dir)
     else:
         assert recipe.model.from_bart == "facebook/bart-large"
+
+
+@pytest.mark.parametrize("path", [*RECIPES, *EXPERIMENTS], ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_new_modules_begin_as_in_the_papers_and_as_they_were_measured(path):
+    for variant in variant_names(path) or [None]:
+        model = load_recipe(path, ["--use_cpu"], variant).model
+        is_warm = model.from_bart or model.from_roberta or "num_segments" in model.overrides()
+        if is_warm or "new_modules" in path.read_text(encoding="utf-8"):
+            assert model.new_modules == "random"
+            # BART's own of 0.1 makes local attention slow; of HAT's the paper says that it is 0.1.
+            if "bart-large" in str(model.from_bart):
+                expected = 0.1 if model.model_type == "hat_bart" else 0.0
+                assert model.overrides()["attention_dropout"] == expected
 
 
 @pytest.mark.parametrize(

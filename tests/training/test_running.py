@@ -11,11 +11,14 @@ import torch
 from datasets import Dataset
 from transformers import (
     AutoConfig,
+    AutoModelForMaskedLM,
     AutoModelForSeq2SeqLM,
     AutoProcessor,
     BartConfig,
     BartForConditionalGeneration,
     GenerationConfig,
+    RobertaConfig,
+    RobertaForMaskedLM,
     Seq2SeqTrainer,
     Seq2SeqTrainingArguments,
     T5Config,
@@ -43,7 +46,7 @@ from hier_models.training import (
     task_class,
 )
 from hier_models.training.arguments import for_prediction
-from hier_models.training.models import load_model_and_processor
+from hier_models.training.models import FROM_BART, load_model_and_processor
 from hier_models.training.resuming import check_same_model, finished_run
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
@@ -495,6 +498,64 @@ def test_new_and_unused_weights_are_in_the_results(values, bart):
     assert loading["resized_weights"] == loading["unused_weights"] == []
 
 
+@pytest.fixture
+def begun_as_identity(monkeypatch):
+    """As if a checkpoint had lacked the decoder's attention to sentences."""
+    kind = task_class("summarization")
+    load = kind.load_model_and_processor
+
+    def loading(task):
+        model, processor = load(task)
+        model.new_parameters = tuple(name for name, _ in model.named_parameters() if ".hierarchical_attn." in name)
+        return model, processor
+
+    monkeypatch.setattr(kind, "load_model_and_processor", loading)
+
+
+def test_new_modules_learn_at_ten_times_the_rate_also_resumed(values, tmp_path, begun_as_identity):
+    values |= {"save_strategy": "steps", "save_steps": 2, "max_steps": 4}
+    results = run_training(load_recipe(None, values))
+    new = 4 * (32 * 32 + 32)
+    assert results["learning_rates"] == {"0.001": results["parameters"] - new, "0.01": new}
+    before = weights(tmp_path / "run")
+    (tmp_path / "run" / "results.json").unlink()
+    shutil.rmtree(tmp_path / "run" / "checkpoint-4")
+    with pytest.raises(RecipeError, match=r"with new_modules_rate=10\.0, and here it is 1\.0"):
+        run_training(load_recipe(None, {**values, "new_modules_rate": 1}))
+    assert run_training(load_recipe(None, values))["resumed_from"].endswith("checkpoint-2")
+    assert_same_weights(before, weights(tmp_path / "run"))
+
+
+def test_a_recipe_s_own_rates_for_new_modules(values, begun_as_identity, monkeypatch):
+    values |= {"max_steps": 1, "overwrite": True}
+    assert "learning_rates" not in run_training(load_recipe(None, {**values, "new_modules_rate": 1}))
+    found = run_training(load_recipe(None, {**values, "learning_rates": {"hierarchical_attn.v_proj": 0.5}}))
+    assert sorted(found["learning_rates"]) == ["0.001", "0.01", "0.5"]
+    with pytest.raises(RecipeError, match="new_modules_rate must be at least 0, got -1"):
+        load_recipe(None, {**values, "new_modules_rate": -1})
+    monkeypatch.setattr(Trainer, "get_optimizer_cls_and_kwargs", staticmethod(lambda *args: (object, {})))  # GaLore's
+    with pytest.raises(RecipeError, match=r"^run: new_modules_rate \(1 for no .* takes no learning rates of parts"):
+        run_training(load_recipe(None, values))
+
+
+@pytest.mark.parametrize("new_modules", ["identity", "random"])
+def test_how_new_modules_begin_reaches_the_configuration(bart, trained, tokenizer, tmp_path, new_modules):
+    from_bart = [{"from_bart": bart[1], "model_type": name} for name in FROM_BART]
+    more = [{"from_bart": bart[1], "plain": True}, {"model_name_or_path": trained[0]}]
+    for options in (*from_bart, *more, {"model_name_or_path": trained[0], "max_position_embeddings": 128}):
+        model, _ = load_model_and_processor(ModelArguments(new_modules=new_modules, **options))
+        assert model.config.new_modules == new_modules
+    # Nothing is new: what a sweep compares with takes it and needs nothing.
+    model, _ = load_model_and_processor(ModelArguments(model_name_or_path=bart[1], new_modules=new_modules))
+    assert not hasattr(model.config, "new_modules")
+    roberta = RobertaConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=1, num_attention_heads=4)
+    roberta.intermediate_size = 48
+    RobertaForMaskedLM(roberta).save_pretrained(tmp_path / "roberta")
+    tokenizer.save_pretrained(tmp_path / "roberta")
+    arguments = ModelArguments(from_roberta=str(tmp_path / "roberta"), new_modules=new_modules)
+    assert load_model_and_processor(arguments, AutoModelForMaskedLM)[0].config.new_modules == new_modules
+
+
 def test_test_data(values, tmp_path):
     """Loaded and checked before training, scored after it."""
     values |= {"test": str(tmp_path / "dev.jsonl"), "max_test_documents": 2, "max_length": 9, "max_steps": 1}
@@ -582,6 +643,10 @@ def test_predictions_are_of_every_row_in_the_order_of_the_data(tmp_path):
             "^model: config_overrides: a hat_bart has no 'num_segment'; did you mean num_segments",
         ),
         ({"attn_implementation": "flesh"}, "^model: there is no attn_implementation 'flesh'; "),
+        (
+            {"model_type": "ham", "new_modules": "identity", "max_position_embeddings": None},
+            "^model: new_modules: what a checkpoint lacks of a ham can only be random",
+        ),
         ({"model_type": "bart", "config_overrides": {**SIZES, "num_segments": 8}}, "a bart has no 'num_segments'"),
     ],
 )
