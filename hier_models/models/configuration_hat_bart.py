@@ -72,8 +72,6 @@ class HatBartConfig(PreTrainedConfig):
             Dropout of attention weights. The paper trains with 0.1.
         activation_dropout (`float`, *optional*, defaults to 0.0):
             Dropout inside the feed-forward networks.
-        new_modules (`str`, *optional*, defaults to `"identity"`):
-            How modules that a checkpoint lacks begin: `"identity"` or `"random"`.
         init_std (`float`, *optional*, defaults to 0.02):
             Standard deviation of new weights.
         scale_embedding (`bool`, *optional*, defaults to `False`):
@@ -140,7 +138,6 @@ class HatBartConfig(PreTrainedConfig):
     dropout: float | int = 0.1
     attention_dropout: float | int = 0.0
     activation_dropout: float | int = 0.0
-    new_modules: Literal["identity", "random"] = "identity"
     init_std: float = 0.02
     scale_embedding: bool = False
     use_cache: bool = True

@@ -56,8 +56,6 @@ class HatEncoderConfig(PreTrainedConfig):
             `max_position_embeddings - pad_token_id - 1` tokens.
         type_vocab_size (`int`, *optional*, defaults to 1):
             Rows of the token type embedding.
-        new_modules (`str`, *optional*, defaults to `"identity"`):
-            How modules that a checkpoint lacks begin: `"identity"` or `"random"`.
         initializer_range (`float`, *optional*, defaults to 0.02):
             Standard deviation of new weights.
         layer_norm_eps (`float`, *optional*, defaults to 1e-05):
@@ -104,7 +102,6 @@ class HatEncoderConfig(PreTrainedConfig):
     attention_probs_dropout_prob: float | int = 0.1
     max_position_embeddings: int = 514
     type_vocab_size: int = 1
-    new_modules: Literal["identity", "random"] = "identity"
     initializer_range: float = 0.02
     layer_norm_eps: float = 1e-5
     pad_token_id: int | None = 1

@@ -81,8 +81,6 @@ class HighlightTransformerConfig(PreTrainedConfig):
             Dropout of attention weights. Above 0, highlighting takes a slower way in training.
         activation_dropout (`float`, *optional*, defaults to 0.2):
             Dropout inside the feed-forward networks.
-        new_modules (`str`, *optional*, defaults to `"identity"`):
-            How modules that a checkpoint lacks begin: `"identity"` or `"random"`.
         init_std (`float`, *optional*, defaults to 0.02):
             Standard deviation of new weights.
         scale_embedding (`bool`, *optional*, defaults to `True`):
@@ -153,7 +151,6 @@ class HighlightTransformerConfig(PreTrainedConfig):
     dropout: float | int = 0.2
     attention_dropout: float | int = 0.0
     activation_dropout: float | int = 0.2
-    new_modules: Literal["identity", "random"] = "identity"
     init_std: float = 0.02
     scale_embedding: bool = True
     use_cache: bool = True

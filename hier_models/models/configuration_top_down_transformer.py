@@ -82,8 +82,6 @@ class TopDownTransformerConfig(PreTrainedConfig):
             Dropout inside the feed-forward networks.
         classifier_dropout (`float`, *optional*, defaults to 0.0):
             Dropout before the tagger's last layer.
-        new_modules (`str`, *optional*, defaults to `"identity"`):
-            How modules that a checkpoint lacks begin: `"identity"` or `"random"`.
         init_std (`float`, *optional*, defaults to 0.02):
             Standard deviation of new weights.
         scale_embedding (`bool`, *optional*, defaults to `False`):
@@ -156,7 +154,6 @@ class TopDownTransformerConfig(PreTrainedConfig):
     attention_dropout: float | int = 0.0
     activation_dropout: float | int = 0.0
     classifier_dropout: float | int = 0.0
-    new_modules: Literal["identity", "random"] = "identity"
     init_std: float = 0.02
     scale_embedding: bool = False
     use_cache: bool = True

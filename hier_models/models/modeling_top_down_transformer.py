@@ -122,7 +122,7 @@ class TopDownTransformerModel(TopDownTransformerPreTrainedModel):
                 **kwargs,
             )
         elif not isinstance(encoder_outputs, ModelOutput):
-            encoder_outputs = TopDownTransformerEncoderOutput(last_hidden_state=encoder_outputs[0])
+            encoder_outputs = _from_tuple(encoder_outputs, self.config)
         source_ids = encoder_outputs.get("source_ids")
 
         decoder_outputs = self.decoder(
@@ -149,6 +149,16 @@ class TopDownTransformerModel(TopDownTransformerPreTrainedModel):
             copy_attentions=decoder_outputs.get("copy_attentions"),
             source_ids=input_ids if source_ids is None and self.config.use_copy else source_ids,
         )
+
+
+def _from_tuple(
+    encoder_outputs: tuple[torch.Tensor, ...], config: TopDownTransformerConfig
+) -> TopDownTransformerEncoderOutput:
+    """Read what the encoder returns with `return_dict=False`: states, segments' states and mask, and ids to copy."""
+    place = 3 if config.pooling_windows else 1
+    has_ids = config.use_copy and len(encoder_outputs) > place and isinstance(encoder_outputs[place], torch.Tensor)
+    source_ids = encoder_outputs[place] if has_ids else None
+    return TopDownTransformerEncoderOutput(last_hidden_state=encoder_outputs[0], source_ids=source_ids)
 
 
 class TopDownTransformerForConditionalGeneration(Seq2SeqHead, TopDownTransformerPreTrainedModel, GenerationMixin):
