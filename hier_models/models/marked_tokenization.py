@@ -52,8 +52,8 @@ class MarkedTokenizer(PreTrainedTokenizerFast):
     the markers as special tokens. Without the markers, the ids are those of the same tokenizer of Transformers.
 
     The literal text `<s>`, `</s>`, `<pad>` or `<unk>` stays text; `<mask>` and special tokens of your own are read, or
-    stay text with `split_special_tokens=True`. With `add_special_tokens=False` there are no markers, and all is as in
-    Transformers; so are targets (`text_target`).
+    stay text with `split_special_tokens=True`. Targets (`text_target`) have no markers. With
+    `add_special_tokens=False` there are none at all, and everything is as in Transformers.
 
     `language="german"` (of `from_pretrained`, saved with the tokenizer) is the language for splitting into sentences.
     """
@@ -101,7 +101,7 @@ class MarkedTokenizer(PreTrainedTokenizerFast):
                 'as a sentence. Add another bos_token with tokenizer.add_special_tokens({"bos_token": …}).'
             )
         made = cls(**cls._settings(tokenizer))
-        own = tokenizer.language if isinstance(tokenizer, MarkedTokenizer) else "english"
+        own = tokenizer.language if hasattr(tokenizer, "encode_sentences") else "english"
         made.language = own if language is None else language
         return made
 

@@ -1,6 +1,7 @@
 """Transformers' own training scripts, which know no processors, train HAT-BART after `import hier_models`."""
 
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,13 @@ from transformers import (
     DataCollatorForSeq2Seq,
     Seq2SeqTrainer,
     Seq2SeqTrainingArguments,
+    pipeline,
 )
 
 import hier_models
+from hier_models.data.tokenizing import plain_tokenizer
+from hier_models.training.arguments import ModelArguments
+from hier_models.training.models import load_model_and_processor
 
 
 NAMES, COLORS = ("Ann", "Bob", "Cem", "Dee"), ("red", "blue", "green", "gray")
@@ -117,3 +122,18 @@ def test_a_stock_training_loop(make: Any, num_segments: int, tmp_path: Path) -> 
     trainer.save_model(str(tmp_path / "out"))
     again = AutoTokenizer.from_pretrained(tmp_path / "out")
     assert again("One. Two.")["input_ids"].count(plain.bos_token_id) == 2
+
+
+def test_a_plain_twin_shares_the_tokenizer_and_reads_no_markers(tmp_path: Path) -> None:
+    plain, text = byte_level(), "One came. Two left."
+    hier_models.HatBartConfig().save_pretrained(tmp_path)
+    hier_models.HatBartTokenizer.from_tokenizer(plain).save_pretrained(tmp_path)
+    marking = AutoTokenizer.from_pretrained(tmp_path)
+    assert marking(text)["input_ids"] != plain(text)["input_ids"]
+    sizes = json.dumps({"encoder_layers": 1, "decoder_layers": 1, "d_model": 32})
+    for kind in ("highlight_transformer", "bart"):
+        arguments = ModelArguments(model_type=kind, tokenizer=str(tmp_path), config_overrides=sizes)
+        model, processor = load_model_and_processor(arguments)
+        assert plain_tokenizer(processor)(text)["input_ids"] == plain(text)["input_ids"]
+    twin = pipeline("summarization", model=model, tokenizer=marking, device="cpu")
+    assert twin.tokenizer(text)["input_ids"] == plain(text)["input_ids"]

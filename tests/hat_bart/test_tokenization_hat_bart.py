@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import processors
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import (
     AutoProcessor,
     AutoTokenizer,
@@ -55,7 +55,21 @@ def word_piece() -> PreTrainedTokenizerFast:
     return BertTokenizer(vocab=ids, bos_token="[CLS]", eos_token="[SEP]", model_max_length=900)
 
 
-KINDS = [byte_level, joint_bpe, characters, word_level, word_piece]
+def unigram() -> PreTrainedTokenizerFast:
+    """XLM-RoBERTa's kind: spaces are marks, and the text is normalized before."""
+    letters = sorted({letter for text in TEXTS for letter in text if not letter.isspace()})
+    scores = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -1.0), ("▁The", -2.0), ("s>", -2.0)]
+    backend = Tokenizer(models.Unigram([*scores, *((letter, -3.0) for letter in letters if letter != "他")], unk_id=3))
+    backend.normalizer = normalizers.NFKC()
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    backend.decoder = decoders.Metaspace()
+    ends = [("<s>", 0), ("</s>", 2)]
+    backend.post_processor = processors.TemplateProcessing("<s> $A </s>", special_tokens=ends)
+    names = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **names)
+
+
+KINDS = [byte_level, joint_bpe, characters, word_level, word_piece, unigram]
 
 
 def saved(tokenizer: Any, folder: Path, config: Any = None) -> Path:
@@ -247,6 +261,6 @@ def test_the_two_tokenizers_are_not_taken_for_each_other(tokenizer: PreTrainedTo
     assert type(encoder) is HatEncoderTokenizer
     assert encoder.language == "german"
     assert type(HatBartTokenizer.from_tokenizer(encoder)) is HatBartTokenizer
-    processors: list[PreTrainedTokenizerBase] = [tokenizer, bart, encoder]
-    rows = [dict(HatBartProcessor(each)(text=DOCUMENTS, text_target=SUMMARIES)) for each in processors]
+    all_three: list[PreTrainedTokenizerBase] = [tokenizer, bart, encoder]
+    rows = [dict(HatBartProcessor(each)(text=DOCUMENTS, text_target=SUMMARIES)) for each in all_three]
     assert rows[0] == rows[1] == rows[2]
