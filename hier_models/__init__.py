@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from .models.processing_hat_encoder import HatEncoderProcessor
     from .models.processing_highlight_transformer import HighlightTransformerProcessor
     from .models.processing_top_down_transformer import TopDownTransformerProcessor
+    from .models.tokenization_hat_bart import HatBartTokenizer
     from .models.tokenization_hat_encoder import HatEncoderTokenizer
     from .pipelines.book_summaries import summarize_book
     from .pipelines.importance_tagger_hier import ImportanceTagger
@@ -80,6 +81,7 @@ _PUBLIC = {
     "HatBartForConditionalGeneration": "hier_models.models.modeling_hat_bart",
     "HatBartModel": "hier_models.models.modeling_hat_bart",
     "HatBartProcessor": "hier_models.models.processing_hat_bart",
+    "HatBartTokenizer": "hier_models.models.tokenization_hat_bart",
     "HatEncoderConfig": "hier_models.models.configuration_hat_encoder",
     "HatEncoderForMaskedLM": "hier_models.models.modeling_hat_encoder",
     "HatEncoderForMultipleChoice": "hier_models.models.modeling_hat_encoder",
@@ -128,6 +130,7 @@ __all__ = [
     "HatBartForConditionalGeneration",
     "HatBartModel",
     "HatBartProcessor",
+    "HatBartTokenizer",
     "HatEncoderConfig",
     "HatEncoderForMaskedLM",
     "HatEncoderForMultipleChoice",

@@ -158,7 +158,9 @@ def export(
     _complete(target / "config.json", additions)
     _complete(target / "processor_config.json", {"auto_map": {"AutoProcessor": references["AutoProcessor"]}})
     if tokenizer_reference is not None:
-        _complete(target / "tokenizer_config.json", {"auto_map": {"AutoTokenizer": [None, tokenizer_reference]}})
+        named: dict[str, Any] = {"auto_map": {"AutoTokenizer": [None, tokenizer_reference]}}
+        named["tokenizer_class"] = auto_map["AutoTokenizer"].__name__
+        _complete(target / "tokenizer_config.json", named)
 
     folder_name = target.resolve().name
     details = dataclasses.replace(details, name=details.name or folder_name)
@@ -302,9 +304,12 @@ def _auto_map(model: Any, processor: Any) -> dict[str, Any]:
     if not isinstance(processor, transformers.ProcessorMixin):
         raise ValueError(f"`processor` must be the model's processor, got {type(processor).__name__}.")
     found: dict[str, Any] = {"AutoConfig": config_class, "AutoProcessor": type(processor)}
-    tokenizer_class = type(getattr(processor, "tokenizer", None))
-    if not tokenizer_class.__module__.startswith(("transformers.", "builtins")):
-        found["AutoTokenizer"] = tokenizer_class
+    tokenizer = getattr(processor, "tokenizer", None)
+    registered = transformers.TOKENIZER_MAPPING.get(config_class, type(None))
+    # A family's own comes first: it sets markers for those who load no processor. It reads what a fast one saves.
+    for tokenizer_class in (registered if getattr(tokenizer, "is_fast", False) else type(None), type(tokenizer)):
+        if not tokenizer_class.__module__.startswith(("transformers.", "builtins")):
+            found.setdefault("AutoTokenizer", tokenizer_class)
     for auto_class, mapping_name in _AUTO_MAPPINGS.items():
         mapping = getattr(transformers, mapping_name)
         if config_class in mapping:

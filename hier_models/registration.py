@@ -28,12 +28,14 @@ class Family:
         processor: name of the processor class.
         tokenizer: name of the tokenizer class: one of Transformers that the paper's checkpoints use, or the family's
             own in `tokenization_<model_type>.py`.
+        any_tokenizer: whether `AutoTokenizer` takes that class whatever class a checkpoint names.
     """
 
     models: dict[str, str]
     config: str
     processor: str
     tokenizer: str
+    any_tokenizer: bool = False
 
 
 FAMILIES = {
@@ -62,7 +64,8 @@ FAMILIES = {
         models={"AutoModel": "HatBartModel", "AutoModelForSeq2SeqLM": "HatBartForConditionalGeneration"},
         config="HatBartConfig",
         processor="HatBartProcessor",
-        tokenizer="RobertaTokenizer",  # what AutoTokenizer gives for BART
+        tokenizer="HatBartTokenizer",  # it sets the markers, for scripts that know tokenizers only
+        any_tokenizer=True,
     ),
     "hat_encoder": Family(
         models={
@@ -143,6 +146,11 @@ def _register_tokenizers(auto: ModuleType) -> None:
         if tokenizer_class is None:
             tokenizer_class = _Reference(model_type, "tokenization", family.tokenizer).resolve()
         auto.AutoTokenizer.register(_config_class(model_type), tokenizer_class=tokenizer_class, exist_ok=True)
+        # The class that a tokenizer's config names goes before the registered one, but for the model types of this
+        # set of Transformers'. In a release without it, checkpoints have to name the class.
+        if family.any_tokenizer and hasattr(auto, "MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS"):
+            auto.MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS.add(model_type)
+            auto.TOKENIZER_MAPPING_NAMES[model_type] = family.tokenizer
 
 
 def _register_pipelines(pipelines: ModuleType) -> None:

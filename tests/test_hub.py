@@ -45,9 +45,10 @@ sys.meta_path.insert(0, Refuse())
 # Everything a checkpoint is loaded for. `source`, `trust` and `file` are set before.
 USE = """
 import torch
-from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoProcessor, pipeline
+from transformers import AutoModel, AutoModelForSeq2SeqLM, AutoProcessor, AutoTokenizer, pipeline
 
 kwargs = {"trust_remote_code": True} if trust else {}
+tokenizer = AutoTokenizer.from_pretrained(source, **kwargs)
 model = AutoModelForSeq2SeqLM.from_pretrained(source, **kwargs).eval()
 processor = AutoProcessor.from_pretrained(source, **kwargs)
 summarize = pipeline("summarization", model=source, device="cpu", **kwargs)
@@ -57,6 +58,7 @@ dialogue = processor(turns=turns, return_tensors="pt")
 with torch.no_grad():
     results = {
         "inputs": dict(inputs),
+        "tokenized": dict(tokenizer(texts, padding=True, truncation=True, return_tensors="pt")),
         "dialogue": dict(dialogue),
         "logits": model(**inputs, decoder_input_ids=inputs["input_ids"][:, :5]).logits,
         "hidden": AutoModel.from_pretrained(source, **kwargs).eval()(**dialogue).last_hidden_state,
@@ -104,6 +106,7 @@ def expected_of(model: Any, processor: Any) -> dict[str, Any]:
     with torch.no_grad():
         return {
             "inputs": dict(inputs),
+            "tokenized": {key: inputs[key] for key in ("input_ids", "attention_mask")},
             "dialogue": dict(dialogue),
             "logits": model(**inputs, decoder_input_ids=inputs["input_ids"][:, :5]).logits,
             "hidden": model.model(**dialogue).last_hidden_state,
@@ -113,7 +116,7 @@ def expected_of(model: Any, processor: Any) -> dict[str, Any]:
 
 
 def assert_same(got: dict[str, Any], expected: dict[str, Any]) -> None:
-    for name in ("inputs", "dialogue"):
+    for name in ("inputs", "tokenized", "dialogue"):
         assert got[name].keys() == expected[name].keys()
         assert all(torch.equal(got[name][key], expected[name][key]) for key in expected[name])
     for name in ("logits", "hidden", "generated"):
@@ -269,6 +272,7 @@ def test_the_files(exported):
         "processor_config.json",
         "summarization_hier.py",
         "tokenizer.json",
+        "tokenization_hat_bart.py",
         "tokenizer_config.json",
     }
     package = Path(hier_models.__file__).parent
@@ -283,6 +287,9 @@ def test_the_files(exported):
         "AutoProcessor": "processing_hat_bart.HatBartProcessor",
     }
     assert config["custom_pipelines"]["summarization"]["impl"] == "summarization_hier.SummarizationPipeline"
+    tokenizer_config = json.loads((exported / "tokenizer_config.json").read_text())
+    assert tokenizer_config["auto_map"] == {"AutoTokenizer": [None, "tokenization_hat_bart.HatBartTokenizer"]}
+    assert tokenizer_config["tokenizer_class"] == "HatBartTokenizer"
 
 
 def test_exporting_changes_nothing_else(tiny_model, processor, tmp_path):

@@ -130,11 +130,13 @@ def test_loads_where_hier_models_is_not_installed(exported, config, processor, t
 
 def test_the_files(exported):
     names = {path.name for path in exported.iterdir()}
-    package = Path(hier_models.__file__).parent
-    own = {path.name for path in (package / "hat_encoder").glob("*.py")} - {"__init__.py"}
+    models = Path(hier_models.__file__).parent / "models"
+    own = {path.name for path in models.glob("*_hat_encoder.py")}
+    own |= {f"{name}.py" for name in ("marked_encoding", "marked_rows", "marked_tokenization")}
+    own |= {"sentence_splitting.py", "text_inputs.py"}
     assert {name for name in names if name.endswith(".py")} == own
     for name in own:
-        assert (exported / name).read_bytes() == (package / "hat_encoder" / name).read_bytes()
+        assert (exported / name).read_bytes() == (models / name).read_bytes()
     written = json.loads((exported / "config.json").read_text())
     heads = {f"AutoModelFor{head}": f"modeling_hat_encoder.HatEncoderFor{head}" for head in HEADS}
     assert written["auto_map"] == {

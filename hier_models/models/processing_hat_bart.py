@@ -6,7 +6,6 @@ markers, cuts, reports what it cut, and pads.
 
 import copy
 import itertools
-import re
 import weakref
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +17,7 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase, ProcessorMixin
 from transformers.utils import logging
 
 from .sentence_splitting import check_language, split_sentences
+from .text_inputs import check_text
 
 
 logger = logging.get_logger(__name__)
@@ -32,16 +32,6 @@ class Document(NamedTuple):
     text: str
     cuts: list[int]
     segments: list[int]
-
-
-LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-def _text(name: str, value: object) -> str:
-    """Check that a value is text; surrogates, which tokenizers cannot take, become U+FFFD one for one."""
-    if not isinstance(value, str):
-        raise TypeError(f"`{name}` must be a string, got {type(value).__name__}")
-    return value if value.isascii() else LONE_SURROGATE.sub("\ufffd", value)
 
 
 def _items(name: str, value: object, wanted: str) -> list[Any]:
@@ -111,9 +101,11 @@ class HatBartProcessor(ProcessorMixin):
 
     Args:
         tokenizer: Any tokenizer of Transformers that has a BOS and an EOS token, and not the same for both. One
-            without a fast backend works too; it then sees sentence by sentence, and slower.
+            without a fast backend works too; it then sees sentence by sentence, and slower. One that sets markers
+            itself (`HatBartTokenizer`) gives the same, and takes on the language.
         num_segments: How many roles `segment_ids` tell apart; 0 for none, as in the model's config.
         language: Language of the texts, for splitting into sentences: one that punkt knows, such as english or german.
+            By default that of a tokenizer that sets markers, else english.
 
     Raises:
         ValueError: If the tokenizer lacks a token, `num_segments` is negative or the language is not known.
@@ -122,7 +114,7 @@ class HatBartProcessor(ProcessorMixin):
     """
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase | None = None, num_segments: int = 0, language: str = "english"
+        self, tokenizer: PreTrainedTokenizerBase | None = None, num_segments: int = 0, language: str | None = None
     ) -> None:
         super().__init__(tokenizer)
         for token in ("bos_token", "eos_token"):
@@ -139,9 +131,12 @@ class HatBartProcessor(ProcessorMixin):
             )
         if isinstance(num_segments, bool) or not isinstance(num_segments, int) or num_segments < 0:
             raise ValueError(f"`num_segments` must be an integer, 0 or more, got {num_segments!r}")
-        check_language(language)
+        marks = hasattr(self.tokenizer, "encode_sentences")  # by what it can: remote code has a class of its own
         self.num_segments = num_segments
-        self.language = language
+        self.language = language or (self.tokenizer.language if marks else "english")
+        check_language(self.language)
+        if marks:
+            self.tokenizer.language = self.language
 
     @property
     def extra_inputs(self) -> dict[str, int]:
@@ -260,7 +255,7 @@ class HatBartProcessor(ProcessorMixin):
             values = _items(name, value, "a string or a list of strings") if batched else [value]
             if not values:
                 raise ValueError(f"`{name}` is an empty list; give at least one text")
-            texts = [_text(f"{name}[{i}]" if batched else name, item) for i, item in enumerate(values)]
+            texts = [check_text(f"{name}[{i}]" if batched else name, item) for i, item in enumerate(values)]
             if name == "text_target":
                 return [Document(target, [], [0]) for target in texts], batched
             return [self._document(item) for item in texts], batched
@@ -268,7 +263,7 @@ class HatBartProcessor(ProcessorMixin):
             rows, batched = _batch(name, value, Mapping, "a list of turns")
             return [self._dialogue(label, row) for label, row in rows], batched
         rows, batched = _batch(name, value, str, "a list of strings")
-        checked = [[_text(f"{label}[{j}]", part) for j, part in enumerate(row)] for label, row in rows]
+        checked = [[check_text(f"{label}[{j}]", part) for j, part in enumerate(row)] for label, row in rows]
         if name == "documents":
             checked = [
                 [article[a:b] for article in row for a, b in split_sentences(article, self.language)]
@@ -291,7 +286,7 @@ class HatBartProcessor(ProcessorMixin):
                 raise TypeError(f'`{place}` must be {{"role": …, "content": …}}, got {type(turn).__name__}')
             if set(turn) != {"role", "content"}:
                 raise ValueError(f"`{place}` must have the keys role and content, got {list(turn)}")
-            role, content = (_text(f"{place}[{key!r}]", turn[key]).strip() for key in ("role", "content"))
+            role, content = (check_text(f"{place}[{key!r}]", turn[key]).strip() for key in ("role", "content"))
             if not role:
                 raise ValueError(f"`{place}['role']` is empty; name the speaker")
             parts.append((f"{role}: {content}", roles.setdefault(role, len(roles))))

@@ -6,7 +6,7 @@ from typing import Any
 from transformers import BatchEncoding, PreTrainedTokenizerBase, ProcessorMixin
 
 from .sentence_splitting import check_language
-from .text_inputs_hat_encoder import read_choices
+from .text_inputs import read_choices
 from .tokenization_hat_encoder import HatEncoderTokenizer
 
 

@@ -145,6 +145,8 @@ class DocumentPipeline(Pipeline):
                 f"`tokenizer` knows nothing but {tokenizer.all_special_tokens}: its files are missing beside the "
                 "model's. Save them there (processor.save_pretrained), or pass processor= or tokenizer=."
             )
+        if not has_processor and hasattr(tokenizer, "without_markers"):
+            tokenizer = tokenizer.without_markers()  # a HAT's, beside a model that would take markers for text
         if hasattr(processor, "extra_inputs"):
             _check_settings(processor, config)
         self._warned: set[str] = set()

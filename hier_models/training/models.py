@@ -51,6 +51,8 @@ PLAIN: dict[str, dict[str, Any]] = {
 }
 # Those that begin with BART's weights.
 FROM_BART = ("hat_bart", "highlight_transformer", "top_down_transformer")
+# Those whose tokenizers set a marker before every sentence.
+MARKED = ("hat_bart", "hat_encoder")
 # Those that read sources of any length.
 WITHOUT_POSITIONS = ("coarse_to_fine_lstm", "ham_reader")
 # What the families have beyond BART and RoBERTa.
@@ -509,6 +511,8 @@ def _saved_processor(arguments: ModelArguments, config: PretrainedConfig) -> Pro
 
 def _processor_for(config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> Processor:
     """The processor class registered for a config; the tokenizer itself where there is none, as for BART."""
+    if config.model_type not in MARKED and hasattr(tokenizer, "without_markers"):
+        tokenizer = tokenizer.without_markers()  # a HAT's, which a twin of it shares
     if type(config) not in PROCESSOR_MAPPING:
         return tokenizer
     processor_class = cast(Callable[..., ProcessorMixin], PROCESSOR_MAPPING[type(config)])

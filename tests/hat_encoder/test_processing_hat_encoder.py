@@ -331,7 +331,7 @@ def test_truncation_defaults_to_the_tokenizers_length(processor: HatEncoderProce
 
 def test_a_cut_is_logged(tokenizer: PreTrainedTokenizerFast, caplog: pytest.LogCaptureFixture) -> None:
     processor = HatEncoderProcessor(copy.deepcopy(tokenizer))
-    logger = logging.get_logger("hier_models.models.tokenization_hat_encoder")
+    logger = logging.get_logger("hier_models.models.marked_tokenization")
     logging.enable_propagation()
     logging.set_verbosity_info()
     long = " ".join(DOCUMENTS * 2)

@@ -1,4 +1,4 @@
-"""Reading what the encoder's tokenizer and processor are given: texts, pairs, words, multiple choices."""
+"""Reading what tokenizers that mark sentences, and processors, are given: texts, pairs, words, multiple choices."""
 
 import re
 from collections.abc import Sequence
