@@ -22,7 +22,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .bart_warm_start import make_token_embedding
 from .configuration_highlight_transformer import HighlightTransformerConfig
-from .copying import CopyDecoderLayer
+from .copy_mechanism import CopyDecoderLayer
 from .input_checks_highlight_transformer import check_decoded, check_target
 from .modeling_outputs_highlight_transformer import HighlightTransformerDecoderOutput
 from .pretrained_highlight_transformer import (

@@ -20,7 +20,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .bart_warm_start import make_token_embedding
 from .configuration_top_down_transformer import TopDownTransformerConfig
-from .copying import CopyDecoderLayer
+from .copy_mechanism import CopyDecoderLayer
 from .input_checks_top_down_transformer import check_decoded, check_target
 from .layers_top_down_transformer import refuse_flash_mask
 from .modeling_outputs_top_down_transformer import TopDownTransformerDecoderOutput

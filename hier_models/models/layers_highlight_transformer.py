@@ -16,7 +16,7 @@ from transformers.utils import TransformersKwargs
 
 from .band_highlight_transformer import Band
 from .configuration_highlight_transformer import HighlightTransformerConfig
-from .copying import after, before, feed_forward
+from .copy_mechanism import after, before, feed_forward
 from .highlight_attention_highlight_transformer import HighlightTransformerSelfAttention
 
 

@@ -35,7 +35,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 from .bart_warm_start import BartWarmStart, make_token_embedding
 from .bos_positions import fill_unmarked, find_bos_positions, silence_markers, token_positions
 from .configuration_hat_bart import HatBartConfig
-from .copying import CopyAttention
+from .copy_mechanism import CopyAttention
 from .input_checks_hat_bart import check_decoded, check_inputs, check_labels, check_length, check_target
 from .modeling_outputs_hat_bart import HatBartDecoderOutput, HatBartEncoderOutput, HatBartLMOutput, HatBartModelOutput
 from .seq2seq_head import Seq2SeqHead

@@ -16,7 +16,7 @@ from transformers.configuration_utils import PreTrainedConfig
 from transformers.models.bart.modeling_bart import shift_tokens_right
 from transformers.utils import ModelOutput
 
-from .copying import CLOSED, CopyGate, mix_log_probabilities
+from .copy_mechanism import CLOSED, CopyGate, mix_log_probabilities
 
 
 class Seq2SeqHead(nn.Module):

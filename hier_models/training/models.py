@@ -142,7 +142,7 @@ def load_model_and_processor(
             raise RecipeError(f"model: {error}") from error
     elif arguments.from_bart is not None:
         model_class = _class_from_bart(arguments.model_type, auto_class)
-        overrides |= PLAIN[arguments.model_type] if arguments.plain else {}
+        overrides = _plain(arguments.model_type, arguments, overrides)
         model, report = _with_report(
             model_class.from_bart(
                 arguments.from_bart,
@@ -157,7 +157,7 @@ def load_model_and_processor(
     elif arguments.from_roberta is not None:
         from ..models.configuration_hat_encoder import HatEncoderConfig
 
-        overrides |= PLAIN["hat_encoder"] if arguments.plain else {}
+        overrides = _plain("hat_encoder", arguments, overrides)
         config: PretrainedConfig = HatEncoderConfig.from_pretrained(arguments.from_roberta, **overrides)
         model, report = _with_report(
             auto_class.from_pretrained(
@@ -337,6 +337,14 @@ def source_length(family: str, tokens: int) -> dict[str, int]:
         return {}
     own = family in ("top_down_transformer", "led")
     return {"max_encoder_position_embeddings" if own else "max_position_embeddings": tokens}
+
+
+def _plain(family: str, arguments: ModelArguments, overrides: dict[str, Any]) -> dict[str, Any]:
+    """Take the hierarchy out where a recipe asks for it: the twin of silent markers has silent markers too."""
+    if not arguments.plain:
+        return overrides
+    is_silent = family in MARKED and arguments.new_modules != "random"
+    return {**({"silent_markers": True} if is_silent else {}), **overrides, **PLAIN[family]}
 
 
 def _class_from_bart(family: str, auto_class: Any) -> Any:

@@ -470,11 +470,18 @@ def test_plain_models(trained, bart, tokenizer, tmp_path):
     assert processor.num_segments == 0
     assert loading["new_weights"] == []
     inputs = processor(text=DOCUMENTS[2], return_tensors="pt")
-    grown.eval(), model.eval()
-    torch.testing.assert_close(
-        grown(**inputs, decoder_input_ids=inputs.input_ids).logits,
-        model(**inputs, decoder_input_ids=inputs.input_ids).logits,
+    unmarked = tokenizer(DOCUMENTS[2], return_tensors="pt")
+    assert inputs.input_ids.shape[1] > unmarked.input_ids.shape[1]
+    # What begins as BART has a twin that begins as BART: it reads no markers. The papers' twin does.
+    papers, _ = load_model_and_processor(
+        ModelArguments(from_bart=folder, max_position_embeddings=96, new_modules="random", **plain)
     )
+    for twin, read in ((grown, unmarked), (papers, inputs)):
+        twin.eval(), model.eval()
+        torch.testing.assert_close(
+            twin(**inputs, decoder_input_ids=inputs.input_ids).logits,
+            model(**read, decoder_input_ids=inputs.input_ids).logits,
+        )
     # A plain checkpoint, of ours or of BART, is the only one to go on from.
     grown.save_pretrained(tmp_path / "plain")
     processor.save_pretrained(tmp_path / "plain")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hier_models.models.copying import mix_log_probabilities
+from hier_models.models.copy_mechanism import mix_log_probabilities
 
 
 SOURCES = {
