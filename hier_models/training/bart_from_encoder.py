@@ -77,7 +77,7 @@ def bart_from_encoder(
         name, add_pooling_layer=False, dtype=torch.float32, output_loading_info=True
     )
     if missing := sorted(report["missing_keys"]):
-        raise ValueError(f"`name_or_path`: {name!r} lacks weights of the encoder: {', '.join(missing[:3])}, …")
+        raise ValueError(f"`name_or_path`: {name!r} lacks {len(missing)} weights of the encoder, such as {missing[0]}.")
     embeddings = encoder.embeddings
     learned = embeddings.position_embeddings.weight
     if source.model_type != "bert":  # the others number theirs from the padding token's id on
