@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from .pipelines.book_summaries import summarize_book
     from .pipelines.importance_tagger_hier import ImportanceTagger
     from .training import compute_summarization_metrics, compute_translation_metrics
+    from .training.bart_from_encoder import bart_from_encoder
 
 
 __version__ = "0.1.0"
@@ -107,6 +108,7 @@ _PUBLIC = {
     "TopDownTransformerForTokenClassification": "hier_models.models.modeling_top_down_transformer",
     "TopDownTransformerModel": "hier_models.models.modeling_top_down_transformer",
     "TopDownTransformerProcessor": "hier_models.models.processing_top_down_transformer",
+    "bart_from_encoder": "hier_models.training.bart_from_encoder",
     "compute_summarization_metrics": "hier_models.training",
     "compute_translation_metrics": "hier_models.training",
     "export": "hier_models.hub",
@@ -156,6 +158,7 @@ __all__ = [
     "TopDownTransformerForTokenClassification",
     "TopDownTransformerModel",
     "TopDownTransformerProcessor",
+    "bart_from_encoder",
     "compute_summarization_metrics",
     "compute_translation_metrics",
     "export",

@@ -29,6 +29,7 @@ from .reporting import rouge_table
       hier-models train recipe.yaml --smoke
       hier-models train recipe.yaml --learning_rate 1e-4 --output_dir ./my-model
       hier-models train recipe.yaml --from_bart facebook/bart-base
+      hier-models train recipe.yaml --from_encoder google-bert/bert-base-cased
       hier-models train sweep.yaml --variant depth_5
       hier-models train --tokenizer ./tok --train a.jsonl --output_dir ./my-model
 

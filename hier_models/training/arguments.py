@@ -63,16 +63,23 @@ def _help(text: str) -> dict[str, str]:
     return {"help": text}
 
 
+# The settings of `model` that name a checkpoint.
+CHECKPOINTS = ("model_name_or_path", "from_bart", "from_roberta", "from_encoder")
+
+
 @dataclass
 class ModelArguments:
-    """Where the model comes from: a checkpoint, BART's or RoBERTa's weights, or nothing (random weights).
+    """Where the model comes from: a checkpoint, the weights of BART or an encoder, or nothing (random weights).
 
     Args:
         model_name_or_path: A checkpoint to go on from, of any encoder-decoder model (plain BART for a baseline).
         from_bart: A BART checkpoint to warm-start a model of `model_type` from (hat_bart, highlight_transformer,
             top_down_transformer; and led, to compare with).
         from_roberta: A RoBERTa checkpoint to warm-start the encoder-only HAT from.
-        model_type: The family to warm-start from BART, or to train from scratch where none of the three above is
+        from_encoder: A checkpoint of BERT, RoBERTa or XLM-R to make a BART of (`bart_from_encoder`), which a model of
+            `model_type` is warm-started from; or which is the model, with `model_type: bart`. Its decoder has
+            `decoder_layers` of `config_overrides`, by default as many as the encoder.
+        model_type: The family to warm-start from BART, or to train from scratch where none of the four above is
             given; also what `--smoke` makes in the place of a checkpoint that is not here.
         plain: The same model without the hierarchy and without segment embeddings: the plain Transformer that the
             papers compare with, on the same input (for the Top-Down Transformer, local attention alone).
@@ -81,8 +88,8 @@ class ModelArguments:
             documents and their summaries; it is kept in the output folder. For summarization.
         word_vectors: From scratch, a file of word2vec or GloVe that the embeddings begin with; see `set_word_vectors`.
         language: Language of the documents, as the processor takes it; by default the checkpoint's, or English.
-        max_position_embeddings: Longest source in tokens; `from_bart`, and checkpoints of BART and of the families
-            that begin with it, grow to it.
+        max_position_embeddings: Longest source in tokens; `from_bart`, `from_encoder`, and checkpoints of BART and
+            of the families that begin with it, grow to it.
         extra_positions: What added positions begin with: copies of those that there are, or random values.
         new_modules: How modules that the checkpoint lacks begin: as identity, so that the model is as good as the
             checkpoint at first; or random, as in the papers. By default as its config says: identity, if nothing.
@@ -96,6 +103,9 @@ class ModelArguments:
     from_bart: str | None = field(default=None, metadata=_help("A BART checkpoint to warm-start from."))
     from_roberta: str | None = field(
         default=None, metadata=_help("A RoBERTa checkpoint to warm-start the encoder-only HAT from.")
+    )
+    from_encoder: str | None = field(
+        default=None, metadata=_help("A checkpoint of BERT, RoBERTa or XLM-R to make a BART of, to warm-start from.")
     )
     model_type: str = field(default="hat_bart", metadata=_help("The family to make from BART or from scratch."))
     plain: bool = field(default=False, metadata=_help("Without the hierarchy: the papers' plain Transformer."))
@@ -120,7 +130,7 @@ class ModelArguments:
 
     def __post_init__(self) -> None:
         """Check what does not fit together."""
-        given = [name for name in ("model_name_or_path", "from_bart", "from_roberta") if getattr(self, name)]
+        given = [name for name in CHECKPOINTS if getattr(self, name)]
         if len(given) > 1:
             raise RecipeError(f"{' and '.join(given)} are both given; the model comes from one of them")
         if self.from_roberta and self.max_position_embeddings:
@@ -143,7 +153,7 @@ class ModelArguments:
     @property
     def checkpoint(self) -> str | None:
         """The checkpoint that weights begin with, on the Hub or in a folder; None from scratch."""
-        return self.model_name_or_path or self.from_bart or self.from_roberta
+        return next((getattr(self, name) for name in CHECKPOINTS if getattr(self, name)), None)
 
     def overrides(self) -> dict[str, Any]:
         """The configuration values of `config_overrides`.

@@ -103,11 +103,12 @@ class DenoisingTask(Task):
             raise RecipeError("data: streaming does not go with denoising, whose noise belongs to numbered chunks")
         if self.recipe.training.predict_with_generate:
             raise RecipeError("training: predict_with_generate means nothing to denoising, scored by perplexity")
-        given = [name for name in ("model_name_or_path", "from_bart", "tokenizer") if getattr(model, name)]
+        sources = ("model_name_or_path", "from_bart", "from_encoder", "tokenizer")
+        given = [name for name in sources if getattr(model, name)]
         entries = self.options.tokenizer_entries
         if entries is None and not given:
             raise RecipeError(
-                "model: give model_name_or_path, or (to train from scratch) tokenizer, or denoising: "
+                "model: give model_name_or_path, from_encoder, or (to train from scratch) tokenizer, or denoising: "
                 "tokenizer_entries to have one trained"
             )
         if entries is not None and given:

@@ -5,6 +5,7 @@ import logging
 import math
 import os
 import re
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,7 +31,8 @@ from ..data.tokenizing import plain_tokenizer
 from ..hub_texts import why_no_checkpoint
 from ..models.bart_warm_start import grow_positions
 from ..registration import FAMILIES
-from .arguments import ModelArguments, Recipe, RecipeError, nearest
+from .arguments import CHECKPOINTS, ModelArguments, Recipe, RecipeError, nearest
+from .bart_from_encoder import as_warm_start
 from .twins import FEED_FORWARD, led_from_bart, widen_feed_forward
 
 
@@ -102,6 +104,14 @@ def load_model_and_processor(
             take the language, or the configuration refuses a value of `config_overrides`.
     """
     _check_folders(arguments)
+    if arguments.from_encoder is not None:
+        if arguments.model_type not in ("bart", "led", *FROM_BART):
+            raise RecipeError(
+                f"model: from_encoder with model_type: {arguments.model_type} makes no model; bart, led, "
+                f"{_listed(FROM_BART)} begin with the BART that is made of it"
+            )
+        with tempfile.TemporaryDirectory(prefix="bart-") as folder:
+            return load_model_and_processor(as_warm_start(arguments, Path(folder)), auto_class, loading)
     overrides = arguments.overrides()
     _check_overrides(arguments, overrides)
     wider = _taken_to_widen(arguments, overrides)
@@ -121,8 +131,8 @@ def load_model_and_processor(
     tokenizer_name = arguments.tokenizer or arguments.from_bart or arguments.from_roberta
     if tokenizer_name is None:
         raise RecipeError(
-            "model: give model_name_or_path, from_bart, from_roberta, or (to train from scratch) tokenizer or, for "
-            "summarization, tokenizer_words"
+            "model: give model_name_or_path, from_bart, from_roberta, from_encoder, or (to train from scratch) "
+            "tokenizer or, for summarization, tokenizer_words"
         )
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_name)
     if arguments.max_position_embeddings is not None:
@@ -143,15 +153,18 @@ def load_model_and_processor(
     elif arguments.from_bart is not None:
         model_class = _class_from_bart(arguments.model_type, auto_class)
         overrides = _plain(arguments.model_type, arguments, overrides)
-        model, report = _with_report(
-            model_class.from_bart(
-                arguments.from_bart,
-                extra_positions=arguments.extra_positions,
-                output_loading_info=True,
-                **options,
-                **overrides,
+        try:
+            model, report = _with_report(
+                model_class.from_bart(
+                    arguments.from_bart,
+                    extra_positions=arguments.extra_positions,
+                    output_loading_info=True,
+                    **options,
+                    **overrides,
+                )
             )
-        )
+        except ValueError as error:
+            raise RecipeError(f"model: {error}") from error
         model = model.float()
         _widen(model, wider, report)
     elif arguments.from_roberta is not None:
@@ -243,8 +256,8 @@ def set_lengths(config: PretrainedConfig, processor: Processor, recipe: Recipe) 
             more = f"config_overrides: max_{side}_position_embeddings" if own else "max_position_embeddings"
             raise RecipeError(
                 f"{name} is {length}, but the model has only {most} positions; lower it, or give the model more with "
-                f"model: {more}: {length} (from_bart and checkpoints of HAT-BART and Top-Down Transformers grow their "
-                "positions; from scratch takes any)"
+                f"model: {more}: {length} (from_bart, from_encoder and checkpoints of HAT-BART and Top-Down "
+                "Transformers grow their positions; from scratch takes any)"
             )
     if positions(config, "encoder") is None:
         tokenizer = plain_tokenizer(processor)
@@ -365,7 +378,7 @@ def _listed(names: tuple[str, ...]) -> str:
 
 def _check_folders(arguments: ModelArguments) -> None:
     """Refuse folders that are not there, or without a model, before a library looks for them on the Hub."""
-    for setting in ("model_name_or_path", "from_bart", "from_roberta", "tokenizer"):
+    for setting in (*CHECKPOINTS, "tokenizer"):
         name = getattr(arguments, setting)
         if name is None or (setting == "tokenizer" and Path(name).exists()):
             continue

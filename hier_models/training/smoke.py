@@ -154,6 +154,7 @@ def _model(recipe: Recipe, task: "Task", folder: Path) -> dict[str, Any]:
     sources = {
         "from_bart": ("bart", "AutoModelForSeq2SeqLM"),
         "from_roberta": ("roberta", "AutoModelForMaskedLM"),
+        "from_encoder": ("roberta", "AutoModelForMaskedLM"),  # whose kind of tokenizer there is here
         "model_name_or_path": (_family(recipe, task), task.checkpoint_class or task.auto_class),
     }
     changes: dict[str, Any] = {}
@@ -181,7 +182,7 @@ def _model(recipe: Recipe, task: "Task", folder: Path) -> dict[str, Any]:
         config = AutoConfig.for_model(
             family,
             **{**_sizes(family), **ids, **plain, "vocab_size": len(tokenizer)},
-            **source_length(family, POSITIONS + (0 if _writes(task) else ENCODER_OFFSET)),
+            **source_length(family, POSITIONS + (0 if _writes(task) and source != "from_encoder" else ENCODER_OFFSET)),
         )
         torch.manual_seed(0)
         checkpoint = folder / family
@@ -192,7 +193,7 @@ def _model(recipe: Recipe, task: "Task", folder: Path) -> dict[str, Any]:
             changes["max_position_embeddings"] = GROWN_POSITIONS
         if source != "from_roberta":
             kept |= dict.fromkeys(set(FEED_FORWARD) & set(kept), WIDENED)
-        if source == "from_bart" and model.model_type == "led":
+        if source in ("from_bart", "from_encoder") and model.model_type == "led":
             kept["attention_window"] = LED_WINDOW
     if model.config_overrides is not None or kept:
         changes["config_overrides"] = kept
@@ -263,7 +264,7 @@ def _writes(task: "Task") -> bool:
 def _lengths(recipe: Recipe) -> dict[str, Any]:
     data, generation = recipe.data, recipe.generation
     grown = recipe.model.max_position_embeddings is not None and any(
-        getattr(recipe.model, name) is not None for name in ("from_bart", "model_name_or_path")
+        getattr(recipe.model, name) is not None for name in ("from_bart", "from_encoder", "model_name_or_path")
     )
     changes: dict[str, Any] = {
         "max_source_length": min(data.max_source_length, GROWN_POSITIONS if grown else POSITIONS),

@@ -32,7 +32,7 @@ from ..metrics.document_bleu import document_bleu
 from ..pipelines.chunking_hier import join_chunks
 from ..pipelines.document_pipeline_hier import total_length
 from ..pipelines.translation_hier import COUNTS, TranslationPipeline
-from .arguments import Recipe, RecipeError, for_prediction, reading_data
+from .arguments import ModelArguments, Recipe, RecipeError, for_prediction, reading_data
 from .likelihood import reading
 from .metrics import decode, mean_length
 from .models import Processor, set_generation, set_lengths, warn_if_endless
@@ -95,7 +95,7 @@ class TranslationTask(Task):
                 raise RecipeError(f"data: {name} means nothing to translation (run: task); leave it out")
         if codes is not None and codes < 1:
             raise RecipeError(f"translation: bpe_codes must be at least 1, got {codes}")
-        if not (model.model_name_or_path or model.from_bart or model.tokenizer or codes):
+        if not (_names_a_tokenizer(model) or codes):
             raise RecipeError(
                 "model: give model_name_or_path, or (to train from scratch) tokenizer, or translation: bpe_codes to "
                 "have one trained"
@@ -106,7 +106,7 @@ class TranslationTask(Task):
 
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:  # noqa: D102
         model_arguments = self.recipe.model
-        if not (model_arguments.model_name_or_path or model_arguments.from_bart or model_arguments.tokenizer):
+        if not _names_a_tokenizer(model_arguments):
             folder = own_tokenizer(self.recipe, self.output_dir, self._trained_tokenizer)
             self.recipe.model = dataclasses.replace(model_arguments, tokenizer=str(folder))
         model, processor = super().load_model_and_processor()
@@ -253,6 +253,10 @@ class TranslationTask(Task):
         if most is None:
             return documents
         return documents.take(most if isinstance(documents, IterableDataset) else min(most, len(documents)))
+
+
+def _names_a_tokenizer(model: ModelArguments) -> bool:
+    return any((model.model_name_or_path, model.from_bart, model.from_encoder, model.tokenizer))
 
 
 def _texts(documents: Any) -> Iterator[str]:
