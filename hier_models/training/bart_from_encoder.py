@@ -47,10 +47,11 @@ def bart_from_encoder(
     """Make a BART, and its tokenizer, of a pretrained encoder, for `from_bart` and everything else that takes a BART.
 
     The encoder is the checkpoint's: on inputs padded on the right it gives the same states, but for the eps of its
-    norms, which is 1e-5 in BART and 1e-12 in BERT (states of all-MiniLM-L6-v2 then differ by 0.1 % in norm, 0.007 at
-    most). The decoder begins as layers of the encoder, and has to be trained: until then it writes nothing of use.
-    Embeddings are shared, with the head too; what a head for masked words adds, its bias included, is left out, as it
-    belongs to states that have passed through the rest of that head.
+    norms, which is 1e-5 in BART and 1e-12 in BERT (states of all-MiniLM-L6-v2 then differ by less than 0.01). The
+    decoder has to be trained: until then it writes nothing of use. Its layers begin as evenly spaced layers of the
+    encoder, and their attention to the source as those layers' self-attention, with which it reads its source after
+    100 steps (`model_cards/hat_bart.md`, "From any BERT"). Embeddings are shared, with the head too; what a head for
+    masked words adds, its bias included, is left out: it belongs to states that have passed through that head.
 
     The tokenizer's [CLS] or <s> is BOS, and its [SEP] or </s> EOS, with which the decoder starts, as BART's does.
     Attention weights have no dropout, as in BART: FlexAttention and the fast local attention on CPUs have none.
@@ -68,7 +69,8 @@ def bart_from_encoder(
         ValueError: If there is no such checkpoint, it is of another kind, or of a variant that BART cannot be; its
             tokenizer lacks a token; or a number is out of range.
 
-    Source: Rothe et al., 2020, section 3 (there, attention to the source begins with random weights).
+    Source: Rothe et al., 2020, section 3 (there, attention to the source begins with random weights); the
+        rest is ours, measured by `examples/experiments/bart_from_encoder.py`.
     """
     name = os.fspath(name_or_path)
     source = _checked_config(name)
@@ -96,8 +98,9 @@ def bart_from_encoder(
     layers = encoder.encoder.layer
     for own, layer in zip(bart.model.encoder.layers, layers, strict=True):
         _take_over(layer, own, SELF_ATTENTION | FEED_FORWARD)
-    for own, layer in zip(bart.model.decoder.layers, layers[-number:], strict=True):
-        _take_over(layer, own, SELF_ATTENTION | CROSS_ATTENTION | FEED_FORWARD)
+    for i, own in enumerate(bart.model.decoder.layers):
+        evenly = round(i * (len(layers) - 1) / max(1, number - 1))  # from the first to the last
+        _take_over(layers[evenly], own, SELF_ATTENTION | CROSS_ATTENTION | FEED_FORWARD)
     if max_position_embeddings is not None:
         grow_positions(bart, max_position_embeddings)
         tokenizer.model_max_length = max_position_embeddings
