@@ -19,6 +19,7 @@ from torch.nn.utils.rnn import PackedSequence
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import can_return_tuple
 
+from .autocast_lstm import AutocastLstm
 from .coarse_coarse_to_fine_lstm import CoarseToFineLstmRowRepresentation
 from .configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
 from .input_checks_coarse_to_fine_lstm import check_inputs, check_num_rows
@@ -38,7 +39,7 @@ class CoarseToFineLstmEncoderLayer(GradientCheckpointingLayer):
 
     def __init__(self, input_size: int, hidden_size: int):
         super().__init__()
-        self.lstm = nn.LSTM(input_size, hidden_size)
+        self.lstm = AutocastLstm(input_size, hidden_size)
 
     def forward(self, inputs: torch.Tensor, batch_sizes: torch.Tensor) -> torch.Tensor:
         """Return the states, `(tokens, hidden_size)`, for `(tokens, input_size)` in packed order."""

@@ -9,6 +9,7 @@ Axes in shape comments:
 import torch
 from torch import nn
 
+from .autocast_lstm import AutocastLstm
 from .configuration_ham_reader import HamReaderConfig
 
 
@@ -49,7 +50,7 @@ class RecurrentEncoder(nn.Module):
         dropout: float = 0.0,
     ):
         super().__init__()
-        make = nn.LSTM if cell == "lstm" else nn.GRU
+        make = AutocastLstm if cell == "lstm" else nn.GRU
         sizes = [input_size] + [hidden_size * (1 + bidirectional)] * layers
         # Packed sequences would do without `backward_layers`, and are several times slower on CPU.
         self.layers = nn.ModuleList(make(sizes[i], hidden_size, batch_first=True) for i in range(layers))
