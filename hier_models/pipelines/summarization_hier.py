@@ -22,13 +22,14 @@ from .document_pipeline_hier import (
     total_length,
 )
 from .importance_tagger_hier import ImportanceTagger, load_importance_tagger
+from .written_form_hier import is_uncased, moved_places, restore_written_form
 
 
 # What `_looked_up` adds to the outputs, which are counts otherwise.
 _COPYING = ("copy_shares", "copy_places", "source_offsets")
 # How many rows the model read, and how many it could choose from.
 _READING = ("num_encoded_rows", "num_rows")
-_NO_COUNTS = ("output_ids", "phrases", *_COPYING, *_READING)
+_NO_COUNTS = ("output_ids", "document", "phrases", *_COPYING, *_READING)
 
 
 @dataclass
@@ -50,6 +51,9 @@ class SummarizationPipeline(DocumentPipeline):
     Models with a processor that knows phrases (Highlight-Transformer) read the key phrases that it finds, or those
     that `phrases` names, for all documents of a call, or for one as its entry "phrases". `return_phrases=True` and
     `return_copied=True` show what was highlighted, and which words of the summary the model copied.
+
+    Where the tokenizer is uncased, as BERT's, a summary is given back the capitals, accents and spaces of its
+    document.
 
     Generation settings are those of `model.generation_config`, then those in the config's `task_specific_params` that
     it leaves open. Arguments of the call come before both. If nobody sets a length, a summary ends after 256 tokens.
@@ -240,6 +244,8 @@ class SummarizationPipeline(DocumentPipeline):
                 f"{'`max_source_length`' if max_source_length else type(self.model).__name__} allows. Shorten it, or "
                 f"leave out truncation=False to have it cut at the end."
             )
+        if is_uncased(self.tokenizer):
+            example.notes["document"] = as_text(name, value)
         if return_encoded_rows:
             if getattr(self.model.config, "attention", None) != "hard":
                 raise ValueError(
@@ -277,6 +283,8 @@ class SummarizationPipeline(DocumentPipeline):
 
     def _looked_up(self, examples: list[Example], batch: dict[str, torch.Tensor], ids: torch.Tensor) -> dict[str, Any]:
         found: dict[str, Any] = {}
+        if "document" in examples[0].notes:
+            found["document"] = [example.notes["document"] for example in examples]
         if "phrases" in examples[0].notes:
             # A document in which there was nothing to look for has no report.
             found["phrases"] = [_Phrases(example.notes.get("phrases") or []) for example in examples]
@@ -333,8 +341,11 @@ class SummarizationPipeline(DocumentPipeline):
         """
         records: list[dict[str, Any]] = []
         decoding = {"skip_special_tokens": True, "clean_up_tokenization_spaces": clean_up_tokenization_spaces}
+        document: Any = model_outputs.get("document")
+        document = document[0] if isinstance(document, list) else document
         for number, ids in enumerate(model_outputs["output_ids"][0]):  # (target,)
-            text = self.tokenizer.decode(ids, **decoding)
+            decoded = self.tokenizer.decode(ids, **decoding)
+            text = decoded if document is None else restore_written_form(decoded, document)
             record: dict[str, Any] = {"summary_token_ids": ids} if return_tensors else {"summary_text": text}
             if return_truncation:
                 counts = {name: count for name, count in model_outputs.items() if name not in _NO_COUNTS}
@@ -346,15 +357,16 @@ class SummarizationPipeline(DocumentPipeline):
             if "copy_shares" in model_outputs:
                 # Of what was written; the first id is the decoder's start token.
                 shares, places, offsets = (model_outputs[name][0] for name in _COPYING)
-                record["copied"] = copied_words(
+                copied = copied_words(
                     self.tokenizer,
                     ids[1:].tolist(),
-                    text,
+                    decoded,
                     shares[number].tolist(),
                     places[number].tolist(),
                     offsets.tolist(),
                     decoding,
                 )
+                record["copied"] = copied if document is None else moved_places(copied, decoded, text)
             records.append(record)
         return records
 

@@ -1,0 +1,215 @@
+"""The written form of a summary, given back from its document: capitals, accents and spaces.
+
+An uncased tokenizer such as BERT's takes them away: what it decodes reads "( born november 9, 1988 ) is a co -
+founder". Most of a summary's words stand in its document, where one can see how they are written.
+"""
+
+import calendar
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+
+TOKEN = re.compile(r"[^\W_]+|[^\w\s]|_")
+OPENING, CLOSING = "([{“‘«¿¡$£€#@", ")]}”’»%,.;:!?…"  # noqa: RUF001
+JOINING = "-‐/'’_"  # noqa: RUF001
+ENDS = frozenset(".!?。！？")
+# A word of a heading, which may have capitals for being one, counts less than one of a sentence.
+HEADING = 0.1
+LONGEST_HEADING = 12  # words
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Words that begin sentences and are no names.
+COMMON = _words(
+    """a about above according across additionally after afterwards again against all also although among an and
+another any are as at based be because been before being below besides between both but by can consequently currently
+despite do does due during each earlier eight either especially even every except few finally first five following
+for former four from further furthermore generally given had has have he hence her here his how however i if
+importantly in including indeed initially instead interestingly into is it its just last later like many meanwhile
+moreover more most much my nevertheless next nine no none nor not note notably now of often on once one only or
+originally other others our over overall perhaps previously rather recent recently second seven several she should
+similarly since six so some sometimes soon specifically still subsequently such surprisingly taken ten than that
+the their them then there therefore these they third this those though three through throughout thus to today
+together two typically under unfortunately unless unlike until up upon use using usually various very was we well
+were what when where whereas whether which while who whose why will with within without would yet you your"""
+)
+_PLACES = _words(
+    """africa african america american antarctica arab argentina asia asian atlantic australia australian austria
+austrian bangladesh belgian belgium berlin brazil brazilian britain british bulgaria california canada canadian chicago
+chile china chinese colombia croatia cuba czech danish denmark dutch egypt england english europe european finland
+finnish florida france french german germany greece greek hungarian hungary iceland india indian indonesia iran
+iraq ireland irish israel israeli italian italy jamaica japan japanese kenya korea korean latin london malaysia
+mexican mexico minnesota mongolia morocco moscow nepal netherlands nigeria norway norwegian ohio ontario oregon
+pacific pakistan paris pennsylvania persian peru philippines poland polish portugal portuguese roman romania rome
+russia russian scotland scottish serbia singapore slovakia slovenia soviet spain spanish sweden swedish
+swiss switzerland sydney taiwan texas thailand tokyo toronto turkish ukraine ukrainian vietnam vietnamese virginia
+wales washington welsh york zealand"""
+)
+_RELIGIONS = _words("buddhist catholic christian hindu islam islamic jewish muslim protestant")
+# "march" and "may" are words too, and are left to the document.
+_DATES = [name for name in (*calendar.month_name, *calendar.day_name) if name.lower() not in ("", "march", "may")]
+NAMES = {name.lower(): name.capitalize() for name in (*_PLACES, *_RELIGIONS, *_DATES)} | {"i": "I"}
+
+
+def is_uncased(tokenizer: Any) -> bool:
+    """Whether a tokenizer takes capitals away."""
+    normalizer = getattr(getattr(tokenizer, "backend_tokenizer", None), "normalizer", None)
+    return normalizer is not None and normalizer.normalize_str("Aa") == "aa"
+
+
+class _Token(NamedTuple):
+    key: str
+    form: str
+    has_space: bool
+    begins: bool
+    weight: float
+
+
+def restore_written_form(text: str, document: str) -> str:
+    """Write a text as its document writes.
+
+    Words take the form that they have in the document, in the same surroundings if they stand in such, away from the
+    beginnings of sentences if they do; spaces are those between the same two words or signs. What is not in the
+    document follows rules: no space before a comma, a capital at the beginning of a sentence, and in the names of
+    months, days, countries and languages. An all-capital text stays as it is.
+
+    Args:
+        text: What a model with an uncased tokenizer wrote.
+        document: What it read.
+
+    Returns:
+        The text with capitals, accents and spaces.
+    """
+    forms, spaces = _learn(document)
+    tokens = list(_tokens(text))
+    keys = ["", *(token.key for token in tokens), ""]
+    written: list[str] = []
+    begins = True
+    open_quote = False
+    for place, token in enumerate(tokens, 1):
+        before, key, after = keys[place - 1 : place + 2]
+        two_before = keys[place - 2] if place > 1 else ""
+        form = _most_common(forms, (before, key, after), (before, key, None), (None, key, after))
+        if form is None and key in ("march", "may"):
+            form = key.capitalize() if before.isdigit() or after.isdigit() else key
+        form = form or _most_common(forms, (None, key, None)) or NAMES.get(key, token.form)
+        if begins and key.isalnum():
+            form = form[0].upper() + form[1:] if form.islower() else form
+            begins = False
+        if key in ENDS:
+            begins = _ends(before, key)
+        has_space = _most_common(spaces, (before, key))
+        if has_space is None or key == '"':
+            has_space = _by_rule(two_before, before, key, token.has_space, open_quote)
+        open_quote ^= key == '"'
+        written.append((" " if has_space and written else "") + form)
+    return "".join(written)
+
+
+def moved_places(words: list[dict[str, Any]], before: str, after: str) -> list[dict[str, Any]]:
+    """Find words of a text again in its written form, which has other spaces.
+
+    Args:
+        words: `text`, `start` and `end` (characters) of each, and what else is known of it.
+        before: The text.
+        after: Its written form.
+
+    Returns:
+        The words as they stand there.
+    """
+    starts, ends = ([i for i, sign in enumerate(text) if not sign.isspace()] for text in (before, after))
+    if len(starts) != len(ends):  # a capital of another length, such as that of a ligature
+        return words
+    place = dict(zip(starts, ends, strict=True))
+    found = []
+    for word in words:
+        inside = [place[i] for i in range(word["start"], word["end"]) if i in place]
+        start, end = inside[0], inside[-1] + 1
+        found.append({**word, "text": after[start:end], "start": start, "end": end})
+    return found
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    """Words and signs, as BERT's tokenizer divides a text before it makes pieces."""
+    for line in text.splitlines():
+        words = line.split()
+        is_heading = 0 < len(words) <= LONGEST_HEADING and line.rstrip()[-1] not in ENDS
+        weight = HEADING if is_heading else 1.0
+        begins, before, last = True, "", -1
+        for match in TOKEN.finditer(line):
+            form = match[0]
+            yield _Token(_key(form), form, match.start() > last, begins, weight)
+            begins = _ends(before, form) or (begins and not form.isalnum())
+            before, last = form, match.end()
+
+
+def _ends(before: str, form: str) -> bool:
+    """Whether a sign ends a sentence, and not an initial or an abbreviation such as e.g."""
+    return form in ENDS and not (form == "." and len(before) == 1 and before.isalpha())
+
+
+def _key(form: str) -> str:
+    """A word as an uncased tokenizer sees it: without capitals and accents."""
+    if form.isascii():
+        return form.lower()
+    plain = "".join(sign for sign in unicodedata.normalize("NFD", form) if unicodedata.category(sign) != "Mn")
+    return plain.lower()
+
+
+_Forms = dict[tuple[str | None, str, str | None], Counter[Any]]
+
+
+def _learn(document: str) -> tuple[_Forms, dict[tuple[str, str], Counter[bool]]]:
+    """How the document writes words, alone and beside others, and whether it puts a space between two."""
+    forms: _Forms = defaultdict(Counter)
+    spaces: dict[tuple[str, str], Counter[bool]] = defaultdict(Counter)
+    tokens = list(_tokens(document))
+    initial: dict[str, Counter[str]] = defaultdict(Counter)
+    for place, token in enumerate(tokens):
+        before = tokens[place - 1].key if place else ""
+        after = tokens[place + 1].key if place + 1 < len(tokens) else ""
+        spaces[before, token.key][token.has_space] += 1
+        if token.begins and token.form[0].isupper() and not token.form[1:2].isupper():
+            initial[token.key][token.form] += 1
+            continue
+        for left in (before, None):
+            for right in (after, None):
+                forms[left, token.key, right][token.form] += token.weight  # type: ignore[assignment]
+    for key, counts in initial.items():
+        # Only at beginnings of sentences: a name, if it is there again and again, and no common word.
+        if (None, key, None) not in forms and key not in COMMON:
+            forms[None, key, None] += counts
+    return forms, spaces
+
+
+def _most_common(counters: Mapping[Any, Counter[Any]], *contexts: Any) -> Any:
+    """What stands most often in the first of the surroundings that there are."""
+    for context in contexts:
+        if counters.get(context):
+            return counters[context].most_common(1)[0][0]
+    return None
+
+
+def _by_rule(two_before: str, before: str, key: str, has_space: bool, open_quote: bool) -> bool:
+    if before == '"' and open_quote:
+        return False
+    if before[-1:] in OPENING or (key[0] in CLOSING and not (key == '"' and not open_quote)):
+        return False
+    if key == '"':
+        return not open_quote
+    if before in (".", ",", ":") and two_before.isdigit() and key.isdigit():  # 0.05
+        return False
+    if before == "." and len(two_before) == 1 and len(key) == 1 and key.isalpha():  # U.S.
+        return False
+    if before == "–" or key == "–":  # of years, or a dash
+        return not (two_before if before == "–" else before).isdigit()
+    return has_space and not (key[0] in JOINING or before[-1:] in JOINING)
+
+
+__all__ = ["is_uncased", "moved_places", "restore_written_form"]
