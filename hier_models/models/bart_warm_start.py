@@ -41,25 +41,55 @@ class BartWarmStart(BeginsAsBase):
         if not isinstance(kwargs.get("config"), PreTrainedConfig):
             found, _ = PreTrainedConfig.get_config_dict(pretrained_model_name_or_path, **kwargs)
             _check_family(cls.config_class, pretrained_model_name_or_path, found)
-            # Copied positions look the same where they repeat: what stands above the tokens gets positions of its own.
-            present = {name: found.get(name) or found.get("max_position_embeddings", 1024) for name in positions}
-            given = {name: number for name, number in positions.items() if number is not None}
-            grows = any(number > present[name] for name, number in given.items())
-            begins = kwargs.get("new_modules", found.get("new_modules", "identity"))
-            if grows and begins == "identity" and extra_positions == "tile":
-                for name, number in cls._upper_positions({**present, **found, **kwargs, **given}).items():
-                    kwargs.setdefault(name, max(number, found.get(name, 0)))
         loaded: Any = cls.from_pretrained(pretrained_model_name_or_path, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded  # a pair with `output_loading_info=True`
         for name, number in positions.items():
             if number is not None:
-                grow_positions(model, number, extra_positions, name)
+                model.grow_positions(number, extra_positions, name, also_above=not cls._upper_positions & set(kwargs))
         return loaded  # type: ignore[no-any-return]
 
-    @classmethod
-    def _upper_positions(cls, values: dict[str, Any]) -> dict[str, int]:
-        """Positions of sentences or segments where those of tokens were grown: configuration field -> number."""
-        return {}
+    # Fields of the configuration that number what stands above the tokens.
+    _upper_positions: frozenset[str] = frozenset()
+
+    def grow_positions(self, number: int, extra_positions: str, name: str, also_above: bool = True) -> None:
+        """Grow positions; see the function of this name.
+
+        Copied positions look the same where they repeat. So sentences or segments get positions of their own, begun
+        with zeros, in a model whose new modules begin as the identity.
+
+        Args:
+            number: see there.
+            extra_positions: see there.
+            name: see there.
+            also_above: whether to give positions to sentences or segments.
+        """
+        model = cast(Any, self)
+        present = getattr(model.config, name)
+        grow_positions(model, number, extra_positions, name)
+        copies = present is not None and number > present and extra_positions == "tile"
+        if not (also_above and copies and model.config.new_modules == "identity"):
+            return
+        encoder = getattr(getattr(model, model.base_model_prefix, model), "encoder", model)
+        for field, attribute, wanted in self._wanted_above():
+            old = getattr(encoder, attribute, None)
+            rows = 0 if old is None else old.num_embeddings
+            if wanted <= rows:
+                continue
+            like = encoder.layernorm_embedding.weight
+            grown = nn.Embedding(wanted, model.config.d_model, device=like.device, dtype=like.dtype)
+            nn.init.zeros_(grown.weight)
+            if old is not None:
+                grown.weight.data[:rows] = old.weight
+                grown.weight.data[rows:] = old.weight[-1]  # which those behind it have had
+            setattr(encoder, attribute, grown)
+            setattr(model.config, field, wanted)
+            added = next(key for key, parameter in model.named_parameters() if parameter is grown.weight)
+            if old is None:
+                self.new_parameters = (*self.new_parameters, added)
+
+    def _wanted_above(self) -> list[tuple[str, str, int]]:
+        """For sentences or segments: the configuration's field, the encoder's attribute, how many positions."""
+        return []
 
     def resize_token_embeddings(
         self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True

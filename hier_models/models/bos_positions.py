@@ -112,9 +112,11 @@ def silence_markers(
             f"`attention_mask` must be (batch, tokens) beside silent markers, got shape {tuple(attention_mask.shape)}."
         )
     batch, length = positions.shape
-    index = bos_positions[:, 1:].to(positions.device)
-    is_silent = positions.new_zeros(batch, length + 1)  # the last column takes the padding
-    is_silent = is_silent.scatter(1, index.masked_fill(index < 0, length), 1)[:, :length]
+    index = bos_positions.to(positions.device)
+    index = index.masked_fill(index < 0, length)
+    index = index.masked_fill(index == index.amin(dim=1, keepdim=True), length)  # the first is the base's own
+    is_silent = positions.new_zeros(batch, length + 1)  # the last column takes what is not silent
+    is_silent = is_silent.scatter(1, index, 1)[:, :length]
     is_read = 1 - is_silent
     if attention_mask is not None:
         is_read = is_read * (attention_mask != 0).to(is_read.device)

@@ -58,7 +58,7 @@ def check_inputs(
         check_length(config, shape[1], "source")
     if segment_ids is not None:
         _check_segment_ids(config, segment_ids, shape)
-    if bos_positions is not None and config.hierarchical_layers:
+    if bos_positions is not None and (config.hierarchical_layers or config.silent_markers):
         _check_bos_positions(bos_positions, shape, attention_mask)
 
 

@@ -31,7 +31,7 @@ class HatEncoderLayer(RobertaLayer):
             return []
         ours, before = self.hierarchical_attention, self.attention
         begin_attention(ours, ours.output.dense, ours.output.LayerNorm, before, before.output.LayerNorm)
-        return ["hierarchical_attention"]
+        return ["hierarchical_attention.self", "hierarchical_attention.output.dense"]  # the norm is the base's
 
     def forward(
         self,

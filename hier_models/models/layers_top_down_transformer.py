@@ -113,20 +113,22 @@ class TopDownTransformerTopDownLayer(TopDownTransformerBottomUpLayer):
     def begin_as_identity(self, new: set[str]) -> list[str]:
         """Begin the update from the segments as if it were not there, with the self-attention's projections.
 
-        That of segments from segments above begins open: what is below it is not in the base, and a second closed door
-        would keep gradients from what is above for another step.
+        That of segments from segments above begins open where these are all new: what is below it is not in the base,
+        and a second closed door would keep gradients from what is above for another step.
         """
+        opens = not self.is_local and "fc1.weight" in new and bool(self.fc2.weight.any())
+        norm_before = self.self_attn_layer_norm
         if "segment_attn.out_proj.weight" in new:
-            if self.is_local:
-                ours, norm = self.segment_attn, self.segment_attn_layer_norm
-                begin_attention(ours, ours.out_proj, norm, self.self_attn, self.self_attn_layer_norm)
-            else:
+            if opens:
                 self.segment_attn.load_state_dict(self.self_attn.state_dict())
-            return ["segment_attn", "segment_attn_layer_norm"]
+            else:
+                ours, norm = self.segment_attn, self.segment_attn_layer_norm
+                begin_attention(ours, ours.out_proj, norm, self.self_attn, norm_before)
+            return ["segment_attn"]  # the norm is the base's
         if "segment_concat.weight" in new:
-            if self.is_local:
-                begin_update(self.segment_concat, self.segment_concat_layer_norm, self.self_attn_layer_norm)
-            return ["segment_concat", "segment_concat_layer_norm"]
+            if not opens:
+                begin_update(self.segment_concat, self.segment_concat_layer_norm, norm_before)
+            return ["segment_concat"]
         return []
 
     def forward(

@@ -72,7 +72,7 @@ class HatBartDecoderLayer(BartDecoderLayer):
             return []
         third, norm = self.hierarchical_attn, self.hierarchical_attn_layer_norm
         begin_attention(third, third.out_proj, norm, self.encoder_attn, self.encoder_attn_layer_norm)
-        return ["hierarchical_attn", "hierarchical_attn_layer_norm"]
+        return ["hierarchical_attn"]  # the norm is the base's
 
     def forward(
         self,
@@ -177,10 +177,12 @@ class HatBartPreTrainedModel(BartWarmStart, PreTrainedModel):
         positions = {"max_position_embeddings": max_position_embeddings}
         return cls.load_bart(pretrained_model_name_or_path, positions, extra_positions, **kwargs)
 
-    @classmethod
-    def _upper_positions(cls, values: dict[str, Any]) -> dict[str, int]:
+    _upper_positions = frozenset({"sentence_position_embeddings"})
+
+    def _wanted_above(self) -> list[tuple[str, str, int]]:
         # Sentences have more than eight tokens; what is behind the last position has that one.
-        return {"sentence_position_embeddings": values["max_position_embeddings"] // 8}
+        wanted = self.config.max_position_embeddings // 8 if self.config.hierarchical_layers else 0
+        return [("sentence_position_embeddings", "embed_sentence_positions", wanted)]
 
 
 class HatBartEncoder(HatBartPreTrainedModel):
@@ -243,7 +245,8 @@ class HatBartEncoder(HatBartPreTrainedModel):
         read_mask = None  # (batch, source)
         if self.config.silent_markers:
             read_mask, position_ids = silence_markers(self.config, bos_positions, attention_mask, position_ids)
-            if inputs_embeds.shape[1] > self.config.max_position_embeddings:
+            is_long = inputs_embeds.shape[1] > self.config.max_position_embeddings
+            if is_long and not torch.compiler.is_compiling():
                 check_length(self.config, int((position_ids * read_mask).max()) + 1, "source")
         position_ids = position_ids.clamp(min=0, max=self.config.max_position_embeddings - 1)
         positions = self.embed_positions(input_ids, position_ids=position_ids)[0]  # made for ids without a batch

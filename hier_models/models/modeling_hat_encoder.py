@@ -160,7 +160,8 @@ class HatEncoderModel(HatEncoderPreTrainedModel):
             if position_ids is None:
                 padding = self.embeddings.padding_idx
                 position_ids = counted_ids.clamp(min=padding)  # of padding, which has that one
-                if position_ids.shape[1] > self.config.max_position_embeddings - padding - 1:
+                is_long = position_ids.shape[1] > self.config.max_position_embeddings - padding - 1
+                if is_long and not torch.compiler.is_compiling():
                     check_length(self.config, None, int(position_ids.max()) - padding)
         hidden_states = self.embeddings(
             input_ids=input_ids,

@@ -8,7 +8,7 @@ from torch import nn
 from transformers.modeling_utils import PreTrainedModel
 from transformers.models.bart.modeling_bart import BartLearnedPositionalEmbedding
 
-from .bart_warm_start import BartWarmStart, grow_positions
+from .bart_warm_start import BartWarmStart
 from .configuration_highlight_transformer import HighlightTransformerConfig
 
 
@@ -74,7 +74,7 @@ class HighlightTransformerPreTrainedModel(BartWarmStart, PreTrainedModel):
         Raises:
             ValueError: if it is no integer or less than there are, or `extra_positions` is neither of the two.
         """
-        grow_positions(self, new_num_position_embeddings, extra_positions)
+        self.grow_positions(new_num_position_embeddings, extra_positions, "max_position_embeddings")
 
 
 class SinusoidalPositions(nn.Module):

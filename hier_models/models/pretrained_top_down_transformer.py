@@ -4,12 +4,8 @@ from typing import Any, Self
 
 from transformers.modeling_utils import PreTrainedModel
 
-from .bart_warm_start import BartWarmStart, grow_positions
+from .bart_warm_start import BartWarmStart
 from .configuration_top_down_transformer import TopDownTransformerConfig
-
-
-# Fields that say how many segments there are.
-_POOLING = ("pooling_kernel", "pooling_stride", "top_down_update")
 
 
 class TopDownTransformerPreTrainedModel(BartWarmStart, PreTrainedModel):
@@ -74,14 +70,14 @@ class TopDownTransformerPreTrainedModel(BartWarmStart, PreTrainedModel):
         }
         return cls.load_bart(pretrained_model_name_or_path, positions, extra_positions, **kwargs)
 
-    @classmethod
-    def _upper_positions(cls, values: dict[str, Any]) -> dict[str, int]:
-        config = cls.config_class(**{name: values[name] for name in _POOLING if name in values})
-        if not config.pooling_windows:
-            return {}
-        kernel, stride = config.pooling_windows[0]
-        longest = values["max_encoder_position_embeddings"]
-        return {"segment_position_embeddings": -(-max(0, longest - kernel) // stride) + 1}
+    _upper_positions = frozenset({"segment_position_embeddings"})
+
+    def _wanted_above(self) -> list[tuple[str, str, int]]:
+        wanted = 0
+        if self.config.pooling_windows:
+            kernel, stride = self.config.pooling_windows[0]
+            wanted = -(-max(0, self.config.max_encoder_position_embeddings - kernel) // stride) + 1
+        return [("segment_position_embeddings", "embed_segment_positions", wanted)]
 
     def resize_position_embeddings(
         self, new_num_position_embeddings: int, side: str = "encoder", extra_positions: str = "tile"
@@ -91,14 +87,15 @@ class TopDownTransformerPreTrainedModel(BartWarmStart, PreTrainedModel):
         Args:
             new_num_position_embeddings: longest source or target, in tokens.
             side: `"encoder"` for sources, `"decoder"` for targets.
-            extra_positions: `"tile"` repeats the learned positions, `"random"` draws new ones.
+            extra_positions: `"tile"` repeats the learned positions, and segments get positions of their own unless
+                `new_modules="random"`; `"random"` draws new ones.
 
         Raises:
             ValueError: if it is no integer or less than there are, or another argument is neither of its two.
         """
         if side not in ("encoder", "decoder"):
             raise ValueError(f"`side` must be 'encoder' or 'decoder', got {side!r}.")
-        grow_positions(self, new_num_position_embeddings, extra_positions, f"max_{side}_position_embeddings")
+        self.grow_positions(new_num_position_embeddings, extra_positions, f"max_{side}_position_embeddings")
 
 
 __all__ = ["TopDownTransformerPreTrainedModel"]

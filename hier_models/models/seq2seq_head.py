@@ -112,8 +112,8 @@ def _copy(
     if source_ids is None or copy_attentions is None:
         raise ValueError(
             "The model copies tokens of the source and does not know them: got neither `input_ids` nor "
-            "`source_ids`, nor `encoder_outputs` that hold `source_ids`. Give them beside embeddings, or "
-            "load the model with `use_copy=False`."
+            "`source_ids`, nor `encoder_outputs` that hold `source_ids`. Give `input_ids` (to the "
+            "Highlight-Transformer, `source_ids` beside embeddings), or load the model with `use_copy=False`."
         )
     batch, _, source = copy_attentions.shape
     if source_ids.shape != (batch, source):  # with encoder outputs they come past the checks of the encoder

@@ -102,15 +102,16 @@ def begin_update(output: nn.Linear, norm: nn.LayerNorm, norm_before: nn.LayerNor
     nn.init.zeros_(output.weight)
     nn.init.zeros_(output.bias)
     norm.load_state_dict(norm_before.state_dict())
-    nn.init.ones_(norm_before.weight)
-    nn.init.zeros_(norm_before.bias)
+    # New ones, since those that there are may be another model's too (`from_pretrained(state_dict=…)`).
+    norm_before.weight = nn.Parameter(torch.ones_like(norm_before.weight))
+    norm_before.bias = nn.Parameter(torch.zeros_like(norm_before.bias))
 
 
-def begin_layers(layers: nn.ModuleList, base: nn.ModuleList, new: set[str], name: str) -> bool:
-    """Begin new layers as the base's last ones; parameters that these do not have are left alone.
+def begin_layers(layers: Any, base: Any, new: set[str], name: str) -> bool:
+    """Begin new layers as the base's last ones, or, behind layers that are trained already, as the identity.
 
     Args:
-        layers: the layers, some of which may be new.
+        layers: BART's encoder layers, some of which may be new. They may have more parameters than the base's.
         base: layers with parameters of the same names.
         new: names of new parameters, as the parent of `layers` has them.
         name: of `layers` in their parent.
@@ -118,14 +119,18 @@ def begin_layers(layers: nn.ModuleList, base: nn.ModuleList, new: set[str], name
     Returns:
         Whether any of them is new.
     """
-    found = False
+    is_new = [f"{name}.{number}.fc1.weight" in new for number in range(len(layers))]
     for number, layer in enumerate(layers):
-        if f"{name}.{number}.fc1.weight" in new:
-            source = base[max(0, len(base) - len(layers) + number)].state_dict()
-            own = layer.state_dict()
-            layer.load_state_dict({**own, **{key: value for key, value in source.items() if key in own}})
-            found = True
-    return found
+        if not is_new[number]:
+            continue
+        before = layers[number - 1] if number and not is_new[0] else None
+        source = base[max(0, len(base) - len(layers) + number)] if before is None else before
+        own = layer.state_dict()
+        layer.load_state_dict({**own, **{key: value for key, value in source.state_dict().items() if key in own}})
+        if before is not None:
+            begin_update(layer.self_attn.out_proj, layer.self_attn_layer_norm, before.final_layer_norm)
+            begin_update(layer.fc2, layer.final_layer_norm, layer.self_attn_layer_norm)
+    return any(is_new)
 
 
 def _check_writable(module: nn.Module) -> None:

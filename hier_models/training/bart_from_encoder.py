@@ -171,6 +171,11 @@ def _checked_layers(decoder_layers: int | None, most: int) -> int:
 def _tokenizer_for_bart(name: str, positions: int, vocab_size: int) -> PreTrainedTokenizerBase:
     """The encoder's tokenizer with BART's names for what stands at the ends of a text, and without token types."""
     tokenizer = AutoTokenizer.from_pretrained(name)
+    if len(tokenizer) <= len(tokenizer.all_special_ids):  # what Transformers makes where its files are missing
+        raise ValueError(
+            f"`name_or_path`: the tokenizer of {name!r} knows nothing but {tokenizer.all_special_tokens}: its files "
+            "are missing beside the model's. Save them there."
+        )
     bos, eos = tokenizer.cls_token or tokenizer.bos_token, tokenizer.sep_token or tokenizer.eos_token
     if None in (bos, eos, tokenizer.pad_token) or bos == eos:
         raise ValueError(

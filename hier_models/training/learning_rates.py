@@ -22,6 +22,11 @@ from .arguments import NEW_MODULES_RATE
 
 logger = logging.getLogger(__name__)
 
+# Weights of the layers that `new_modules="identity"` sets to zero.
+CLOSED_OUTPUT = re.compile(
+    r"(hierarchical_attn\.out_proj|hierarchical_attention\.output\.dense|segment_attn\.out_proj|segment_concat)\.weight$"
+)
+
 
 def optimizer_with_rates(
     model: PreTrainedModel,
@@ -65,6 +70,7 @@ def optimizer_with_rates(
         part = max((name for name in rates if f".{name}." in f".{parameter_name}."), key=len, default=None)
         is_new = part is None and re.sub(r"^base_model\.model\.|modules_to_save\.\w+\.", "", parameter_name) in new
         groups.setdefault((part, is_new, parameter.dim() <= 1), []).append(parameter)
+    _warn_of_closed_modules(model, new)
     for name in rates:
         if not any(part == name for part, _, _ in groups):
             raise ValueError(f"{name!r} is of no parameter of {type(model).__name__} that is trained")
@@ -85,6 +91,21 @@ def optimizer_with_rates(
     ]
     optimizer: torch.optim.Optimizer = optimizer_class(listed, **options)
     return optimizer
+
+
+def _warn_of_closed_modules(model: PreTrainedModel, new: set[str]) -> None:
+    """Warn where the outputs of new modules, which are zero, are neither trained nor adapted."""
+    outputs = {name.rpartition(".")[0] for name in new if CLOSED_OUTPUT.search(name)}
+    opens = (
+        parameter.requires_grad and any(f"{output}." in name for output in outputs)
+        for name, parameter in model.named_parameters()
+    )
+    if outputs and not any(opens):
+        logger.warning(
+            "new modules began with outputs of zero, which are frozen, such as %s: they will add nothing. Train them "
+            '(in PEFT, name them in target_modules or modules_to_save), or begin with new_modules="random"',
+            sorted(outputs)[0],
+        )
 
 
 class PerplexityDecay(TrainerCallback):

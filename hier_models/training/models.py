@@ -64,6 +64,7 @@ HIERARCHICAL = (
     *("pooling", "pooling_kernel", "pooling_stride", "top_down_update"),
     *("highlighting", "highlight_heads", "highlight_layers", "brightness", "brightness_decay", "max_phrase_length"),
     *("use_copy", "copy_head", "new_modules", "silent_markers"),
+    *("sentence_position_embeddings", "segment_position_embeddings"),
     "attention_depth",
 )
 # What begins anew where a recipe asks for other roles or levels than the checkpoint has.
