@@ -174,6 +174,7 @@ class HatBartProcessor(ProcessorMixin):
         pad_to_multiple_of: int | None = None,
         padding_side: str | None = None,
         return_tensors: str | None = None,
+        return_offsets_mapping: bool = False,
         return_truncation: bool = False,
     ) -> BatchEncoding:
         """Prepare documents, targets or both for the model.
@@ -199,13 +200,17 @@ class HatBartProcessor(ProcessorMixin):
             pad_to_multiple_of: Rounds the padded length up.
             padding_side: "right" or "left"; by default the tokenizer's.
             return_tensors: "pt" or "np".
+            return_offsets_mapping: Also return `offset_mapping`: where in the running text each token begins and ends,
+                in characters; (0, 0) for markers, EOS and padding. The running text of `sentences` and `turns` has a
+                space between them. Needs a tokenizer with a fast backend.
             return_truncation: Also return, per input, `num_truncated_tokens` (tokens that are missing, markers
                 included), `num_truncated_sentences` (sentences that lost a token) and, for targets,
                 `num_truncated_target_tokens`. Without it, cuts are logged, the first as a warning.
 
         Returns:
             `input_ids` and `attention_mask` (batch, tokens), with `num_segments` also `segment_ids`, with
-            `text_target` also `labels` (batch, target tokens); the counts (batch,).
+            `text_target` also `labels` (batch, target tokens); the counts (batch,); `offset_mapping` (batch, tokens,
+            2).
 
         Raises:
             ValueError: If the inputs are none, several, empty lists or of different lengths, a turn is malformed, a
@@ -229,7 +234,8 @@ class HatBartProcessor(ProcessorMixin):
         batched = True
         for name in given:
             sources, batched = self._read(name, inputs[name])
-            data = self._ids(sources, self._limit("max_length", max_length) if cut else None)
+            limit = self._limit("max_length", max_length) if cut else None
+            data = self._ids(sources, limit, return_offsets_mapping)
         if text_target is not None:
             targets, targets_batched = self._read("text_target", text_target)
             counts = [(len(data.get("input_ids", [])), batched), (len(targets), targets_batched)]
@@ -303,11 +309,26 @@ class HatBartProcessor(ProcessorMixin):
             raise ValueError(f"`{name}` must be an integer of at least 2 (a BOS and an EOS token), got {limit!r}")
         return limit
 
-    def _ids(self, documents: list[Document], limit: int | None) -> dict[str, list[Any]]:
+    def _ids(self, documents: list[Document], limit: int | None, return_offsets: bool = False) -> dict[str, list[Any]]:
         """Make every document's ids, mask and segments, with the counts of what the limit cut."""
-        encoded = zip(self._encode(documents), documents, strict=True)
-        rows = [self._mark(sentences, document.segments, limit) for sentences, document in encoded]
+        rows = []
+        for sentences, document in zip(self._encode(documents), documents, strict=True):
+            row = self._mark(sentences, document.segments, limit)
+            if return_offsets:
+                kept = self._offsets(sentences, document)[: len(row["input_ids"]) - 1]
+                row["offset_mapping"] = [*kept, (0, 0)]
+            rows.append(row)
         return {key: [row[key] for row in rows] for key in rows[0]}
+
+    def _offsets(self, sentences: list[list[int]], document: Document) -> list[tuple[int, int]]:
+        """Where the tokens of a document stand in it, with its markers, which stand nowhere."""
+        if not self.tokenizer.is_fast:
+            raise ValueError(
+                f"`tokenizer` ({type(self.tokenizer).__name__}) has no fast backend, which knows where in the text a "
+                "token is; `return_offsets_mapping` needs one. Load it with AutoTokenizer."
+            )
+        offsets = iter(self._backend()[0].encode(document.text, add_special_tokens=False).offsets)
+        return [place for sentence in sentences for place in ((0, 0), *itertools.islice(offsets, len(sentence)))]
 
     def _encode(self, documents: list[Document]) -> list[list[list[int]]]:
         """Tokenize every document's sentences, without special tokens.
@@ -429,8 +450,11 @@ class HatBartProcessor(ProcessorMixin):
             limit = max_length if to_limit else None
             data.update(self.tokenizer.pad(inputs, **options, max_length=limit, padding_side=padding_side))
             left = (padding_side or self.tokenizer.padding_side) == "left"
-            for key, value in self.extra_inputs.items():
-                fill = [[value] * (len(ids) - n) for ids, n in zip(data["input_ids"], lengths, strict=True)]
+            pads = self.extra_inputs | ({"offset_mapping": (0, 0)} if "offset_mapping" in data else {})
+            for key, value in pads.items():
+                fill: list[list[Any]] = [
+                    [value] * (len(ids) - n) for ids, n in zip(data["input_ids"], lengths, strict=True)
+                ]
                 data[key] = [f + row if left else row + f for f, row in zip(fill, data[key], strict=True)]
         if "labels" in data:
             rows, limit = data["labels"], max_target_length if to_limit else None

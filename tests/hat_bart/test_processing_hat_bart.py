@@ -503,3 +503,22 @@ def test_both_ways_of_finding_sentences_agree(tokenizer: PreTrainedTokenizerFast
     assert offsets._backend()[1] is None
     for text in [*DOCUMENTS, MIXED, "", "  ", "a\n\n\n b"]:
         assert widths(text=text) == offsets(text=text)
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_offsets_are_those_of_the_running_text(processor, side):
+    texts = ["One café. Two  more! And three?", "Short."]
+    found = processor(text=texts, return_offsets_mapping=True, padding=True, padding_side=side)
+    for text, ids, offsets in zip(texts, found["input_ids"], found["offset_mapping"], strict=True):
+        assert len(ids) == len(offsets)
+        special = processor.tokenizer.all_special_ids
+        assert all((tuple(place) == (0, 0)) == (token in special) for token, place in zip(ids, offsets, strict=True))
+        covered = {i for a, b in offsets for i in range(a, b)}  # a letter may have several tokens
+        assert covered >= {i for i, sign in enumerate(text) if not sign.isspace()}
+    cut = processor(text=texts[0], return_offsets_mapping=True, max_length=9, return_truncation=True)
+    whole = processor(text=texts[0], return_offsets_mapping=True)
+    assert cut["offset_mapping"] == [*whole["offset_mapping"][:8], (0, 0)]
+    turns = [{"role": "Ann", "content": "Hello there."}, {"role": "Bob", "content": "Yes."}]
+    spoken = processor(turns=turns, return_offsets_mapping=True)
+    running = "Ann: Hello there. Bob: Yes."
+    assert "".join(running[a:b] for a, b in spoken["offset_mapping"]).split() == running.split()

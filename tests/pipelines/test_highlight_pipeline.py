@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import pipeline
 
-from hier_models import HighlightTransformerProcessor
+from hier_models import HatBartForConditionalGeneration, HighlightTransformerProcessor
 from hier_models.pipelines import SummarizationPipeline
 from hier_models.pipelines.copied_words_hier import copied_words, copy_shares
 from tests.conftest import DOCUMENTS
@@ -132,6 +132,24 @@ def test_copied_words_say_where_they_are_from(summarize, model):
     with torch.no_grad():
         model.copy_gate.bias.fill_(-30.0)
     assert summarize(DOCUMENTS[0], return_copied=True)[0]["copied"] == []
+
+
+def test_a_hat_bart_that_copies_says_what_too(tiny_config, processor):
+    torch.manual_seed(0)
+    tiny_config.use_copy = tiny_config.silent_markers = True
+    model = HatBartForConditionalGeneration(tiny_config).eval()
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=0.15)
+    torch.nn.init.constant_(model.copy_gate.bias, 30.0)  # everything is copied
+    summarize = pipeline("summarization", model=model, processor=processor)
+    (result,) = summarize(DOCUMENTS[0], return_copied=True, max_length=24)
+    assert result["copied"]
+    for word in result["copied"]:
+        assert result["summary_text"][word["start"] : word["end"]] == word["text"]
+        if word["source"] is not None:
+            start, end = word["source"]
+            assert word["text"] in DOCUMENTS[0][start:end]
 
 
 def test_words_of_several_tokens(tokenizer):

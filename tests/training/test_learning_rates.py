@@ -4,8 +4,17 @@ import pytest
 import torch
 from torch import nn
 from torch.utils.data import Dataset
-from transformers import PreTrainedConfig, PreTrainedModel, Trainer, TrainerCallback, TrainingArguments
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    PreTrainedConfig,
+    PreTrainedModel,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
 
+from hier_models import HatBartForConditionalGeneration
 from hier_models.training import PerplexityDecay, optimizer_with_rates
 
 
@@ -248,3 +257,22 @@ def test_optimizers_without_groups_are_refused(tmp_path):
 def test_wrong_rates_are_refused(tmp_path, rates, message):
     with pytest.raises(ValueError, match=message):
         optimizer_with_rates(Parts(PartsConfig()), arguments_of(tmp_path), rates)
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # PEFT asks for it
+def test_new_modules_that_stay_closed_are_said_to(tmp_path, caplog):
+    """LoRA on queries and values alone leaves outputs of zero frozen behind them."""
+    peft = pytest.importorskip("peft")
+    sizes = {f"{side}_{name}": 2 for side in ("encoder", "decoder") for name in ("layers", "attention_heads")}
+    sizes |= {"vocab_size": 20, "d_model": 8, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
+    BartForConditionalGeneration(BartConfig(**sizes)).save_pretrained(tmp_path)
+    for adapted, warns in (
+        ({"target_modules": ["q_proj", "v_proj"]}, True),
+        ({"target_modules": ["q_proj", "out_proj"]}, False),
+        ({"target_modules": ["q_proj"], "modules_to_save": ["hierarchical_attn"]}, False),
+    ):
+        model = HatBartForConditionalGeneration.from_pretrained(tmp_path)
+        lora = peft.get_peft_model(model, peft.LoraConfig(r=2, **adapted))
+        caplog.clear()
+        optimizer_with_rates(lora, arguments_of(tmp_path, learning_rate=1e-3))
+        assert ("which are frozen" in caplog.text) == warns, adapted
