@@ -22,6 +22,8 @@ from .arguments import NEW_MODULES_RATE
 
 logger = logging.getLogger(__name__)
 
+# What PEFT puts into the names of a model's parameters.
+OF_PEFT = re.compile(r"^base_model\.model\.|modules_to_save\.\w+\.")
 # Weights of the layers that `new_modules="identity"` sets to zero.
 CLOSED_OUTPUT = re.compile(
     r"(hierarchical_attn\.out_proj|hierarchical_attention\.output\.dense|segment_attn\.out_proj|segment_concat)\.weight$"
@@ -68,7 +70,7 @@ def optimizer_with_rates(
         if not parameter.requires_grad:
             continue
         part = max((name for name in rates if f".{name}." in f".{parameter_name}."), key=len, default=None)
-        is_new = part is None and re.sub(r"^base_model\.model\.|modules_to_save\.\w+\.", "", parameter_name) in new
+        is_new = part is None and OF_PEFT.sub("", parameter_name) in new
         groups.setdefault((part, is_new, parameter.dim() <= 1), []).append(parameter)
     _warn_of_closed_modules(model, new)
     for name in rates:
@@ -97,7 +99,7 @@ def _warn_of_closed_modules(model: PreTrainedModel, new: set[str]) -> None:
     """Warn where the outputs of new modules, which are zero, are neither trained nor adapted."""
     outputs = {name.rpartition(".")[0] for name in new if CLOSED_OUTPUT.search(name)}
     opens = (
-        parameter.requires_grad and any(f"{output}." in name for output in outputs)
+        parameter.requires_grad and any(f"{output}." in OF_PEFT.sub("", name) for output in outputs)
         for name, parameter in model.named_parameters()
     )
     if outputs and not any(opens):
