@@ -66,7 +66,7 @@ class BartWarmStart(BeginsAsBase):
         model = cast(Any, self)
         present = getattr(model.config, name)
         grow_positions(model, number, extra_positions, name)
-        copies = present is not None and number > present and extra_positions == "tile"
+        copies = present is not None and number > present and extra_positions == "tile" and "decoder" not in name
         if not (also_above and copies and model.config.new_modules == "identity"):
             return
         encoder = getattr(getattr(model, model.base_model_prefix, model), "encoder", model)
@@ -83,9 +83,9 @@ class BartWarmStart(BeginsAsBase):
                 grown.weight.data[rows:] = old.weight[-1]  # which those behind it have had
             setattr(encoder, attribute, grown)
             setattr(model.config, field, wanted)
-            added = next(key for key, parameter in model.named_parameters() if parameter is grown.weight)
             if old is None:
-                self.new_parameters = (*self.new_parameters, added)
+                added = (key for key, parameter in model.named_parameters() if parameter is grown.weight)
+                self.new_parameters = (*self.new_parameters, *added)
 
     def _wanted_above(self) -> list[tuple[str, str, int]]:
         """For sentences or segments: the configuration's field, the encoder's attribute, how many positions."""

@@ -569,6 +569,12 @@ class TestPositionsOfSentencesAndSegments:
         assert top_down.config.segment_position_embeddings == len(
             top_down.model.encoder.embed_segment_positions.weight
         )
+        longer_target = TopDownTransformerForConditionalGeneration.from_bart(
+            bart_folder,
+            max_encoder_position_embeddings=POSITIONS,
+            max_decoder_position_embeddings=2 * POSITIONS,
+        )
+        assert longer_target.config.segment_position_embeddings == 0
         plain = HatBartForConditionalGeneration.from_bart(
             bart_folder, hierarchical_layers=0, max_position_embeddings=2 * POSITIONS
         )
