@@ -551,7 +551,8 @@ class TestPositionsOfSentencesAndSegments:
         assert torch.equal(grown[rows:], learned[-1:].expand(rows, -1))
         inputs = {"input_ids": torch.tensor([self.half() * 2]), "decoder_input_ids": target()[:1]}
         with torch.no_grad():
-            assert torch.equal(once.eval()(**inputs).logits, twice.eval()(**inputs).logits)
+            before, after = (model.eval()(**inputs).logits for model in (once, twice))
+        assert (after - before).abs().max() < 1e-5
         twice.save_pretrained(tmp_path / "twice")
         assert torch.equal(
             getattr(type(once).from_pretrained(tmp_path / "twice").get_encoder(), attribute).weight, grown
@@ -585,7 +586,7 @@ class TestPositionsOfSentencesAndSegments:
         model = self.model(bart_folder, number).eval()
         text = self.half()
         first, second = self.upper_states(model, text)
-        assert torch.equal(first, second)
+        assert (first - second).abs().max() < 1e-5  # zero but for the order of sums
 
         with torch.no_grad():
             expected = bart(torch.tensor([text]), decoder_input_ids=target()[:1]).logits
