@@ -19,7 +19,7 @@ def token_positions(tokens: torch.Tensor, attention_mask: torch.Tensor | None) -
     positions = torch.arange(tokens.shape[1], device=tokens.device).expand(len(tokens), -1)
     if attention_mask is None or attention_mask.dim() != 2:
         return positions
-    return positions - (attention_mask != 0).int().argmax(dim=1, keepdim=True)
+    return positions - (attention_mask != 0).int().argmax(dim=1, keepdim=True).to(positions.device)
 
 
 def find_bos_positions(

@@ -20,6 +20,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .band_highlight_transformer import Band, make_band
 from .bart_warm_start import make_token_embedding
+from .bos_positions import token_positions
 from .configuration_highlight_transformer import HighlightTransformerConfig
 from .input_checks_highlight_transformer import check_inputs
 from .layers_highlight_transformer import HighlightTransformerEncoderLayer
@@ -72,7 +73,7 @@ class HighlightTransformerEncoder(HighlightTransformerPreTrainedModel):
         source_ids = input_ids if source_ids is None else source_ids
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)  # (batch, source, d_model)
-        position_ids = _token_positions(inputs_embeds, attention_mask).clamp(min=0)  # (batch, source)
+        position_ids = token_positions(inputs_embeds, attention_mask).clamp(min=0)  # (batch, source)
         hidden_states = add_positions(self.embed_positions, inputs_embeds, position_ids)
         if not self.config.normalize_before:
             hidden_states = self.layernorm_embedding(hidden_states)
@@ -109,14 +110,6 @@ class HighlightTransformerEncoder(HighlightTransformerPreTrainedModel):
             max_phrase_length=self.config.max_phrase_length,
             dtype=torch.promote_types(hidden_states.dtype, torch.float32),
         )
-
-
-def _token_positions(tokens: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
-    """Count from the first attended token, so that padding on the left does not move a document, (batch, source)."""
-    positions = torch.arange(tokens.shape[1], device=tokens.device).expand(len(tokens), -1)
-    if attention_mask is None:
-        return positions
-    return positions - (attention_mask != 0).int().argmax(dim=1, keepdim=True).to(tokens.device)
 
 
 __all__ = ["HighlightTransformerEncoder"]

@@ -21,6 +21,7 @@ from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .bart_warm_start import make_token_embedding
+from .bos_positions import token_positions
 from .configuration_top_down_transformer import TopDownTransformerConfig
 from .input_checks_top_down_transformer import check_inputs
 from .layers_top_down_transformer import (
@@ -116,7 +117,7 @@ class TopDownTransformerEncoder(TopDownTransformerPreTrainedModel):
         check_inputs(self.config, input_ids, inputs_embeds, attention_mask, token_importance)
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)  # (batch, source, d_model)
-        position_ids = _token_positions(inputs_embeds, attention_mask).clamp(min=0)  # (batch, source)
+        position_ids = token_positions(inputs_embeds, attention_mask).clamp(min=0)  # (batch, source)
         positions = self.embed_positions(input_ids, position_ids=position_ids)[0]  # made for ids without a batch
         hidden_states = self.layernorm_embedding(inputs_embeds + positions.to(inputs_embeds.device))
         hidden_states = nn.functional.dropout(hidden_states, p=self.config.dropout, training=self.training)
@@ -162,14 +163,6 @@ class TopDownTransformerEncoder(TopDownTransformerPreTrainedModel):
             Segments(hidden_states, exists, token_importance), self.embed_segment_positions, **kwargs
         )
         return segments, find_segments(self.config, hidden_states, exists, segments)
-
-
-def _token_positions(tokens: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
-    """Count from the first attended token, so that padding on the left does not move a document, (batch, source)."""
-    positions = torch.arange(tokens.shape[1], device=tokens.device).expand(len(tokens), -1)
-    if attention_mask is None:
-        return positions
-    return positions - (attention_mask != 0).int().argmax(dim=1, keepdim=True).to(tokens.device)
 
 
 __all__ = ["TopDownTransformerEncoder"]

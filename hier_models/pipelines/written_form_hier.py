@@ -5,6 +5,7 @@ founder". Most of a summary's words stand in its document, where one can see how
 """
 
 import calendar
+import functools
 import re
 import unicodedata
 from collections import Counter, defaultdict
@@ -165,6 +166,7 @@ def _key(form: str) -> str:
 _Forms = dict[tuple[str | None, str, str | None], Counter[Any]]
 
 
+@functools.lru_cache(maxsize=1)  # several summaries of a document are restored one after the other
 def _learn(document: str) -> tuple[_Forms, dict[tuple[str, str], Counter[bool]]]:
     """How the document writes words, alone and beside others, and whether it puts a space between two."""
     forms: _Forms = defaultdict(Counter)
@@ -199,7 +201,7 @@ def _most_common(counters: Mapping[Any, Counter[Any]], *contexts: Any) -> Any:
 def _by_rule(two_before: str, before: str, key: str, has_space: bool, open_quote: bool) -> bool:
     if before == '"' and open_quote:
         return False
-    if before[-1:] in OPENING or (key[0] in CLOSING and not (key == '"' and not open_quote)):
+    if before[-1:] in OPENING or key[0] in CLOSING:
         return False
     if key == '"':
         return not open_quote
