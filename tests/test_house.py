@@ -66,6 +66,14 @@ def test_public_name_is_there_and_documented(name):
     assert name in dir(hier_models)
 
 
+@pytest.mark.parametrize("name", [name for name in hier_models.__all__ if name.endswith("Tokenizer")])
+def test_tokenizer_may_be_the_first_thing_that_is_imported(name):
+    """Registration asks for it as soon as something asks for AutoTokenizer, which it may do itself."""
+    command = f"from hier_models import {name}; print({name}.__name__)"
+    result = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, cwd=ROOT)
+    assert result.stdout.strip() == name, result.stderr
+
+
 def test_public_names_are_sorted_and_unique():
     assert hier_models.__all__ == sorted(set(hier_models.__all__))
 

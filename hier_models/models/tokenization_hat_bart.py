@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any, Self
 
-from transformers import AutoTokenizer, BartConfig, BatchEncoding
+from transformers import BatchEncoding
 from transformers.utils.hub import cached_file
 
 from .marked_tokenization import MarkedTokenizer
@@ -37,6 +37,9 @@ class HatBartTokenizer(MarkedTokenizer):
         Returns:
             The tokenizer. One that cannot set markers (no fast backend, no BOS and EOS) comes as in Transformers.
         """
+        # Not at the top: to import it is to register the families, this class among them.
+        from transformers import AutoTokenizer, BartConfig
+
         place = {name: kwargs[name] for name in LOCATION if name in kwargs}
         saved = _read(pretrained_model_name_or_path, "tokenizer_config.json", place)
         language = kwargs.pop("language", saved.get("language"))
