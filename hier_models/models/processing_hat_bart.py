@@ -17,6 +17,7 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase, ProcessorMixin
 from transformers.utils import logging
 
 from .sentence_splitting import check_language, split_sentences
+from .summary_lengths import begin_with_lengths
 from .text_inputs import check_text
 
 
@@ -190,7 +191,9 @@ class HatBartProcessor(ProcessorMixin):
                 `num_segments`, `segment_ids` number the roles of a document in order of appearance. A content may be
                 empty, as in transcripts.
             documents: Several articles that make one input, one after the other, each split into sentences.
-            text_target: The summary or summaries, one sequence `<s> … </s>` each: gives `labels`.
+            text_target: The summary or summaries, one sequence `<s> … </s>` each: gives `labels`. With a tokenizer that
+                has `[line]`, `[short]` and `[long]`, that of the summary's length (at most 25 words, at most 110,
+                more) stands in the place of BOS.
             padding: True or "longest", "max_length", or False. Padded labels are -100, always on the right.
             truncation: Whether to cut at `max_length` and `max_target_length`; by default where they are
                 given and nothing is padded, as in Transformers. The EOS token stays; a sentence of which no token fits
@@ -244,7 +247,8 @@ class HatBartProcessor(ProcessorMixin):
                 raise ValueError(f"`text_target` must match `{given[0]}`, got {got[1]} for {got[0]}")
             batched = targets_batched
             labels = self._ids(targets, self._limit("max_target_length", max_target_length) if cut_target else None)
-            data["labels"] = labels["input_ids"]
+            texts = [target.text for target in targets]
+            data["labels"] = begin_with_lengths(labels["input_ids"], texts, self.tokenizer)
             data["num_truncated_target_tokens"] = labels["num_truncated_tokens"]
 
         if not return_truncation:

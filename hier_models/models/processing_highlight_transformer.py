@@ -19,6 +19,7 @@ from transformers.utils.hub import cached_file
 from .key_phrases_highlight_transformer import KEY_PHRASES_FILE, KeyPhraseExtractor
 from .phrase_spans_highlight_transformer import Phrase, place_phrases, read_phrases, shares
 from .reading_highlight_transformer import join_parts, part_places, read_batch, read_items, read_text, read_turn
+from .summary_lengths import begin_with_lengths
 
 
 logger = logging.get_logger(__name__)
@@ -218,7 +219,9 @@ class HighlightTransformerProcessor(ProcessorMixin):
             documents: Several articles that make one input, one after the other, a blank line between. Truncation
                 keeps the beginning of each: an equal share of the limit, and what a short article leaves over goes to
                 the others.
-            text_target: The summary or summaries: gives `labels`.
+            text_target: The summary or summaries: gives `labels`. With a tokenizer that has `[line]`, `[short]` and
+                `[long]`, that of the summary's length (at most 25 words, at most 110, more) stands in the place of
+                BOS.
             phrases: What is highlighted in a document, and how much: a list of (phrase, value), which is every
                 occurrence of the phrase as whole words in any case, of (start, end, value) with the characters of the
                 running text (see `running_text`), or of phrases alone, of which each gets the same value, with an L2
@@ -286,8 +289,9 @@ class HighlightTransformerProcessor(ProcessorMixin):
                 raise ValueError(f"`text_target` must match `{name}`, got {got[1]} for {got[0]}")
             batched = targets_batched
             limit = self._limit("max_target_length", max_target_length) if cut_target else None
-            labels = self._ids([target for (target,) in targets], None, limit)
-            data["labels"] = labels["input_ids"]
+            summaries = [target for (target,) in targets]
+            labels = self._ids(summaries, None, limit)
+            data["labels"] = begin_with_lengths(labels["input_ids"], summaries, self.tokenizer)
             data["num_truncated_target_tokens"] = labels["num_truncated_tokens"]
 
         found = data.pop("phrases", None)

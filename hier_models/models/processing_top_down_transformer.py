@@ -14,6 +14,8 @@ import numpy as np
 from transformers import BatchEncoding, PreTrainedTokenizerBase, ProcessorMixin
 from transformers.utils import logging
 
+from .summary_lengths import begin_with_lengths
+
 
 logger = logging.get_logger(__name__)
 
@@ -205,7 +207,9 @@ class TopDownTransformerProcessor(ProcessorMixin):
             turns: A dialogue: `{"role": …, "content": …}` per turn, read as lines "role: content". A content may be
                 empty, as in transcripts.
             documents: Several articles that make one input, one after the other, a blank line between.
-            text_target: The summary or summaries: gives `labels`.
+            text_target: The summary or summaries: gives `labels`. With a tokenizer that has `[line]`, `[short]` and
+                `[long]`, that of the summary's length (at most 25 words, at most 110, more) stands in the place of
+                BOS.
             importance: What is important in a document: a list of (start, end, weight) with the characters of the
                 running text (see `running_text`) and a weight of 0 or more; for a list of documents, a list of such
                 lists. A token gets the largest weight of the spans it overlaps, and 0 outside of all. Where no token
@@ -263,7 +267,7 @@ class TopDownTransformerProcessor(ProcessorMixin):
                 raise ValueError(f"`text_target` must match `{name}`, got {got[1]} for {got[0]}")
             batched = targets_batched
             labels = self._ids(targets, self._limit("max_target_length", max_target_length) if cut_target else None)
-            data["labels"] = labels["input_ids"]
+            data["labels"] = begin_with_lengths(labels["input_ids"], targets, self.tokenizer)
             data["num_truncated_target_tokens"] = labels["num_truncated_tokens"]
 
         if not return_truncation:
