@@ -7,8 +7,8 @@ in itself or in `pairs/`; beside them `scitldr_a`, `proposals_cc0` and `qmsum`, 
 describes them. A set that is not there is left out, and said to be. All of them may be trained on and their model
 given away: data for non-commercial use have no place here.
 
-A pair is trained on if what its summary says stands in what is read of its document, for the most part: of the leads of
-Wikipedia a third, of the abstracts of PMC two thirds tell what the first 400 words do not.
+A pair is trained on if what its summary says stands in what is read of its document, for the most part: of the leads
+of Wikipedia a third, of the abstracts of PMC two thirds tell what the first 400 words do not.
 
 Parts are divided by document: rows of one title, paper or story are all in one part, whichever set they are in.
 """
@@ -20,6 +20,7 @@ import lzma
 import random
 import re
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from hier_models.models.sentence_splitting import split_sentences
@@ -62,6 +63,7 @@ DOMAINS = {
 }
 DEVELOPMENT = 25  # one document in so many
 READ = 400  # words of a document that a summary has to be learned from: what fits into 512 tokens
+KEPT = 900  # words of a document in the training part: more than 1,024 tokens, of which no more are read
 LEAST_FACTS, LEAST_WORDS = 0.7, 0.6  # shares of a summary's names and numbers, and of its words, that stand there
 LONGEST = 150  # words of a summary that is learned; it is kept to the end of a sentence
 SPOKEN = ("mts_dialog", "primock57", "qmsum", "meqsum")  # few, and dialogues are summed up in other words
@@ -84,6 +86,12 @@ def is_supported(name: str, document: str, summary: str) -> bool:
         return False
     least_facts, least_words = (LEAST_SPOKEN,) * 2 if name in SPOKEN else (LEAST_FACTS, LEAST_WORDS)
     return sum(words) >= least_words * len(words) and sum(facts) >= least_facts * len(facts)
+
+
+def beginning(document: str) -> str:
+    """The first words of a document, as they stand there."""
+    words = list(islice(re.finditer(r"\S+", document), KEPT))
+    return document[: words[-1].end()] if words else ""
 
 
 def shortened(summary: str) -> str:
@@ -156,7 +164,7 @@ def main() -> None:
             if row.get("title") and generator.random() < 0.5:  # documents come with and without
                 pair["document"] = f"{row['title']}\n\n{row['document']}"
             if is_supported(name, pair["document"], row["summary"]) and (summary := shortened(row["summary"])):
-                kept.append({**pair, "summary": summary})
+                kept.append({**pair, "document": beginning(pair["document"]), "summary": summary})
         generator.shuffle(kept)
         train += kept[:most]
         domain = next((domain for domain, names in DOMAINS.items() if name in names), None)

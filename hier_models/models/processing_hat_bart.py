@@ -191,9 +191,9 @@ class HatBartProcessor(ProcessorMixin):
                 `num_segments`, `segment_ids` number the roles of a document in order of appearance. A content may be
                 empty, as in transcripts.
             documents: Several articles that make one input, one after the other, each split into sentences.
-            text_target: The summary or summaries, one sequence `<s> … </s>` each: gives `labels`. With a tokenizer that
-                has `[line]`, `[short]` and `[long]`, that of the summary's length (at most 25 words, at most 110,
-                more) stands in the place of BOS.
+            text_target: The summary or summaries, one sequence `<s> … </s>` each: gives `labels`. With a tokenizer
+                that has `[line]`, `[short]` and `[long]`, that of the summary's length (at most 25 words, at most
+                110, more) stands in the place of BOS.
             padding: True or "longest", "max_length", or False. Padded labels are -100, always on the right.
             truncation: Whether to cut at `max_length` and `max_target_length`; by default where they are
                 given and nothing is padded, as in Transformers. The EOS token stays; a sentence of which no token fits

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from tqdm.auto import tqdm
 from transformers import GenerationConfig
 
 from .copied_words_hier import check_copies, copied_words, copy_shares
@@ -22,6 +23,7 @@ from .document_pipeline_hier import (
     total_length,
 )
 from .importance_tagger_hier import ImportanceTagger, load_importance_tagger
+from .long_documents_hier import parts_of, tokens_of
 from .written_form_hier import is_uncased, moved_places, restore_written_form
 
 
@@ -30,6 +32,15 @@ _COPYING = ("copy_shares", "copy_places", "source_offsets")
 # How many rows the model read, and how many it could choose from.
 _READING = ("num_encoded_rows", "num_rows")
 _NO_COUNTS = ("output_ids", "document", "phrases", *_COPYING, *_READING)
+
+# Most tokens of a summary of a length.
+NEW_TOKENS = {"line": 64, "short": 192, "long": 512}
+# What a call says of the summary of a document, and not of those of its parts.
+_OF_THE_WHOLE = (
+    *("max_length", "max_new_tokens", "min_length", "min_new_tokens"),
+    *("forced_bos_token_id", "num_return_sequences"),
+)
+MANY_PARTS = 8  # it takes a while
 
 
 @dataclass
@@ -45,8 +56,12 @@ class SummarizationPipeline(DocumentPipeline):
     Models that come with a processor of hier_models see the document's structure. Every other model, such as BART, T5
     or mBART, gets plain text through its tokenizer, after the prefix in its config if it has one ("summarize: ").
 
-    Input longer than the model can take is cut at the end by default. A warning says so once, and
-    `return_truncation=True` returns how much was cut from each document.
+    A document longer than the model can take is read in parts: each is summarized, then their summaries, until what is
+    left fits. With `truncation=True` it is cut at the end; a warning says so once, and `return_truncation=True`
+    returns how much was cut from each document.
+
+    Models that know lengths (their tokenizer has `[line]`, `[short]` and `[long]`, as that of `mini`) write a line, a
+    paragraph or a page: `length`.
 
     Models with a processor that knows phrases (Highlight-Transformer) read the key phrases that it finds, or those
     that `phrases` names, for all documents of a call, or for one as its entry "phrases". `return_phrases=True` and
@@ -128,8 +143,9 @@ class SummarizationPipeline(DocumentPipeline):
             sentences: instead of `inputs`: one document as a list of its sentences, or a list of such documents.
             turns: instead of `inputs`: the turns of one dialogue, or a list of such lists.
             documents: instead of `inputs`: the articles to summarize together, or a list of such lists.
-            **kwargs: `batch_size` (documents at once, 1), `num_workers`; `truncation` (True; with False, what is too
-                long is an error), `max_source_length` (in tokens; as many as the model can take),
+            **kwargs: `batch_size` (documents at once, 1), `num_workers`; `length` ("line", "short" or "long", for
+                models that know lengths); `truncation` (by default, what is too long is read in parts; with True it is
+                cut, with False it is an error), `max_source_length` (in tokens; as many as the model can take),
                 `return_truncation` (False), `return_tensors` (False: token ids instead of text),
                 `phrases` (a list of (phrase, value), (start, end, value) or phrases alone, to highlight in each
                 document in the place of those that the processor finds; [] for none), `return_phrases` (False),
@@ -141,7 +157,8 @@ class SummarizationPipeline(DocumentPipeline):
             For one document a list of `{"summary_text": …}`, one for each returned sequence. For a list of documents a
             list of such dictionaries, or of such lists if `num_return_sequences` is above 1. For a dataset or a
             generator an iterator over such lists. With `return_truncation`, each dictionary has
-            `num_truncated_tokens`, and `num_truncated_sentences` where the model's processor tells sentences apart.
+            `num_truncated_tokens`, and `num_truncated_sentences` where the model's processor tells sentences apart; if
+            it was read in parts, `num_parts`.
             With `return_tensors` it has `summary_token_ids` instead of `summary_text`. A model with phrases also
             counts `num_missing_phrases`, `num_truncated_phrases`, `num_long_phrases` and whether it is
             `without_phrases`; see the processor. With `return_phrases` there is `phrases`: what was highlighted,
@@ -164,6 +181,7 @@ class SummarizationPipeline(DocumentPipeline):
         self,
         truncation: Any = None,
         max_source_length: int | None = None,
+        length: str | None = None,
         return_truncation: bool | None = None,
         return_tensors: bool | None = None,
         return_text: bool | None = None,
@@ -187,6 +205,11 @@ class SummarizationPipeline(DocumentPipeline):
             "return_encoded_rows": return_encoded_rows,
         }
         preprocess |= {name: value for name, value in given.items() if value is not None}
+        if length is not None:
+            settings = self._length_settings(length)
+            if "max_length" in generate_kwargs:
+                del settings["max_new_tokens"]
+            generate_kwargs = {**settings, **generate_kwargs}
         if return_truncation is not None:
             postprocess["return_truncation"] = return_truncation
         if return_tensors is not None or return_text is not None:
@@ -198,7 +221,7 @@ class SummarizationPipeline(DocumentPipeline):
     def preprocess(  # type: ignore[override]
         self,
         input_: Any,
-        truncation: bool = True,
+        truncation: bool | None = None,
         max_source_length: int | None = None,
         phrases: Any = None,
         return_phrases: bool = False,
@@ -209,7 +232,8 @@ class SummarizationPipeline(DocumentPipeline):
 
         Args:
             input_: a text, a dictionary with one of "text", "sentences", "turns", "documents", or a chat.
-            truncation: whether to cut what is longer than the model can take; else that is an error.
+            truncation: whether to cut what is longer than the model can take, or to refuse it; by default it is read
+                in parts, unless places in it are wanted.
             max_source_length: a limit below the model's own, in tokens.
             phrases: what is highlighted, unless the document says so itself; None for what the processor finds.
             return_phrases: whether the phrases are wanted.
@@ -230,10 +254,10 @@ class SummarizationPipeline(DocumentPipeline):
         if hasattr(self.processor, "extra_inputs"):
             # Rows may have a limit where tokens have none.
             limited = limit is not None or getattr(self.processor, "num_rows", None) is not None
-            cut = truncation and limited
-            example = self._process(name, value, limit if truncation else None, truncation=cut, **options)
+            cut = truncation is not False and limited
+            example = self._process(name, value, limit if cut else None, truncation=cut, **options)
         else:
-            example = self._tokenize(self._prefix() + as_text(name, value), limit if truncation else None)
+            example = self._encoded(name, value, None if truncation is False else limit)
         if not len(example):
             raise ValueError(
                 f"`{name}` is empty, and the tokenizer gives no token for it: there is nothing to summarize."
@@ -246,6 +270,8 @@ class SummarizationPipeline(DocumentPipeline):
             )
         if is_uncased(self.tokenizer):
             example.notes["document"] = as_text(name, value)
+        if truncation is None and limit is not None and not (options or return_encoded_rows):
+            self._note_parts(example, name, value, limit)
         if return_encoded_rows:
             if getattr(self.model.config, "attention", None) != "hard":
                 raise ValueError(
@@ -255,6 +281,91 @@ class SummarizationPipeline(DocumentPipeline):
             example.settings["return_dict_in_generate"] = True
             example.notes["num_rows"] = len({row for row in example.inputs.get("row_ids", [0]) if row >= 0})
         return {"examples": example}
+
+    def _note_parts(self, example: Example, name: str, value: Any, limit: int) -> None:
+        """Keep the parts of a document that is longer than the model can take, to be read one after the other."""
+        if tokens_of(example) > limit:
+            example.notes |= {"parts": self._parts(name, value, limit), "limit": limit}
+
+    def _parts(self, name: str, value: Any, limit: int) -> list[Example]:
+        def encode(name: str, value: Any) -> Example:
+            part = self._encoded(name, value, limit)
+            part.notes["document"] = as_text(name, value)
+            return part
+
+        return list(parts_of(name, value, limit, encode, self.processor))
+
+    def _encoded(self, name: str, value: Any, limit: int | None) -> Example:
+        if hasattr(self.processor, "extra_inputs"):
+            return self._process(name, value, limit)
+        return self._tokenize(self._prefix() + as_text(name, value), limit)
+
+    def _forward(  # type: ignore[override]
+        self, model_inputs: dict[str, Any], **generate_kwargs: Any
+    ) -> dict[str, torch.Tensor]:
+        examples = model_inputs["examples"]
+        examples = examples if isinstance(examples, list) else [examples]
+        examples = [
+            self._condensed(example, len(examples), generate_kwargs) if "parts" in example.notes else example
+            for example in examples
+        ]
+        return super()._forward({"examples": examples}, **generate_kwargs)
+
+    def _condensed(self, example: Example, batch_size: int, generate_kwargs: dict[str, Any]) -> Example:
+        """Summarize the parts of a document, then their summaries, until these fit into the model together."""
+        parts, limit, tokens = example.notes["parts"], example.notes["limit"], tokens_of(example)
+        settings = {name: value for name, value in generate_kwargs.items() if name not in _OF_THE_WHOLE}
+        settings |= self._length_settings("short") if self._knows_lengths() else {}
+        number, cut = len(parts), 0
+        self._say_once(
+            "parts",
+            f"A document of {tokens} tokens is longer than the {limit} that {type(self.model).__name__} takes, and is "
+            f"read in {number} parts. truncation=True cuts it at the end instead.",
+        )
+        while True:
+            cut += sum(part.counts["num_truncated_tokens"] for part in parts)
+            batches = [parts[start : start + batch_size] for start in range(0, len(parts), batch_size)]
+            shown = None if len(batches) > MANY_PARTS else True  # on a terminal
+            bar = tqdm(batches, desc="Reading in parts", leave=False, disable=shown)
+            text = "\n".join(summary for batch in bar for summary in self._summaries(batch, settings))
+            before, whole = tokens, self._encoded("text", text, limit)
+            tokens = tokens_of(whole)
+            if tokens <= limit or tokens >= before:  # a model that writes more than it reads would never end
+                break
+            parts = self._parts("text", text, limit)
+        whole.counts["num_truncated_tokens"] += cut
+        whole.counts["num_parts"] = number
+        whole.notes |= {name: value for name, value in example.notes.items() if name == "document"}
+        return whole
+
+    def _summaries(self, parts: list[Example], settings: dict[str, Any]) -> list[str]:
+        """The summary of each part."""
+        ids = super()._forward({"examples": parts}, **settings)["output_ids"][:, 0]  # (parts, target)
+        texts = self.tokenizer.batch_decode(ids, skip_special_tokens=True)
+        if is_uncased(self.tokenizer):
+            return [
+                restore_written_form(text, part.notes["document"]) for text, part in zip(texts, parts, strict=True)
+            ]
+        return [text.strip() for text in texts]
+
+    def _knows_lengths(self) -> bool:
+        return {f"[{length}]" for length in NEW_TOKENS} <= set(self.tokenizer.all_special_tokens)
+
+    def _length_settings(self, length: str) -> dict[str, Any]:
+        """Arguments of `generate` for a summary of a length."""
+        if length not in NEW_TOKENS:
+            raise ValueError(f"`length` must be one of {', '.join(NEW_TOKENS)}, got {length!r}.")
+        if not self._knows_lengths():
+            raise ValueError(
+                f"`length` is for models that were trained with lengths ([line], [short] and [long] in their "
+                f"tokenizer), and {type(self.model).__name__} was not. Give max_new_tokens and min_new_tokens instead."
+            )
+        most = self._positions("decoder")
+        new_tokens = NEW_TOKENS[length] if most is None else min(NEW_TOKENS[length], most - 1)
+        return {
+            "forced_bos_token_id": self.tokenizer.convert_tokens_to_ids(f"[{length}]"),
+            "max_new_tokens": new_tokens,
+        }
 
     def _options(self, input_: Any, phrases: Any, return_phrases: bool, return_copied: bool) -> dict[str, Any]:
         """What the processor is told, and asked for, beside the document."""
@@ -349,7 +460,7 @@ class SummarizationPipeline(DocumentPipeline):
             record: dict[str, Any] = {"summary_token_ids": ids} if return_tensors else {"summary_text": text}
             if return_truncation:
                 counts = {name: count for name, count in model_outputs.items() if name not in _NO_COUNTS}
-                record.update({name: int(count) for name, count in counts.items()})
+                record.update({name: int(count) for name, count in counts.items() if name != "num_parts" or count})
             record.update({name: int(model_outputs[name]) for name in _READING if name in model_outputs})
             if "phrases" in model_outputs:
                 phrases: Any = model_outputs["phrases"]

@@ -212,7 +212,8 @@ def test_t5_has_no_positions_to_run_out_of(tokenizer):
     length = len(tokenizer(f"summarize: {long}")["input_ids"])
     assert length > tokenizer.model_max_length
     # What is left is the tokenizer's limit.
-    assert summarize(long, return_truncation=True)[0]["num_truncated_tokens"] == length - tokenizer.model_max_length
+    record = summarize(long, truncation=True, return_truncation=True)[0]
+    assert record["num_truncated_tokens"] == length - tokenizer.model_max_length
 
 
 def test_mbart(tokenizer):
@@ -244,7 +245,7 @@ def test_too_long_is_cut_counted_and_said_once(summarize, bart, tokenizer, caplo
     ids = tokenizer(text)["input_ids"]
     assert len(ids) > 64
     with caplog.at_level(logging.WARNING):
-        records = summarize([text, text], return_truncation=True, return_tensors=True, **LENGTH)
+        records = summarize([text, text], truncation=True, return_truncation=True, return_tensors=True, **LENGTH)
     assert [record["num_truncated_tokens"] for record in records] == [len(ids) - 64] * 2
     assert sum("was cut" in message for message in caplog.messages) == 1
     expected = bart.generate(input_ids=torch.tensor([ids[:64]]), **LENGTH)
@@ -254,7 +255,7 @@ def test_too_long_is_cut_counted_and_said_once(summarize, bart, tokenizer, caplo
 
 def test_max_source_length(summarize, tokenizer):
     length = len(tokenizer(DOCUMENTS[2])["input_ids"])
-    record = summarize(DOCUMENTS[2], max_source_length=10, return_truncation=True)[0]
+    record = summarize(DOCUMENTS[2], max_source_length=10, truncation=True, return_truncation=True)[0]
     assert record["num_truncated_tokens"] == length - 10
     for wrong in (0, 65, "10"):
         with pytest.raises(ValueError, match=r"`max_source_length` must be at least 1 and at most 64"):
@@ -370,7 +371,7 @@ def test_extra_inputs_are_padded_as_the_processor_says(summarize_hat, tiny_model
 def test_hat_bart_truncation_is_counted(summarize_hat, processor):
     sentences = [f"Sentence number {number} is about bees." for number in range(40)]
     limit = summarize_hat.model.config.max_position_embeddings
-    record = summarize_hat(sentences=sentences, return_truncation=True, **LENGTH)[0]
+    record = summarize_hat(sentences=sentences, truncation=True, return_truncation=True, **LENGTH)[0]
     length = len(processor(sentences=sentences)["input_ids"])
     assert record["num_truncated_tokens"] == length - limit
     assert 0 < record["num_truncated_sentences"] < 40

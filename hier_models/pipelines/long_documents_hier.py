@@ -1,0 +1,84 @@
+"""Reading a document that is longer than the model can take in parts, between its articles, turns or sentences.
+
+Exported checkpoints carry a copy of this file, so it needs nothing but the standard library.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .chunking_hier import pack, plain_sentences, smaller_parts
+from .document_pipeline_hier import Example, as_text
+
+
+# Parts are about as long as one another, and may be so much longer than the mean.
+EVEN = 1.15
+
+Encode = Callable[[str, Any], Example]
+
+
+def tokens_of(example: Example) -> int:
+    """How many tokens a document has, with those that were cut."""
+    return len(example) + example.counts["num_truncated_tokens"]
+
+
+def parts_of(name: str, value: Any, limit: int, encode: Encode, processor: Any = None) -> Iterator[Example]:
+    """Cut a document into parts that the model can take.
+
+    Args:
+        name: what it is given as: text, sentences, turns or documents.
+        value: the document.
+        limit: tokens of a part.
+        encode: tokenizes a document, cut to the limit.
+        processor: finds sentences, if it can.
+
+    Yields:
+        The parts, tokenized. What is too long by itself is taken apart: articles and turns into sentences, those into
+        clauses, words and characters.
+    """
+    texts, slice_ = _pieces(name, value, processor)
+    whole = encode(name, value)
+    tokens = tokens_of(whole)
+    if tokens <= limit or (name == "text" and len(texts) < 2):
+        yield whole
+        return
+    rate = tokens / max(1, sum(map(len, texts)))  # of tokens in a character
+    sizes = [[math.ceil(rate * len(text))] for text in texts]
+    even = tokens / math.ceil(tokens / limit)
+    limits = [min(limit, math.ceil(EVEN * even))]
+
+    def encoded(start: int, end: int) -> tuple[Example, list[int]]:
+        example = encode(name, slice_(start, end))
+        return example, [tokens_of(example)]
+
+    for start, _, example, _ in pack(sizes, limits, encoded):
+        if tokens_of(example) <= limit:
+            yield example
+        else:  # one piece that is too long
+            yield from parts_of("text", texts[start], limit, encode, processor)
+
+
+def _pieces(name: str, value: Any, processor: Any) -> tuple[list[str], Callable[[int, int], Any]]:
+    """The text of each piece of a document, and what makes a document of some that follow one another."""
+    if name != "text":
+        items = list(value)
+        return [as_text(name, [item]) for item in items], lambda start, end: items[start:end]
+    spans = _sentences(value, processor)
+    if len(spans) > 1:
+        return [value[a:b] for a, b in spans], lambda start, end: value[spans[start][0] : spans[end - 1][1]]
+    texts, joiner = smaller_parts(value)
+    return texts, lambda start, end: joiner.join(texts[start:end])
+
+
+def _sentences(text: str, processor: Any) -> list[tuple[int, int]]:
+    if hasattr(processor, "split_sentences"):
+        return list(processor.split_sentences(text))
+    spans, start = [], 0
+    for sentence in plain_sentences(text):
+        start = text.index(sentence, start)
+        spans.append((start, start + len(sentence)))
+        start += len(sentence)
+    return spans
+
+
+__all__ = ["parts_of", "tokens_of"]

@@ -1,0 +1,182 @@
+"""Documents that are longer than the model can take, read in parts; and summaries of a length."""
+
+import copy
+import logging
+
+import pytest
+from transformers import pipeline
+
+import hier_models
+from hier_models.pipelines.document_pipeline_hier import Example
+from hier_models.pipelines.long_documents_hier import parts_of, tokens_of
+from tests.conftest import DOCUMENTS, TURNS
+
+
+LENGTH = {"min_length": 4, "max_length": 8}
+
+
+@pytest.fixture
+def summarize(tiny_model, processor):
+    return pipeline("summarization", model=tiny_model, processor=processor, device="cpu")
+
+
+@pytest.fixture
+def lengths_tokenizer(tokenizer):
+    tokenizer = copy.deepcopy(tokenizer)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["[line]", "[short]", "[long]"]})
+    return tokenizer
+
+
+@pytest.fixture
+def summarize_lengths(tiny_model, lengths_tokenizer):
+    tiny_model.resize_token_embeddings(len(lengths_tokenizer))
+    processor = hier_models.HatBartProcessor(lengths_tokenizer)
+    return pipeline("summarization", model=tiny_model, processor=processor, device="cpu")
+
+
+def words(name, value):
+    """Counts words, and keeps what it was given."""
+    text = value if name == "text" else " ".join(item if isinstance(item, str) else item["content"] for item in value)
+    ids = text.split()
+    return Example({"input_ids": ids[:10]}, {"num_truncated_tokens": max(0, len(ids) - 10)}, source=(name, value, 10))
+
+
+# Parts
+
+
+def test_all_of_a_document_is_read_once_and_in_order(summarize, monkeypatch, caplog):
+    text = " ".join(f"Bee number {number} flies." for number in range(60))
+    read = []
+    encode = summarize._encoded
+    monkeypatch.setattr(
+        summarize, "_encoded", lambda name, value, limit: read.append(value) or encode(name, value, limit)
+    )
+    summarized = []
+    forward = type(summarize).__mro__[1]._forward
+    monkeypatch.setattr(
+        type(summarize).__mro__[1],
+        "_forward",
+        lambda self, inputs, **kwargs: summarized.append(inputs["examples"]) or forward(self, inputs, **kwargs),
+    )
+    with caplog.at_level(logging.WARNING):
+        records = [summarize(text, return_truncation=True, **LENGTH)[0] for _ in range(2)]
+    number = records[0]["num_parts"]
+    assert number > 2
+    assert records[0] == records[1]
+    assert records[0]["num_truncated_tokens"] == 0
+    parts = [example.source[1] for batch in summarized[:number] for example in batch]
+    assert " ".join(" ".join(parts).split()) == text
+    assert sum(f"is read in {number} parts" in message for message in caplog.messages) == 1
+
+
+@pytest.mark.parametrize("batch_size", [2, 5])
+def test_batches_give_what_single_documents_give(summarize, batch_size):
+    documents = [
+        *DOCUMENTS,
+        " ".join(DOCUMENTS * 4),
+        TURNS * 9,
+        {"sentences": DOCUMENTS * 3},
+        {"documents": DOCUMENTS},
+    ]
+    single = [summarize(document, return_truncation=True, **LENGTH)[0] for document in documents]
+    assert sum("num_parts" in record for record in single) >= 3
+    assert summarize(documents, batch_size=batch_size, return_truncation=True, **LENGTH) == single
+
+
+def test_it_can_be_cut_or_refused_instead(summarize):
+    text = " ".join(DOCUMENTS * 4)
+    cut = summarize(text, truncation=True, return_truncation=True, **LENGTH)[0]
+    assert "num_parts" not in cut
+    assert cut["num_truncated_tokens"] > 0
+    assert cut["summary_text"] != summarize(text, **LENGTH)[0]["summary_text"]
+    with pytest.raises(ValueError, match="tokens long, more than the"):
+        summarize(text, truncation=False)
+
+
+def test_a_model_that_writes_more_than_it_reads_comes_to_an_end(summarize):
+    record = summarize("word " * 300, max_source_length=12, min_new_tokens=1, return_truncation=True, **LENGTH)[0]
+    assert record["num_parts"] > 10
+    assert record["num_truncated_tokens"] > 0  # what was left did not fit
+
+
+def test_sequences_are_those_of_the_whole_document(summarize):
+    text = " ".join(DOCUMENTS * 4)
+    records = summarize(text, num_beams=3, num_return_sequences=3, **LENGTH)
+    assert len({record["summary_text"] for record in records}) == 3
+
+
+@pytest.mark.parametrize("kind", ["sentences", "turns", "documents"])
+def test_parts_keep_the_structure(kind):
+    items = [f"{number} a b c." for number in range(9)]
+    value = [{"role": "Ann", "content": item} for item in items] if kind == "turns" else items
+    parts = list(parts_of(kind, value, 10, words))
+    assert len(parts) > 2
+    assert all(tokens_of(part) <= 10 and part.source[0] == kind for part in parts)
+    assert [item for part in parts for item in part.source[1]] == value
+
+
+def test_parts_are_about_as_long_as_one_another():
+    text = " ".join(f"{number} a." for number in range(11))  # 22 words
+    lengths = [tokens_of(part) for part in parts_of("text", text, 10, words)]
+    assert sum(lengths) == 22
+    assert max(lengths) - min(lengths) <= 2
+
+
+@pytest.mark.parametrize(
+    "text", ["a " * 35, "a, b c, " * 12, "word" * 50, "One. " + "two " * 30 + ". Three.", "", "    ", "\n\n"]
+)
+def test_what_is_too_long_by_itself_is_taken_apart(text):
+    parts = list(parts_of("text", text, 10, words))
+    assert all(tokens_of(part) <= 10 for part in parts)
+    assert " ".join(" ".join(part.source[1] for part in parts).split()) == " ".join(text.split())
+
+
+def test_a_long_turn_is_read_as_text():
+    turns = [{"role": "Ann", "content": "Yes."}, {"role": "Bob", "content": "No it is. " * 9}]
+    parts = list(parts_of("turns", turns, 10, words))
+    assert [part.source[0] for part in parts] == ["turns", *["text"] * (len(parts) - 1)]
+    assert parts[1].source[1].startswith("Bob: No it is.")
+
+
+# Lengths
+
+
+def test_targets_begin_with_the_token_of_their_length(lengths_tokenizer, tokenizer):
+    targets = ["one " * 25, "one " * 26, "one " * 110, "one " * 111]
+    for name in ("HatBartProcessor", "TopDownTransformerProcessor", "HighlightTransformerProcessor"):
+        labels = getattr(hier_models, name)(lengths_tokenizer)(text_target=targets)["labels"]
+        first = lengths_tokenizer.convert_ids_to_tokens([row[0] for row in labels])
+        assert first == ["[line]", "[short]", "[short]", "[long]"]
+        plain = getattr(hier_models, name)(tokenizer)(text_target=targets)["labels"]
+        assert [row[1:] for row in labels] == [row[1:] for row in plain]
+        assert {row[0] for row in plain} == {tokenizer.bos_token_id}
+
+
+def test_a_length_begins_the_summary(summarize_lengths, lengths_tokenizer):
+    for length in ("line", "short", "long"):
+        ids = summarize_lengths(DOCUMENTS[0], length=length, max_length=9, return_tensors=True)[0]["summary_token_ids"]
+        assert ids[1] == lengths_tokenizer.convert_tokens_to_ids(f"[{length}]")
+        assert len(ids) <= 9
+        text = summarize_lengths(DOCUMENTS[0], length=length, max_new_tokens=8)[0]["summary_text"]
+        assert "[" not in text
+
+
+def test_a_length_is_of_the_whole_and_its_parts_are_short(summarize_lengths, monkeypatch):
+    seen = []
+    generate = summarize_lengths.model.generate
+    monkeypatch.setattr(
+        summarize_lengths.model,
+        "generate",
+        lambda **kwargs: seen.append(kwargs["generation_config"].forced_bos_token_id) or generate(**kwargs),
+    )
+    summarize_lengths(" ".join(DOCUMENTS * 4), length="line", max_new_tokens=8, max_source_length=40)
+    tokens = summarize_lengths.tokenizer.convert_ids_to_tokens(seen)
+    assert tokens[-1] == "[line]"
+    assert set(tokens[:-1]) == {"[short]"}
+
+
+def test_lengths_that_cannot_be(summarize, summarize_lengths):
+    with pytest.raises(ValueError, match="`length` must be one of line, short, long, got 'medium'"):
+        summarize_lengths(DOCUMENTS[0], length="medium")
+    with pytest.raises(ValueError, match=r"`length` is for models that were trained with lengths.*max_new_tokens"):
+        summarize(DOCUMENTS[0], length="line")
