@@ -1,6 +1,8 @@
 """Put a trained checkpoint into the package as `mini`: weights in bfloat16, settings of the generation, tokenizer.
 
     python examples/mini/ship.py runs/mini/pairs
+
+After it, `hier-models summarize` and `pipeline("summarization")` use it.
 """
 
 import argparse

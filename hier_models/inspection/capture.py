@@ -11,6 +11,8 @@ import numpy as np
 import torch
 
 from ..pipelines import SummarizationPipeline
+from ..pipelines.document_pipeline_hier import Example
+from ..pipelines.written_form_hier import restore_written_form
 from .heatmap import FloatArray, HierarchicalAttentionMap, top_sentences
 from .row_attention import attends_to_rows, row_attention_weights, row_texts
 
@@ -109,10 +111,11 @@ def hierarchical_attention(
         pipeline = SummarizationPipeline(model=model, processor=processor, device=model.device)
         [(kind, value)] = given.items()
         document = {kind: value if isinstance(value, str) else list(value)}
-        example = pipeline.preprocess(document, max_source_length=max_source_length)["examples"]
+        example = pipeline.preprocess(document, truncation=True, max_source_length=max_source_length)["examples"]
         inputs = {name: torch.tensor([row], device=model.device) for name, row in example.inputs.items()}
         if summary is None:
-            result = pipeline(document, return_tensors=True, max_source_length=max_source_length, **generate_kwargs)
+            settings = {"truncation": True, "max_source_length": max_source_length, **generate_kwargs}
+            result = pipeline(document, return_tensors=True, **settings)
             ids = result[0]["summary_token_ids"][None].to(model.device)  # (1, target + 1)
             decoder_input_ids, target_ids = ids[:, :-1], ids[0, 1:].tolist()
         else:
@@ -136,12 +139,18 @@ def hierarchical_attention(
         weights=weights,
         sentences=rows,
         tokens=_token_texts(tokenizer, target_ids),
-        summary=tokenizer.decode(target_ids, skip_special_tokens=True).strip(),
+        summary=_written(tokenizer.decode(target_ids, skip_special_tokens=True).strip(), example),
         top_k=top_k,
         num_truncated_tokens=example.counts["num_truncated_tokens"],
         unit=unit,
         **({} if title is None else {"title": title}),
     )
+
+
+def _written(summary: str, example: Example) -> str:
+    """A summary in the written form of its document, if the tokenizer takes it away."""
+    document = example.notes.get("document")
+    return summary if document is None else restore_written_form(summary, document)
 
 
 def _no_hierarchy(model: Any) -> str:

@@ -249,6 +249,7 @@ def highlighting_report(
             written = pipeline(
                 {kind: source, "phrases": phrases},
                 return_tensors=True,
+                truncation=True,
                 max_source_length=max_source_length,
                 **generate_kwargs,
             )
