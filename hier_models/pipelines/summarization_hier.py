@@ -35,12 +35,9 @@ _NO_COUNTS = ("output_ids", "document", "phrases", *_COPYING, *_READING)
 
 # Most tokens of a summary of a length.
 NEW_TOKENS = {"line": 64, "short": 192, "long": 512}
-# What a call says of the summary of a document, and not of those of its parts.
-_OF_THE_WHOLE = (
-    *("max_length", "max_new_tokens", "min_length", "min_new_tokens"),
-    *("forced_bos_token_id", "num_return_sequences"),
-)
+_LENGTHS = ("max_length", "max_new_tokens", "min_length", "min_new_tokens", "forced_bos_token_id")
 MANY_PARTS = 8  # it takes a while
+SHORTER = 0.8  # summaries of parts are read in parts again if they have at most this share of what they sum up
 
 
 @dataclass
@@ -314,8 +311,10 @@ class SummarizationPipeline(DocumentPipeline):
     def _condensed(self, example: Example, batch_size: int, generate_kwargs: dict[str, Any]) -> Example:
         """Summarize the parts of a document, then their summaries, until these fit into the model together."""
         parts, limit, tokens = example.notes["parts"], example.notes["limit"], tokens_of(example)
-        settings = {name: value for name, value in generate_kwargs.items() if name not in _OF_THE_WHOLE}
-        settings |= self._length_settings("short") if self._knows_lengths() else {}
+        settings = {**generate_kwargs, "num_return_sequences": 1}
+        if self._knows_lengths():
+            settings = {name: value for name, value in settings.items() if name not in _LENGTHS}
+            settings |= self._length_settings("short")
         number, cut = len(parts), 0
         self._say_once(
             "parts",
@@ -330,7 +329,7 @@ class SummarizationPipeline(DocumentPipeline):
             text = "\n".join(summary for batch in bar for summary in self._summaries(batch, settings))
             before, whole = tokens, self._encoded("text", text, limit)
             tokens = tokens_of(whole)
-            if tokens <= limit or tokens >= before:  # a model that writes more than it reads would never end
+            if tokens <= limit or tokens > SHORTER * before:  # a model that writes as much as it reads would never end
                 break
             parts = self._parts("text", text, limit)
         whole.counts["num_truncated_tokens"] += cut

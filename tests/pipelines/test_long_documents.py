@@ -30,7 +30,7 @@ def lengths_tokenizer(tokenizer):
 @pytest.fixture
 def summarize_lengths(tiny_model, lengths_tokenizer):
     tiny_model.resize_token_embeddings(len(lengths_tokenizer))
-    processor = hier_models.HatBartProcessor(lengths_tokenizer)
+    processor = hier_models.HatBartProcessor(lengths_tokenizer, num_segments=tiny_model.config.num_segments)
     return pipeline("summarization", model=tiny_model, processor=processor, device="cpu")
 
 
