@@ -1,4 +1,4 @@
-"""A page in the browser: paste or drop a document, read its summary, and see where the model looked.
+"""A page in the browser: paste or drop a document, read its summary, see its sources and where the model looked.
 
     pip install "hier_models[app]"
     python examples/app.py ./my-model           # then open http://127.0.0.1:7860
@@ -27,7 +27,7 @@ except ImportError:
 from transformers import pipeline
 
 from hier_models.data import load_documents
-from hier_models.inspection import hierarchical_attention, highlighting_report
+from hier_models.inspection import hierarchical_attention, highlighting_report, sources_page
 
 
 PROSE, DIALOGUE = "a text", "a dialogue, one “Name: utterance” a line"
@@ -79,15 +79,30 @@ def page_of(report: Any) -> str:
         return report.save_html(Path(folder) / "page.html").read_text(encoding="utf-8")
 
 
+def sources_of(pipe: Any, document: dict[str, Any], summary: str) -> str:
+    """The page on which a sentence of the summary shows its sources."""
+    record = {"summary_text": summary, "sources": pipe.find_sources(document, summary)}
+    return sources_page(record, pipe.running_text(document))
+
+
+def framed(page: str, title: str) -> str:
+    """A page in a frame of its own, with scripts but without access to this one."""
+    # srcdoc is an attribute, hence escaped.
+    return f'<iframe title="{title}" sandbox="allow-scripts" srcdoc="{html.escape(page)}"></iframe>'
+
+
 def build(pipe: Any, name: str) -> gr.Blocks:
     config, defaults = pipe.model.config, pipe.model.generation_config
     longest = min(getattr(config, "max_position_embeddings", None) or 1025, 1025) - 1
     length = defaults.max_new_tokens or (defaults.max_length or 257) - 1
 
-    def run(text: str, form: str, file: str | None, number: int, max_tokens: int, beams: int) -> tuple[str, str, str]:
+    def run(
+        text: str, form: str, file: str | None, number: int, max_tokens: int, beams: int
+    ) -> tuple[str, str, str, str]:
         try:
             document = read_document(text, form, file, number)
             summary, cut, page = summarize(pipe, document, max_new_tokens=int(max_tokens), num_beams=int(beams))
+            sources = framed(sources_of(pipe, document, summary), "Sources")
         except Exception as error:
             # A mistake of the user is told on the page only; a failure is told in the terminal too.
             expected = isinstance(error, ValueError | OSError)
@@ -96,10 +111,13 @@ def build(pipe: Any, name: str) -> gr.Blocks:
         cut_note = f"**{cut}** token{'' if cut == 1 else 's'} of the document cut: it is longer than the model takes."
         note = cut_note if cut else "The model saw the whole document; **0** tokens were cut."
         if page is None:
-            return summary, f"{note} No heatmap: {type(pipe.model).__name__} has no hierarchical attention.", ""
-        # In a frame of its own, with scripts but without access to this page. srcdoc is an attribute, hence escaped.
-        frame = f'<iframe title="Heatmap" sandbox="allow-scripts" srcdoc="{html.escape(page)}"></iframe>'
-        return summary, note, frame
+            return (
+                summary,
+                f"{note} No heatmap: {type(pipe.model).__name__} has no hierarchical attention.",
+                sources,
+                "",
+            )
+        return summary, note, sources, framed(page, "Heatmap")
 
     with gr.Blocks(title="hier_models", analytics_enabled=False, fill_width=True) as app:
         gr.Markdown(f"# Summarize a document\nModel: `{name}` ({type(pipe.model).__name__}, on {pipe.device})")
@@ -116,10 +134,10 @@ def build(pipe: Any, name: str) -> gr.Blocks:
                 button = gr.Button("Summarize", variant="primary")
                 summary = gr.Textbox(label="Summary", lines=8, interactive=False, buttons=["copy"])
                 note = gr.Markdown()
-        frame = gr.HTML()
+        sources, frame = gr.HTML(), gr.HTML()
         # One at a time: recording the attention switches the model's attention implementation for a while.
         inputs = [text, form, file, number, max_tokens, beams]
-        outputs = [summary, note, frame]
+        outputs = [summary, note, sources, frame]
         button.click(run, inputs, outputs, api_name="summarize", concurrency_limit=1, show_progress_on=summary)
     return app
 

@@ -57,8 +57,8 @@ def serve(checkpoint: Path) -> Iterator[Client]:
         (checkpoint / "app.log").write_text(server.stdout + server.stderr, encoding="utf-8")
 
 
-def ask(client: Client, **arguments: object) -> tuple[str, str, str]:
-    """Press the button: summary, note, frame."""
+def ask(client: Client, **arguments: object) -> tuple[str, str, str, str]:
+    """Press the button: summary, note, sources, frame."""
     given = {"text": "", "form": "a text", "file": None, "number": 1, **SETTINGS, **arguments}
     return client.predict(**given, api_name="/summarize")
 
@@ -85,9 +85,10 @@ def test_hat_bart(tmp_path: Path, tiny_model: HatBartForConditionalGeneration, p
         assert client.config["analytics_enabled"] is False
 
         def check(document: dict, **arguments: object) -> dict:
-            summary, note, frame = ask(client, **arguments)
+            summary, note, sources, frame = ask(client, **arguments)
             [result] = expected(document, **GENERATE)
             assert summary == result["summary_text"].strip()
+            assert html.escape(expected.find_sources(document, summary)[0]["text"]) in html.unescape(sources)
             assert f"**{result['num_truncated_tokens']}** token" in note
             page = page_of(frame)
             assert page["summary"] == " ".join(summary.split())
@@ -148,7 +149,7 @@ def test_highlight_transformer(
             ({"turns": TURNS}, {"text": "\n".join(f"{t['role']}: {t['content']}" for t in TURNS), "form": DIALOGUE}),
             ({"text": " ".join(DOCUMENTS * 3)}, {"text": " ".join(DOCUMENTS * 3)}),
         ):
-            summary, note, frame = ask(client, **arguments)
+            summary, note, _, frame = ask(client, **arguments)
             [result] = summarize(document, return_phrases=True, **GENERATE)
             assert summary == result["summary_text"].strip()
             assert f"**{result['num_truncated_tokens']}** token" in note
@@ -176,10 +177,11 @@ def test_model_without_hierarchy(tmp_path: Path, kind: str, tiny_config, tokeniz
     model.save_pretrained(tmp_path)
     [result] = pipeline("summarization", model=str(tmp_path))({"text": DOCUMENTS[0]}, **GENERATE)
     with serve(tmp_path) as client:
-        summary, note, frame = ask(client, text=DOCUMENTS[0])
+        summary, note, sources, frame = ask(client, text=DOCUMENTS[0])
     assert summary == result["summary_text"].strip()
     assert f"**{result['num_truncated_tokens']}** token" in note
     assert f"No heatmap: {type(model).__name__} has no hierarchical attention." in note
+    assert "<h2 id=&quot;summary-heading&quot;>Summary</h2>" in sources.replace("&lt;", "<").replace("&gt;", ">")
     assert frame == ""
 
 

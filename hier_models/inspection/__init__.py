@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .highlighting import HighlightingReport, highlighting_report
     from .levels import LevelWeights, level_weights
     from .row_attention import RowEntropy, row_entropy
+    from .summary_sources import save_sources_page, sources_page
 
 
 __all__ = [
@@ -26,7 +27,9 @@ __all__ = [
     "highlighting_report",
     "level_weights",
     "row_entropy",
+    "save_sources_page",
     "source_text",
+    "sources_page",
     "top_sentences",
 ]
 
@@ -43,7 +46,9 @@ _HOMES = {
     "highlighting_report": "highlighting",
     "level_weights": "levels",
     "row_entropy": "row_attention",
+    "save_sources_page": "summary_sources",
     "source_text": "copying",
+    "sources_page": "summary_sources",
     "top_sentences": "heatmap",
 }
 

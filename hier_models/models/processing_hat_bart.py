@@ -160,6 +160,37 @@ class HatBartProcessor(ProcessorMixin):
         """
         return split_sentences(text, self.language)
 
+    def running_text(
+        self,
+        text: str | Sequence[str] | None = None,
+        *,
+        sentences: Sequence[str] | Sequence[Sequence[str]] | None = None,
+        turns: Sequence[Mapping[str, str]] | Sequence[Sequence[Mapping[str, str]]] | None = None,
+        documents: Sequence[str] | Sequence[Sequence[str]] | None = None,
+    ) -> str | list[str]:
+        """Give the text that is tokenized, whose characters `offset_mapping` counts.
+
+        Args:
+            text: As in the call, of which one is given; it is its own running text.
+            sentences: As in the call; joined by spaces.
+            turns: As in the call; "role: content", joined by spaces.
+            documents: As in the call; their sentences, joined by spaces.
+
+        Returns:
+            The text of one input, or a list of them.
+
+        Raises:
+            ValueError: If the inputs are none, several or malformed.
+        """
+        inputs = {"text": text, "sentences": sentences, "turns": turns, "documents": documents}
+        given = [name for name, value in inputs.items() if value is not None]
+        if len(given) != 1:
+            got = " and ".join(given) or "none"
+            raise ValueError(f"give exactly one of `text`, `sentences`, `turns` and `documents`, got {got}")
+        rows, batched = self._read(given[0], inputs[given[0]])
+        texts = [row.text for row in rows]
+        return texts if batched else texts[0]
+
     def __call__(
         self,
         text: str | Sequence[str] | None = None,

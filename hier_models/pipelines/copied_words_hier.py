@@ -45,17 +45,21 @@ def check_copies(model: Any) -> None:
 
 
 @torch.no_grad()
-def copy_shares(model: Any, inputs: dict[str, torch.Tensor], ids: torch.Tensor) -> dict[str, torch.Tensor]:
+def copy_shares(
+    model: Any, inputs: dict[str, torch.Tensor], ids: torch.Tensor, token_sentences: torch.Tensor | None = None
+) -> dict[str, torch.Tensor]:
     """Tell how much of the probability of generated tokens is that of copying, in one pass over them.
 
     Args:
         model: A model whose output has `copy_probability` and `copy_attentions` under `output_copying=True`.
         inputs: What the summaries were generated from, (batch, source).
         ids: Generated ids, with the start token, (batch, sequences, target + 1).
+        token_sentences: The sentence of each source token, -1 for none, (batch, source), if sentences are wanted.
 
     Returns:
         `copy_shares`, (batch, sequences, target), from 0 to 1; and `copy_places`, the source token that is copied
-        most, or -1 where the source has no such token.
+        most, or -1 where the source has no such token. With sentences also `source_shares`, (batch, sequences,
+        target, sentences): how much of the probability is that of copying from each.
     """
     sequences = ids.shape[1]
     flat = ids.flatten(0, 1).to(model.device)  # (batch * sequences, target + 1)
@@ -69,7 +73,26 @@ def copy_shares(model: Any, inputs: dict[str, torch.Tensor], ids: torch.Tensor) 
     shares = (copied / probability.clamp(min=torch.finfo(torch.float32).tiny)).clamp(max=1.0)
     most, places = attention.max(dim=-1)
     found = {"copy_shares": shares, "copy_places": places.masked_fill(most <= 0, -1)}
+    if token_sentences is not None:
+        of_tokens = attention / attention.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
+        sentences = token_sentences.to(model.device).repeat_interleave(sequences, dim=0)
+        found["source_shares"] = per_sentence(of_tokens * shares[..., None], sentences)
     return {name: value.unflatten(0, (-1, sequences)) for name, value in found.items()}
+
+
+def per_sentence(of_tokens: torch.Tensor, sentences: torch.Tensor) -> torch.Tensor:
+    """Add up numbers of source tokens over the sentences that they stand in.
+
+    Args:
+        of_tokens: (batch, target, source).
+        sentences: The sentence of each source token, -1 for none, (batch, source).
+
+    Returns:
+        (batch, target, sentences).
+    """
+    count = int(sentences.max()) + 1
+    places = sentences.masked_fill(sentences < 0, count)[:, None].expand_as(of_tokens)
+    return of_tokens.new_zeros(*of_tokens.shape[:2], count + 1).scatter_add(2, places, of_tokens)[..., :count]
 
 
 def copied_words(
@@ -97,7 +120,7 @@ def copied_words(
         its tokens' shares) and `source`, [start, end] in characters of the source; None if its tokens come from
         places that do not follow one another.
     """
-    ends = _token_ends(tokenizer, ids, text, decoding)
+    ends = token_ends(tokenizer, ids, text, decoding)
     found = []
     first = 0
     for word in _word().finditer(text):
@@ -121,8 +144,18 @@ def copied_words(
     return found
 
 
-def _token_ends(tokenizer: Any, ids: Sequence[int], text: str, decoding: dict[str, Any]) -> list[int]:
-    """Where in the text each token ends, never before the one before it."""
+def token_ends(tokenizer: Any, ids: Sequence[int], text: str, decoding: dict[str, Any]) -> list[int]:
+    """Find where in a text each token ends, never before the one before it.
+
+    Args:
+        tokenizer: Decodes the ids.
+        ids: Of the text.
+        text: What they decode to.
+        decoding: Arguments of `decode` that the text was made with.
+
+    Returns:
+        A place for each id, in characters.
+    """
     ends = []
     last = 0
     for number in range(1, len(ids) + 1):
@@ -146,4 +179,4 @@ def _source(places: Sequence[int], offsets: Sequence[Sequence[int]]) -> list[int
     return [int(offsets[places[0]][0]), int(offsets[places[-1]][1])]
 
 
-__all__ = ["check_copies", "copied_words", "copy_shares"]
+__all__ = ["check_copies", "copied_words", "copy_shares", "per_sentence", "token_ends"]

@@ -24,6 +24,7 @@ from .document_pipeline_hier import (
 )
 from .importance_tagger_hier import ImportanceTagger, load_importance_tagger
 from .long_documents_hier import parts_of, tokens_of
+from .sources_hier import attended_sentences, document_sentences, plain_offsets, sources_of_tokens
 from .written_form_hier import is_uncased, moved_places, restore_written_form
 
 
@@ -31,7 +32,7 @@ from .written_form_hier import is_uncased, moved_places, restore_written_form
 _COPYING = ("copy_shares", "copy_places", "source_offsets")
 # How many rows the model read, and how many it could choose from.
 _READING = ("num_encoded_rows", "num_rows")
-_NO_COUNTS = ("output_ids", "document", "phrases", *_COPYING, *_READING)
+_NO_COUNTS = ("output_ids", "document", "phrases", "sentences", "source_shares", *_COPYING, *_READING)
 
 # Most tokens of a summary of a length.
 NEW_TOKENS = {"line": 64, "short": 192, "long": 512}
@@ -63,6 +64,7 @@ class SummarizationPipeline(DocumentPipeline):
     Models with a processor that knows phrases (Highlight-Transformer) read the key phrases that it finds, or those
     that `phrases` names, for all documents of a call, or for one as its entry "phrases". `return_phrases=True` and
     `return_copied=True` show what was highlighted, and which words of the summary the model copied.
+    `return_sources=True` shows, for any model, which sentences of the document each sentence of the summary rests on.
 
     Where the tokenizer is uncased, as BERT's, a summary is given back the capitals, accents and spaces of its
     document.
@@ -146,7 +148,7 @@ class SummarizationPipeline(DocumentPipeline):
                 `return_truncation` (False), `return_tensors` (False: token ids instead of text),
                 `phrases` (a list of (phrase, value), (start, end, value) or phrases alone, to highlight in each
                 document in the place of those that the processor finds; [] for none), `return_phrases` (False),
-                `return_copied` (False), `return_encoded_rows` (False),
+                `return_copied` (False), `return_sources` (False), `return_encoded_rows` (False),
                 `clean_up_tokenization_spaces` (False); and arguments of `generate`, such as `num_beams`, `max_length`,
                 `num_return_sequences`.
 
@@ -162,8 +164,10 @@ class SummarizationPipeline(DocumentPipeline):
             {"text", "value", "spans" (characters), "positions" (tokens)}. With `return_copied` there is `copied`: the
             words of the summary that were rather copied than generated, {"text", "start", "end", "share" (of copying
             in the word's probability), "source" ([start, end] in the source, or None if it was put together from
-            several places)}. Characters of the
-            source are those of the processor's `running_text`. With `return_encoded_rows`, for models that read only
+            several places)}. With `return_sources`
+            there is `sources`: for each sentence of the summary {"text", "start", "end", "sources"}, and there at most
+            three sentences of the document, the best first, {"text", "start", "end", "weight"}; weights add up to 1.
+            Characters of the source are those of `running_text`. With `return_encoded_rows`, for models that read only
             the rows that they select (Coarse-to-Fine LSTM with attention="hard"), there are `num_encoded_rows`, how
             many they read, and `num_rows`, of how many.
 
@@ -186,6 +190,7 @@ class SummarizationPipeline(DocumentPipeline):
         phrases: Any = None,
         return_phrases: bool | None = None,
         return_copied: bool | None = None,
+        return_sources: bool | None = None,
         return_encoded_rows: bool | None = None,
         **generate_kwargs: Any,
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
@@ -199,6 +204,7 @@ class SummarizationPipeline(DocumentPipeline):
             "phrases": phrases,
             "return_phrases": return_phrases,
             "return_copied": return_copied,
+            "return_sources": return_sources,
             "return_encoded_rows": return_encoded_rows,
         }
         preprocess |= {name: value for name, value in given.items() if value is not None}
@@ -223,6 +229,7 @@ class SummarizationPipeline(DocumentPipeline):
         phrases: Any = None,
         return_phrases: bool = False,
         return_copied: bool = False,
+        return_sources: bool = False,
         return_encoded_rows: bool = False,
     ) -> dict[str, Example]:
         """Tokenize one document.
@@ -235,6 +242,7 @@ class SummarizationPipeline(DocumentPipeline):
             phrases: what is highlighted, unless the document says so itself; None for what the processor finds.
             return_phrases: whether the phrases are wanted.
             return_copied: whether the copied words are wanted.
+            return_sources: whether the sources of the summary's sentences are wanted.
             return_encoded_rows: whether the number of rows that the model reads is wanted.
 
         Returns:
@@ -248,6 +256,9 @@ class SummarizationPipeline(DocumentPipeline):
         name, value = structure_of(input_, self.structures)
         limit = self._source_limit(max_source_length)
         options = self._options(input_, phrases, return_phrases, return_copied)
+        in_parts = truncation is None and not options and not return_encoded_rows
+        if return_sources and self._knows_offsets():
+            options["return_offsets_mapping"] = True
         if hasattr(self.processor, "extra_inputs"):
             # Rows may have a limit where tokens have none.
             limited = limit is not None or getattr(self.processor, "num_rows", None) is not None
@@ -267,8 +278,12 @@ class SummarizationPipeline(DocumentPipeline):
             )
         if is_uncased(self.tokenizer):
             example.notes["document"] = as_text(name, value)
-        if truncation is None and limit is not None and not (options or return_encoded_rows):
+        if in_parts and limit is not None:
             self._note_parts(example, name, value, limit)
+        if return_sources:
+            self._note_sentences(example, name, value)
+            if not return_copied:
+                example.notes.pop("offset_mapping", None)
         if return_encoded_rows:
             if getattr(self.model.config, "attention", None) != "hard":
                 raise ValueError(
@@ -334,7 +349,7 @@ class SummarizationPipeline(DocumentPipeline):
             parts = self._parts("text", text, limit)
         whole.counts["num_truncated_tokens"] += cut
         whole.counts["num_parts"] = number
-        whole.notes |= {name: value for name, value in example.notes.items() if name == "document"}
+        whole.notes |= {name: value for name, value in example.notes.items() if name in ("document", "sentences")}
         return whole
 
     def _summaries(self, parts: list[Example], settings: dict[str, Any]) -> list[str]:
@@ -391,6 +406,22 @@ class SummarizationPipeline(DocumentPipeline):
             options["return_offsets_mapping"] = True
         return options
 
+    def _knows_offsets(self) -> bool:
+        """Whether the model's processor can tell where its tokens stand in the running text."""
+        return hasattr(self.processor, "running_text") and bool(self.tokenizer.is_fast)
+
+    def _note_sentences(self, example: Example, name: str, value: Any) -> None:
+        """Note the sentences of a document that are read."""
+        text = self.running_text({name: value})
+        offsets = None if "parts" in example.notes else example.notes.get("offset_mapping")
+        if (
+            "parts" not in example.notes
+            and example.counts["num_truncated_tokens"]
+            and not hasattr(self.processor, "extra_inputs")
+        ):
+            offsets = plain_offsets(self.tokenizer, self._prefix(), text, len(example))
+        example.notes["sentences"] = document_sentences(name, value, text, self.processor, offsets)
+
     def _looked_up(self, examples: list[Example], batch: dict[str, torch.Tensor], ids: torch.Tensor) -> dict[str, Any]:
         found: dict[str, Any] = {}
         if "document" in examples[0].notes:
@@ -398,13 +429,27 @@ class SummarizationPipeline(DocumentPipeline):
         if "phrases" in examples[0].notes:
             # A document in which there was nothing to look for has no report.
             found["phrases"] = [_Phrases(example.notes.get("phrases") or []) for example in examples]
+        places = None
+        if "sentences" in examples[0].notes:
+            found["sentences"] = [example.notes["sentences"] for example in examples]
+            places = self._token_sentences(found["sentences"], batch)
         if "offset_mapping" in examples[0].notes:
-            found |= copy_shares(self.model, batch, ids)
+            found |= copy_shares(self.model, batch, ids, places)
             offsets = [[list(places) for places in example.notes["offset_mapping"]] for example in examples]
             length = batch["input_ids"].shape[1]
             padded = [row + [[0, 0]] * (length - len(row)) for row in offsets]
             found["source_offsets"] = torch.tensor(padded)  # (batch, source, 2)
+        elif places is not None and getattr(self.model.config, "use_copy", False):
+            found["source_shares"] = copy_shares(self.model, batch, ids, places)["source_shares"]
+        elif places is not None and getattr(self.model.config, "hierarchical_layers", None):
+            found["source_shares"] = attended_sentences(self.model, batch, ids, places)
         return found
+
+    def _token_sentences(self, documents: list[Any], batch: dict[str, torch.Tensor]) -> torch.Tensor | None:
+        """The sentence of each source token, (batch, source); None if it is not known, or there are no sentences."""
+        length = batch["input_ids"].shape[1]
+        rows = [document.tokens + [-1] * (length - len(document.tokens)) for document in documents]
+        return torch.tensor(rows) if self._knows_offsets() and any(document.spans for document in documents) else None
 
     def _generated(self, examples: list[Example], output: Any) -> dict[str, Any]:
         if "num_rows" not in examples[0].notes:
@@ -477,8 +522,63 @@ class SummarizationPipeline(DocumentPipeline):
                     decoding,
                 )
                 record["copied"] = copied if document is None else moved_places(copied, decoded, text)
+            if "sentences" in model_outputs:
+                sentences: Any = model_outputs["sentences"]
+                sentences = sentences[0] if isinstance(sentences, list) else sentences
+                shares_of = model_outputs["source_shares"][0][number] if "source_shares" in model_outputs else None
+                written = (ids[1:].tolist(), text, decoded)
+                record["sources"] = sources_of_tokens(
+                    self.tokenizer, *written, sentences, shares_of, decoding, self.processor
+                )
             records.append(record)
         return records
+
+    def running_text(self, input_: Any) -> str:
+        """Give a document as the text whose characters `sources` and `copied` count.
+
+        Args:
+            input_: a text, a dictionary with one of "text", "sentences", "turns", "documents", or a chat.
+
+        Returns:
+            The processor's `running_text` if it has one, else the plain text that the model reads.
+
+        Raises:
+            ValueError: If the input is something else.
+        """
+        name, value = structure_of(input_, self.structures)
+        if hasattr(self.processor, "running_text"):
+            return str(self.processor.running_text(**{name: value}))
+        return as_text(name, value)
+
+    def find_sources(self, input_: Any, summary: str) -> list[dict[str, Any]]:
+        """Find on which sentences of a document the sentences of a given summary rest.
+
+        Args:
+            input_: the document, as the call takes it.
+            summary: its summary, whoever wrote it.
+
+        Returns:
+            What the call gives as `sources`.
+
+        Raises:
+            ValueError: If the document is none, or too long for the model.
+        """
+        example = self.preprocess(input_, return_sources=True)["examples"]
+        longest = self._positions("decoder")
+        if not summary.strip():
+            return []
+        if hasattr(self.processor, "extra_inputs"):
+            labels = self.processor(text_target=summary)["labels"]
+        else:
+            labels = self.tokenizer(text_target=summary, verbose=False)["input_ids"]
+        labels = labels if longest is None else labels[: longest - 1]
+        start = getattr(self.model.config, "decoder_start_token_id", None) or 0
+        ids = torch.tensor([[[start, *labels]]])  # (1, 1, target + 1)
+        found = self._looked_up([example], self._pad([example]), ids)
+        shares = found["source_shares"][0, 0] if "source_shares" in found else None
+        decoding = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
+        written = (labels, summary, self.tokenizer.decode(labels, **decoding))
+        return sources_of_tokens(self.tokenizer, *written, found["sentences"][0], shares, decoding, self.processor)
 
     def count_tokens(self, text: str) -> int:
         """Count the tokens that the model would see of a text.
