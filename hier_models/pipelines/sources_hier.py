@@ -140,7 +140,8 @@ def sources_of_tokens(
         summary: The summary.
         decoded: What the ids decode to, which may have other spaces.
         document: The document.
-        shares: How much of each token was taken from each sentence of the document, (target, sentences or more).
+        shares: How much of each token was taken from each sentence of the document, (target, sentences or more); not
+            looked at where it is not known which sentence the model's tokens are of.
         decoding: Arguments of `decode` that the text was made with.
         processor: Of the model, if it has one.
 
@@ -148,7 +149,7 @@ def sources_of_tokens(
         What `find_sources` gives.
     """
     spans = summary_spans(summary, processor)
-    if shares is None:
+    if shares is None or not document.tokens:
         return find_sources(summary, spans, document)
     taken = shares_of_sentences(tokenizer, ids, summary, decoded, spans, shares[:, : len(document.spans)], decoding)
     return find_sources(summary, spans, document, taken)

@@ -563,7 +563,7 @@ class SummarizationPipeline(DocumentPipeline):
         Raises:
             ValueError: If the document is none, or too long for the model.
         """
-        example = self.preprocess(input_, return_sources=True)["examples"]
+        example = self.preprocess(input_, truncation=True, return_sources=True)["examples"]
         longest = self._positions("decoder")
         if not summary.strip():
             return []

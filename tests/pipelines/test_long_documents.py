@@ -180,3 +180,12 @@ def test_lengths_that_cannot_be(summarize, summarize_lengths):
         summarize_lengths(DOCUMENTS[0], length="medium")
     with pytest.raises(ValueError, match=r"`length` is for models that were trained with lengths.*max_new_tokens"):
         summarize(DOCUMENTS[0], length="line")
+
+
+def test_sources_of_a_document_that_is_read_in_parts(summarize):
+    text = " ".join(f"Bee number {number} flies to flower {number + 7}." for number in range(40))
+    record = summarize(text, return_sources=True, return_truncation=True, **LENGTH)[0]
+    assert record["num_parts"] > 2
+    for sentence in record["sources"]:
+        for source in sentence["sources"]:
+            assert text[source["start"] : source["end"]] == source["text"]

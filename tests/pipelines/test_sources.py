@@ -111,7 +111,7 @@ def test_the_end_that_is_not_read_is_no_source(summarize):
         pytest.skip("its processor does not tell where tokens stand")
     found = summarize.find_sources(BRIDGE * 10 + " Zebras graze there.", "Zebras graze there.")
     assert all("Zebras" not in source["text"] for sentence in found for source in sentence["sources"])
-    [record] = summarize(BEES, return_sources=True, max_source_length=12, **GENERATE)
+    [record] = summarize(BEES, return_sources=True, truncation=True, max_source_length=12, **GENERATE)
     sources = [source for sentence in record["sources"] for source in sentence["sources"]]
     assert {source["text"] for source in sources} <= {BEES[a:b] for a, b in sentence_spans(BEES)[:2]}
 
