@@ -3,8 +3,8 @@
     pip install "hier_models[app]"
     python examples/app.py ./my-model           # then open http://127.0.0.1:7860
 
-The model is a folder or an id on the Hub; plain BART, T5 and their like work too, without the heatmap. The page is
-served to this machine only and loads nothing from elsewhere.
+The model is a folder or an id on the Hub, by default mini, which comes with the package; plain BART, T5 and their like
+work too, without the heatmap. The page is served to this machine only and loads nothing from elsewhere.
 """
 
 import argparse
@@ -27,6 +27,7 @@ except ImportError:
 from transformers import pipeline
 
 from hier_models.data import load_documents
+from hier_models.hub_texts import resolve_checkpoint
 from hier_models.inspection import hierarchical_attention, highlighting_report, sources_page
 
 
@@ -144,11 +145,11 @@ def build(pipe: Any, name: str) -> gr.Blocks:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Summarize documents on a page in the browser.")
-    parser.add_argument("model", help="folder of a checkpoint, or id of a model on the Hub")
+    parser.add_argument("model", nargs="?", default="mini", help="folder, or id of a model on the Hub; default: mini")
     parser.add_argument("--port", type=int, help="default: the first free one from 7860")
     arguments = parser.parse_args()
     try:
-        pipe = pipeline("summarization", model=arguments.model)
+        pipe = pipeline("summarization", model=resolve_checkpoint(arguments.model))
     except (OSError, ValueError) as error:
         parser.error(f"cannot load {arguments.model!r}: {first_paragraph(error)}")
     css = ".html-container {padding: 0 !important} iframe {width: 100%; height: 88vh; border: 0; border-radius: 10px}"

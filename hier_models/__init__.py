@@ -13,6 +13,7 @@ from .registration import register
 if TYPE_CHECKING:
     from .data import HierDataCollator, MaskingCollator
     from .hub import export, push_to_hub
+    from .hub_texts import MINI
     from .models.attention_ham import HierarchicalAttention
     from .models.configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
     from .models.configuration_ham import HamConfig
@@ -100,6 +101,7 @@ _PUBLIC = {
     "HighlightTransformerProcessor": "hier_models.models.processing_highlight_transformer",
     "ImportanceTagger": "hier_models.pipelines.importance_tagger_hier",
     "KeyPhraseExtractor": "hier_models.models.key_phrases_highlight_transformer",
+    "MINI": "hier_models.hub_texts",
     "MaskingCollator": "hier_models.data",
     "PoemKeywords": "hier_models.models.keywords_ham",
     "TopDownTransformerConfig": "hier_models.models.configuration_top_down_transformer",
@@ -117,6 +119,7 @@ _PUBLIC = {
 }
 
 __all__ = [
+    "MINI",
     "CoarseToFineLstmConfig",
     "CoarseToFineLstmForConditionalGeneration",
     "CoarseToFineLstmModel",

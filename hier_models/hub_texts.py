@@ -1,4 +1,4 @@
-"""What a model card says of a family and a head, and how to use them, whatever the checkpoint; names on the Hub."""
+"""What a model card says of a family and a head, and how to use them, whatever the checkpoint; names of them."""
 
 import re
 from dataclasses import dataclass
@@ -6,6 +6,10 @@ from pathlib import Path
 
 
 NOT_GIVEN = "Not given."
+
+# The checkpoint that comes with the package: what users call it, and its folder.
+MINI_NAME = "mini"
+MINI = str(Path(__file__).parent / "models" / MINI_NAME)
 
 
 @dataclass(frozen=True)
@@ -363,6 +367,18 @@ After `import hier_models`, leave out `trust_remote_code=True`.
 """
 
 
+def resolve_checkpoint(name: str) -> str:
+    """Say what to load a checkpoint from.
+
+    Args:
+        name: Of a folder, a model on the Hub, or "mini", the checkpoint that comes with the package.
+
+    Returns:
+        The folder of "mini", unless a folder here is called so; every other name as it is.
+    """
+    return MINI if name == MINI_NAME and not Path(name).is_dir() else name
+
+
 def is_hub_id(name: str) -> bool:
     """Whether a name can only be that of a model on the Hub: written like one, and nothing here is called so.
 
@@ -379,13 +395,14 @@ def why_no_checkpoint(name: str) -> str | None:
     """Say why a name is of no checkpoint, as far as can be told without loading anything.
 
     Args:
-        name: Of a folder, or a model on the Hub.
+        name: Of a folder, a model on the Hub, or "mini".
 
     Returns:
         The reason, to stand behind the name of an argument, or None.
     """
     if not name:
         return "an empty string names no checkpoint; give a folder, or the id of a model on the Hub"
+    name = resolve_checkpoint(name)
     path = Path(name)
     if path.is_file():
         return f"{name!r} is a file; give a folder with a config.json, or the id of a model on the Hub"

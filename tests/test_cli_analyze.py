@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTokenizerFast
 
+from hier_models import hub_texts
 from hier_models.inspection import CopyingReport
 from tests import forks
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
@@ -68,7 +69,7 @@ def test_two_models(checkpoint, bart, data):
     }
     assert report()["documents"] == 4
     # The summaries are those of `summarize`.
-    run("summarize", checkpoint, data, "-o", "other.jsonl")
+    run("summarize", "-m", checkpoint, data, "-o", "other.jsonl")
     assert Path("report/summaries-hat.jsonl").read_text() == Path("other.jsonl").read_text()
     assert "Ġ" not in Path("report/attention-hat-1.html").read_text()
     assert Path(data).read_bytes() == before
@@ -76,8 +77,8 @@ def test_two_models(checkpoint, bart, data):
 
 def test_predictions_of_both_commands(checkpoint, data):
     """What `evaluate` and `summarize` write is taken as it is, and nothing is generated."""
-    run("evaluate", checkpoint, data, "--predictions", "e.jsonl")
-    run("summarize", checkpoint, data, "-o", "s.jsonl")
+    run("evaluate", "-m", checkpoint, data, "--predictions", "e.jsonl")
+    run("summarize", "-m", checkpoint, data, "-o", "s.jsonl")
     result = run("analyze", data, "-p", "e.jsonl", "-p", "s.jsonl", "-o", "report", "--reference")
     assert "Summarizing" not in result.stderr
     models = report()["models"]
@@ -120,7 +121,7 @@ def test_summaries_in_another_order_and_without_identifiers(data):
 
 def test_documents_without_identifiers_are_matched_by_number(checkpoint, workplace):
     written("plain.jsonl", [{"turns": TURNS}, {"turns": TURNS[::-1]}, {"turns": TURNS[:1]}])
-    run("summarize", checkpoint, Path("plain.jsonl").absolute(), "-o", "s.jsonl")
+    run("summarize", "-m", checkpoint, Path("plain.jsonl").absolute(), "-o", "s.jsonl")
     rows = jsonl(Path("s.jsonl").read_text())
     rows[0]["summary"], rows[1]["summary"] = "Did you book the room?", "Did you book the room?"
     written("s.jsonl", rows[::-1])
@@ -185,12 +186,21 @@ def test_the_first_documents(checkpoint, data):
     assert report()["documents"] == 4
 
 
+def test_mini_is_the_default_model(checkpoint, data, monkeypatch):
+    monkeypatch.setattr(hub_texts, "MINI", str(Path(checkpoint).absolute()))
+    result = run("analyze", data, "-o", "report", "--documents", 1, "--heatmaps", 0)
+    assert result.stdout.split()[0] == "mini"
+    [line] = Path("report/summaries-mini.jsonl").read_text().splitlines()
+    assert json.loads(line)["model"] == "mini"
+
+
 def test_bad_options(checkpoint, data, workplace):
     made = predictions()
     Path("file").write_text("")
     both = ["-p", made, "-o", "report"]
-    mistake("analyze", data, "-o", "report", says="give at least one model or one file of summaries")
-    mistake("analyze", data, "-m", "nowhere/at/all", "-o", "report", says="MODEL: there is no folder 'nowhere/at/all'")
+    mistake(
+        "analyze", data, "-m", "nowhere/at/all", "-o", "report", says="--model: there is no folder 'nowhere/at/all'"
+    )
     mistake("analyze", data, "-p", "nowhere.jsonl", "-o", "report", says="--predictions: there is no file 'nowhere")
     mistake("analyze", data, "-p", made, "-p", made, "-o", "report", says="two are called 'a'; give them names: NAME=")
     mistake("analyze", data, "-p", f"a b={made}", "-o", "report", says="'a b' cannot be part of a file's name")

@@ -37,7 +37,7 @@ def test_book(checkpoint: str, book: str):
     assert json.loads(Path("out/book.json").read_text()) == expected.as_dict()
 
     # The same command again goes on from there; another one does not.
-    again = run("summarize", checkpoint, "--book", book, "-o", "out")
+    again = run("summarize", "-m", checkpoint, "--book", book, "-o", "out")
     assert again.stdout == result.stdout
     assert "out/summaries.jsonl is there; going on from it" in again.stderr
     refused = run("summarize", "--book", book, "-m", checkpoint, "-o", "out", "--max-length", "9", code=2)
@@ -47,7 +47,7 @@ def test_book(checkpoint: str, book: str):
 
 
 def test_book_as_json(checkpoint: str, book: str):
-    data = json.loads(run("summarize", "--book", book, checkpoint, "--json", "--max-length", "9").stdout)
+    data = json.loads(run("summarize", "--book", book, "-m", checkpoint, "--json", "--max-length", "9").stdout)
     assert data["title"] == "rain"
     assert [child["title"] for child in data["tree"]["children"]] == ["Chapters 1 to 4", "Chapters 5 to 8"]
     assert not any(Path().glob("**/summaries.jsonl"))
@@ -65,7 +65,7 @@ def test_interrupted_book_says_how_to_go_on(checkpoint: str, book: str, monkeypa
 def test_mistakes(checkpoint: str, book: str):
     mistake("summarize", "--book", "nowhere.epub", "-m", checkpoint, says="no file or folder 'nowhere.epub'")
     mistake("summarize", "--book", book, "-m", "nowhere/at/all", says="there is no folder 'nowhere/at/all'")
-    mistake("summarize", "--book", book, says="MODEL is missing")
+    mistake("summarize", checkpoint, "--book", book, says=f"summarize --book {book} -m {checkpoint}")
     mistake("summarize", "--book", book, "-m", checkpoint, "other.txt", says="leave out INPUT 'other.txt'")
     mistake("summarize", "--book", "-", "-m", checkpoint, says="not standard input")
     mistake("summarize", "--book", book, "-m", checkpoint, "-o", book, says="with --book it is a folder")
@@ -73,10 +73,10 @@ def test_mistakes(checkpoint: str, book: str):
     Path("rain/1.txt").write_text("It rained.")
     mistake("summarize", "--book", "rain", "-m", checkpoint, "-o", "rain/out", says="is in the book's folder")
     assert [path.name for path in Path("rain").iterdir()] == ["1.txt"]
-    mistake("summarize", checkpoint, book, "--book-model", checkpoint, says="--book-model belongs to --book")
+    mistake("summarize", "-m", checkpoint, book, "--book-model", checkpoint, says="--book-model belongs to --book")
     Path("book.epub").write_bytes(b"%PDF-1.7")
     mistake("summarize", "--book", "book.epub", "-m", checkpoint, says="is no EPUB: it is a PDF")
 
 
 def test_model_after_the_input(checkpoint: str, book: str):
-    assert run("summarize", book, "-m", checkpoint).stdout == run("summarize", checkpoint, book).stdout
+    assert run("summarize", book, "-m", checkpoint).stdout == run("summarize", "-m", checkpoint, book).stdout

@@ -34,7 +34,7 @@ def run(*arguments: str, code: int = 0) -> Any:
 
 @pytest.mark.parametrize("attention", ["standard", "hard"])
 def test_inspect_draws_rows_and_words(attention: str) -> None:
-    result = run("inspect", attention, "data.jsonl", "--document", "2", "--max-length", "6")
+    result = run("inspect", "-m", attention, "data.jsonl", "--document", "2", "--max-length", "6")
     page = Path("attention.html").read_text(encoding="utf-8")
     assert "5 sentences" in page
     assert "bees find their way home by the sun." in page
@@ -42,7 +42,7 @@ def test_inspect_draws_rows_and_words(attention: str) -> None:
 
 
 def test_inspect_shows_all_rows() -> None:
-    result = run("inspect", "hard", "data.jsonl", "--top-k", "2", code=2)
+    result = run("inspect", "-m", "hard", "data.jsonl", "--top-k", "2", code=2)
     assert "top_k: got 2; the weights of a CoarseToFineLstm" in result.output
 
 
@@ -69,7 +69,7 @@ def test_analyze_measures_entropy(coarse_model: Any, coarse_processor: Any) -> N
 
 
 def test_evaluate_with_several_references_digits_and_perplexity() -> None:
-    arguments = ("evaluate", "hard", "data.jsonl", "--several-references", "--digits", "#", "--perplexity", "20")
+    arguments = ("evaluate", "-m", "hard", "data.jsonl", "--several-references", "--digits", "#", "--perplexity", "20")
     result = run(*arguments, "--max-length", "6", "--json", "scores.json", "--predictions", "out.jsonl")
     scores = json.loads(Path("scores.json").read_text(encoding="utf-8"))
     lines = [line.split() for line in result.stdout.splitlines()]
@@ -79,20 +79,25 @@ def test_evaluate_with_several_references_digits_and_perplexity() -> None:
 
 
 def test_the_first_sentence_is_a_baseline() -> None:
-    arguments = ("evaluate", "lead", "data.jsonl", "--max-sentences", "1", "--several-references")
+    arguments = ("evaluate", "-m", "lead", "data.jsonl", "--max-sentences", "1", "--several-references")
     run(*arguments, "--json", "scores.json", "--predictions", "out.jsonl")
     lines = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
     assert [line["summary"] for line in lines] == [document.split(". ")[0] + "." for document in DOCUMENTS[:3]]
     assert json.loads(Path("scores.json").read_text())["extractive"]["max_sentences"] == 1
-    summary = run("summarize", "lead", "data.jsonl", "--max-sentences", "2", "--json").stdout.splitlines()[0]
+    summary = run("summarize", "-m", "lead", "data.jsonl", "--max-sentences", "2", "--json").stdout.splitlines()[0]
     assert json.loads(summary)["summary"].count(".") == 2
     assert (
         "--max-sentences does not go with"
-        in run("evaluate", "hard", "data.jsonl", "--max-sentences", "1", code=2).output
+        in run("evaluate", "-m", "hard", "data.jsonl", "--max-sentences", "1", code=2).output
     )
-    assert "--perplexity does not go with" in run("evaluate", "lead", "data.jsonl", "--perplexity", "9", code=2).output
+    assert (
+        "--perplexity does not go with"
+        in run("evaluate", "-m", "lead", "data.jsonl", "--perplexity", "9", code=2).output
+    )
 
 
 def test_summarize() -> None:
-    record = json.loads(run("summarize", "hard", "data.jsonl", "--json", "--max-length", "6").stdout.splitlines()[0])
+    record = json.loads(
+        run("summarize", "-m", "hard", "data.jsonl", "--json", "--max-length", "6").stdout.splitlines()[0]
+    )
     assert record["id"] == "d0"

@@ -40,7 +40,9 @@ def test_the_names_are_those_of_the_methods():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_evaluate(method, records):
-    out = run("evaluate", method, records, "--max-words", "20", "--predictions", "p.jsonl", "--json", "s.json").stdout
+    out = run(
+        "evaluate", "-m", method, records, "--max-words", "20", "--predictions", "p.jsonl", "--json", "s.json"
+    ).stdout
     scores = json.loads(Path("s.json").read_text())
     for name in ("rouge1", "rouge2", "rougeL", "rougeLsum", "rougeSU4"):
         assert f"{name} " in out
@@ -60,15 +62,17 @@ def test_evaluate_a_dataset_of_the_hub(records, monkeypatch):
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     options = ("--split", "test", "--config-name", "full", "--revision", "refs/convert/parquet")
-    assert run("evaluate", "lead", "some/papers", *options).stdout == run("evaluate", "lead", records).stdout
+    assert (
+        run("evaluate", "-m", "lead", "some/papers", *options).stdout == run("evaluate", "-m", "lead", records).stdout
+    )
     assert calls == [("some/papers", "full", "test", "refs/convert/parquet")]
     for option, name in (("--config-name", "config_name"), ("--revision", "revision")):
-        result = run("evaluate", "lead", records, option, "a", code=2)
+        result = run("evaluate", "-m", "lead", records, option, "a", code=2)
         assert f"{name}='a' is for datasets on the Hub; 'test.jsonl' is local" in result.stderr
 
 
 def test_summarize_and_go_on(records):
-    command = ("summarize", "textrank", records, "-o", "out.jsonl", "--max-words", "15", "--language", "german")
+    command = ("summarize", "-m", "textrank", records, "-o", "out.jsonl", "--max-words", "15", "--language", "german")
     run(*command)
     summarizer = ExtractiveSummarizer("textrank", max_words=15, language="german")
     rows = rows_of("out.jsonl")
@@ -82,14 +86,16 @@ def test_summarize_and_go_on(records):
 def test_wrong_options_are_refused(records):
     for option, value in (("--num-beams", "4"), ("--max-source-length", "90"), ("--importance-tagger", "./tagger")):
         for command in ("evaluate", "summarize"):
-            result = run(command, "lead", records, option, value, code=2)
-            assert f"{option} does not go with this MODEL: 'lead' chooses sentences" in result.stderr
-    result = run("evaluate", "some-model", records, "--max-words", "20", code=2)
-    assert "--max-words does not go with this MODEL: 'some-model' is none of lead, lexrank, textrank" in result.stderr
-    assert "--language" in run("evaluate", "lead", records, "--language", "klingon", code=2).stderr
+            result = run(command, "-m", "lead", records, option, value, code=2)
+            assert f"{option} does not go with this --model: 'lead' chooses sentences" in result.stderr
+    result = run("evaluate", "-m", "some-model", records, "--max-words", "20", code=2)
+    assert (
+        "--max-words does not go with this --model: 'some-model' is none of lead, lexrank, textrank" in result.stderr
+    )
+    assert "--language" in run("evaluate", "-m", "lead", records, "--language", "klingon", code=2).stderr
     assert "--book does not go" in run("summarize", "--book", "b.epub", "-m", "lead", code=2).stderr
 
 
 def test_a_folder_of_the_name_is_a_model(records):
     Path("lead").mkdir()
-    assert "is not a checkpoint" in run("evaluate", "lead", records, code=2).stderr
+    assert "is not a checkpoint" in run("evaluate", "-m", "lead", records, code=2).stderr

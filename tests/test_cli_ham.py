@@ -45,10 +45,10 @@ def test_summaries(body):
     rows = [{"text": text, "summary": summary} for text, summary in zip(DOCUMENTS[:3], SUMMARIES, strict=False)]
     train(body, "summarization", "--tokenizer_words", "60", *write(rows))
     Path("text.txt").write_text(DOCUMENTS[0], encoding="utf-8")
-    printed = run("summarize", "run", "text.txt", "--max-length", "8", "--device", "cpu")
+    printed = run("summarize", "-m", "run", "text.txt", "--max-length", "8", "--device", "cpu")
     found = pipeline("summarization", model="run", device="cpu")(DOCUMENTS[0], max_new_tokens=8)
     assert printed.split() == found[0]["summary_text"].split()
-    assert "rougeLsum" in run("evaluate", "run", "data.jsonl", "--device", "cpu", "--perplexity", "12")
+    assert "rougeLsum" in run("evaluate", "-m", "run", "data.jsonl", "--device", "cpu", "--perplexity", "12")
 
 
 @pytest.mark.parametrize("body", BODIES)
@@ -57,7 +57,7 @@ def test_translations(body):
     rows = [{"source": sentences, "target": [sentence.upper() for sentence in sentences]} for sentences in sources]
     train(body, "translation", "--bpe_codes", "60", "--source_language", "en", *write(rows))
     Path("text.txt").write_text(DOCUMENTS[0], encoding="utf-8")
-    printed = run("translate", "run", "text.txt", "--device", "cpu")
+    printed = run("translate", "-m", "run", "text.txt", "--device", "cpu")
     found = pipeline("translation", model="run", device="cpu")(DOCUMENTS[0])
     assert printed.split() == found[0]["translation_text"].split()
-    assert "d-BLEU" in run("evaluate", "run", "data.jsonl", "--device", "cpu")
+    assert "d-BLEU" in run("evaluate", "-m", "run", "data.jsonl", "--device", "cpu")

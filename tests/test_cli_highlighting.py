@@ -37,7 +37,7 @@ def run(*arguments: str, code: int = 0):
 
 def test_summarize_shows_phrases_and_copied_words():
     phrases = ("--phrase", "second pillar=0.5", "--phrase", "old road", "--phrase", "not there=1")
-    result = run("summarize", "model", "articles.jsonl", *phrases, "--show-phrases", "--mark-copied", "--json")
+    result = run("summarize", "-m", "model", "articles.jsonl", *phrases, "--show-phrases", "--mark-copied", "--json")
     record = json.loads(result.stdout)
     assert [(phrase["text"], phrase["value"]) for phrase in record["phrases"]] == [
         ("second pillar", 0.5),
@@ -48,25 +48,35 @@ def test_summarize_shows_phrases_and_copied_words():
     for word in record["copied"]:
         assert record["summary"][word["start"] : word["end"]] == word["text"]
     assert "Phrases that are not in their documents: 1." in result.stderr
-    text = run("summarize", "model", "articles.jsonl", *phrases, "--mark-copied").stdout
+    text = run("summarize", "-m", "model", "articles.jsonl", *phrases, "--mark-copied").stdout
     assert "[" in text
     assert text.replace("[", "").replace("]", "").strip() == record["summary"].strip()
 
 
 def test_a_job_goes_on_with_the_same_phrases():
-    command = ("summarize", "model", "articles.jsonl", "-o", "out.jsonl", "--phrase", "old road=0.5", "--mark-copied")
+    command = (
+        "summarize",
+        "-m",
+        "model",
+        "articles.jsonl",
+        "-o",
+        "out.jsonl",
+        "--phrase",
+        "old road=0.5",
+        "--mark-copied",
+    )
     run(*command)
     before = Path("out.jsonl").read_text()
     assert "holds 1 of 1 summaries" in run(*command).stderr
     assert Path("out.jsonl").read_text() == before
-    other = [*command[:6], "old road=0.6", "--mark-copied"]
+    other = [*command[:7], "old road=0.6", "--mark-copied"]
     assert "was made with" in run(*other, code=2).stderr
 
 
 def test_a_job_goes_on_with_the_same_column_of_phrases():
     record = {"id": "storm", "documents": DOCUMENTS[:3], "phrases": ["old road"], "others": []}
     Path("own.jsonl").write_text(json.dumps(record) + "\n")
-    command = ("summarize", "model", "own.jsonl", "-o", "out.jsonl", "--phrases-column")
+    command = ("summarize", "-m", "model", "own.jsonl", "-o", "out.jsonl", "--phrases-column")
     run(*command, "phrases")
     assert "holds 1 of 1 summaries" in run(*command, "phrases").stderr
     assert "was made with" in run(*command, "others", code=2).stderr
@@ -75,9 +85,9 @@ def test_a_job_goes_on_with_the_same_column_of_phrases():
 def test_records_have_phrases_of_their_own():
     record = {"id": "storm", "documents": DOCUMENTS[:3], "phrases": [["second pillar", 0.5]]}
     Path("own.jsonl").write_text(json.dumps(record) + "\n")
-    result = run("summarize", "model", "own.jsonl", "--phrases-column", "phrases", "--show-phrases", "--json")
+    result = run("summarize", "-m", "model", "own.jsonl", "--phrases-column", "phrases", "--show-phrases", "--json")
     assert [phrase["text"] for phrase in json.loads(result.stdout)["phrases"]] == ["second pillar"]
-    assert "second pillar" in run("inspect", "model", "own.jsonl", "--phrases-column", "phrases").stdout
+    assert "second pillar" in run("inspect", "-m", "model", "own.jsonl", "--phrases-column", "phrases").stdout
 
 
 @pytest.mark.parametrize(
@@ -94,6 +104,7 @@ def test_the_record_with_a_phrase_that_cannot_be_highlighted_is_named(phrase, sa
     Path("own.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     command = (
         "summarize",
+        "-m",
         "model",
         "own.jsonl",
         "-o",
@@ -103,7 +114,7 @@ def test_the_record_with_a_phrase_that_cannot_be_highlighted_is_named(phrase, sa
         "--phrases-column",
         "phrases",
     )
-    for arguments in (command, ("evaluate", "model", "own.jsonl", "--phrases-column", "phrases")):
+    for arguments in (command, ("evaluate", "-m", "model", "own.jsonl", "--phrases-column", "phrases")):
         message = " ".join(run(*arguments, code=2).stderr.split())
         assert re.search(rf"the document with id 'd2': .*{says}", message)
     assert not Path("out.jsonl").exists()
@@ -119,11 +130,11 @@ def test_evaluate_with_phrases_of_records():
         {"documents": DOCUMENTS[2:], "summary": SUMMARIES[2], "lit": []},
     ]
     Path("own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    command = ("evaluate", "model", "own.jsonl", "--max-length", "12", "--phrases-column", "lit")
+    command = ("evaluate", "-m", "model", "own.jsonl", "--max-length", "12", "--phrases-column", "lit")
     result = run(*command, "--predictions", "lit.jsonl", "--json", "scores.json")
     assert "1 phrases are not in their documents." in result.stderr
     assert json.loads(Path("scores.json").read_text())["truncation"]["missing_phrases"] == 1
-    run(*command[:5], "--predictions", "plain.jsonl")
+    run(*command[:6], "--predictions", "plain.jsonl")
     lit, plain = (
         [json.loads(line)["summary"] for line in Path(name).read_text().splitlines()]
         for name in ("lit.jsonl", "plain.jsonl")
@@ -138,33 +149,35 @@ def test_evaluate_with_phrases_of_records():
     rows[1]["lit"] = [["bridge", -1]]
     Path("own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert "own.jsonl:2: column 'lit' must hold" in run(*command, code=2).stderr
-    assert "'nope' is not a column" in run(*command[:6], "nope", code=2).stderr
+    assert "'nope' is not a column" in run(*command[:7], "nope", code=2).stderr
 
 
 def test_inspect():
-    result = run("inspect", "model", "articles.jsonl", "--phrase", "second pillar=2", "-o", "where.html")
+    result = run("inspect", "-m", "model", "articles.jsonl", "--phrase", "second pillar=2", "-o", "where.html")
     assert "second pillar" in result.stdout
     assert "layer 1 head 1" in result.stdout
     page = Path("where.html").read_text(encoding="utf-8")
     assert "Highlighting: storm" in page
     assert "Nothing is highlighted" not in result.stderr
-    assert "Nothing is highlighted." in run("inspect", "model", "articles.jsonl", "--phrase", "not there").stderr
-    assert "Nothing is highlighted." in run("inspect", "model", "articles.jsonl").stderr
-    assert "give a file in .html" in run("inspect", "model", "articles.jsonl", "-o", "a.png", code=2).stderr
+    assert "Nothing is highlighted." in run("inspect", "-m", "model", "articles.jsonl", "--phrase", "not there").stderr
+    assert "Nothing is highlighted." in run("inspect", "-m", "model", "articles.jsonl").stderr
+    assert "give a file in .html" in run("inspect", "-m", "model", "articles.jsonl", "-o", "a.png", code=2).stderr
 
 
 def test_wrong_options_are_refused(tiny_model, processor):
-    assert "only JSON has a place" in run("summarize", "model", "articles.jsonl", "--show-phrases", code=2).stderr
+    assert (
+        "only JSON has a place" in run("summarize", "-m", "model", "articles.jsonl", "--show-phrases", code=2).stderr
+    )
     wrongs = {"=1": "write TEXT", "road=-1": "0 or more", "road=nan": "0 or more", " ": "write TEXT"}
     for wrong, message in wrongs.items():
-        assert message in run("summarize", "model", "articles.jsonl", "--phrase", wrong, code=2).stderr
+        assert message in run("summarize", "-m", "model", "articles.jsonl", "--phrase", wrong, code=2).stderr
     tiny_model.save_pretrained("hat")
     processor.save_pretrained("hat")
-    assert "highlights nothing" in run("inspect", "hat", "articles.jsonl", "--phrase", "a", code=2).stderr
+    assert "highlights nothing" in run("inspect", "-m", "hat", "articles.jsonl", "--phrase", "a", code=2).stderr
     record = {"documents": DOCUMENTS[:3], "phrases": [["second pillar", 0.5]], "summary": SUMMARIES[0]}
     Path("own.jsonl").write_text(json.dumps(record) + "\n")
     for command in ("inspect", "summarize", "evaluate"):
-        result = run(command, "hat", "own.jsonl", "--phrases-column", "phrases", code=2)
+        result = run(command, "-m", "hat", "own.jsonl", "--phrases-column", "phrases", code=2)
         assert "HatBartForConditionalGeneration highlights nothing; leave it out" in result.stderr
 
 

@@ -26,7 +26,7 @@ def highlighter(tokenizer: PreTrainedTokenizerFast, workplace: Path) -> str:  # 
 
 
 def test_the_processor_has_key_phrases_from_then_on(highlighter: str) -> None:
-    result = run("fit-phrases", highlighter, "train.jsonl", "--min-documents", "1", "--top-k", "3")
+    result = run("fit-phrases", "-m", highlighter, "train.jsonl", "--min-documents", "1", "--top-k", "3")
     assert "2 documents" in result.stderr
     assert "phrases kept. Saved: model" in result.stderr
     processor = AutoProcessor.from_pretrained(highlighter)
@@ -37,7 +37,7 @@ def test_the_processor_has_key_phrases_from_then_on(highlighter: str) -> None:
 def test_elsewhere_with_other_words_and_only_what_is_read(highlighter: str) -> None:
     Path("words.txt").write_text("bridge\n", encoding="utf-8")
     options = ("--stopwords", "words.txt", "--max-source-length", "30", "--min-documents", "2")
-    run("fit-phrases", highlighter, "train.jsonl", "--output", "other", *options)
+    run("fit-phrases", "-m", highlighter, "train.jsonl", "--output", "other", *options)
     extractor = AutoProcessor.from_pretrained("other").key_phrases
     assert extractor.stopwords == {"bridge"}
     assert AutoProcessor.from_pretrained(highlighter).key_phrases is None
@@ -53,19 +53,21 @@ def test_articles_of_one_string_on_the_hub(highlighter: str, monkeypatch: pytest
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     options = ("--split", "train", "--config-name", "a", "--revision", "b", "--source-kind", "documents")
-    run("fit-phrases", highlighter, "some/news", *options, "--max-source-length", "20", "--output", "hub")
+    run("fit-phrases", "-m", highlighter, "some/news", *options, "--max-source-length", "20", "--output", "hub")
     assert calls == [("some/news", "a", "b")]
     line = {"documents": DOCUMENTS[:2]}
     Path("same.jsonl").write_text((json.dumps(line) + "\n") * 2, encoding="utf-8")
-    run("fit-phrases", highlighter, "same.jsonl", "--max-source-length", "20", "--output", "here")
+    run("fit-phrases", "-m", highlighter, "same.jsonl", "--max-source-length", "20", "--output", "here")
     assert Path("hub/key_phrases.json").read_text() == Path("here/key_phrases.json").read_text()
 
 
 def test_mistakes(highlighter: str, tiny_model: HatBartForConditionalGeneration, processor: HatBartProcessor) -> None:
-    mistake("fit-phrases", "nowhere/at/all", "train.jsonl", says="there is no folder 'nowhere/at/all'")
-    mistake("fit-phrases", highlighter, "nothing.jsonl", says="nothing.jsonl")
-    mistake("fit-phrases", highlighter, "train.jsonl", "--stopwords", "fr", says="stopwords='fr' is neither a file")
-    mistake("fit-phrases", "some-model", "train.jsonl", says="--output: 'some-model' is on the Hub")
+    mistake("fit-phrases", "-m", "nowhere/at/all", "train.jsonl", says="there is no folder 'nowhere/at/all'")
+    mistake("fit-phrases", "-m", highlighter, "nothing.jsonl", says="nothing.jsonl")
+    mistake(
+        "fit-phrases", "-m", highlighter, "train.jsonl", "--stopwords", "fr", says="stopwords='fr' is neither a file"
+    )
+    mistake("fit-phrases", "-m", "some-model", "train.jsonl", says="--output: 'some-model' is on the Hub")
     tiny_model.save_pretrained("bart")
     processor.save_pretrained("bart")
-    mistake("fit-phrases", "bart", "train.jsonl", says="key phrases are for Highlight-Transformers")
+    mistake("fit-phrases", "-m", "bart", "train.jsonl", says="key phrases are for Highlight-Transformers")

@@ -37,36 +37,36 @@ def run(*arguments: str, code: int = 0, **options):
 
 
 def test_a_poem_from_a_text_a_file_or_standard_input(poet):
-    result = run("poem", poet, "春风吹青山", "--length", "5")
+    result = run("poem", "-m", poet, "春风吹青山", "--length", "5")
     assert [len(line) for line in result.stdout.splitlines()] == [5] * 4
     assert "Keywords: 山 青 风 春" in result.stderr
     Path("text.txt").write_text("春风吹青山", encoding="utf-8")
-    assert run("poem", poet, "text.txt", "--length", "5").stdout == result.stdout
-    assert run("poem", poet, "--length", "5", input="春风吹青山").stdout == result.stdout
-    assert run("poem", poet, "--length", "5", input="\ufeff春风吹青山").stdout == result.stdout
-    refused = run("poem", poet, "--length", "5", input="春风".encode("gb18030"), code=2).stderr
+    assert run("poem", "-m", poet, "text.txt", "--length", "5").stdout == result.stdout
+    assert run("poem", "-m", poet, "--length", "5", input="春风吹青山").stdout == result.stdout
+    assert run("poem", "-m", poet, "--length", "5", input="\ufeff春风吹青山").stdout == result.stdout
+    refused = run("poem", "-m", poet, "--length", "5", input="春风".encode("gb18030"), code=2).stderr
     assert "standard input is not a text file" in refused
     Path("text.txt.gz").write_bytes(gzip.compress("春风吹青山".encode()))
-    assert run("poem", poet, "text.txt.gz", "--length", "5").stdout == result.stdout
-    assert [len(line) for line in run("poem", poet, "春风").stdout.splitlines()] == [7] * 4
+    assert run("poem", "-m", poet, "text.txt.gz", "--length", "5").stdout == result.stdout
+    assert [len(line) for line in run("poem", "-m", poet, "春风").stdout.splitlines()] == [7] * 4
 
 
 def test_an_empty_text_is_not_the_folder(poet):
     Path("text.txt").write_text("春风吹青山", encoding="utf-8")
-    result = run("poem", poet, "", code=2)
+    result = run("poem", "-m", poet, "", code=2)
     assert result.stdout == ""
     assert "TEXT: " in result.stderr
 
 
 def test_keywords_and_candidates(poet):
-    result = run("poem", poet, "-k", "花", "-k", "月", "--candidates", "2", "--num-beams", "3")
+    result = run("poem", "-m", poet, "-k", "花", "-k", "月", "--candidates", "2", "--num-beams", "3")
     assert [len(line) for line in result.stdout.splitlines()] == [7, 7, 7, 7, 0, 7, 7, 7, 7]
     assert "Keywords: 花 月" in result.stderr
     assert "2 of them added" in result.stderr
-    result = run("poem", poet, "-k", "花", "-k", "月", "--candidates", "2", "--json")
+    result = run("poem", "-m", poet, "-k", "花", "-k", "月", "--candidates", "2", "--json")
     poems = [json.loads(line) for line in result.stdout.splitlines()]
     assert [set(poem) for poem in poems] == [{"lines", "keywords", "num_added_keywords", "score"}] * 2
-    sampled = [run("poem", poet, "春风", "--set", "do_sample=true", "--seed", "7").stdout for _ in range(2)]
+    sampled = [run("poem", "-m", poet, "春风", "--set", "do_sample=true", "--seed", "7").stdout for _ in range(2)]
     assert sampled[0] == sampled[1]
 
 
@@ -74,7 +74,20 @@ def test_a_file_of_texts_can_be_continued(poet):
     texts = {"a": "春风吹青山", "b": "明月", "c": "小院花开"}
     rows = [json.dumps({"id": name, "text": text}, ensure_ascii=False) for name, text in texts.items()]
     Path("texts.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    job = ("poem", poet, "texts.jsonl", "-o", "out.jsonl", "--length", "5", "--candidates", "2", "--batch-size", "2")
+    job = (
+        "poem",
+        "-m",
+        poet,
+        "texts.jsonl",
+        "-o",
+        "out.jsonl",
+        "--length",
+        "5",
+        "--candidates",
+        "2",
+        "--batch-size",
+        "2",
+    )
     run(*job)
     whole = Path("out.jsonl").read_text(encoding="utf-8")
     records = [json.loads(line) for line in whole.splitlines()]
@@ -84,7 +97,7 @@ def test_a_file_of_texts_can_be_continued(poet):
         assert len(record["keywords"]) == 4
         assert [len(line) for poem in (record, *record["candidates"]) for line in poem["lines"]] == [5] * 8
         assert record["settings"] == {"length": 5, "num_candidates": 2}
-    alone = run("poem", poet, "小院花开", "--length", "5", "--candidates", "2").stdout.split()
+    alone = run("poem", "-m", poet, "小院花开", "--length", "5", "--candidates", "2").stdout.split()
     assert alone == [line for poem in (records[2], *records[2]["candidates"]) for line in poem["lines"]]
     # Stopped in the second poem.
     Path("out.jsonl").write_text(whole[: len(whole) // 2], encoding="utf-8")
@@ -92,7 +105,7 @@ def test_a_file_of_texts_can_be_continued(poet):
     assert Path("out.jsonl").read_text(encoding="utf-8") == whole
     assert "this job has" in run(*job[:-2], "--seed", "3", code=2).stderr
     # Sampling: what a poem is like does not depend on where the job began.
-    drawing = ("poem", poet, "texts.jsonl", "-o", "drawn.jsonl", "--length", "5", "--set", "do_sample=true")
+    drawing = ("poem", "-m", poet, "texts.jsonl", "-o", "drawn.jsonl", "--length", "5", "--set", "do_sample=true")
     run(*drawing, "--seed", "7")
     drawn = Path("drawn.jsonl").read_text(encoding="utf-8")
     Path("drawn.jsonl").write_text("".join(drawn.splitlines(keepends=True)[:1]), encoding="utf-8")
@@ -100,26 +113,26 @@ def test_a_file_of_texts_can_be_continued(poet):
     assert Path("drawn.jsonl").read_text(encoding="utf-8") == drawn
     assert "leave out --batch-size" in run(*drawing, "--seed", "7", "--batch-size", "2", code=2).stderr
     # To people: a poem a line.
-    lines = run("poem", poet, "texts.jsonl", "--length", "5").stdout.splitlines()
+    lines = run("poem", "-m", poet, "texts.jsonl", "--length", "5").stdout.splitlines()
     assert [[len(line) for line in poem.split()] for poem in lines] == [[5] * 4] * 3
     Path("folder").mkdir()
     Path("folder/a.txt").write_text("春风吹青山", encoding="utf-8")
-    assert run("poem", poet, "folder", "--length", "5").stdout.split() == lines[0].split()
+    assert run("poem", "-m", poet, "folder", "--length", "5").stdout.split() == lines[0].split()
 
 
 def test_mistakes_in_files_of_texts_show_before_the_first_poem(poet):
     rows = [{"text": "春风"}, {"text": "Spring"}]
     Path("texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    error = run("poem", poet, "texts.jsonl", "-o", "out.jsonl", code=2).stderr
+    error = run("poem", "-m", poet, "texts.jsonl", "-o", "out.jsonl", code=2).stderr
     assert "texts.jsonl:2: `text` must have Chinese characters" in error
     assert not Path("out.jsonl").exists()
     Path("dialogues.jsonl").write_text(json.dumps({"turns": [["a", "春风"]]}) + "\n", encoding="utf-8")
-    assert "must have `text` or `keywords`" in run("poem", poet, "dialogues.jsonl", code=2).stderr
-    error = run("poem", poet, "texts.jsonl", "--candidates", "2", code=2).stderr
+    assert "must have `text` or `keywords`" in run("poem", "-m", poet, "dialogues.jsonl", code=2).stderr
+    error = run("poem", "-m", poet, "texts.jsonl", "--candidates", "2", code=2).stderr
     assert "--candidates: of many texts only JSON has a place for more than one" in error
-    error = run("poem", poet, "春风", "-o", "out.jsonl", code=2).stderr
+    error = run("poem", "-m", poet, "春风", "-o", "out.jsonl", code=2).stderr
     assert "--output: poems of a file or folder go there" in error
-    assert "--output: poems of a file" in run("poem", poet, "-k", "花", "-o", "out.jsonl", code=2).stderr
+    assert "--output: poems of a file" in run("poem", "-m", poet, "-k", "花", "-o", "out.jsonl", code=2).stderr
 
 
 @pytest.mark.parametrize(
@@ -132,7 +145,7 @@ def test_mistakes_in_files_of_texts_show_before_the_first_poem(poet):
     ],
 )
 def test_mistakes(poet, arguments, message):
-    assert message in run("poem", poet, *arguments, code=2).stderr
+    assert message in run("poem", "-m", poet, *arguments, code=2).stderr
 
 
 def test_quatrains_of_a_package():
@@ -162,19 +175,19 @@ def test_a_poet_that_no_recipe_has_trained_is_scored_as_one(tmp_path):
     ).save_pretrained("made")
     processor.save_pretrained("made")
     Path("poems.jsonl").write_text("".join(json.dumps({"lines": lines}) + "\n" for lines in POEMS), encoding="utf-8")
-    assert run("evaluate", "made", "poems.jsonl").stdout.split()[:2] == ["5-Char", "7-Char"]
+    assert run("evaluate", "-m", "made", "poems.jsonl").stdout.split()[:2] == ["5-Char", "7-Char"]
 
 
 def test_evaluate(poet):
     lines = [json.dumps({"verses": poem}, ensure_ascii=False) for poem in POEMS]
     Path("poems.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     options = ("--text-column", "verses", "--predictions", "p.jsonl", "--json", "s.json", "--num-beams", "2")
-    out = run("evaluate", poet, "poems.jsonl", *options).stdout
+    out = run("evaluate", "-m", poet, "poems.jsonl", *options).stdout
     assert out.split()[:2] == ["5-Char", "7-Char"]
     scores = json.loads(Path("s.json").read_text(encoding="utf-8"))
     assert f"{scores['bleu_5']:.3f}" in out
     assert (scores["poems"], scores["generation"]["num_beams"]) == (6, 2)
     written = [json.loads(line)["written"] for line in Path("p.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [[len(line) for line in lines] for lines in written] == [[5] * 3] * 3 + [[7] * 3] * 3
-    result = run("evaluate", poet, "poems.jsonl", "--max-length", "9", "--digits", "#", code=2)
+    result = run("evaluate", "-m", poet, "poems.jsonl", "--max-length", "9", "--digits", "#", code=2)
     assert "--digits, --max-length: not for poems" in result.stderr

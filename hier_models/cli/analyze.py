@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..hub_texts import MINI_NAME, resolve_checkpoint
 from ..journal import digest
 from .documents import KINDS, free_name
 from .errors import MistakeError, check_parent, first_paragraph, guarded, mistakes, say, state
@@ -73,7 +74,9 @@ def analyze(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the report goes.")],
     models: Annotated[
         list[str] | None,
-        typer.Option("--model", "-m", metavar="[NAME=]MODEL", help="A checkpoint of any kind. May be repeated."),
+        typer.Option(
+            "--model", "-m", metavar="[NAME=]MODEL", help="A checkpoint of any kind. May be repeated. [mini]"
+        ),
     ] = None,
     predictions: Annotated[
         list[str] | None,
@@ -108,10 +111,10 @@ def analyze(
     dtype: DtypeOption = Dtype.auto,
 ) -> None:
     """Report what models copy from where."""
+    if not models and not predictions:
+        models = [MINI_NAME]
     checkpoints, files = _named("--model", models), _named("--predictions", predictions)
     names = list(dict.fromkeys([*checkpoints, *files, *([REFERENCE] if reference else [])]))
-    if not names:
-        raise MistakeError("--model, --predictions: give at least one model or one file of summaries")
     if reference and REFERENCE in {*checkpoints, *files}:
         raise MistakeError(f"--reference: the name {REFERENCE!r} is taken; give the other one a name: NAME=…")
     for name in checkpoints.values():
@@ -433,7 +436,7 @@ def _attends_to_rows(checkpoint: str) -> bool:
     from transformers import PretrainedConfig
 
     try:
-        config, _ = PretrainedConfig.get_config_dict(checkpoint)
+        config, _ = PretrainedConfig.get_config_dict(resolve_checkpoint(checkpoint))
     except (OSError, ValueError):
         return False  # whatever is wrong with it shows when it is needed
     return config.get("model_type") == "coarse_to_fine_lstm"

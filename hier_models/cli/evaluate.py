@@ -8,6 +8,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from ..hub_texts import MINI_NAME, resolve_checkpoint
 from .errors import MistakeError, check_not_the_data, check_parent, guarded, mistakes, say
 from .extractive import (
     LanguageOption,
@@ -17,7 +18,15 @@ from .extractive import (
     is_extractive,
     load_extractive,
 )
-from .loading import check_checkpoint, check_highlights, generation_settings, given_only, load_pipeline, quiet
+from .loading import (
+    check_checkpoint,
+    check_highlights,
+    generation_settings,
+    given_only,
+    length_setting,
+    load_pipeline,
+    quiet,
+)
 from .options import (
     BatchSizeOption,
     ConfigNameOption,
@@ -25,10 +34,12 @@ from .options import (
     Dtype,
     DtypeOption,
     ImportanceTaggerOption,
+    InputsFirst,
+    LengthOption,
     MaxLengthOption,
     MaxSourceLengthOption,
     MinLengthOption,
-    ModelArgument,
+    ModelOption,
     NumBeamsOption,
     PhrasesColumnOption,
     RevisionOption,
@@ -50,18 +61,19 @@ class Task(StrEnum):
 
 
 @app.command(
+    cls=InputsFirst,
     help=help_text("""Summarize documents that have reference summaries, and score the summaries with ROUGE; or
     translate documents, and score the translations with BLEU of whole documents (d-BLEU).
 
     \b
     Examples:
-      hier-models evaluate ./my-model test.jsonl
-      hier-models evaluate ./my-model test.jsonl --predictions out.jsonl
-      hier-models evaluate ./my-model corpus/ --split validation --json scores.json
-      hier-models evaluate ./my-model test.jsonl --perplexity 100 --several-references
-      hier-models evaluate lexrank test.jsonl --max-words 200
-      hier-models evaluate lead test.jsonl --max-sentences 1
-      hier-models evaluate ./my-model ccdv/pubmed-summarization --split test
+      hier-models evaluate test.jsonl -m ./my-model
+      hier-models evaluate test.jsonl -m ./my-model --predictions out.jsonl
+      hier-models evaluate corpus/ -m ./my-model --split validation --json scores.json
+      hier-models evaluate test.jsonl -m ./my-model --perplexity 100 --several-references
+      hier-models evaluate test.jsonl -m lexrank --max-words 200
+      hier-models evaluate test.jsonl -m lead --max-sentences 1
+      hier-models evaluate ccdv/pubmed-summarization -m ./my-model --split test
 
     The table on standard output gives F1 times 100: rougeL compares the whole texts, rougeLsum sentence by sentence,
     rougeSU4 words and pairs of words with up to four others between them.
@@ -77,22 +89,21 @@ class Task(StrEnum):
     A model of poems writes the second, third and fourth line of each quatrain after the true lines before it; the
     table has BLEU of single characters and pairs. A record is a poem with its four lines (or --text-column).
 
-    lead, lexrank, textrank or tf-idf in the place of MODEL are baselines without a model: they choose sentences of the
-    document.
+    -m lead, lexrank, textrank or tf-idf are baselines without a model: they choose sentences of the document.
 
     Which of these, the checkpoint says, or --task. To translate, a record is a document with aligned lists of
     sentences, source and target (or --text-column and --summary-column); the table has sacrebleu's signature.
-    """)
+    """),
 )
 @guarded
 def evaluate(
-    model: ModelArgument,
     data: Annotated[
         str,
         typer.Argument(
             metavar="DATA", help="A .jsonl, .json, .csv or .tsv file, a folder of them, or a dataset on the Hub."
         ),
     ],
+    model: ModelOption = MINI_NAME,
     split: Annotated[str | None, typer.Option(metavar="NAME", help="Part of the data: test, validation, …")] = None,
     config_name: ConfigNameOption = None,
     revision: RevisionOption = None,
@@ -126,6 +137,7 @@ def evaluate(
     task: Annotated[
         Task | None, typer.Option(help="What the model is for. Recognized by its config if not given.")
     ] = None,
+    length: LengthOption = None,
     max_length: MaxLengthOption = None,
     min_length: MinLengthOption = None,
     num_beams: NumBeamsOption = None,
@@ -157,12 +169,15 @@ def evaluate(
         raise MistakeError("DATA: an empty string names nothing; for this folder, give '.'")
     path = Path(data).expanduser()
     _check_outputs(path, {"--predictions": predictions, "--json": json_file})
+    if task not in (None, Task.summarization) and resolve_checkpoint(model) != model:
+        raise MistakeError(f"--task {task}: {model} makes summaries; give another model with -m")
     check_checkpoint(model)
     generation = generation_settings(max_length, min_length, num_beams, settings)
     quiet()
     check_options(
         model,
         {
+            "--length": length,
             "--max-length": max_length,
             "--min-length": min_length,
             "--num-beams": num_beams,
@@ -176,6 +191,7 @@ def evaluate(
         },
         {"--max-words": max_words, "--max-sentences": max_sentences, "--language": language},
     )
+    model = resolve_checkpoint(model)
     extractive = is_extractive(model)
     encoder = not extractive and task is None and _is_encoder(model)
     asked = None if extractive or encoder else task or _task_of(model)
@@ -189,6 +205,7 @@ def evaluate(
             "--phrases-column": phrases_column,
             "--importance-tagger": importance_tagger,
             "--oracle-importance": oracle_importance or None,
+            "--length": length,
             "--max-length": max_length,
             "--min-length": min_length,
             "--max-source-length": max_source_length,
@@ -206,6 +223,7 @@ def evaluate(
     if (source_kind or fillers) and asked == Task.translation:
         raise MistakeError(f"--source-kind and --fillers are for summaries; {model!r} makes none")
     only = {
+        "--length": length,
         "--config-name": config_name,
         "--revision": revision,
         "--phrases-column": phrases_column,
@@ -220,7 +238,7 @@ def evaluate(
     if encoder:
         if generation or (columns and not _is_tagger(model)):
             raise MistakeError(
-                f"MODEL: {model!r} is an encoder and makes no summaries; leave out "
+                f"--model: {model!r} is an encoder and makes no summaries; leave out "
                 + (", ".join(f"--{name.replace('_', '-')}" for name in columns) or "what concerns generation")
             )
         _evaluate_encoder(
@@ -291,6 +309,7 @@ def evaluate(
         return
     pipe = load_pipeline(model, device, dtype, importance_tagger=importance_tagger)
     check_highlights(pipe, phrases_column)
+    generation |= length_setting(pipe, length)
     from ..training import run_evaluation
 
     results = run_evaluation(
@@ -359,7 +378,7 @@ def _is_encoder(model: str) -> bool:
 
     from ..training.encoder_evaluation import encoder_task_of
 
-    with mistakes(f"MODEL: cannot load {model!r}", OSError, ValueError, KeyError):
+    with mistakes(f"--model: cannot load {model!r}", OSError, ValueError, KeyError):
         config = AutoConfig.from_pretrained(model)
     return config.model_type == "hat_encoder" or encoder_task_of(config) is not None
 
@@ -418,7 +437,7 @@ def _task_of(model: str) -> Task:
 
     from ..hub import task_of
 
-    with mistakes(f"MODEL: cannot load {model!r}", OSError, ValueError, KeyError):
+    with mistakes(f"--model: cannot load {model!r}", OSError, ValueError, KeyError):
         config = AutoConfig.from_pretrained(model)
         found = Task(task_of(config))
         # A poet that no recipe has trained says so by its processor alone.

@@ -7,31 +7,33 @@ from typing import Annotated, Any
 
 import typer
 
+from ..hub_texts import MINI_NAME, resolve_checkpoint
 from .errors import MistakeError, first_paragraph, guarded, mistakes, say
 from .loading import check_checkpoint, quiet
-from .options import ModelArgument, app, help_text
+from .options import InputsFirst, ModelOption, app, help_text
 
 
 @app.command(
+    cls=InputsFirst,
     help=help_text("""Write a checkpoint that loads with plain Transformers, where hier_models is not installed.
 
     \b
     Examples:
-      hier-models export ./my-model ./to-share
-      hier-models export ./my-model ./to-share --card card.yaml
-      hier-models export ./my-model --push my-name/my-model --private
+      hier-models export ./to-share -m ./my-model
+      hier-models export ./to-share -m ./my-model --card card.yaml
+      hier-models export -m ./my-model --push my-name/my-model --private
 
     The folder holds weights, configuration, processor, the code of the model and of the summarization pipeline, and a
     model card. Others load it with trust_remote_code=True.
 
     The card file is YAML with any of: name, language, license, base_model, datasets, data, hyperparameters, metrics,
     evaluated_on, intended_use, limits, tags.
-    """)
+    """),
 )
 @guarded
 def export(
-    model: ModelArgument,
     folder: Annotated[Path | None, typer.Argument(metavar="[FOLDER]", help="Where to write.")] = None,
+    model: ModelOption = MINI_NAME,
     card: Annotated[Path | None, typer.Option(metavar="FILE", help="YAML: what the model card says.")] = None,
     push: Annotated[
         str | None, typer.Option(metavar="REPO", help="Push to this repository on the Hub, as name/model.")
@@ -45,6 +47,7 @@ def export(
         raise MistakeError("--private goes with --push")
     details = None if card is None else _read_card(card)
     check_checkpoint(model)
+    model = resolve_checkpoint(model)
     if folder is not None and folder.resolve() == Path(model).expanduser().resolve():
         raise MistakeError(f"FOLDER: {folder} is the checkpoint itself; give another folder")
     loaded, processor = _load(model)
@@ -78,14 +81,14 @@ def _load(name: str) -> tuple[Any, Any]:
 
     from .. import hub
 
-    with mistakes(f"MODEL: cannot load {name!r}", OSError, ValueError, KeyError, SafetensorError):
+    with mistakes(f"--model: cannot load {name!r}", OSError, ValueError, KeyError, SafetensorError):
         config = AutoConfig.from_pretrained(name)
         model_class = hub.model_class(config)
         if model_class is None:
             if not config.architectures:
-                raise MistakeError(f"MODEL: config.json of {name!r} does not name the model's class (architectures)")
+                raise MistakeError(f"--model: config.json of {name!r} does not name the model's class (architectures)")
             raise MistakeError(
-                f"MODEL: {config.architectures[0]} is not a model of hier_models; its own save_pretrained exports it"
+                f"--model: {config.architectures[0]} is not a model of hier_models; its own save_pretrained exports it"
             )
         return model_class.from_pretrained(name), AutoProcessor.from_pretrained(name)
 

@@ -16,15 +16,15 @@ METHODS = ("lead", "lexrank", "textrank", "tf-idf")
 
 MaxWordsOption = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help=f"With {', '.join(METHODS)} for MODEL: longest summary, in words. [256]"),
+    typer.Option(min=1, metavar="N", help=f"With -m {', '.join(METHODS)}: longest summary, in words. [256]"),
 ]
 MaxSentencesOption = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help=f"With {', '.join(METHODS)} for MODEL: most sentences of a summary."),
+    typer.Option(min=1, metavar="N", help=f"With -m {', '.join(METHODS)}: most sentences of a summary."),
 ]
 LanguageOption = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help=f"With {', '.join(METHODS)} for MODEL: language of the documents. [english]"),
+    typer.Option(metavar="NAME", help=f"With -m {', '.join(METHODS)}: language of the documents. [english]"),
 ]
 
 
@@ -49,7 +49,7 @@ def check_options(model: str, for_models: Mapping[str, Any], for_methods: Mappin
     for option, value in (for_models if extractive else for_methods).items():
         if value not in (None, False):
             what = f"{model!r} chooses sentences" if extractive else f"{model!r} is none of {', '.join(METHODS)}"
-            raise MistakeError(f"{option} does not go with this MODEL: {what}; leave it out")
+            raise MistakeError(f"{option} does not go with this --model: {what}; leave it out")
 
 
 class ExtractivePipe:

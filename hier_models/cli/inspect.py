@@ -7,18 +7,29 @@ from typing import Annotated
 
 import typer
 
+from ..hub_texts import MINI_NAME, resolve_checkpoint
 from .documents import PHRASES, STDIN_NAME, open_documents, read_text
 from .errors import MistakeError, check_parent, guarded, mistakes, say
 from .extractive import is_extractive
-from .loading import check_checkpoint, check_highlights, generation_settings, load_pipeline, quiet, read_phrases
+from .loading import (
+    check_checkpoint,
+    check_highlights,
+    generation_settings,
+    length_setting,
+    load_pipeline,
+    quiet,
+    read_phrases,
+)
 from .options import (
     DeviceOption,
     Dtype,
     DtypeOption,
+    InputsFirst,
+    LengthOption,
     MaxLengthOption,
     MaxSourceLengthOption,
     MinLengthOption,
-    ModelArgument,
+    ModelOption,
     NumBeamsOption,
     PhraseOption,
     PhrasesColumnOption,
@@ -32,14 +43,15 @@ from .reporting import tokens_were
 
 @app.command(
     name="inspect",
+    cls=InputsFirst,
     help=help_text("""Draw which sentences of a document the model looks at while it writes the summary.
 
     \b
     Examples:
-      hier-models inspect ./my-model paper.txt
-      hier-models inspect ./my-model paper.txt -o where.html -o where.png
-      hier-models inspect ./my-model paper.txt --summary abstract.txt
-      hier-models inspect ./my-model test.jsonl --document 3
+      hier-models inspect paper.txt -m ./my-model
+      hier-models inspect paper.txt -m ./my-model -o where.html -o where.png
+      hier-models inspect paper.txt -m ./my-model --summary abstract.txt
+      hier-models inspect test.jsonl -m ./my-model --document 3
 
     For each decoder layer a heatmap: a row for each sentence of the document, a column for each token of the summary.
     A page (.html) opens in any browser and shows sentence, token and weight under the pointer; an image (.png) needs
@@ -53,16 +65,16 @@ from .reporting import tokens_were
     For HAM and its readers there is no document to give: shown is how much each level of their attentions counts.
 
     \b
-      hier-models inspect ./my-ham -o levels.html -o levels.png
+      hier-models inspect -m ./my-ham -o levels.html -o levels.png
     """),
 )
 @guarded
 def inspect_attention(
-    model: ModelArgument,
     inputs: Annotated[
         str | None,
         typer.Argument(metavar="INPUT", help="A text file or a file of records. - or nothing: standard input."),
     ] = None,
+    model: ModelOption = MINI_NAME,
     output: Annotated[
         list[Path] | None,
         typer.Option("--output", "-o", metavar="FILE", help="A .html or .png file; may be repeated. [attention.html]"),
@@ -80,6 +92,7 @@ def inspect_attention(
     ] = None,
     phrase: PhraseOption = None,
     phrases_column: PhrasesColumnOption = None,
+    length: LengthOption = None,
     max_length: MaxLengthOption = None,
     min_length: MinLengthOption = None,
     num_beams: NumBeamsOption = None,
@@ -99,13 +112,14 @@ def inspect_attention(
         from ..inspection.heatmap import require_matplotlib
 
         require_matplotlib()
-    if summary is not None and (max_length or min_length or num_beams or settings):
+    if summary is not None and (length or max_length or min_length or num_beams or settings):
         raise MistakeError("--summary: a given summary is not generated, so leave out the settings of its generation")
     if is_extractive(model):
-        raise MistakeError(f"MODEL: {model} is a method without a model, so there is no attention to show")
+        raise MistakeError(f"--model: {model} is a method without a model, so there is no attention to show")
     check_checkpoint(model)
+    model = resolve_checkpoint(model)
     if (loader := _loader_of_levels(model)) is not None:
-        given = (inputs, summary, top_k, phrase, phrases_column, max_length, min_length, num_beams, settings)
+        given = (inputs, summary, top_k, phrase, phrases_column, length, max_length, min_length, num_beams, settings)
         if number != 1 or any(option is not None for option in (*given, max_source_length, text_column, device)):
             raise MistakeError(
                 "INPUT: how much levels count is the same for every document, and nothing is computed; give --output "
@@ -123,6 +137,7 @@ def inspect_attention(
     summary_text = None if summary is None else read_text(summary, str(summary)).strip()
     generation = generation_settings(max_length, min_length, num_beams, settings)
     pipe = load_pipeline(model, device, dtype)
+    generation |= length_setting(pipe, length)
     if hasattr(pipe.model.config, "highlighted_layers"):
         if any(file.suffix.lower() == ".png" for file in files):
             raise MistakeError("--output: what a Highlight-Transformer highlights is a page; give a file in .html")
@@ -158,7 +173,7 @@ def inspect_attention(
 
     if pipe.processor is None:
         raise MistakeError(
-            f"MODEL: {type(pipe.model).__name__} has no hierarchical attention to show; give a model of hier_models"
+            f"--model: {type(pipe.model).__name__} has no hierarchical attention to show; give a model of hier_models"
         )
     attention = hierarchical_attention(
         pipe.model,
@@ -198,7 +213,7 @@ def _inspect_levels(loader: str, checkpoint: str, files: list[Path], title: str 
 
     from ..inspection import level_weights
 
-    with mistakes(f"MODEL: cannot load {checkpoint!r}", OSError, ValueError, KeyError, SafetensorError):
+    with mistakes(f"--model: cannot load {checkpoint!r}", OSError, ValueError, KeyError, SafetensorError):
         model = getattr(transformers, loader).from_pretrained(checkpoint)
     report = level_weights(model)
     report.title = title or f"Levels of attention: {Path(checkpoint).name}"

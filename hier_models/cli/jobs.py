@@ -119,6 +119,10 @@ def run_job(
                 f"--set num_return_sequences: one {kind.product} of a document is written; for several, call the "
                 "pipeline from Python"
             )
+        if asked.get("return_sources") and len(digests) > 1 and not (as_json or lines):
+            raise MistakeError(
+                "--sources: of many documents only JSON has a place for them; give --json, or an --output in .jsonl"
+            )
         making = making_of(model, asked | also, dtype, importance_tagger)
         done: dict[str, dict[str, Any]] = {}
         if output is not None:
@@ -259,14 +263,14 @@ def write_texts(
             if kind is POEMS and len(result) > 1:
                 first["candidates"] = [_without(poem, "poem_text") for poem in result[1:]]
             text = whole.strip()
-            if "copied" in first:
-                _shift(first["copied"], len(whole) - len(whole.lstrip()))
+            for parts in ("copied", "sources"):
+                _shift(first.get(parts, ()), len(whole) - len(whole.lstrip()))
             counts.append(first)
             identifier, made_of = waiting.popleft()
             if output is not None:
                 first["input"] = made_of  # a job that is continued looks whether it is still the same
             line = text if as_json else _marked(text, first.get("copied", ()))
-            line = _one_line(line) if total > 1 else line
+            line = "\n".join([_one_line(line) if total > 1 else line, *_source_lines(first.get("sources", ()))])
             target.write((journal.line(identifier, text, **first) if as_json else _encodable(line)) + "\n")
             target.flush()
             if bar is not None:
@@ -278,11 +282,19 @@ def _without(entry: dict[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in entry.items() if key != name}
 
 
-def _shift(words: list[dict[str, Any]], by: int) -> None:
-    """Count places of words in the text without the spaces before it."""
-    for word in words:
-        word["start"] -= by
-        word["end"] -= by
+def _shift(parts: Iterable[dict[str, Any]], by: int) -> None:
+    """Count places of words or sentences in the text without the spaces before it."""
+    for part in parts:
+        part["start"] -= by
+        part["end"] -= by
+
+
+def _source_lines(sentences: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Write for each sentence of a summary what in the document it is from."""
+    for number, sentence in enumerate(sentences, start=1):
+        yield f"  [{number}] {_one_line(sentence['text'])}"
+        for source in sentence["sources"]:
+            yield f"      {source['weight']:4.0%}  {_one_line(source['text'])}"
 
 
 def _marked(text: str, words: Iterable[dict[str, Any]]) -> str:

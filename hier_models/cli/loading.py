@@ -8,10 +8,11 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from ..hub_texts import resolve_checkpoint, why_no_checkpoint
 from ..journal import digest
 from .errors import MistakeError, mistakes, state
 from .extractive import ExtractivePipe, is_extractive
-from .options import Dtype
+from .options import Dtype, Length
 
 
 # Files of a checkpoint's folder that decide what its model writes.
@@ -63,28 +64,33 @@ def load_pipeline(
     if device is not None:
         with mistakes("--device", RuntimeError):
             torch.empty(0, device=torch.device(device))
-    with mistakes(f"MODEL: cannot load {name!r}", OSError, ValueError, KeyError, SafetensorError):
+    with mistakes(f"--model: cannot load {name!r}", OSError, ValueError, KeyError, SafetensorError):
         make: Any = pipeline
-        pipe = make(task, model=name, device=device, dtype=str(dtype.value))
+        pipe = make(task, model=resolve_checkpoint(name), device=device, dtype=str(dtype.value))
     if importance_tagger is not None:
         with mistakes(f"--importance-tagger: {importance_tagger!r}", OSError, ValueError, KeyError, SafetensorError):
             pipe.set_importance_tagger(importance_tagger)
     return pipe
 
 
-def check_checkpoint(name: str, option: str = "MODEL") -> None:
-    """Refuse, before anything is loaded, a local path that is no checkpoint."""
-    from ..hub_texts import why_no_checkpoint
+def required(model: str | None, what: str, example: str) -> str:
+    """Refuse a command without a model, where no model is the default."""
+    if model is None:
+        raise MistakeError(f"--model is missing: {what}, a folder or the id of a model on the Hub: {example}")
+    return model
 
+
+def check_checkpoint(name: str, option: str = "--model") -> None:
+    """Refuse, before anything is loaded, a local path that is no checkpoint."""
     reason = why_no_checkpoint(name)
     if reason is not None:
-        advice = "; the first argument is the model" if option == "MODEL" and Path(name).is_file() else ""
-        raise MistakeError(f"{option}: {reason}{advice}")
+        raise MistakeError(f"{option}: {reason}")
 
 
 def making_of(model: str, settings: dict[str, Any], dtype: Dtype, importance_tagger: str | None) -> dict[str, Any]:
     """Gather what each record of a job says of its making: a job goes on only with the same."""
-    version = _version([name for name in (model, importance_tagger) if name is not None and Path(name).is_dir()])
+    names = [resolve_checkpoint(model), *([] if importance_tagger is None else [importance_tagger])]
+    version = _version([name for name in names if Path(name).is_dir()])
     return {"model": model, **given_only(model_version=version), "dtype": str(dtype.value), "settings": settings}
 
 
@@ -127,6 +133,19 @@ def generation_settings(
             settings[name] = yaml.safe_load(text)
     # Tokens to be written, whatever the checkpoint says of lengths in other terms.
     return settings | given_only(max_new_tokens=max_length, min_new_tokens=min_length, num_beams=num_beams)
+
+
+def length_setting(pipe: Any, length: Length | None) -> dict[str, Any]:
+    """The argument of `generate` that makes summaries of a length."""
+    from ..data.tokenizing import plain_tokenizer
+    from ..models.summary_lengths import length_ids
+
+    if length is None:
+        return {}
+    ids = length_ids(plain_tokenizer(pipe.processor or pipe.tokenizer))
+    if not ids:
+        raise MistakeError("--length: this model was not trained to write summaries of given lengths; leave it out")
+    return {"forced_bos_token_id": ids[length]}
 
 
 def read_phrases(entries: list[str] | None) -> list[Any] | None:

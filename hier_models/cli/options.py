@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import importlib.metadata
 import inspect
+import os
+import re
+import shlex
 from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from .errors import state
+from ..hub_texts import MINI_NAME, is_hub_id
+from .errors import MistakeError, guarded, state
 
 
 def help_text(text: str) -> str:
@@ -41,12 +47,13 @@ def _version(wanted: bool) -> None:
 
     \b
     Examples:
-      hier-models summarize ./my-model paper.txt
+      hier-models summarize paper.txt
+      hier-models summarize paper.txt -m ./my-model
       hier-models train recipe.yaml --learning_rate 1e-4
-      hier-models evaluate ./my-model test.jsonl
-      hier-models inspect ./my-model paper.txt --output where.html
-      hier-models analyze test.jsonl --model ./my-model --output report
-      hier-models export ./my-model ./to-share
+      hier-models evaluate test.jsonl -m ./my-model
+      hier-models inspect paper.txt -m ./my-model -o where.html
+      hier-models analyze test.jsonl -m ./my-model -o report
+      hier-models export ./to-share -m ./my-model
 
     Every command explains itself: hier-models COMMAND --help
     """),
@@ -62,6 +69,45 @@ def _options(
     state.debug = debug
 
 
+class InputsFirst(TyperCommand):
+    """A command whose inputs stand first and whose model is an option; it tells who gives the model first."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments; too many of them are looked at before they are refused."""
+        words = list(args)
+        ctx.allow_extra_args = True
+        rest: list[str] = super().parse_args(ctx, args)
+        given = next(ctx.params[each.name] for each in self.params if each.param_type_name == "argument")
+        inputs = [str(each) for each in [*(given if isinstance(given, list | tuple) else [given]), *rest] if each]
+        if inputs and ctx.get_parameter_source("model").name == "DEFAULT":
+            _refuse_model_first(inputs, f"{ctx.info_name}", words)
+        if rest:
+            ctx.fail(f"Got unexpected extra argument(s) ({' '.join(rest)})")
+        return rest
+
+
+@guarded
+def _refuse_model_first(inputs: list[str], command: str, words: list[str]) -> None:
+    first, *others = inputs
+    if not _is_model(first, alone=not others):
+        return
+    as_given = next(word for word in words if Path(word) == Path(first))
+    words.remove(as_given)
+    rest = [*words[:8], *(["..."] if len(words) > 8 else [])]
+    what = "is a model" if Path(first).expanduser().is_dir() else "is no file or folder"
+    as_meant = shlex.join(["hier-models", command, *rest, "-m", as_given])
+    raise MistakeError(f"{as_given!r} {what}; the model is given with -m: {as_meant}")
+
+
+def _is_model(name: str, alone: bool) -> bool:
+    """Tell a checkpoint from documents, and a model on the Hub too unless it may be a dataset or a missing file."""
+    path = Path(name).expanduser()
+    if os.path.exists(path):
+        weights = [*path.glob("*.safetensors"), *path.glob("pytorch_model*.bin")]
+        return bool(weights) and (path / "config.json").is_file()
+    return not alone and name.isascii() and is_hub_id(name) and not re.search(r"\.[a-z]\w*$", name)
+
+
 class Dtype(StrEnum):
     """Number formats of weights and computation."""
 
@@ -71,8 +117,22 @@ class Dtype(StrEnum):
     float16 = "float16"
 
 
-ModelArgument = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A checkpoint: a folder, or the id of a model on the Hub.")
+class Length(StrEnum):
+    """How long a summary is, for models that were trained to be told so."""
+
+    line = "line"
+    short = "short"
+    long = "long"
+
+
+MODEL_HELP = "A checkpoint: a folder, or the id of a model on the Hub"
+ModelOption = Annotated[
+    str,
+    typer.Option("--model", "-m", metavar="MODEL", help=f"{MODEL_HELP}; {MINI_NAME} comes with hier_models."),
+]
+# Of commands that not every model can do.
+NoDefaultModelOption = Annotated[
+    str | None, typer.Option("--model", "-m", metavar="MODEL", help=f"{MODEL_HELP}. Must be given.")
 ]
 InputArgument = Annotated[
     list[str] | None,
@@ -99,6 +159,9 @@ SourceKindOption = Annotated[
     ),
 ]
 BatchSizeOption = Annotated[int, typer.Option(min=1, metavar="N", help="Documents at a time.")]
+LengthOption = Annotated[
+    Length | None, typer.Option(help="How long the summary is, for models like mini that know these lengths.")
+]
 MaxLengthOption = Annotated[
     int | None, typer.Option(min=1, metavar="TOKENS", help="Longest summary. Default: the model's setting.")
 ]

@@ -7,11 +7,13 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from ..hub_texts import resolve_checkpoint
 from .errors import MistakeError, guarded, mistakes, say
-from .loading import check_checkpoint, quiet
+from .loading import check_checkpoint, quiet, required
 from .options import (
     ConfigNameOption,
-    ModelArgument,
+    InputsFirst,
+    NoDefaultModelOption,
     RevisionOption,
     SourceKindOption,
     TextColumnOption,
@@ -22,14 +24,15 @@ from .options import (
 
 @app.command(
     name="fit-phrases",
+    cls=InputsFirst,
     help=help_text("""Count the phrases of a corpus, for a Highlight-Transformer to find the key phrases of documents.
 
     \b
     Examples:
-      hier-models fit-phrases ./my-model train.jsonl
-      hier-models fit-phrases ./my-model train.jsonl --max-source-length 500
-      hier-models fit-phrases ./my-model papers.jsonl.xz --stopwords words.txt --output ./processor
-      hier-models fit-phrases ./my-model some/news --split train --source-kind documents
+      hier-models fit-phrases train.jsonl -m ./my-model
+      hier-models fit-phrases train.jsonl -m ./my-model --max-source-length 500
+      hier-models fit-phrases papers.jsonl.xz -m ./my-model --stopwords words.txt --output ./processor
+      hier-models fit-phrases some/news -m ./my-model --split train --source-kind documents
 
     The documents are read once, in bounded memory. What is counted becomes part of the model's processor
     (key_phrases.json), and all commands use it. Training fits it by itself where its recipe says key_phrases: fit.
@@ -37,7 +40,6 @@ from .options import (
 )
 @guarded
 def fit_phrases(
-    model: ModelArgument,
     documents: Annotated[
         str,
         typer.Argument(
@@ -45,6 +47,7 @@ def fit_phrases(
             help="A .jsonl, .json, .csv, .tsv file, a folder of text files, or the id of a dataset on the Hub.",
         ),
     ],
+    model: NoDefaultModelOption = None,
     split: Annotated[str | None, typer.Option(metavar="NAME", help="Only this split of the documents.")] = None,
     config_name: ConfigNameOption = None,
     revision: RevisionOption = None,
@@ -68,7 +71,9 @@ def fit_phrases(
     ] = 2,
 ) -> None:
     """Fit the key phrases of a processor."""
+    model = required(model, "a Highlight-Transformer", "hier-models fit-phrases train.jsonl -m ./my-model")
     check_checkpoint(model)
+    model = resolve_checkpoint(model)
     folder = Path(model).expanduser()
     if output is None and not folder.is_dir():
         raise MistakeError(f"--output: {model!r} is on the Hub; give a folder to save the processor to")
@@ -77,11 +82,11 @@ def fit_phrases(
 
     from ..data import fit_key_phrases, load_documents
 
-    with mistakes(f"MODEL: cannot load the processor of {model!r}", OSError, ValueError, KeyError):
+    with mistakes(f"--model: cannot load the processor of {model!r}", OSError, ValueError, KeyError):
         processor = AutoProcessor.from_pretrained(model)
     if "phrase_positions" not in getattr(processor, "extra_inputs", {}):
         raise MistakeError(
-            f"MODEL: key phrases are for Highlight-Transformers, and the processor of {model!r} is a "
+            f"--model: key phrases are for Highlight-Transformers, and the processor of {model!r} is a "
             f"{type(processor).__name__}"
         )
     path = Path(documents).expanduser()

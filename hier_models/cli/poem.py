@@ -12,13 +12,14 @@ import typer
 from .documents import DATA_SUFFIXES, data_suffix, read_stdin, read_text
 from .errors import MistakeError, check_parent, guarded, mistakes, say
 from .jobs import POEMS, run_job
-from .loading import generation_settings, given_only, load_pipeline
+from .loading import generation_settings, given_only, load_pipeline, required
 from .options import (
     BatchSizeOption,
     DeviceOption,
     Dtype,
     DtypeOption,
-    ModelArgument,
+    InputsFirst,
+    NoDefaultModelOption,
     NumBeamsOption,
     SetOption,
     TextColumnOption,
@@ -28,15 +29,16 @@ from .options import (
 
 
 @app.command(
+    cls=InputsFirst,
     help=help_text("""Write Chinese quatrains about a text or many, with a HAM model trained on poems.
 
     \b
     Examples:
-      hier-models poem ./my-poet "春风吹过江南的小镇"
-      hier-models poem ./my-poet letter.txt --length 5 --candidates 3
-      hier-models poem ./my-poet --keyword 明月 --keyword 故乡
-      hier-models poem ./my-poet "秋天的雨" --set do_sample=true --set temperature=0.8 --seed 7
-      hier-models poem ./my-poet letters.jsonl --output poems.jsonl --batch-size 8
+      hier-models poem "春风吹过江南的小镇" -m ./my-poet
+      hier-models poem letter.txt -m ./my-poet --length 5 --candidates 3
+      hier-models poem -m ./my-poet --keyword 明月 --keyword 故乡
+      hier-models poem "秋天的雨" -m ./my-poet --set do_sample=true --set temperature=0.8 --seed 7
+      hier-models poem letters.jsonl -m ./my-poet --output poems.jsonl --batch-size 8
 
     The important words of the text become keywords, one a line; where they are fewer than four, the words are added
     that go with them in the poems that the model was trained on. Each line has exactly 5 or 7 characters. With --json
@@ -45,11 +47,10 @@ from .options import (
     Of a folder of texts, or of records (.jsonl, .json, .csv, .tsv; the column text, document, …), a poem is written
     about each. An --output that ends in .jsonl can be continued: run the same command again. Its objects also have id,
     poem, model, settings and, with --candidates, candidates: the poems after the first.
-    """)
+    """),
 )
 @guarded
 def poem(
-    model: ModelArgument,
     text: Annotated[
         str | None,
         typer.Argument(
@@ -58,6 +59,7 @@ def poem(
             "standard input.",
         ),
     ] = None,
+    model: NoDefaultModelOption = None,
     keywords: Annotated[
         list[str] | None,
         typer.Option("--keyword", "-k", metavar="WORD", help="A keyword, in the place of TEXT. Up to four times."),
@@ -80,6 +82,7 @@ def poem(
     dtype: DtypeOption = Dtype.auto,
 ) -> None:
     """Write poems."""
+    model = required(model, "one of poems", "hier-models poem letter.txt -m ./my-poet")
     if keywords and text is not None:
         raise MistakeError("--keyword: give keywords or TEXT, not both")
     if length not in (5, 7):

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ..hub_texts import MINI_NAME
 from .books import run_book
 from .errors import MistakeError, guarded, say
 from .extractive import LanguageOption, MaxSentencesOption, MaxWordsOption, check_options
@@ -19,9 +20,12 @@ from .options import (
     DtypeOption,
     ImportanceTaggerOption,
     InputArgument,
+    InputsFirst,
+    LengthOption,
     MaxLengthOption,
     MaxSourceLengthOption,
     MinLengthOption,
+    ModelOption,
     NumBeamsOption,
     PhraseOption,
     PhrasesColumnOption,
@@ -34,18 +38,23 @@ from .reporting import tokens_were
 
 
 @app.command(
+    cls=InputsFirst,
     help=help_text("""Summarize documents: one, or a batch that can be interrupted and continued.
 
     \b
     Examples:
-      hier-models summarize ./my-model paper.txt
-      hier-models summarize ./my-model a.txt b.txt --json
-      pdftotext paper.pdf - | hier-models summarize ./my-model
-      hier-models summarize ./my-model papers/ --output out.jsonl
-      hier-models summarize ./my-model test.jsonl -o out.jsonl --batch-size 8
-      hier-models summarize ./my-model paper.txt --num-beams 4 --max-length 200
-      hier-models summarize lexrank articles.jsonl --max-words 200
+      hier-models summarize paper.txt
+      hier-models summarize paper.txt -m ./my-model
+      hier-models summarize paper.txt --length line --sources
+      hier-models summarize a.txt b.txt --json
+      pdftotext paper.pdf - | hier-models summarize
+      hier-models summarize papers/ --output out.jsonl
+      hier-models summarize test.jsonl -m ./my-model -o out.jsonl --batch-size 8
+      hier-models summarize paper.txt -m ./my-model --num-beams 4 --max-length 200
+      hier-models summarize articles.jsonl -m lexrank --max-words 200
       hier-models summarize --book book.epub -m ./my-model -o out/
+
+    Without -m the model is mini, which comes with hier_models.
 
     Summaries go to standard output, one a line, in the order of the documents. With --json each is a JSON object:
     id, summary, num_truncated_tokens (how much of the document did not fit into the model), model, settings.
@@ -56,8 +65,7 @@ from .reporting import tokens_were
     In records the document is the column text, article, document, … (a string), sentences (a list of strings),
     turns (a list of objects with role and content) or documents (a list of strings to summarize together).
 
-    lead, lexrank, textrank or tf-idf in the place of MODEL are baselines without a model: they choose sentences of the
-    document.
+    -m lead, lexrank, textrank or tf-idf are baselines without a model: they choose sentences of the document.
 
     A Highlight-Transformer reads key phrases; --phrase names others, --show-phrases and --mark-copied show what it
     read and what it copied.
@@ -65,20 +73,14 @@ from .reporting import tokens_were
     --book summarizes a whole book: an EPUB, a folder with a file for each chapter, or one text with chapter headings.
     Chapters are summarized, then their summaries, until one is left. The folder --output keeps each when it is made,
     so that a stopped run goes on there, and gets book.html, a page to read, and book.json.
-    """)
+    """),
 )
 @guarded
 def summarize(
-    model: Annotated[
-        str | None,
-        typer.Argument(metavar="MODEL", help="A checkpoint: a folder, or the id of a model on the Hub."),
-    ] = None,
     inputs: InputArgument = None,
+    model: ModelOption = MINI_NAME,
     book: Annotated[
         str | None, typer.Option(metavar="PATH", help="Summarize this book: EPUB, folder of chapters, or text.")
-    ] = None,
-    model_option: Annotated[
-        str | None, typer.Option("--model", "-m", metavar="MODEL", help="The model, where it does not stand first.")
     ] = None,
     book_model: Annotated[
         str | None,
@@ -93,11 +95,15 @@ def summarize(
     as_json: Annotated[
         bool, typer.Option("--json", help="Write JSON objects, one a line, to standard output.")
     ] = False,
+    length: LengthOption = None,
     max_length: MaxLengthOption = None,
     min_length: MinLengthOption = None,
     num_beams: NumBeamsOption = None,
     settings: SetOption = None,
     max_source_length: MaxSourceLengthOption = None,
+    cut: Annotated[
+        bool, typer.Option("--cut", help="Cut a long document at its end. Default: read it in parts.")
+    ] = False,
     batch_size: BatchSizeOption = 1,
     text_column: TextColumnOption = None,
     set_aside: Annotated[
@@ -110,6 +116,9 @@ def summarize(
     show_phrases: Annotated[
         bool, typer.Option("--show-phrases", help="Write which phrases were highlighted into the JSON objects.")
     ] = False,
+    sources: Annotated[
+        bool, typer.Option("--sources", help="Show for each sentence of the summary what in the document it is from.")
+    ] = False,
     mark_copied: Annotated[
         bool, typer.Option("--mark-copied", help="[Mark] the words that the model copied from the document.")
     ] = False,
@@ -120,16 +129,11 @@ def summarize(
     dtype: DtypeOption = Dtype.auto,
 ) -> None:
     """Summarize documents."""
-    if model_option is not None:
-        # Then what stands first is no model.
-        inputs = [*([] if model is None else [model]), *(inputs or [])] or None
-        model = model_option
-    if model is None:
-        raise MistakeError("MODEL is missing: a checkpoint, which stands first or after --model")
     check_options(
         model,
         {
             "--book": book,
+            "--length": length,
             "--max-length": max_length,
             "--min-length": min_length,
             "--num-beams": num_beams,
@@ -139,6 +143,8 @@ def summarize(
             "--phrase": phrase,
             "--phrases-column": phrases_column,
             "--show-phrases": show_phrases,
+            "--sources": sources,
+            "--cut": cut,
             "--mark-copied": mark_copied,
         },
         {"--max-words": max_words, "--max-sentences": max_sentences, "--language": language},
@@ -154,6 +160,8 @@ def summarize(
             "--phrase": phrase,
             "--phrases-column": phrases_column,
             "--show-phrases": show_phrases,
+            "--sources": sources,
+            "--cut": cut,
             "--mark-copied": mark_copied,
         }
         if given := next((name for name, value in unused.items() if value), None):
@@ -163,7 +171,7 @@ def summarize(
             model,
             book_model,
             settings=generation_settings(max_length, min_length, num_beams, settings)
-            | given_only(max_source_length=max_source_length),
+            | given_only(max_source_length=max_source_length, length=length),
             output=output,
             as_json=as_json,
             batch_size=batch_size,
@@ -182,11 +190,14 @@ def summarize(
             generation_settings(max_length, min_length, num_beams, settings)
             | given_only(
                 max_source_length=max_source_length,
+                length=length,
+                truncation=cut or None,
                 max_words=max_words,
                 max_sentences=max_sentences,
                 language=language,
             )
             | given_only(phrases=phrases, return_phrases=show_phrases or None, return_copied=mark_copied or None)
+            | given_only(return_sources=sources or None)
         ),
         output=output,
         as_json=as_json,
@@ -207,6 +218,6 @@ def summarize(
             say(f"{what}: {number}.")
     if without := sum(count.get("without_phrases", 0) for count in counts):
         say(f"Nothing is highlighted in {without} of {documents} documents: no key phrases.")
-    if cut := [count["num_truncated_tokens"] for count in counts if count["num_truncated_tokens"]]:
-        number_cut = f"{len(cut)} of {documents} documents were" if documents > 1 else "The document was"
-        say(f"{number_cut} longer than the model takes: {tokens_were(sum(cut))} cut at the end.")
+    if lost := [count["num_truncated_tokens"] for count in counts if count["num_truncated_tokens"]]:
+        number_cut = f"{len(lost)} of {documents} documents were" if documents > 1 else "The document was"
+        say(f"{number_cut} longer than the model takes: {tokens_were(sum(lost))} cut at the end.")

@@ -10,14 +10,15 @@ import typer
 
 from .errors import MistakeError, guarded, say
 from .jobs import TRANSLATIONS, run_job
-from .loading import generation_settings, given_only
+from .loading import generation_settings, given_only, required
 from .options import (
     BatchSizeOption,
     DeviceOption,
     Dtype,
     DtypeOption,
     InputArgument,
-    ModelArgument,
+    InputsFirst,
+    NoDefaultModelOption,
     NumBeamsOption,
     SetOption,
     TextColumnOption,
@@ -27,24 +28,25 @@ from .options import (
 
 
 @app.command(
+    cls=InputsFirst,
     help=help_text("""Translate documents of any length: one, or a batch that can be interrupted and continued.
 
     \b
     Examples:
-      hier-models translate ./my-model letter.txt
-      hier-models translate ./my-model letters/ --output out.jsonl
-      hier-models translate ./nllb a.txt --src-lang eng_Latn --tgt-lang deu_Latn
+      hier-models translate letter.txt -m ./my-model
+      hier-models translate letters/ -m ./my-model --output out.jsonl
+      hier-models translate a.txt -m ./nllb --src-lang eng_Latn --tgt-lang deu_Latn
 
     A long document is cut into chunks between sentences, as long as the model can take (or --chunk-length); they are
     translated one by one and joined. With --json each translation is a JSON object: id, translation, num_chunks,
     num_split_sentences (sentences longer than a chunk, cut too), num_unfinished_chunks (translations that were ended
     by the maximum length), model, settings. All else is as in summarize.
-    """)
+    """),
 )
 @guarded
 def translate(
-    model: ModelArgument,
     inputs: InputArgument = None,
+    model: NoDefaultModelOption = None,
     src_lang: Annotated[
         str | None, typer.Option(metavar="CODE", help="Language of the documents, for models of several languages.")
     ] = None,
@@ -79,7 +81,7 @@ def translate(
     """Translate documents."""
     counts, _ = run_job(
         TRANSLATIONS,
-        model,
+        required(model, "one that translates", "hier-models translate letter.txt -m ./my-model"),
         inputs,
         settings=lambda: (
             generation_settings(max_length, None, num_beams, settings)

@@ -13,6 +13,7 @@ import torch
 from tqdm.auto import tqdm
 
 from ..data.books import Book, BookSource, read_book
+from ..hub_texts import resolve_checkpoint
 from ..journal import Journal, digest
 from .book_tree import BookSummary, SummaryNode
 from .chunking_hier import pack, plain_sentences, smaller_parts
@@ -53,7 +54,8 @@ def summarize_book(
     Args:
         book: An EPUB, a folder of chapters, a text or Markdown file, or a list of chapters; see
             `hier_models.data.read_book`.
-        model: Summarizes chapters and their parts: a checkpoint, or a summarization pipeline.
+        model: Summarizes chapters and their parts: a checkpoint ("mini" comes with the package), or a summarization
+            pipeline.
         book_model: Summarizes what is joined of chapters; `model` does by default. Both are the same way.
         output: A folder, made if it is not there, in which each summary is kept when it is made. A run that was
             stopped goes on from there, and comes to the same result. None keeps nothing.
@@ -98,7 +100,7 @@ def _pipeline(name: str, model: Any, importance_tagger: Any) -> SummarizationPip
 
         make: Any = pipeline
         tagger = {} if importance_tagger is None else {"importance_tagger": importance_tagger}
-        made: SummarizationPipeline = make("summarization", model=str(model), **tagger)
+        made: SummarizationPipeline = make("summarization", model=resolve_checkpoint(str(model)), **tagger)
         return made
     if not isinstance(model, SummarizationPipeline):
         raise ValueError(

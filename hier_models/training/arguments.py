@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 from transformers import Seq2SeqTrainingArguments
 
+from ..hub_texts import resolve_checkpoint
+
 
 # New modules that begin as identity have an output of zero, and learn nothing else until it opens: at the 3e-5 of a
 # warm start that takes long.
@@ -72,7 +74,8 @@ class ModelArguments:
     """Where the model comes from: a checkpoint, the weights of BART or an encoder, or nothing (random weights).
 
     Args:
-        model_name_or_path: A checkpoint to go on from, of any encoder-decoder model (plain BART for a baseline).
+        model_name_or_path: A checkpoint to go on from, of any encoder-decoder model (plain BART for a baseline), or
+            `mini`.
         from_bart: A BART checkpoint to warm-start a model of `model_type` from (hat_bart, highlight_transformer,
             top_down_transformer; and led, to compare with).
         from_roberta: A RoBERTa checkpoint to warm-start the encoder-only HAT from.
@@ -154,6 +157,16 @@ class ModelArguments:
     def checkpoint(self) -> str | None:
         """The checkpoint that weights begin with, on the Hub or in a folder; None from scratch."""
         return next((getattr(self, name) for name in CHECKPOINTS if getattr(self, name)), None)
+
+    def resolved(self) -> "ModelArguments":
+        """The same with the folder of a checkpoint that is given by its name alone, such as mini.
+
+        Returns:
+            The section.
+        """
+        names = {name: getattr(self, name) for name in (*CHECKPOINTS, "tokenizer")}
+        folders: dict[str, Any] = {name: resolve_checkpoint(value) for name, value in names.items() if value}
+        return dataclasses.replace(self, **folders)
 
     def overrides(self) -> dict[str, Any]:
         """The configuration values of `config_overrides`.

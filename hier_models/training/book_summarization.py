@@ -12,6 +12,7 @@ from datasets import Dataset, IterableDataset
 from tqdm.auto import tqdm
 from transformers import GenerationConfig, PreTrainedModel, pipeline
 
+from ..hub_texts import resolve_checkpoint
 from ..journal import Journal, digest
 from ..pipelines.book_summaries import SEPARATOR, weights_digest
 from . import smoke
@@ -99,7 +100,7 @@ class BookSummarizationTask(SummarizationTask):
         name = cast(str, self.recipe.model.model_name_or_path)
         before = model.generation_config
         try:
-            own = GenerationConfig.from_pretrained(name)
+            own = GenerationConfig.from_pretrained(resolve_checkpoint(name))
         except OSError:
             own = GenerationConfig.from_model_config(model.config)
         making: dict[str, Any] = {"model": name, "weights": weights_digest(model)}

@@ -390,7 +390,7 @@ def check_vocabularies(name: str, recipe: Recipe, twin: str, of_twin: Recipe) ->
     Raises:
         RecipeError: If the vocabularies differ.
     """
-    sources = [each.model.tokenizer or each.model.checkpoint for each in (recipe, of_twin)]
+    sources = [each.tokenizer or each.checkpoint for each in (recipe.model.resolved(), of_twin.model.resolved())]
     if sources[0] == sources[1]:
         return
     if None in sources:

@@ -105,6 +105,7 @@ def load_model_and_processor(
             take the language, or the configuration refuses a value of `config_overrides`.
     """
     _check_folders(arguments)
+    arguments = arguments.resolved()
     if arguments.from_encoder is not None:
         if arguments.model_type not in ("bart", "led", *FROM_BART):
             raise RecipeError(

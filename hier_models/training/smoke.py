@@ -251,7 +251,7 @@ def _family(recipe: Recipe, task: "Task") -> str:
 
 def _saved_config(recipe: Recipe) -> PretrainedConfig | None:
     """The configuration of the checkpoint that a recipe goes on from, if it is here."""
-    name = recipe.model.model_name_or_path
+    name = recipe.model.resolved().model_name_or_path
     if name is None or not (Path(name) / "config.json").is_file():
         return None
     return cast(PretrainedConfig, AutoConfig.from_pretrained(name))

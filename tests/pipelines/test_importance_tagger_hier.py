@@ -162,7 +162,7 @@ def document(tmp_path):
 def test_summarize(checkpoints, document, expected, tmp_path):
     summarizer, tagger = checkpoints
     options = ["--max-length", 8, "--num-beams", 2, "--device", "cpu"]
-    result = invoke("summarize", summarizer, document, "--importance-tagger", tagger, "--json", *options)
+    result = invoke("summarize", "-m", summarizer, document, "--importance-tagger", tagger, "--json", *options)
     assert result.exit_code == 0, result.output
     record = json.loads(result.stdout)
     assert record["summary"] == expected(text=DOCUMENTS[0]).strip()
@@ -170,8 +170,8 @@ def test_summarize(checkpoints, document, expected, tmp_path):
 
     # A job goes on with the same tagger only.
     output = tmp_path / "out.jsonl"
-    assert invoke("summarize", summarizer, document, "-o", output, *options).exit_code == 0
-    other = invoke("summarize", summarizer, document, "-o", output, "--importance-tagger", tagger, *options)
+    assert invoke("summarize", "-m", summarizer, document, "-o", output, *options).exit_code == 0
+    other = invoke("summarize", "-m", summarizer, document, "-o", output, "--importance-tagger", tagger, *options)
     assert other.exit_code == 2
     assert "was made with" in other.output
 
@@ -185,7 +185,7 @@ def test_evaluate(checkpoints, expected, tmp_path):
     options += ["--predictions", tmp_path / "predictions.jsonl"]
     written = {}
     for kind, given in {"tagger": ["--importance-tagger", tagger], "oracle": ["--oracle-importance"]}.items():
-        result = invoke("evaluate", summarizer, data, *given, *options)
+        result = invoke("evaluate", "-m", summarizer, data, *given, *options)
         assert result.exit_code == 0, result.output
         assert json.loads((tmp_path / "scores.json").read_text())["importance"] == kind
         lines = (tmp_path / "predictions.jsonl").read_text().splitlines()
@@ -207,17 +207,17 @@ def test_evaluate(checkpoints, expected, tmp_path):
 )
 def test_mistakes(checkpoints, document, arguments, message):
     replaced = {"SUMMARIZER": checkpoints[0], "FILE": str(document)}
-    result = invoke("summarize", checkpoints[0], document, *(replaced.get(item, item) for item in arguments))
+    result = invoke("summarize", "-m", checkpoints[0], document, *(replaced.get(item, item) for item in arguments))
     assert result.exit_code == 2, result.output
     assert message in " ".join(result.output.split())
 
 
 def test_mistakes_of_evaluation(checkpoints, document):
     summarizer, tagger = checkpoints
-    result = invoke("evaluate", summarizer, document, "--importance-tagger", tagger, "--oracle-importance")
+    result = invoke("evaluate", "-m", summarizer, document, "--importance-tagger", tagger, "--oracle-importance")
     assert result.exit_code == 2
     assert "exclude each other" in result.output
-    result = invoke("evaluate", tagger, document, "--oracle-importance")
+    result = invoke("evaluate", "-m", tagger, document, "--oracle-importance")
     assert result.exit_code == 2
     assert "are for summaries" in " ".join(result.output.split())
 

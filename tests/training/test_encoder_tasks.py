@@ -565,7 +565,7 @@ def test_questions_are_scored_in_inputs_shorter_than_the_usual_windows(values, t
 
 def test_the_command_scores_encoders(values, tmp_path):
     run_task("classification", values, tmp_path)
-    command = [str(tmp_path / "run"), str(tmp_path / "dev.jsonl"), "--device", "cpu"]
+    command = [str(tmp_path / "dev.jsonl"), "-m", str(tmp_path / "run"), "--device", "cpu"]
     rows = json.loads((tmp_path / "run" / "results.json").read_text())["evaluation"]
     done = CliRunner().invoke(app, ["evaluate", *command])
     assert done.exit_code == 0, done.output

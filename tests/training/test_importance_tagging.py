@@ -224,7 +224,7 @@ def test_the_command_line_trains_and_scores_a_tagger(values, tmp_path):
     result = CliRunner().invoke(app, ["train", str(recipe)], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert "auc" in result.output
-    result = CliRunner().invoke(app, ["evaluate", values["output_dir"], values["validation"], "--device", "cpu"])
+    result = CliRunner().invoke(app, ["evaluate", "-m", values["output_dir"], values["validation"], "--device", "cpu"])
     assert result.exit_code == 0, result.output
     names = [line.split()[0] for line in result.output.splitlines() if line.strip()]
     assert [name for name in names if name in ("precision", "recall", "f1", "auc")] == [
@@ -233,7 +233,9 @@ def test_the_command_line_trains_and_scores_a_tagger(values, tmp_path):
         "f1",
         "auc",
     ]
-    bad = CliRunner().invoke(app, ["evaluate", values["output_dir"], values["validation"], "--predictions", "x.jsonl"])
+    bad = CliRunner().invoke(
+        app, ["evaluate", "-m", values["output_dir"], values["validation"], "--predictions", "x.jsonl"]
+    )
     assert bad.exit_code == 2
     assert "makes no predictions" in " ".join(bad.output.split())
 
@@ -435,7 +437,7 @@ def test_a_taggers_data_may_have_other_columns(values, tmp_path):
     run_training(load_recipe(None, values))
     rows = [{"paper": document, "gist": summary} for document, summary in zip(DOCUMENTS, SUMMARIES, strict=True)]
     (tmp_path / "other.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    command = ["evaluate", values["output_dir"], str(tmp_path / "other.jsonl"), "--device", "cpu"]
+    command = ["evaluate", "-m", values["output_dir"], str(tmp_path / "other.jsonl"), "--device", "cpu"]
     result = CliRunner().invoke(app, [*command, "--summary-column", "gist"])
     assert result.exit_code == 0, result.output
     assert "auc" in result.output
