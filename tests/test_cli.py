@@ -298,10 +298,10 @@ def test_sources(recorder: Recorder, paper: str, records: str):
 
 def test_length_and_cut(recorder: Recorder, paper: str):
     [record] = jsonl(run("summarize", paper, "--length", "line", "--cut", "--json").stdout)
-    assert record["settings"] == {"length": "line", "cut": True}
+    assert record["settings"] == {"length": "line", "truncation": True}
     assert recorder.asked["length"] == "line"
     run("summarize", paper)
-    assert not {"length", "cut", "return_sources"} & set(recorder.asked)
+    assert not {"length", "truncation", "return_sources"} & set(recorder.asked)
     assert "'tiny' is not one of" in run("summarize", paper, "--length", "tiny", code=2).stderr
 
 
@@ -492,11 +492,15 @@ def test_generation_settings(checkpoint: str, paper: str):
 
 def test_cut_documents_are_reported(checkpoint: str, processor: HatBartProcessor, paper: str):
     length = len(processor(text=DOCUMENTS[1])["input_ids"])
-    result = run("summarize", "-m", checkpoint, paper, "--json", "--max-source-length", "30")
+    result = run("summarize", "-m", checkpoint, paper, "--json", "--cut", "--max-source-length", "30")
     assert jsonl(result.stdout)[0]["num_truncated_tokens"] == length - 30
     assert f"{length - 30} tokens were cut" in result.stderr
     Path("long.txt").write_text(DOCUMENTS[1] * 20)
-    assert "1 of 2 documents were longer" in run("summarize", "-m", checkpoint, paper, "long.txt").stderr
+    cut = run("summarize", "-m", checkpoint, paper, "long.txt", "--cut").stderr
+    assert "1 of 2 documents were longer than the model takes: " in cut
+    read = run("summarize", "-m", checkpoint, paper, "long.txt", "--max-length", "8")
+    assert "1 of 2 documents were longer than the model takes, and read in" in read.stderr
+    assert "tokens were cut" not in read.stderr
     assert run("summarize", "-m", checkpoint, paper).stderr == ""
 
 
@@ -654,12 +658,14 @@ def test_results_are_written_one_by_one(checkpoint: str, records: str, monkeypat
 
     with monkeypatch.context() as patch:
         patch.setattr(HatBartForConditionalGeneration, "generate", fails_at_third)
-        result = run("summarize", "-m", checkpoint, records, "--output", "out.jsonl", code=130)
+        result = run("summarize", "-m", checkpoint, records, "--cut", "--output", "out.jsonl", code=130)
     assert "Interrupted. What is done is in out.jsonl" in result.stderr
     assert calls == [0, 1, 2]
     assert len(Path("out.jsonl").read_text().splitlines()) == 2
-    run("summarize", "-m", checkpoint, records, "--output", "out.jsonl")
-    assert [record["summary"] for record in jsonl(Path("out.jsonl").read_text())] == expected(checkpoint, *DOCUMENTS)
+    run("summarize", "-m", checkpoint, records, "--cut", "--output", "out.jsonl")
+    assert [record["summary"] for record in jsonl(Path("out.jsonl").read_text())] == expected(
+        checkpoint, *DOCUMENTS, truncation=True
+    )
 
 
 @pytest.mark.slow

@@ -228,6 +228,8 @@ def write_texts(
     """Write the text of each document when it is there, and return what the pipeline counted for each."""
     from transformers import set_seed
 
+    from ..pipelines.sources_hier import format_sources
+
     waiting: deque[tuple[str, str]] = deque()
 
     def stream() -> Iterator[dict[str, Any]]:
@@ -270,7 +272,7 @@ def write_texts(
             if output is not None:
                 first["input"] = made_of  # a job that is continued looks whether it is still the same
             line = text if as_json else _marked(text, first.get("copied", ()))
-            line = "\n".join([_one_line(line) if total > 1 else line, *_source_lines(first.get("sources", ()))])
+            line = "\n".join([_one_line(line) if total > 1 else line, *format_sources(first.get("sources", ()))])
             target.write((journal.line(identifier, text, **first) if as_json else _encodable(line)) + "\n")
             target.flush()
             if bar is not None:
@@ -287,14 +289,6 @@ def _shift(parts: Iterable[dict[str, Any]], by: int) -> None:
     for part in parts:
         part["start"] -= by
         part["end"] -= by
-
-
-def _source_lines(sentences: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """Write for each sentence of a summary what in the document it is from."""
-    for number, sentence in enumerate(sentences, start=1):
-        yield f"  [{number}] {_one_line(sentence['text'])}"
-        for source in sentence["sources"]:
-            yield f"      {source['weight']:4.0%}  {_one_line(source['text'])}"
 
 
 def _marked(text: str, words: Iterable[dict[str, Any]]) -> str:

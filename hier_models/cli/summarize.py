@@ -218,6 +218,9 @@ def summarize(
             say(f"{what}: {number}.")
     if without := sum(count.get("without_phrases", 0) for count in counts):
         say(f"Nothing is highlighted in {without} of {documents} documents: no key phrases.")
+    if parts := [count["num_parts"] for count in counts if count.get("num_parts")]:
+        number_long = f"{len(parts)} of {documents} documents were" if documents > 1 else "The document was"
+        say(f"{number_long} longer than the model takes, and read in {sum(parts)} parts; --cut cuts at the end.")
     if lost := [count["num_truncated_tokens"] for count in counts if count["num_truncated_tokens"]]:
         number_cut = f"{len(lost)} of {documents} documents were" if documents > 1 else "The document was"
         say(f"{number_cut} longer than the model takes: {tokens_were(sum(lost))} cut at the end.")

@@ -4,6 +4,8 @@ import importlib
 import re
 from typing import TYPE_CHECKING, Any
 
+from ..hub_texts import MINI
+
 
 if TYPE_CHECKING:
     from .extractive import ExtractiveSummarizer
@@ -54,7 +56,7 @@ def register_pipelines() -> None:
             task,
             pipeline_class=getattr(importlib.import_module(module), name),
             pt_model=getattr(auto, AUTO_CLASSES.get(task, "AutoModelForSeq2SeqLM")),
-            default=_NoDefaultModel(task),
+            default={"model": (MINI, "main")} if task == "summarization" else _NoDefaultModel(task),
             type="text",
         )
     registry.task_aliases = _TaskAliases(registry.task_aliases)

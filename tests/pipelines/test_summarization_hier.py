@@ -96,9 +96,15 @@ def test_task_is_available():
     assert transformers_pipelines.check_task("summarization")[1]["impl"] is SummarizationPipeline
 
 
-def test_without_a_model_it_says_what_to_pass():
-    with pytest.raises(ValueError, match=r'`model` is missing.*pipeline\("summarization", model='):
-        pipeline("summarization")
+def test_without_a_model_it_is_mini():
+    summarize = pipeline("summarization", device="cpu")
+    assert summarize.model.name_or_path == hier_models.MINI
+
+
+@pytest.mark.parametrize("task", ["translation", "poem-generation", "reading-comprehension"])
+def test_other_tasks_say_what_to_pass(task):
+    with pytest.raises(ValueError, match=rf'`model` is missing.*pipeline\("{task}", model='):
+        pipeline(task)
 
 
 # Models that are not ours
