@@ -21,7 +21,7 @@ WORD = re.compile(r"[^\W_]+")
 KINDS = 8  # of sources that a word is in
 SMALLEST_KIND = 5_000  # words
 TITLES = ("acl_titles",)  # written with capitals throughout
-AROUND_APOSTROPHES = "aren couldn d didn doesn don hadn hasn haven isn ll m re s shouldn t ve wasn weren won wouldn"
+AROUND_APOSTROPHES = "aren couldn d didn doesn don hadn hasn haven i isn ll m re s shouldn t ve wasn weren won wouldn"
 LEFT_OUT = """
 two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
 nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred hundreds thousand thousands million millions
@@ -56,7 +56,7 @@ def common_words(path: Path, number: int) -> list[str]:
         and small[word] > 0
         and small[word] >= capital[word]
         and word not in LEFT_OUT.split()
-        and (len(word) > 1 or word in ("a", "i"))
+        and (len(word) > 1 or word == "a")
     )
     return sorted({*islice(words, number), *AROUND_APOSTROPHES.split()})
 

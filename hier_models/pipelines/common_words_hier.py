@@ -75,11 +75,11 @@ encompasses encouraging end ending ends energy enforce enforcement engage engine
 enough ensure ensures ensuring enter entered enterprise entire entirely entities entity entries entry environment
 environmental environments enzyme enzymes epidemic episode episodes equal equations equipment equivalent error errors
 escape especially essential essentially establish established establishes establishing estimate estimated etc evaluate
-evaluated evaluation even event events eventually ever every everyone evidence evolution evolutionary evolve evolved
-evolving exact exactly examination examine examined example examples excellent except exception excessive exchange
-exclusive exclusively execution executive exercise exhibit exist existence existing exists exit expand expanded
-expanding expansion expected expensive experience experienced experiences experiment experimental experiments expert
-explain explained explains explanation explicitly exploration explore explorer explores exploring export exposed
+evaluated evaluation even event events eventually ever every everyone everything evidence evolution evolutionary evolve
+evolved evolving exact exactly examination examine examined example examples excellent except exception excessive
+exchange exclusive exclusively execution executive exercise exhibit exist existence existing exists exit expand
+expanded expanding expansion expected expensive experience experienced experiences experiment experimental experiments
+expert explain explained explains explanation explicitly exploration explore explorer explores exploring export exposed
 exposure express expressed expressing expression expressions extend extended extending extends extension extensions
 extensive extent external extra extreme extremely eye eyes face faced faces facilitate facilities facility facing fact
 factor factors factory failed failing failure fair fall false families family far fashion fast faster fate favor fear
@@ -106,22 +106,22 @@ indicating indirect individual individually individuals industrial industries in
 infectious inflammation influence influenced inform information informed infrastructure inheritance inherited initial
 initially initiative injected injection injuries injury inner input inputs insects inside insight insights inspired
 instability instance instances instead institutions instruction instructions instruments intact integer integrate
-integrated integration integrity intelligence intended intensity intention inter interact interacting interaction
-interactions interactive interest interested interesting interface interfaces intermediate internal international
-interpret interpretation intervention into intrinsic introduce introduced introduces introducing introduction
-investigate investigated investigation involve involved involvement involves involving is islands isn isolated issue
-issued issues it item items its itself job jobs join joined joint journey just keep keeping kept kernel key keyboard
-keys kidney kind kinds know knowledge known label labels laboratory lack land landscape language languages large
-largely larger largest laser last late latency later lateral latest latter launch launched law layer layers layout lead
-leader leading leads leaf learn learned learning least leaves leaving led left legacy legal legs length lens less let
-level levels library life lifetime light like likely limit limitation limitations limited limiting limits line linear
-lines link linked linking links liquid list listed lists literature little live lived lives living ll load loaded
-loading local localization localized locally located location locations lock locked log logic long longer look looking
-loop loose lose losing loss losses lost lot low lower lung m machine machinery machines made magnitude main mainly
-maintain maintained maintaining maintenance major majority make makers makes making male mammals man manage managed
-management manager managing manifest manipulation manner manufactured many map mapped mapping maps marked market
-marking marks mass master match matches material materials mathematical matrix matter mature maximum may mean meaning
-meaningful means meant measure measured measurement measurements measures measuring meat mechanical mechanism
+integrated integration integrity intellectual intelligence intended intensity intention inter interact interacting
+interaction interactions interactive interest interested interesting interface interfaces intermediate internal
+international interpret interpretation intervention into intrinsic introduce introduced introduces introducing
+introduction investigate investigated investigation involve involved involvement involves involving is islands isn
+isolated issue issued issues it item items its itself job jobs join joined joint journey just keep keeping kept kernel
+key keyboard keys kidney kind kinds know knowledge known label labels laboratory lack land landscape language languages
+large largely larger largest laser last late latency later lateral latest latter launch launched law layer layers
+layout lead leader leading leads leaf learn learned learning least leaves leaving led left legacy legal legs length
+lens less let level levels library life lifetime light like likely limit limitation limitations limited limiting limits
+line linear lines link linked linking links liquid list listed lists literature little live lived lives living ll load
+loaded loading local localization localized locally located location locations lock locked log logic long longer look
+looking loop loose lose losing loss losses lost lot low lower lung m machine machinery machines made magnitude main
+mainly maintain maintained maintaining maintenance major majority make makers makes making male mammals man manage
+managed management manager managing manifest manipulation manner manufactured many map mapped mapping maps marked
+market marking marks mass master match matches material materials mathematical matrix matter mature maximum may mean
+meaning meaningful means meant measure measured measurement measurements measures measuring meat mechanical mechanism
 mechanisms media medical medicine medium meet meeting member members membership membrane memory men mental mentioned
 message messages met metabolic metal method methodology methods metric metrics mid might migration military min mini
 minimal minimize minimum mining minor minutes missing mission mitigate mixed mobile mobility mode model modeling models

@@ -249,11 +249,11 @@ class FaithfulLogitsProcessor(LogitsProcessor):
         for row, (_, ids, needed) in enumerate(states):
             if len(ids):
                 allowed[row, ids[needed <= needed.min().clamp(min=left)]] = True
-        possible = scores > -torch.inf
-        allowed |= possible & (possible.sum(dim=1, keepdim=True) == 1)  # a token that other settings force
         faithful = scores.masked_fill(~allowed, -torch.inf)
         none_left = faithful.amax(dim=1, keepdim=True) == -torch.inf
-        return faithful.masked_fill(allowed & none_left, LOWEST)  # type: ignore[return-value]
+        if none_left.any():
+            faithful = torch.where(none_left, _given_way(scores, allowed), faithful)
+        return faithful  # type: ignore[return-value]
 
     def _rows(self, words: _Words, signs: set[str]) -> tuple[torch.Tensor, torch.Tensor]:
         """What may be written behind a word, and behind a sign: how many tokens a word then still needs, (vocab,)."""
@@ -302,6 +302,13 @@ class FaithfulLogitsProcessor(LogitsProcessor):
         """How many tokens a word may take behind the next one; the last token may have to be the end."""
         left = NEVER - 1 if self.max_length is None else self.max_length - 2 - length
         return min(max(left, 0), NEVER - 1)
+
+
+def _given_way(scores: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
+    """Scores where other settings leave nothing that is allowed: of the token that they force, or of all allowed."""
+    is_forced = (scores > -torch.inf).sum(dim=1, keepdim=True) == 1
+    lowest = torch.full_like(scores, -torch.inf).masked_fill(allowed, LOWEST)
+    return torch.where(is_forced, scores, lowest)
 
 
 def _ways(word: str) -> set[str]:
