@@ -217,7 +217,7 @@ class FaithfulLogitsProcessor(LogitsProcessor):
         self.special = [number for number in word_pieces.special.union(special_ids) if number < len(word_pieces.texts)]
         self.max_length = max_length
         self.words: list[_Words] = []
-        rows = []
+        rows: list[torch.Tensor] = []
         for source, document in zip(sources, documents, strict=True):
             read = word_pieces.words(source) & word_pieces.words(document)
             self.words.append(_Words(way for word in read for way in _ways(word)))
