@@ -261,9 +261,11 @@ def test_the_files(exported):
     names = {path.name for path in exported.iterdir()}
     assert names >= {
         "README.md",
+        "common_words_hier.py",
         "config.json",
         "configuration_hat_bart.py",
         "document_pipeline_hier.py",
+        "faithful_hier.py",
         "generation_config.json",
         "importance_tagger_hier.py",
         "model.safetensors",

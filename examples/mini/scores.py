@@ -74,7 +74,7 @@ def system(name: str) -> Summarize:
     if name == "smollm2":
         return smollm2()
     path = name.partition("=")[2] or name
-    pipe = pipeline("summarization", model=hier_models.MINI if path == "mini" else path, num_beams=4, no_repeat_ngram_size=3)
+    pipe = pipeline("summarization", model=hier_models.MINI if path == "mini" else path)
     return lambda document, length: pipe(document, length=length)[0]["summary_text"]
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 from tqdm.auto import tqdm
-from transformers import GenerationConfig
+from transformers import GenerationConfig, LogitsProcessorList
 
+from .common_words_hier import COMMON_WORDS
 from .copied_words_hier import check_copies, copied_words, copy_shares
 from .document_pipeline_hier import (
     DEFAULT_MAX_NEW_TOKENS,
@@ -22,6 +23,7 @@ from .document_pipeline_hier import (
     structure_of,
     total_length,
 )
+from .faithful_hier import FaithfulLogitsProcessor, WordPieces
 from .importance_tagger_hier import ImportanceTagger, load_importance_tagger
 from .long_documents_hier import parts_of, tokens_of
 from .sources_hier import attended_sentences, document_sentences, plain_offsets, sources_of_tokens
@@ -69,6 +71,12 @@ class SummarizationPipeline(DocumentPipeline):
     Where the tokenizer is uncased, as BERT's, a summary is given back the capitals, accents and spaces of its
     document.
 
+    With `faithful=True`, numbers, names and rare words are written only if the document has them, in the part that the
+    model reads. Some thousand common English words are always allowed; for other languages, or other kinds of texts,
+    `common_words` names them. A checkpoint sets both in its config, `model.config.task_specific_params =
+    {"summarization": {"faithful": True}}`, or as attributes of a generation config that was not made from its config
+    (Transformers drops them from one that was).
+
     Generation settings are those of `model.generation_config`, then those in the config's `task_specific_params` that
     it leaves open. Arguments of the call come before both. If nobody sets a length, a summary ends after 256 tokens.
 
@@ -94,11 +102,14 @@ class SummarizationPipeline(DocumentPipeline):
         [{'summary_text': '…', 'num_truncated_tokens': 0, 'num_truncated_sentences': 0}]
     """
 
+    task_settings = (*DocumentPipeline.task_settings, "faithful", "common_words")
+
     def __init__(
         self, model: Any, tokenizer: Any = None, processor: Any = None, importance_tagger: Any = None, **kwargs: Any
     ) -> None:
         super().__init__(model=model, tokenizer=tokenizer, processor=processor, **kwargs)
         self.importance_tagger: ImportanceTagger | None = None
+        self._word_pieces: dict[tuple[str, ...], WordPieces] = {}  # of the common words of the last call
         if importance_tagger is not None:
             self.set_importance_tagger(importance_tagger)
 
@@ -149,6 +160,8 @@ class SummarizationPipeline(DocumentPipeline):
                 `phrases` (a list of (phrase, value), (start, end, value) or phrases alone, to highlight in each
                 document in the place of those that the processor finds; [] for none), `return_phrases` (False),
                 `return_copied` (False), `return_sources` (False), `return_encoded_rows` (False),
+                `faithful` (what the checkpoint says, else False), `common_words` (what the checkpoint says, else the
+                commonest English words),
                 `clean_up_tokenization_spaces` (False); and arguments of `generate`, such as `num_beams`, `max_length`,
                 `num_return_sequences`.
 
@@ -172,8 +185,9 @@ class SummarizationPipeline(DocumentPipeline):
             many they read, and `num_rows`, of how many.
 
         Raises:
-            ValueError: If the input is not one of the above, if a document is too long and `truncation=False`, or if
-                the summary may become longer than the model's decoder can go.
+            ValueError: If the input is not one of the above, if a document is too long and `truncation=False`, if
+                the summary may become longer than the model's decoder can go, or if `faithful` is wanted and the
+                tokenizer does not show which of its tokens begin words.
         """
         named = {"text": text, "sentences": sentences, "turns": turns, "documents": documents}
         return self._call(inputs, named, **kwargs)
@@ -310,7 +324,9 @@ class SummarizationPipeline(DocumentPipeline):
     def _encoded(self, name: str, value: Any, limit: int | None) -> Example:
         if hasattr(self.processor, "extra_inputs"):
             return self._process(name, value, limit)
-        return self._tokenize(self._prefix() + as_text(name, value), limit)
+        example = self._tokenize(self._prefix() + as_text(name, value), limit)
+        example.source = (name, value, limit)
+        return example
 
     def _forward(  # type: ignore[override]
         self, model_inputs: dict[str, Any], **generate_kwargs: Any
@@ -614,6 +630,41 @@ class SummarizationPipeline(DocumentPipeline):
 
     def _task_names(self, languages: Languages) -> list[str]:
         return ["summarization"]
+
+    def _generation_config(
+        self, generate_kwargs: dict[str, Any], examples: list[Example]
+    ) -> tuple[GenerationConfig, dict[str, Any]]:
+        """The settings for this call, and the arguments of `generate` that are no settings."""
+        own = ("faithful", "common_words")
+        kwargs = {name: value for name, value in generate_kwargs.items() if name not in own}
+        config, others = super()._generation_config(kwargs, examples)
+        configs = [vars(config), vars(self.model.generation_config)]
+        places = [generate_kwargs, *configs, self._task_params()]
+        given = (next((place[name] for place in places if place.get(name) is not None), None) for name in own)
+        faithful, common_words = given
+        if faithful not in (None, True, False):
+            raise ValueError(f"`faithful` must be True or False, got {faithful!r}.")
+        if faithful:
+            prompt = others.get("decoder_input_ids")
+            max_length = total_length(config, "max", 1 if prompt is None else prompt.shape[-1])
+            processor = self._faithful_processor(examples, config, common_words, max_length)
+            others["logits_processor"] = LogitsProcessorList([*(others.get("logits_processor") or ()), processor])
+        return config, others
+
+    def _faithful_processor(
+        self, examples: list[Example], config: GenerationConfig, common_words: Any, max_length: int | None
+    ) -> FaithfulLogitsProcessor:
+        """What keeps a model to the words of these documents, and to common ones."""
+        words = COMMON_WORDS if common_words is None else common_words
+        key = (words,) if isinstance(words, str) else tuple(words)
+        if key not in self._word_pieces:
+            self._word_pieces = {key: WordPieces(self.tokenizer, words)}
+        texts = [as_text(*example.source[:2]) for example in examples]
+        documents = [self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"] for text in texts]
+        sources = [example.inputs["input_ids"] for example in examples]
+        values = (getattr(config, f"{name}_token_id", None) for name in ("pad", "bos", "eos", "decoder_start"))
+        special = [n for value in values if value is not None for n in (value if isinstance(value, list) else [value])]
+        return FaithfulLogitsProcessor(self._word_pieces[key], sources, documents, special, max_length)
 
     def _warn(self, examples: list[Example], generation_config: GenerationConfig) -> None:
         """Say once what the user may not expect."""

@@ -1,0 +1,378 @@
+"""Faithful decoding: numbers, names and rare words are written only if the document has them.
+
+Words are runs of letters and digits. One may be written if it stands in the document, with or without a capital, or if
+it is one of the commonest words; of a word that takes several tokens, each token only if such a word goes on with it.
+Signs other than punctuation (%, €, &, …) and Chinese or Thai characters must stand in the document one by one.
+
+Exported checkpoints carry a copy of this file, so it needs nothing but torch and the public names of Transformers.
+"""
+
+import functools
+import re
+import unicodedata
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from transformers import LogitsProcessor
+
+from .common_words_hier import COMMON_WORDS
+
+
+# Of a token that may not be written: more tokens than any word still needs.
+NEVER = 127
+# As in BERT's tokenizer. Longer runs, such as those of encoded files, are no words that anyone summarizes.
+LONGEST_WORD = 100  # characters
+# What anyone may write, besides spaces.
+PUNCTUATION = frozenset(".,;:!?'\"()-–—‘’“”„«»…¿¡")  # noqa: RUF001
+# Far below any score, and still a number: beams that end up here die out, and what is sampled from is no NaN.
+LOWEST = -1e4
+
+_UNSPACED = (
+    r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
+    r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # kana, Chinese
+)
+# Parts of characters, as bytes are decoded below.
+_PARTS = r"\udc80-\udcff"
+
+_Table = dict[str, list[int]]
+
+
+@functools.lru_cache(1)
+def _word() -> re.Pattern[str]:
+    """Letters, marks and digits."""
+    # Accents of their own and the vowel signs of Indic and Arabic words, which `\w` leaves out.
+    marks = "".join(c for c in map(chr, range(0x300, 0x1F000)) if unicodedata.category(c)[0] == "M")
+    return re.compile(f"((?:[^\\W_{_UNSPACED}]|(?![{_UNSPACED}])[{marks}\u200c\u200d]|[{_PARTS}])+)")
+
+
+class _Words:
+    """Words, sorted: those with the same beginning stand together."""
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self.known = {word for word in words if len(word) <= LONGEST_WORD}
+        self.sorted = sorted(self.known)
+
+    def rests(self, beginning: str) -> Iterator[str]:
+        """What is left of every longer word that begins so."""
+        for place in range(bisect_right(self.sorted, beginning), len(self.sorted)):
+            if not self.sorted[place].startswith(beginning):
+                return
+            yield self.sorted[place][len(beginning) :]
+
+
+class WordPieces:
+    """How the tokens of a tokenizer make up words, and which words may always be written.
+
+    Args:
+        tokenizer: A tokenizer of WordPiece (BERT), byte-level BPE (BART), SentencePiece (T5), or whole words.
+        common_words: Words that every text may have.
+
+    Raises:
+        ValueError: If the tokenizer is of another kind, or `common_words` a single string.
+    """
+
+    def __init__(self, tokenizer: Any, common_words: Iterable[str] = COMMON_WORDS) -> None:
+        if isinstance(common_words, str):
+            raise ValueError("`common_words` must be a list of words, got a string.")
+        self.texts = _texts(tokenizer)
+        # The one way in which WordPiece divides a word. Others divide it in a way that a summary may show in several.
+        self.takes_longest = type(getattr(_backend(tokenizer), "model", None)).__name__ == "WordPiece"
+        special = {number for number, text in enumerate(self.texts) if text is None}
+        self.special = special - ({tokenizer.unk_token_id, tokenizer.mask_token_id} - {tokenizer.eos_token_id})
+        self.behind: _Table = defaultdict(list)  # end of a text that begins behind a word -> its tokens; "" for none
+        self.inside: _Table = defaultdict(list)  # text that a word may go on with -> its tokens
+        self.conditions: dict[int, tuple[set[str], list[str]]] = {}  # signs and whole words that a token writes
+        self.ends: list[tuple[str, bool]] = []  # of each token: the word it ends with, and whether that begins there
+        for number, text in enumerate(self.texts):
+            self._add(number, text)
+        self.longest = max((len(text) for table in (self.behind, self.inside) for text in table), default=0)
+        self._needed: dict[str, int] = {"": 0}
+        self.common = _Words(way for word in self._common_words(tokenizer, common_words) for way in _ways(word))
+        self.common_behind = self.pieces(self.behind, "", self.common)
+        self.common_inside = self.pieces(self.inside, "", self.common)
+
+    def words(self, ids: Iterable[int]) -> set[str]:
+        """Words of a text.
+
+        Args:
+            ids: Its tokens; special ones stand between words.
+
+        Returns:
+            The words, as the tokenizer writes them.
+        """
+        return set(_word().findall(self._joined(ids)))
+
+    def signs(self, ids: Iterable[int]) -> set[str]:
+        """Characters of a text.
+
+        Args:
+            ids: Its tokens.
+
+        Returns:
+            The characters.
+        """
+        return set(self._joined(ids))
+
+    def pieces(self, table: _Table, beginning: str, words: _Words) -> dict[int, int]:
+        """Which tokens words may go on with.
+
+        Args:
+            table: `behind` for tokens that stand behind a word or sign, `inside` for those that go on with it.
+            beginning: What has been written of the word.
+            words: Words that may be written.
+
+        Returns:
+            Token -> how many more the shortest of these words still needs behind it.
+        """
+        found: dict[int, int] = {}
+        for rest in words.rests(beginning):
+            for end, ids in self._beginnings(table, rest):
+                needed = self._tokens_of(rest[end:])
+                if needed < NEVER:
+                    found.update((number, min(needed, found.get(number, NEVER))) for number in ids)
+                    # A word that is a token is not written in pieces: "bri" is for "brisket", not for "bridge".
+                    if self.takes_longest or (not beginning and end == len(rest)):
+                        break
+        return found
+
+    def _add(self, number: int, text: str | None) -> None:
+        """Sort a token under the words that it begins, goes on with, and writes as a whole."""
+        if not text:  # special tokens write nothing
+            self.ends.append(("", False))
+            return
+        first, *parts = _word().split(text)  # signs, word, signs, word, …, signs
+        last = parts[-2] if parts and not parts[-1] else ""
+        self.ends.append((last, bool(first) or len(parts) != 2 or not last))
+        if parts and not first:
+            # Those that end a word and go on, which no usual tokenizer has, are left out: others write the same.
+            if len(parts) == 2 and last:
+                self.inside[last].append(number)
+            return
+        signs = {sign for sign in "".join([first, *parts[1::2]]) if not sign.isspace()} - PUNCTUATION
+        whole = parts[0:-2:2] if last else parts[0::2]
+        self.behind[last].append(number)
+        if signs or whole:
+            self.conditions[number] = (signs, whole)
+
+    def _beginnings(self, table: _Table, text: str) -> Iterator[tuple[int, list[int]]]:
+        """The tokens that a text begins with, and where they end, the longest first."""
+        for end in range(min(len(text), self.longest), 0, -1):
+            if text[:end] in table:
+                yield end, table[text[:end]]
+
+    def _tokens_of(self, rest: str) -> int:
+        """How many tokens the rest of a word takes."""
+        if rest not in self._needed:
+            least = NEVER
+            for end, _ in self._beginnings(self.inside, rest):
+                least = min(least, 1 + self._tokens_of(rest[end:]))
+                if self.takes_longest and least < NEVER:
+                    break
+            self._needed[rest] = least
+        return self._needed[rest]
+
+    def _joined(self, ids: Iterable[int]) -> str:
+        # Processors may pad, or know more tokens than the tokenizer.
+        return "".join((self.texts[number] if 0 <= number < len(self.texts) else None) or " " for number in ids)
+
+    def _common_words(self, tokenizer: Any, words: Iterable[str]) -> set[str]:
+        """Words as they are, and without the capitals and accents that a tokenizer takes away."""
+        words = list(words)
+        return {*words, *self.words(tokenizer(" ".join(words), add_special_tokens=False, verbose=False)["input_ids"])}
+
+
+class FaithfulLogitsProcessor(LogitsProcessor):
+    """Lets a model write only the words of its document and the commonest words.
+
+    The last word of a summary is not cut off by its greatest length. A token that other settings force is written.
+    Where they leave none of the words (one has been begun and may not be repeated, say), they give way.
+
+    Args:
+        word_pieces: How the tokenizer's tokens make up words, and which are common.
+        sources: Tokens of each document of the batch, as the model reads them.
+        documents: Tokens of the whole of each document: a source may be cut inside of a word, and may have words of a
+            prefix. If left out, the sources.
+        special_ids: Tokens that are no words beside the tokenizer's own: the ends of a generation config, say.
+        max_length: How long a summary may get, with its start token; None if it does not end by length.
+
+    Raises:
+        ValueError: If there are not as many documents as sources.
+    """
+
+    def __init__(
+        self,
+        word_pieces: WordPieces,
+        sources: Sequence[Sequence[int]],
+        documents: Sequence[Sequence[int]] | None = None,
+        special_ids: Iterable[int] = (),
+        max_length: int | None = None,
+    ) -> None:
+        documents = sources if documents is None else documents
+        if len(documents) != len(sources):
+            raise ValueError(f"There are {len(sources)} sources and {len(documents)} documents.")
+        self.word_pieces = word_pieces
+        self.special = [number for number in word_pieces.special.union(special_ids) if number < len(word_pieces.texts)]
+        self.max_length = max_length
+        self.words: list[_Words] = []
+        rows: list[torch.Tensor] = []
+        for source, document in zip(sources, documents, strict=True):
+            read = word_pieces.words(source) & word_pieces.words(document)
+            self.words.append(_Words(way for word in read for way in _ways(word)))
+            rows += self._rows(self.words[-1], word_pieces.signs(source) & word_pieces.signs(document))
+        rows.append(torch.full_like(rows[0], NEVER))
+        # How many more tokens a word needs behind each token: for each document behind a word and behind a sign; and
+        # inside of a word, where all depends on the word.
+        self.least = torch.stack(rows)  # (2 * batch + 1, vocab)
+        self._states: dict[tuple[int, str], tuple[int, torch.Tensor, torch.Tensor]] = {}
+
+    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
+        """Take the words away that may not be written.
+
+        Args:
+            input_ids: What has been written, (batch * beams, target); rows of one document stand together.
+            scores: Scores of the next token, (batch * beams, vocab).
+
+        Returns:
+            The scores, with -inf for these words.
+        """
+        self.least = self.least.to(scores.device)
+        each = len(scores) // len(self.words)
+        written = enumerate(self._unfinished(input_ids))
+        states = [self._state(row // each, beginning, scores.device) for row, beginning in written]
+        left = self._tokens_left(input_ids.shape[1])
+        vocab = min(scores.shape[1], self.least.shape[1])  # either may be padded
+        allowed = torch.zeros_like(scores, dtype=torch.bool)
+        allowed[:, :vocab] = self.least[[place for place, _, _ in states], :vocab] <= left
+        for row, (_, ids, needed) in enumerate(states):
+            if len(ids):
+                allowed[row, ids[needed <= needed.min().clamp(min=left)]] = True
+        faithful = scores.masked_fill(~allowed, -torch.inf)
+        none_left = faithful.amax(dim=1, keepdim=True) == -torch.inf
+        if none_left.any():
+            faithful = torch.where(none_left, _given_way(scores, allowed), faithful)
+        return faithful  # type: ignore[return-value]
+
+    def _rows(self, words: _Words, signs: set[str]) -> tuple[torch.Tensor, torch.Tensor]:
+        """What may be written behind a word, and behind a sign: how many tokens a word then still needs, (vocab,)."""
+        pieces = self.word_pieces
+        behind_word = torch.full((len(pieces.texts),), NEVER, dtype=torch.int8)
+        behind_word[pieces.behind[""]] = 0
+        for found in (pieces.common_behind, pieces.pieces(pieces.behind, "", words)):
+            _lower(behind_word, found)
+        known = words.known | pieces.common.known
+        for number, (needs_signs, needs_words) in pieces.conditions.items():
+            if not signs.issuperset(needs_signs) or not known.issuperset(needs_words):
+                behind_word[number] = NEVER
+        behind_word[self.special] = 0
+        behind_sign = behind_word.clone()
+        for found in (pieces.common_inside, pieces.pieces(pieces.inside, "", words)):
+            _lower(behind_sign, found)
+        return behind_word, behind_sign
+
+    def _unfinished(self, input_ids: torch.Tensor) -> Iterator[str]:
+        """What each row has written of its last word."""
+        for ids in input_ids[:, -LONGEST_WORD:].tolist():
+            word = ""
+            for number in reversed(ids):
+                end, begins = self.word_pieces.ends[number] if number < len(self.word_pieces.ends) else ("", False)
+                word = end + word
+                if begins:
+                    break
+            yield word
+
+    def _state(self, document: int, beginning: str, device: torch.device) -> tuple[int, torch.Tensor, torch.Tensor]:
+        """Which row of `least` holds, and which tokens the word may go on with, and how many each needs."""
+        if (document, beginning) not in self._states:
+            words, pieces = self.words[document], self.word_pieces
+            found: dict[int, int] = {}
+            for known in (words, pieces.common) if beginning else ():
+                for number, needed in pieces.pieces(pieces.inside, beginning, known).items():
+                    found[number] = min(needed, found.get(number, NEVER))
+            # A word of a prompt may be one that cannot be ended.
+            is_word = beginning in words.known or beginning in pieces.common.known or not found
+            place = 2 * document + (not beginning) if is_word else len(self.least) - 1
+            ids, needs = (torch.tensor(list(part), dtype=torch.long) for part in (found.keys(), found.values()))
+            self._states[document, beginning] = place, ids.to(device), needs.to(device)
+        return self._states[document, beginning]
+
+    def _tokens_left(self, length: int) -> int:
+        """How many tokens a word may take behind the next one; the last token may have to be the end."""
+        left = NEVER - 1 if self.max_length is None else self.max_length - 2 - length
+        return min(max(left, 0), NEVER - 1)
+
+
+def _given_way(scores: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
+    """Scores where other settings leave nothing that is allowed: of the token that they force, or of all allowed."""
+    is_forced = (scores > -torch.inf).sum(dim=1, keepdim=True) == 1
+    lowest = torch.full_like(scores, -torch.inf).masked_fill(allowed, LOWEST)
+    return torch.where(is_forced, scores, lowest)
+
+
+def _ways(word: str) -> set[str]:
+    """Ways to write a word: as it is, and with or without a capital."""
+    return {word, word.lower(), word.capitalize(), word[:1].upper() + word[1:]}
+
+
+def _lower(row: torch.Tensor, found: dict[int, int]) -> None:
+    ids = torch.tensor(list(found), dtype=torch.long)
+    row[ids] = torch.minimum(row[ids], torch.tensor(list(found.values()), dtype=row.dtype))
+
+
+def _backend(tokenizer: Any) -> Any:
+    return getattr(tokenizer, "backend_tokenizer", None)
+
+
+def _texts(tokenizer: Any) -> list[str | None]:
+    """What each token writes, with the space before it; None for special ones."""
+    vocabulary = tokenizer.get_vocab()
+    writes = _writing(tokenizer, vocabulary)
+    texts: list[str | None] = [None] * (max(vocabulary.values()) + 1)
+    added = tokenizer.added_tokens_decoder
+    for piece, number in vocabulary.items():
+        texts[number] = str(added[number]) if number in added else writes(piece)
+    for number in {*tokenizer.all_special_ids, *(number for number, token in added.items() if token.special)}:
+        texts[number] = None
+    return texts
+
+
+def _writing(tokenizer: Any, vocabulary: Iterable[str]) -> Callable[[str], str]:
+    """What makes a text of a piece of the vocabulary."""
+    backend = _backend(tokenizer)
+    model = type(getattr(backend, "model", None)).__name__
+    if model == "WordPiece":
+        prefix = backend.model.continuing_subword_prefix
+        return lambda piece: piece[len(prefix) :] if piece.startswith(prefix) else f" {piece}"
+    if model == "WordLevel":
+        return lambda piece: f" {piece}"
+    if backend is not None and "ByteLevel" in f"{backend.decoder!r} {backend.pre_tokenizer!r}":
+        table = _bytes_of_characters()
+        return lambda piece: _decoded(bytes(table[character] for character in piece))
+    if any(piece.startswith("▁") for piece in vocabulary):
+        return _sentence_piece
+    raise ValueError(
+        f"`faithful` is for tokenizers of WordPiece, byte-level BPE, SentencePiece or whole words, where one can see "
+        f"which tokens begin words; {type(tokenizer).__name__} is none of these. Leave it out."
+    )
+
+
+def _bytes_of_characters() -> dict[str, int]:
+    """The bytes that the characters of a byte-level vocabulary stand for: "Ġ" for the space."""
+    shown = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    hidden = [byte for byte in range(256) if byte not in shown]
+    return {chr(byte): byte for byte in shown} | {chr(256 + place): byte for place, byte in enumerate(hidden)}
+
+
+def _sentence_piece(piece: str) -> str:
+    byte = re.fullmatch("<0x([0-9A-F]{2})>", piece)
+    return _decoded(bytes([int(byte[1], 16)])) if byte else piece.replace("▁", " ")
+
+
+def _decoded(text: bytes) -> str:
+    """Bytes as text; parts of characters stay apart, as letters of their own."""
+    return text.decode("utf-8", "surrogateescape")
+
+
+__all__ = ["FaithfulLogitsProcessor", "WordPieces"]

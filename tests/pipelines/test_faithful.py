@@ -1,0 +1,412 @@
+"""Faithful decoding: what a summary may say that its document does not."""
+
+import copy
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+import torch
+from tokenizers import (
+    BertWordPieceTokenizer,
+    ByteLevelBPETokenizer,
+    CharBPETokenizer,
+    SentencePieceBPETokenizer,
+    SentencePieceUnigramTokenizer,
+    Tokenizer,
+    models,
+)
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    GenerationConfig,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5ForConditionalGeneration,
+    pipeline,
+)
+
+from hier_models.data import train_word_level
+from hier_models.pipelines.common_words_hier import COMMON_WORDS
+from hier_models.pipelines.faithful_hier import FaithfulLogitsProcessor, WordPieces
+from tests.conftest import DOCUMENTS, TURNS
+
+
+SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+TEXTS = [
+    "In 1988 the bridge carried 12,500 cars a day; in 1993 it was closed. Ms Okonkwo (born 1954) led the repairs.",
+    "Strasbourg has 291 bridges. 29 of them are of stone & brick, and 1 is a drawbridge.",
+    "The strike of the ferrymen in Strasbourg ended on 30 June, after 19 days: they won 8% more.",
+]
+COMMON = ["the", "a", "of", "and", "in", "is", "was", "bridge"]
+BART = {
+    "d_model": 32,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 32,
+    "decoder_ffn_dim": 32,
+    "max_position_embeddings": 128,
+}
+SEARCHES = {
+    "greedy": {},
+    "beams": {"num_beams": 4, "num_return_sequences": 3},
+    "sampling": {"do_sample": True, "num_return_sequences": 4},
+    "beams and sampling": {"do_sample": True, "num_beams": 2},
+    "no word twice": {"num_beams": 2, "no_repeat_ngram_size": 1},
+    "long": {"num_beams": 2, "min_length": 38},
+}
+
+
+def _tokenizer(kind: str) -> PreTrainedTokenizerFast:
+    """A tokenizer with few pieces, so that most words take several."""
+    trainers = {
+        "WordPiece": (BertWordPieceTokenizer, {}),
+        "byte-level BPE": (ByteLevelBPETokenizer, {}),
+        "SentencePiece": (SentencePieceUnigramTokenizer, {"unk_token": "<unk>"}),
+        "SentencePiece BPE": (SentencePieceBPETokenizer, {}),
+        "other BPE": (CharBPETokenizer, {}),
+    }
+    train, options = trainers[kind]
+    backend = train(unk_token="<unk>") if kind == "WordPiece" else train()
+    size = 320 if kind == "byte-level BPE" else 110
+    backend.train_from_iterator(TEXTS * 3, vocab_size=size, special_tokens=SPECIAL, show_progress=False, **options)
+    return _fast(backend._tokenizer)
+
+
+def _fast(backend: Tokenizer) -> PreTrainedTokenizerFast:
+    named = dict(zip(("bos_token", "pad_token", "eos_token", "unk_token", "mask_token"), SPECIAL, strict=True))
+    return PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=128, **named)
+
+
+def _word_piece(*pieces: str) -> PreTrainedTokenizerFast:
+    """BERT's tokenizer with these pieces."""
+    vocabulary = {piece: number for number, piece in enumerate([*SPECIAL, *pieces])}
+    backend = BertWordPieceTokenizer(vocabulary, unk_token="<unk>", sep_token="</s>", cls_token="<s>")
+    backend._tokenizer.post_processor = None
+    return _fast(backend._tokenizer)
+
+
+def _bart(tokenizer: Any, seed: int = 0) -> BartForConditionalGeneration:
+    torch.manual_seed(seed)
+    model = BartForConditionalGeneration(BartConfig(vocab_size=len(tokenizer) + 3, **BART))  # padded
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=0.4)
+    return model.eval()
+
+
+def _inventions(text: str, document: str, common: Iterable[str] = COMMON) -> list[str]:
+    """Words of a text, as a reader sees them, that are not in the document."""
+    known = {word for text in (document, *common) for word in re.findall(r"[^\W_]+", text.lower())}
+    return [word for word in re.findall(r"[^\W_]+", text.lower()) if word not in known]
+
+
+def _texts(results: Any) -> list[str]:
+    return [_texts(result)[0] if isinstance(result, list) else result["summary_text"] for result in results]
+
+
+KINDS = ["WordPiece", "byte-level BPE", "SentencePiece", "SentencePiece BPE"]
+
+
+# From the outside
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_invented(kind, search):
+    tokenizer = _tokenizer(kind)
+    summarize = pipeline("summarization", model=_bart(tokenizer), tokenizer=tokenizer, device="cpu", batch_size=2)
+    kwargs = {"max_length": 40, **SEARCHES[search]}
+    results = summarize(TEXTS, faithful=True, common_words=COMMON, **kwargs)
+    several = kwargs.get("num_return_sequences", 1) > 1
+    written = [[record["summary_text"] for record in (result if several else [result])] for result in results]
+    assert any(text.strip() for texts in written for text in texts)
+    assert [_inventions(text, document) for texts, document in zip(written, TEXTS, strict=True) for text in texts] == [
+        [] for texts in written for _ in texts
+    ]
+    free = summarize(TEXTS, **kwargs)
+    invented = [
+        word
+        for result, document in zip(free, TEXTS, strict=True)
+        for record in (result if several else [result])
+        for word in _inventions(record["summary_text"], document)
+    ]
+    assert any(map(str.isdigit, "".join(invented)))
+    assert any(map(str.isalpha, "".join(invented)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_length_cuts_a_word(kind):
+    tokenizer = _tokenizer(kind)
+    summarize = pipeline("summarization", model=_bart(tokenizer, 1), tokenizer=tokenizer, device="cpu")
+    lengths = [{"max_length": length, "forced_eos_token_id": end} for length in range(3, 12) for end in (None, 2)]
+    lengths += [{"max_new_tokens": length, "num_beams": 3} for length in range(2, 6)]
+    for kwargs, document in zip(lengths, TEXTS * 8, strict=False):
+        (record,) = summarize(document, faithful=True, common_words=COMMON, **kwargs)
+        assert _inventions(record["summary_text"], document) == [], kwargs
+
+
+def test_batches_give_what_single_documents_give():
+    tokenizer = _tokenizer("WordPiece")
+    summarize = pipeline("summarization", model=_bart(tokenizer), tokenizer=tokenizer, device="cpu", faithful=True)
+    kwargs = {"num_beams": 3, "num_return_sequences": 2, "max_length": 20}
+    single = [summarize(text, **kwargs) for text in TEXTS]
+    assert summarize(TEXTS, batch_size=3, **kwargs) == single
+    assert len({record["summary_text"] for records in single for record in records}) > 3
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"text": DOCUMENTS[0]},
+        {"sentences": ["The bridge was closed in 1988.", "Engineers had found 12 cracks."]},
+        {"turns": TURNS},
+        {"documents": DOCUMENTS[:2]},
+    ],
+    ids=lambda document: next(iter(document)),
+)
+def test_every_structure_with_a_processor(tiny_model, processor, document):
+    summarize = pipeline("summarization", model=tiny_model, processor=processor, device="cpu")
+    whole = str(document)
+    kwargs = {"do_sample": True, "num_return_sequences": 8, "max_length": 30}
+    texts = [record["summary_text"] for record in summarize(document, faithful=True, common_words=COMMON, **kwargs)]
+    assert [_inventions(text, whole) for text in texts] == [[]] * 8
+    assert any(_inventions(record["summary_text"], whole) for record in summarize(document, **kwargs))
+
+
+def test_a_prefix_is_not_of_the_document():
+    tokenizer = _tokenizer("SentencePiece")
+    torch.manual_seed(0)
+    sizes = {"d_model": 32, "d_kv": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2}
+    ids = {"pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
+    params = {"summarization": {"prefix": "strike 1954: ", "faithful": True, "common_words": COMMON}}
+    config = T5Config(vocab_size=len(tokenizer), task_specific_params=params, **sizes, **ids)
+    summarize = pipeline(
+        "summarization", model=T5ForConditionalGeneration(config).eval(), tokenizer=tokenizer, device="cpu"
+    )
+    kwargs = {"do_sample": True, "num_return_sequences": 30, "max_length": 20}
+    texts = [record["summary_text"] for record in summarize(TEXTS[1], **kwargs)]
+    assert [_inventions(text, TEXTS[1]) for text in texts] == [[]] * 30
+
+
+def test_a_first_token_may_be_forced():
+    tokenizer = _tokenizer("WordPiece")
+    forced = tokenizer.convert_tokens_to_ids("8")
+    summarize = pipeline("summarization", model=_bart(tokenizer), tokenizer=tokenizer, device="cpu", faithful=True)
+    kwargs = {"max_length": 12, "forced_bos_token_id": forced, "return_tensors": True}
+    assert int(summarize(TEXTS[1], **kwargs)[0]["summary_token_ids"][1]) == forced
+    kwargs["forced_bos_token_id"] = tokenizer.bos_token_id
+    assert int(summarize(TEXTS[1], num_beams=2, **kwargs)[0]["summary_token_ids"][1]) == tokenizer.bos_token_id
+
+
+def test_what_was_cut_off_is_not_read():
+    tokenizer = _word_piece("1", "19", "##9", "##3", "in", "##8", "cars", ".")
+    ids = tokenizer("in 198 cars . in 1993")["input_ids"]
+    assert tokenizer.convert_ids_to_tokens(ids[-3:]) == ["19", "##9", "##3"]
+    for end, word in ((-1, "199"), (-2, "19")):
+        processor = FaithfulLogitsProcessor(WordPieces(tokenizer, []), [ids[:end]], [ids])
+        assert processor.words[0].known == {"in", "198", "cars", "In", "Cars"}
+        assert word in FaithfulLogitsProcessor(WordPieces(tokenizer, []), [ids[:end]]).words[0].known
+
+
+# Where it is set
+
+
+@pytest.fixture(scope="module")
+def model_and_tokenizer():
+    tokenizer = _tokenizer("WordPiece")
+    return _bart(tokenizer), tokenizer
+
+
+def _is_faithful(summarize: Any, **kwargs: Any) -> bool:
+    kwargs = {"max_length": 40, "num_beams": 3, **kwargs}
+    return not any(_inventions(summarize(text, **kwargs)[0]["summary_text"], text) for text in TEXTS)
+
+
+def test_it_is_off_by_default_and_an_argument_of_pipeline_and_call(model_and_tokenizer):
+    model, tokenizer = model_and_tokenizer
+    plain = pipeline("summarization", model=model, tokenizer=tokenizer, device="cpu")
+    settings = {"faithful": True, "common_words": COMMON}
+    faithful = pipeline("summarization", model=model, tokenizer=tokenizer, device="cpu", **settings)
+    assert not _is_faithful(plain)
+    assert _is_faithful(plain, **settings)
+    assert _is_faithful(faithful)
+    assert not _is_faithful(faithful, faithful=False)
+    assert plain.limits(**settings) == plain.limits()
+
+
+@pytest.mark.parametrize("place", ["config", "generation config"])
+def test_a_checkpoint_may_set_it(model_and_tokenizer, tmp_path, place):
+    model, tokenizer = copy.deepcopy(model_and_tokenizer[0]), model_and_tokenizer[1]
+    settings = {"faithful": True, "common_words": COMMON}
+    if place == "config":
+        model.config.task_specific_params = {"summarization": settings}
+    else:
+        ends = {"decoder_start_token_id": 2, "eos_token_id": 2, "pad_token_id": 1}
+        model.generation_config = GenerationConfig(**ends, **settings)
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    summarize = pipeline("summarization", model=str(tmp_path), device="cpu")
+    assert _is_faithful(summarize)
+    assert not _is_faithful(summarize, faithful=False)
+    few = summarize(TEXTS[0], common_words=["zzz"], max_length=40)[0]["summary_text"]
+    assert _inventions(few, TEXTS[0], []) == []
+
+
+def test_other_processors_of_the_call_are_kept(model_and_tokenizer):
+    model, tokenizer = model_and_tokenizer
+    summarize = pipeline("summarization", model=model, tokenizer=tokenizer, device="cpu", faithful=True)
+    seen = []
+
+    def watch(input_ids, scores):
+        seen.append(input_ids.shape)
+        return scores
+
+    summarize(TEXTS[0], max_length=10, logits_processor=[watch])
+    assert seen
+
+
+def test_wrong_settings(model_and_tokenizer):
+    model, tokenizer = model_and_tokenizer
+    summarize = pipeline("summarization", model=model, tokenizer=tokenizer, device="cpu")
+    with pytest.raises(ValueError, match="`faithful` must be True or False, got 'yes'"):
+        summarize(TEXTS[0], faithful="yes")
+    with pytest.raises(ValueError, match="`common_words` must be a list of words, got a string"):
+        summarize(TEXTS[0], faithful=True, common_words="the")
+    other = _tokenizer("other BPE")
+    summarize = pipeline("summarization", model=_bart(other), tokenizer=other, device="cpu")
+    with pytest.raises(ValueError, match=r"`faithful` is for tokenizers of WordPiece, .*; \w+ is none of"):
+        summarize(TEXTS[0], faithful=True)
+
+
+# Tokens
+
+
+def _allowed(processor: FaithfulLogitsProcessor, tokenizer: Any, *written: str) -> set[str]:
+    """Pieces that may follow others."""
+    ids = torch.tensor([[2, *tokenizer.convert_tokens_to_ids(list(written))]])
+    scores = processor(ids, torch.zeros(1, len(tokenizer)))
+    return set(tokenizer.convert_ids_to_tokens(torch.where(scores[0] == 0)[0].tolist())) - set(SPECIAL)
+
+
+def test_numbers_of_word_pieces():
+    tokenizer = _word_piece("198", "19", "1988", "1", "##8", "##9", "##88", "in", "a", "##n", ",")
+    document = tokenizer("in 1989")["input_ids"]
+    assert tokenizer.convert_ids_to_tokens(document) == ["in", "198", "##9"]
+    processor = FaithfulLogitsProcessor(WordPieces(tokenizer, ["a"]), [document])
+    assert _allowed(processor, tokenizer) == {"in", "198", "a", ","}
+    assert _allowed(processor, tokenizer, "in", "198") == {"##9"}
+    assert _allowed(processor, tokenizer, "in", "198", "##9") == {"in", "198", "a", ","}
+    assert _allowed(processor, tokenizer, "a") == {"in", "198", "a", ","}  # and not "an"
+
+
+def test_ends_are_allowed_only_between_words():
+    tokenizer = _word_piece("198", "##9")
+    processor = FaithfulLogitsProcessor(WordPieces(tokenizer, []), [tokenizer("1989")["input_ids"]])
+    end = tokenizer.eos_token_id
+    for written, may_end in (((), True), (("198",), False), (("198", "##9"), True)):
+        ids = torch.tensor([[2, *tokenizer.convert_tokens_to_ids(list(written))]])
+        assert (processor(ids, torch.zeros(1, 7))[0, end] == 0) == may_end
+
+
+def test_words_of_byte_level_pieces():
+    pieces = "Ġbr idge s Ġthe Ġ( bridge The the Ġb ridge Ġ Br br B r i d g e Ġ19 19 8 Ġ8 . 's é Ã © % ĠB t h"
+    tokens = {piece: number for number, piece in enumerate([*SPECIAL, *pieces.split()])}
+    byte_level = ByteLevelBPETokenizer(tokens, [])
+    tokenizer = _fast(byte_level._tokenizer)
+    ids = tokenizer.convert_tokens_to_ids(["Ġbr", "idge", "Ġ19", "8", "."])
+    processor = FaithfulLogitsProcessor(WordPieces(tokenizer, ["the", "s"]), [ids])
+    behind_word = {"Ġbr", "Ġb", "ĠB", "Ġthe", "Ġ(", "Ġ", "Ġ19", ".", "'s"}
+    assert _allowed(processor, tokenizer, "Ġthe") == behind_word
+    # Behind a sign, words begin without a space. A word that is a token is not written in pieces.
+    behind_sign = behind_word | {"bridge", "The", "the", "19", "s", "Br", "B"}
+    assert _allowed(processor, tokenizer, "Ġ(") == behind_sign
+    assert _allowed(processor, tokenizer, "Ġ", "19") == {"8"}
+    assert _allowed(processor, tokenizer, "Ġ(", "Br") == {"idge", "i"}
+    assert _allowed(processor, tokenizer, "Ġbr", "idge") == behind_word  # and not "bridges"
+
+
+def test_signs_must_be_in_the_document():
+    tokenizer = _word_piece("8", "%", "€", "##€", "£8", "in", ".", "&")
+    words = WordPieces(tokenizer, [])
+    processor = FaithfulLogitsProcessor(words, [tokenizer("in 8 %")["input_ids"]])
+    assert _allowed(processor, tokenizer, "8") == {"8", "%", "in", "."}
+    processor = FaithfulLogitsProcessor(words, [tokenizer("£8 in €")["input_ids"]])
+    assert _allowed(processor, tokenizer, "in") == {"8", "£8", "€", "##€", "in", "."}
+
+
+def test_unspaced_characters_are_words_of_their_own():
+    pieces = [*SPECIAL, "▁", "▁東京", "東", "京", "都", "19", "9"]
+    tokenizer = _fast(Tokenizer(models.Unigram([(piece, 0.0) for piece in pieces], 3)))
+    words = WordPieces(tokenizer, [])
+    ids = tokenizer.convert_tokens_to_ids(["▁", "京", "東", "19"])
+    processor = FaithfulLogitsProcessor(words, [ids])
+    assert _allowed(processor, tokenizer, "▁", "東") == {"▁", "▁東京", "東", "京", "19"}
+    assert _allowed(processor, tokenizer, "▁東京", "19") == {"▁", "▁東京", "東", "京"}
+
+
+def test_capitals_of_cased_words():
+    tokenizer = _tokenizer("byte-level BPE")
+    words = WordPieces(tokenizer, ["and"])
+    document = tokenizer("Okonkwo led NATO")["input_ids"]
+    known = FaithfulLogitsProcessor(words, [document]).words[0].known
+    assert known == {"Okonkwo", "okonkwo", "led", "Led", "NATO", "nato", "Nato"}
+    assert words.common.known == {"and", "And"}
+
+
+def test_whole_words():
+    tokenizer = train_word_level(["In 1988 they paid 5,000.5 for it .", "john 's 1993"], digits=None, lowercase=True)
+    words = WordPieces(tokenizer, ["for", "s"])
+    ids = tokenizer("in 1988 5,000.5")["input_ids"]
+    scores = FaithfulLogitsProcessor(words, [ids])(torch.tensor([[2]]), torch.zeros(1, len(tokenizer)))
+    allowed = set(tokenizer.convert_ids_to_tokens(torch.where(scores[0] == 0)[0].tolist())) - set(SPECIAL)
+    assert allowed == {"in", "1988", "5,000.5", "for", "'s", "."}
+
+
+def test_rows_of_beams_belong_to_their_document():
+    tokenizer = _word_piece("1", "2", "3")
+    processor = FaithfulLogitsProcessor(WordPieces(tokenizer, []), [[5], [6]])
+    scores = processor(torch.full((6, 1), 2), torch.zeros(6, len(tokenizer)))
+    assert (scores[:, 5:] == 0).tolist() == [[True, False, False]] * 3 + [[False, True, False]] * 3
+
+
+def test_what_other_settings_leave_gives_way():
+    tokenizer = _word_piece("19", "##8", "##9")
+    processor = FaithfulLogitsProcessor(WordPieces(tokenizer, []), [[5, 6]])
+    scores = torch.zeros(1, len(tokenizer))
+    scores[0, 6] = -torch.inf  # must not be repeated, say
+    faithful = processor(torch.tensor([[2, 5]]), scores)
+    assert faithful.argmax() == 6
+    assert torch.isfinite(faithful).sum() == 1
+
+
+def test_words_of_a_prompt_are_left_alone():
+    tokenizer = _word_piece("19", "##8", "##9", "in")
+    processor = FaithfulLogitsProcessor(WordPieces(tokenizer, []), [[5, 6]])
+    assert _allowed(processor, tokenizer, "in") == {"19"}
+
+
+def test_very_long_words_are_no_words():
+    tokenizer = _tokenizer("byte-level BPE")
+    ids = tokenizer(f"In {'ab1' * 1000} {'x' * 100}")["input_ids"]
+    processor = FaithfulLogitsProcessor(WordPieces(tokenizer, []), [ids])
+    assert {len(word) for word in processor.words[0].known} == {2, 100}
+
+
+def test_as_many_documents_as_sources():
+    words = WordPieces(_word_piece("a"), [])
+    with pytest.raises(ValueError, match="2 sources and 1 documents"):
+        FaithfulLogitsProcessor(words, [[5], [5]], [[5]])
+
+
+# The commonest words
+
+
+def test_common_words_are_english_and_neither_numbers_nor_names():
+    assert 2500 < len(COMMON_WORDS) < 4000
+    assert {"the", "of", "is", "was", "because", "found", "not", "don", "t", "s"} <= COMMON_WORDS
+    assert all(word.isascii() and word.isalpha() and word.islower() for word in COMMON_WORDS)
+    numbers_and_names = {"two", "ten", "million", "third", "john", "london", "german", "monday", "june"}
+    assert not numbers_and_names & COMMON_WORDS
