@@ -29,6 +29,7 @@ from transformers import pipeline
 from hier_models.data import load_documents
 from hier_models.hub_texts import resolve_checkpoint
 from hier_models.inspection import hierarchical_attention, highlighting_report, sources_page
+from hier_models.models.summary_lengths import LENGTHS, length_ids
 
 
 PROSE, DIALOGUE = "a text", "a dialogue, one “Name: utterance” a line"
@@ -63,7 +64,7 @@ def read_document(text: str, form: str, file: str | None, number: int) -> dict[s
     return {"turns": turns}
 
 
-def summarize(pipe: Any, document: dict[str, Any], **settings: int) -> tuple[str, int, str | None]:
+def summarize(pipe: Any, document: dict[str, Any], **settings: Any) -> tuple[str, int, str | None]:
     """The summary, how many tokens of the document were cut, and the page of where it looked if there is one."""
     if hasattr(pipe.model.config, "highlighted_layers"):
         report = highlighting_report(pipe.model, pipe.processor, **document, title="What it highlighted", **settings)
@@ -95,14 +96,17 @@ def framed(page: str, title: str) -> str:
 def build(pipe: Any, name: str) -> gr.Blocks:
     config, defaults = pipe.model.config, pipe.model.generation_config
     longest = min(getattr(config, "max_position_embeddings", None) or 1025, 1025) - 1
-    length = defaults.max_new_tokens or (defaults.max_length or 257) - 1
+    knows_lengths = bool(length_ids(pipe.tokenizer))
+    most = longest if knows_lengths else defaults.max_new_tokens or (defaults.max_length or 257) - 1
 
     def run(
-        text: str, form: str, file: str | None, number: int, max_tokens: int, beams: int
+        text: str, form: str, file: str | None, number: int, length: str, max_tokens: int, beams: int
     ) -> tuple[str, str, str, str]:
+        settings = {"max_new_tokens": int(max_tokens), "num_beams": int(beams)}
+        settings |= {"length": length} if knows_lengths else {}
         try:
             document = read_document(text, form, file, number)
-            summary, cut, page = summarize(pipe, document, max_new_tokens=int(max_tokens), num_beams=int(beams))
+            summary, cut, page = summarize(pipe, document, **settings)
             sources = framed(sources_of(pipe, document, summary), "Sources")
         except Exception as error:
             # A mistake of the user is told on the page only; a failure is told in the terminal too.
@@ -130,14 +134,15 @@ def build(pipe: Any, name: str) -> gr.Blocks:
                     file = gr.File(label="… or drop a .txt or .jsonl file", file_types=[".txt", ".jsonl"], height=170)
                     number = gr.Number(1, label="Which document of a .jsonl file", precision=0, minimum=1)
             with gr.Column():
-                max_tokens = gr.Slider(1, longest, min(length, longest), step=1, label="Longest summary, in tokens")
+                length = gr.Radio(list(LENGTHS), value="short", label="Length", visible=knows_lengths)
+                max_tokens = gr.Slider(1, longest, min(most, longest), step=1, label="Longest summary, in tokens")
                 beams = gr.Slider(1, 8, defaults.num_beams or 1, step=1, label="Beams")
                 button = gr.Button("Summarize", variant="primary")
                 summary = gr.Textbox(label="Summary", lines=8, interactive=False, buttons=["copy"])
                 note = gr.Markdown()
         sources, frame = gr.HTML(), gr.HTML()
         # One at a time: recording the attention switches the model's attention implementation for a while.
-        inputs = [text, form, file, number, max_tokens, beams]
+        inputs = [text, form, file, number, length, max_tokens, beams]
         outputs = [summary, note, sources, frame]
         button.click(run, inputs, outputs, api_name="summarize", concurrency_limit=1, show_progress_on=summary)
     return app

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer
-from transformers import BartForConditionalGeneration, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hier_models import bart_from_encoder
 
@@ -47,8 +47,8 @@ def count(tokenizer: PreTrainedTokenizerBase, path: Path, documents: int) -> Cou
     return counts
 
 
-def chosen(vocabulary: dict[str, int], special: set[str], counts: Counter[int]) -> list[str]:
-    """The pieces that stay, in their old order."""
+def chosen(vocabulary: dict[str, int], special: set[str], counts: Counter[int], entries: int) -> list[str]:
+    """The pieces that stay, in their old order; lengths are counted as entries, and are not among them."""
 
     def rank(piece: str) -> tuple[bool, bool, int, int]:
         letter = piece.removeprefix("##")
@@ -56,12 +56,12 @@ def chosen(vocabulary: dict[str, int], special: set[str], counts: Counter[int]) 
         number = vocabulary[piece]
         return piece not in special, not always, -counts[number], number
 
-    unused = {piece for piece in vocabulary if piece.startswith("[unused")}
-    ranked = sorted(set(vocabulary) - unused, key=rank)[: ENTRIES - len(LENGTHS)]
+    unused = {piece for piece in vocabulary if piece.startswith("[unused") or piece in LENGTHS}
+    ranked = sorted(set(vocabulary) - unused, key=rank)[: entries - len(LENGTHS)]
     return sorted(ranked, key=vocabulary.__getitem__)
 
 
-def cut(bart: BartForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, pieces: list[str]) -> None:
+def cut(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, pieces: list[str]) -> None:
     """Keep some pieces, and put the lengths behind them, in place."""
     old = tokenizer.get_vocab()
     ids = {piece: number for number, piece in enumerate([*pieces, *LENGTHS])}
@@ -70,15 +70,17 @@ def cut(bart: BartForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, 
     state["added_tokens"] = [{**token, "id": ids[token["content"]]} for token in state["added_tokens"]]
     for token in state["post_processor"].get("special_tokens", {}).values():
         token["ids"] = [ids[piece] for piece in token["tokens"]]
+    embedding = model.get_input_embeddings().weight.detach()
+    begins = old[tokenizer.bos_token]
+    kept = embedding[[old.get(piece, begins) for piece in ids]]
+    new = [number for piece, number in ids.items() if piece not in old]
+    # A new length begins as what begins every text, and differs a little from the others.
+    kept[new] += 0.02 * torch.randn(len(new), embedding.shape[1])
     tokenizer._tokenizer = Tokenizer.from_str(json.dumps(state))
     tokenizer.add_special_tokens({"additional_special_tokens": list(LENGTHS)})
-    embedding = bart.get_input_embeddings().weight.detach()
-    kept = embedding[[old[piece] for piece in pieces]]
-    # A length begins as what begins every text, and differs a little from the others.
-    lengths = embedding[old[tokenizer.bos_token]] + 0.02 * torch.randn(len(LENGTHS), embedding.shape[1])
-    bart.resize_token_embeddings(ENTRIES)
-    bart.get_input_embeddings().weight.data.copy_(torch.cat([kept, lengths]))
-    for config in (bart.config, bart.generation_config):
+    model.resize_token_embeddings(len(ids))
+    model.get_input_embeddings().weight.data.copy_(kept)
+    for config in (model.config, model.generation_config):
         for name in ("bos", "pad", "eos"):
             setattr(config, f"{name}_token_id", getattr(tokenizer, f"{name}_token_id"))
         config.decoder_start_token_id = config.forced_eos_token_id = tokenizer.eos_token_id
@@ -96,7 +98,7 @@ def main() -> None:
         arguments.encoder or minilm(), decoder_layers=DECODER_LAYERS, max_position_embeddings=POSITIONS
     )
     counts = count(tokenizer, arguments.texts, arguments.documents)
-    pieces = chosen(tokenizer.get_vocab(), set(tokenizer.all_special_tokens), counts)
+    pieces = chosen(tokenizer.get_vocab(), set(tokenizer.all_special_tokens), counts, ENTRIES)
     vocabulary = tokenizer.get_vocab()
     covered = sum(counts[vocabulary[piece]] for piece in pieces) / counts.total()
     cut(bart, tokenizer, pieces)

@@ -1,38 +1,49 @@
 """Put a trained checkpoint into the package as `mini`: weights in bfloat16, settings of the generation, tokenizer.
 
-    python examples/mini/ship.py runs/mini/pairs
+    python examples/mini/ship.py runs/mini/pairs --texts experiments/mini/warm_up/train.jsonl
 
-After it, `hier-models summarize` and `pipeline("summarization")` use it.
+Of its word pieces the commonest of the texts stay, as many as fit into 60 MB; others are put together from them. After
+it, `hier-models summarize` and `pipeline("summarization")` use it.
 """
 
 import argparse
 import json
+import math
 from pathlib import Path
 
 import torch
+from base import chosen, count, cut
 from transformers import AutoModelForSeq2SeqLM, AutoProcessor
 
 import hier_models
 from hier_models.models.summary_lengths import length_ids
 
 
-MOST = 60e6  # bytes
+MOST, SPARE = 60e6, 150e3  # bytes of the weights; the file has a head
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("checkpoint", help="folder of the trained model")
+    parser.add_argument("--texts", type=Path, required=True, help="JSON lines with `text`, to count pieces in")
+    parser.add_argument("--documents", type=int, default=20000, help="how many of them are counted")
     parser.add_argument("--output", type=Path, default=Path(hier_models.MINI), help="folder to write to")
     arguments = parser.parse_args()
     model = AutoModelForSeq2SeqLM.from_pretrained(arguments.checkpoint, dtype=torch.bfloat16)
     processor = AutoProcessor.from_pretrained(arguments.checkpoint)
+    tokenizer = processor.tokenizer
+    entries = len(tokenizer) - math.ceil((2 * model.num_parameters() - MOST + SPARE) / (2 * model.config.d_model))
+    counts = count(tokenizer, arguments.texts, arguments.documents)
+    special = set(tokenizer.all_special_tokens)
+    cut(model, tokenizer, chosen(tokenizer.get_vocab(), special, counts, min(entries, len(tokenizer))))
+    model.config.task_specific_params = {"summarization": {"faithful": True}}
     model.generation_config.update(
         num_beams=4,
         max_length=None,
         max_new_tokens=192,
         no_repeat_ngram_size=3,
         early_stopping=True,
-        forced_bos_token_id=length_ids(processor.tokenizer)["short"],
+        forced_bos_token_id=length_ids(tokenizer)["short"],
     )
     model.save_pretrained(arguments.output)
     processor.save_pretrained(arguments.output)
