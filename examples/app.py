@@ -32,6 +32,7 @@ from hier_models.inspection import hierarchical_attention, highlighting_report, 
 from hier_models.models.summary_lengths import LENGTHS, length_ids
 
 
+NONE = "{} has no hierarchical attention."
 PROSE, DIALOGUE = "a text", "a dialogue, one “Name: utterance” a line"
 
 
@@ -64,16 +65,30 @@ def read_document(text: str, form: str, file: str | None, number: int) -> dict[s
     return {"turns": turns}
 
 
-def summarize(pipe: Any, document: dict[str, Any], **settings: Any) -> tuple[str, int, str | None]:
-    """The summary, how many tokens of the document were cut, and the page of where it looked if there is one."""
-    if hasattr(pipe.model.config, "highlighted_layers"):
-        report = highlighting_report(pipe.model, pipe.processor, **document, title="What it highlighted", **settings)
-        return report.summary.strip(), report.counts["num_truncated_tokens"], page_of(report)
-    if pipe.processor is None or not getattr(pipe.model.config, "hierarchical_layers", None):
+def summarize(pipe: Any, document: dict[str, Any], **settings: Any) -> tuple[str, str, str | None]:
+    """The summary, what of the document was read, and the page of where the model looked if there is one."""
+    config = pipe.model.config
+    in_parts = "parts" in pipe.preprocess(document)["examples"].notes
+    if in_parts or not (hasattr(config, "highlighted_layers") or getattr(config, "hierarchical_layers", None)):
         [result] = pipe(document, return_truncation=True, **settings)
-        return result["summary_text"].strip(), result["num_truncated_tokens"], None
-    attention = hierarchical_attention(pipe.model, pipe.processor, **document, title="Where it looked", **settings)
-    return attention.summary, attention.num_truncated_tokens, page_of(attention)
+        read = f"It is longer than the model takes, and was read in **{result.get('num_parts', 1)}** parts. "
+        none = (
+            "No heatmap of more than one part."
+            if in_parts
+            else f"No heatmap: {NONE.format(type(pipe.model).__name__)}"
+        )
+        return result["summary_text"].strip(), f"{read * in_parts}{said(result['num_truncated_tokens'])} {none}", None
+    show = highlighting_report if hasattr(config, "highlighted_layers") else hierarchical_attention
+    title = "What it highlighted" if show is highlighting_report else "Where it looked"
+    report = show(pipe.model, pipe.processor, **document, title=title, **settings)
+    counts = report.counts if show is highlighting_report else vars(report)
+    return report.summary.strip(), said(counts["num_truncated_tokens"]), page_of(report)
+
+
+def said(cut: int) -> str:
+    if not cut:
+        return "The model saw the whole document; **0** tokens were cut."
+    return f"**{cut}** token{'' if cut == 1 else 's'} of the document cut: it is longer than the model takes."
 
 
 def page_of(report: Any) -> str:
@@ -106,23 +121,14 @@ def build(pipe: Any, name: str) -> gr.Blocks:
         settings |= {"length": length} if knows_lengths else {}
         try:
             document = read_document(text, form, file, number)
-            summary, cut, page = summarize(pipe, document, **settings)
+            summary, note, page = summarize(pipe, document, **settings)
             sources = framed(sources_of(pipe, document, summary), "Sources")
         except Exception as error:
             # A mistake of the user is told on the page only; a failure is told in the terminal too.
             expected = isinstance(error, ValueError | OSError)
             message = first_paragraph(error) if expected else f"{type(error).__name__}: {error}"
             raise gr.Error(html.escape(message, quote=False), print_exception=not expected) from error
-        cut_note = f"**{cut}** token{'' if cut == 1 else 's'} of the document cut: it is longer than the model takes."
-        note = cut_note if cut else "The model saw the whole document; **0** tokens were cut."
-        if page is None:
-            return (
-                summary,
-                f"{note} No heatmap: {type(pipe.model).__name__} has no hierarchical attention.",
-                sources,
-                "",
-            )
-        return summary, note, sources, framed(page, "Heatmap")
+        return summary, note, sources, "" if page is None else framed(page, "Heatmap")
 
     with gr.Blocks(title="hier_models", analytics_enabled=False, fill_width=True) as app:
         gr.Markdown(f"# Summarize a document\nModel: `{name}` ({type(pipe.model).__name__}, on {pipe.device})")

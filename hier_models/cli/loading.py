@@ -36,13 +36,12 @@ def quiet() -> None:
     # Weights that are missing in a checkpoint are news in any case.
     transformers_logging.get_logger("transformers.modeling_utils").setLevel(logging.WARNING)
     # The commands say themselves what was cut.
-    families = ("coarse_to_fine_lstm", "ham", "hat_bart", "highlight_transformer", "top_down_transformer")
-    for name in ("pipelines", *families, "data.tokenizing"):
+    for name in ("pipelines", "models", "data.tokenizing"):
         logging.getLogger(f"hier_models.{name}").setLevel(logging.ERROR)
-    # Nobody but the pipeline says that languages are missing, or change nothing.
-    logging.getLogger("hier_models.pipelines.translation_hier").setLevel(logging.WARNING)
-    # Nor that a model that pools by importance has no weights, or that a tagger works in windows.
-    for name in ("pipelines.importance_tagger_hier", "top_down_transformer.encoder_top_down_transformer"):
+    # But nobody else says that languages are missing or change nothing, that a text is not English, that a model that
+    # pools by importance has no weights, or that a tagger works in windows.
+    pipelines = ("translation_hier", "faithful_hier", "importance_tagger_hier")
+    for name in (*(f"pipelines.{name}" for name in pipelines), "models.encoder_top_down_transformer"):
         logging.getLogger(f"hier_models.{name}").setLevel(logging.WARNING)
 
 

@@ -17,14 +17,18 @@ from typing import Any
 
 import torch
 from transformers import LogitsProcessor
+from transformers.utils import logging
 
 from .common_words_hier import COMMON_WORDS
 
+
+logger = logging.get_logger(__name__)
 
 # Of a token that may not be written: more tokens than any word still needs.
 NEVER = 127
 # As in BERT's tokenizer. Longer runs, such as those of encoded files, are no words that anyone summarizes.
 LONGEST_WORD = 100  # characters
+ENOUGH, FEW_WORDS, ENGLISH = 20000, 10, 1 / 3  # characters; words; share of words
 # What anyone may write, besides spaces.
 PUNCTUATION = frozenset(".,;:!?'\"()-–—‘’“”„«»…¿¡")  # noqa: RUF001
 # Far below any score, and still a number: beams that end up here die out, and what is sampled from is no NaN.
@@ -61,6 +65,20 @@ class _Words:
             if not self.sorted[place].startswith(beginning):
                 return
             yield self.sorted[place][len(beginning) :]
+
+
+def is_english(text: str) -> bool:
+    """Tell whether a text looks like English.
+
+    Args:
+        text: A text.
+
+    Returns:
+        Whether at least a third of its words are common English ones, or there are hardly any words. Of English
+        documents two thirds are (of one in a hundred less than half); of German, French or Spanish at most a quarter.
+    """
+    words = re.findall(r"[^\W\d_]+", text[:ENOUGH].lower())
+    return len(words) < FEW_WORDS or sum(word in COMMON_WORDS for word in words) >= ENGLISH * len(words)
 
 
 class WordPieces:
@@ -375,4 +393,4 @@ def _decoded(text: bytes) -> str:
     return text.decode("utf-8", "surrogateescape")
 
 
-__all__ = ["FaithfulLogitsProcessor", "WordPieces"]
+__all__ = ["FaithfulLogitsProcessor", "WordPieces", "is_english"]

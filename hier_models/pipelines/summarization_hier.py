@@ -23,7 +23,8 @@ from .document_pipeline_hier import (
     structure_of,
     total_length,
 )
-from .faithful_hier import FaithfulLogitsProcessor, WordPieces
+from .faithful_hier import FaithfulLogitsProcessor, WordPieces, is_english
+from .faithful_hier import logger as faithful_logger
 from .importance_tagger_hier import ImportanceTagger, load_importance_tagger
 from .long_documents_hier import parts_of, tokens_of
 from .sources_hier import attended_sentences, document_sentences, plain_offsets, sources_of_tokens
@@ -660,6 +661,13 @@ class SummarizationPipeline(DocumentPipeline):
         if key not in self._word_pieces:
             self._word_pieces = {key: WordPieces(self.tokenizer, words)}
         texts = [as_text(*example.source[:2]) for example in examples]
+        if words is COMMON_WORDS and not all(map(is_english, texts)):
+            self._say_once(
+                "language",
+                "A text does not look like English: few of its words are common English ones. Whether this model can "
+                "read it is not known; if it can, give the language's `common_words`, or faithful=False.",
+                faithful_logger,
+            )
         documents = [self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"] for text in texts]
         sources = [example.inputs["input_ids"] for example in examples]
         values = (getattr(config, f"{name}_token_id", None) for name in ("pad", "bos", "eos", "decoder_start"))

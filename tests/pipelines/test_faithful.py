@@ -410,3 +410,14 @@ def test_common_words_are_english_and_neither_numbers_nor_names():
     assert all(word.isascii() and word.isalpha() and word.islower() for word in COMMON_WORDS)
     numbers_and_names = {"two", "ten", "million", "third", "john", "london", "german", "monday", "june"}
     assert not numbers_and_names & COMMON_WORDS
+
+
+def test_what_is_not_english_is_said(model_and_tokenizer, caplog):
+    summarize = pipeline("summarization", model=model_and_tokenizer[0], tokenizer=model_and_tokenizer[1], device="cpu")
+    german = (
+        "Am Dienstag beschloss der Kreistag, eine neue Fähre zu kaufen. Sie wird in Lund gebaut und fährt mit Strom."
+    )
+    for text, times in ((DOCUMENTS[0], 0), ("Hallo Welt", 0), (german, 1), (german, 1)):
+        with caplog.at_level("WARNING"):
+            summarize(text, faithful=True, max_new_tokens=4)
+        assert sum("does not look like English" in message for message in caplog.messages) == times
