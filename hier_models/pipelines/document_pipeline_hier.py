@@ -4,6 +4,7 @@ Exported checkpoints carry a copy of this file, so it needs nothing but torch an
 """
 
 import copy
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Any
@@ -479,8 +480,8 @@ def structure_of(item: Any, structures: Sequence[str]) -> tuple[str, Any]:
     raise ValueError(f"A document must be {kinds}, got {type(item).__name__}.")
 
 
-def as_text(name: str, value: Any) -> str:
-    """The document as plain text, for models that do not see its structure."""
+def as_text(name: str, value: Any, replace: bool = False) -> str:
+    """The document as plain text, for models that do not see its structure; broken characters replaced or refused."""
     if name == "text":
         parts, separator = [value], ""
     elif isinstance(value, str) or not isinstance(value, Iterable):
@@ -498,6 +499,8 @@ def as_text(name: str, value: Any) -> str:
         if not isinstance(part, str):
             raise ValueError(f"`{name}` must be text, got {type(part).__name__}.")
     text = separator.join(parts)
+    if replace:  # as our processors do, one for one
+        return re.sub("[\ud800-\udfff]", "\ufffd", text)
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:

@@ -62,7 +62,7 @@ def _pieces(name: str, value: Any, processor: Any) -> tuple[list[str], Callable[
     """The text of each piece of a document, and what makes a document of some that follow one another."""
     if name != "text":
         items = list(value)
-        return [as_text(name, [item]) for item in items], lambda start, end: items[start:end]
+        return [as_text(name, [item], replace=True) for item in items], lambda start, end: items[start:end]
     spans = _sentences(value, processor)
     if len(spans) > 1:
         return [value[a:b] for a, b in spans], lambda start, end: value[spans[start][0] : spans[end - 1][1]]

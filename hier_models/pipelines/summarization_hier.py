@@ -292,7 +292,7 @@ class SummarizationPipeline(DocumentPipeline):
                 f"leave out truncation=False to have it cut at the end."
             )
         if is_uncased(self.tokenizer):
-            example.notes["document"] = as_text(name, value)
+            example.notes["document"] = as_text(name, value, replace=True)
         if in_parts and limit is not None:
             self._note_parts(example, name, value, limit)
         if return_sources:
@@ -317,7 +317,7 @@ class SummarizationPipeline(DocumentPipeline):
     def _parts(self, name: str, value: Any, limit: int) -> list[Example]:
         def encode(name: str, value: Any) -> Example:
             part = self._encoded(name, value, limit)
-            part.notes["document"] = as_text(name, value)
+            part.notes["document"] = as_text(name, value, replace=True)
             return part
 
         return list(parts_of(name, value, limit, encode, self.processor))
@@ -660,7 +660,7 @@ class SummarizationPipeline(DocumentPipeline):
         key = (words,) if isinstance(words, str) else tuple(words)
         if key not in self._word_pieces:
             self._word_pieces = {key: WordPieces(self.tokenizer, words)}
-        texts = [as_text(*example.source[:2]) for example in examples]
+        texts = [as_text(*example.source[:2], replace=True) for example in examples]
         if words is COMMON_WORDS and not all(map(is_english, texts)):
             self._say_once(
                 "language",

@@ -1,0 +1,128 @@
+"""The summarizer that comes with the package: what a newcomer types, and what they may type by mistake."""
+
+import logging
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from transformers import AutoModelForSeq2SeqLM, AutoProcessor, pipeline
+
+import hier_models
+from tests import forks
+
+
+FERRY = (
+    "For eleven years the ferry Marianne carried people, sheep and the post between Aldenport and Skerra "
+    "Island. In March 2024 a crack was found in her hull, and the harbour office took her out of service. "
+    "Since then the islanders have crossed the sound in fishing boats, which carry no cars and do not sail in "
+    "a strong wind. Of the 212 people who live on Skerra, 38 have moved to the mainland. On Tuesday the county "
+    "council decided to buy a new ferry. She will run on batteries, which are charged at night from the wind "
+    "turbines above Aldenport, and will take 120 passengers and 14 cars. The ferry costs 9.4 million euros; "
+    "the county pays two thirds of it. She is to make her first crossing in May 2027."
+)
+DIALOGUE = [
+    {"role": "Ann", "content": "The heating in the reading room has been off since Friday."},
+    {"role": "Bob", "content": "The boiler lost pressure, and the part that we need comes on Wednesday."},
+    {"role": "Ann", "content": "We have forty children here tomorrow for the story hour."},
+]
+LENGTHS = ("line", "short", "long")
+
+
+@pytest.fixture(scope="module")
+def summarize():
+    return pipeline("summarization", device="cpu")
+
+
+def words(text: str) -> set[str]:
+    return {word.casefold() for word in re.findall(r"[^\W_]+", text)}
+
+
+def test_it_is_small_and_loads_by_itself():
+    folder = Path(hier_models.MINI)
+    assert sum(file.stat().st_size for file in folder.iterdir()) < 61e6
+    with safe_open(folder / "model.safetensors", "pt") as weights:
+        assert {weights.get_tensor(name).dtype for name in weights.keys()} == {torch.bfloat16}  # noqa: SIM118
+    model = AutoModelForSeq2SeqLM.from_pretrained(hier_models.MINI)
+    assert model.dtype == torch.float32  # what a CPU computes in
+    assert type(AutoProcessor.from_pretrained(hier_models.MINI)) is hier_models.HatBartProcessor
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_a_summary_has_what_the_document_has(summarize, length):
+    summary = summarize(FERRY, length=length)[0]["summary_text"]
+    assert summary[0].isupper()
+    assert summary.endswith(".") or length == "line"
+    assert "[" not in summary
+    assert len(words(summary) & words(FERRY)) >= 4
+    numbers_and_names = {
+        word for word in re.findall(r"[^\W_]+", summary[1:]) if word[0].isupper() or word[0].isdigit()
+    }
+    assert {word.casefold() for word in numbers_and_names} <= words(FERRY)
+
+
+def test_documents_of_every_kind(summarize):
+    documents = [
+        DIALOGUE,
+        {"sentences": ["Bees dance.", "The dance tells a direction."]},
+        {"documents": [FERRY, FERRY]},
+    ]
+    assert all(record["summary_text"].strip() for record in summarize(documents))
+    record = summarize(FERRY, return_sources=True, return_copied=True)[0]
+    for sentence in record["sources"]:
+        assert sentence["sources"]
+        assert all(FERRY[source["start"] : source["end"]] == source["text"] for source in sentence["sources"])
+    assert record["copied"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "word",
+        "!?",
+        "   \n",
+        "12 34\n56 78\n" * 20,
+        "<html><body><p>Bees dance.</p><script>alert(1)</script></body></html>",
+        "| a | b |\n|---|---|\n| 1 | 2 |\n" * 10,
+        "def f(x):\n    return {x: [y for y in x]}\n\n" * 10,
+        "\ud800 lone \x00 control \u202e",
+        "蜜蜂跳舞。" * 40,
+    ],
+    ids=["word", "signs", "blank", "numbers", "markup", "table", "code", "broken", "chinese"],
+)
+def test_odd_documents(summarize, text):
+    record = summarize(text, return_truncation=True)[0]
+    assert isinstance(record["summary_text"], str)
+    assert record["num_truncated_tokens"] == 0
+    assert words(record["summary_text"]) <= words(text) | hier_models.pipelines.common_words_hier.COMMON_WORDS
+
+
+def test_a_text_in_another_language_is_said(caplog):
+    summarize = pipeline("summarization", device="cpu")
+    german = (
+        "Am Dienstag beschloss der Kreistag, eine neue Fähre zu kaufen. Sie wird in Lund gebaut und fährt mit Strom."
+    )
+    with caplog.at_level(logging.WARNING):
+        summarize(german)
+    assert any("does not look like English" in message for message in caplog.messages)
+
+
+@pytest.mark.slow
+def test_a_long_document_is_read_in_parts(summarize):
+    text = " ".join(f"In chapter {number} {FERRY}" for number in range(60))
+    record = summarize(text, return_truncation=True)[0]
+    assert record["num_parts"] > 10
+    assert record["num_truncated_tokens"] == 0
+    assert words(record["summary_text"]) <= words(text) | hier_models.pipelines.common_words_hier.COMMON_WORDS
+
+
+def test_the_command_takes_it_when_no_model_is_named(tmp_path, summarize):
+    (tmp_path / "ferry.txt").write_text(FERRY, encoding="utf-8")
+    result = forks.run(forks.COMMAND, "summarize", "ferry.txt", "--length", "line", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == summarize(FERRY, length="line")[0]["summary_text"].strip()
+    (tmp_path / "empty.txt").write_text("", encoding="utf-8")
+    result = forks.run(forks.COMMAND, "summarize", "empty.txt", cwd=tmp_path)
+    assert result.returncode == 2
+    assert "empty.txt is empty" in result.stderr
