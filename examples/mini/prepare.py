@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+from hier_models.data.overlap import find_overlaps
 from hier_models.models.sentence_splitting import split_sentences
 from hier_models.models.summary_lengths import length_of
 
@@ -135,6 +136,14 @@ def is_development(key: str) -> bool:
     return int(hashlib.sha256(key.casefold().encode()).hexdigest(), 16) % DEVELOPMENT == 0
 
 
+def shared_with(train: list[dict[str, str]], rows: list[dict[str, str]]) -> set[int]:
+    """Which rows share a whole text or a long passage with training pairs."""
+    named = (
+        [(str(place), [row["document"], row["summary"]]) for place, row in enumerate(part)] for part in (rows, train)
+    )
+    return {int(overlap.id) for overlap in find_overlaps(*named).overlaps}
+
+
 def write(path: Path, rows: list[dict[str, str]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
@@ -172,9 +181,13 @@ def main() -> None:
             development.setdefault(domain, []).extend(held)
     generator.shuffle(train)
     write(arguments.output / "pairs" / "train.jsonl", train)
-    for domain, rows in development.items():
-        generator.shuffle(rows)
-        write(arguments.output / "pairs" / f"{domain}.jsonl", rows)
+    held = [(domain, row) for domain, rows in development.items() for row in rows]
+    generator.shuffle(held)
+    shared = shared_with(train, [row for _, row in held])
+    print(f"{len(shared)} of {len(held)} share a text or a passage with what is trained on, and are left out")
+    for domain in development:
+        kept = [row for place, (its, row) in enumerate(held) if its == domain and place not in shared]
+        write(arguments.output / "pairs" / f"{domain}.jsonl", kept)
     for part in ("train", "validation"):
         rows = [{"text": text} for text, its_part in texts.items() if its_part == part]
         generator.shuffle(rows)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from tqdm.auto import tqdm
 from transformers import GenerationConfig, LogitsProcessorList
+from transformers.utils import logging
 
 from .common_words_hier import COMMON_WORDS
 from .copied_words_hier import check_copies, copied_words, copy_shares
@@ -357,7 +357,7 @@ class SummarizationPipeline(DocumentPipeline):
             cut += sum(part.counts["num_truncated_tokens"] for part in parts)
             batches = [parts[start : start + batch_size] for start in range(0, len(parts), batch_size)]
             shown = None if len(batches) > MANY_PARTS else True  # on a terminal
-            bar = tqdm(batches, desc="Reading in parts", leave=False, disable=shown)
+            bar = logging.tqdm(batches, desc="Reading in parts", leave=False, disable=shown)
             text = "\n".join(summary for batch in bar for summary in self._summaries(batch, settings))
             before, whole = tokens, self._encoded("text", text, limit)
             tokens = tokens_of(whole)

@@ -68,7 +68,7 @@ def test_a_grid_has_room_for_so_many_words(coarse_model: Any, word_tokenizer: An
     processor = CoarseToFineLstmProcessor(word_tokenizer, rows="grid", row_length=4, num_rows=3, pad_grid=True)
     summarize = SummarizationPipeline(model=coarse_model(attend_padding=True), processor=processor, device="cpu")
     assert summarize.limits()[0] == 12
-    (result,) = summarize(DOCUMENTS[0], return_truncation=True)
+    (result,) = summarize(DOCUMENTS[0], truncation=True, return_truncation=True)
     whole = len(CoarseToFineLstmProcessor(word_tokenizer)(text=DOCUMENTS[0])["input_ids"])
     assert result["num_truncated_tokens"] == whole - 12
     with pytest.raises(ValueError, match="more than the 12 that"):

@@ -88,7 +88,7 @@ def test_what_is_cut_is_counted_and_not_tagged(tiny_top_down, top_down_processor
     pipe = make(tiny_top_down, top_down_processor, importance_tagger=tagger)
     text = " ".join(DOCUMENTS * 2)
     with caplog.at_level(logging.WARNING, LOGGER):
-        (result,) = pipe(text, max_source_length=30, return_truncation=True, **SETTINGS)
+        (result,) = pipe(text, max_source_length=30, truncation=True, return_truncation=True, **SETTINGS)
     full = len(top_down_processor(text=text)["input_ids"])
     assert result["num_truncated_tokens"] == full - 30
     assert "num_truncated_sentences" not in result
