@@ -19,9 +19,12 @@ import json
 import lzma
 import random
 import re
+from collections import Counter
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
+
+from tqdm import tqdm
 
 from hier_models.data.overlap import find_overlaps
 from hier_models.models.sentence_splitting import split_sentences
@@ -69,6 +72,8 @@ LEAST_FACTS, LEAST_WORDS = 0.7, 0.6  # shares of a summary's names and numbers, 
 LONGEST = 150  # words of a summary that is learned; it is kept to the end of a sentence
 SPOKEN = ("mts_dialog", "primock57", "qmsum", "meqsum")  # few, and dialogues are summed up in other words
 LEAST_SPOKEN = 0.4
+MOST_SENTENCES, LEAST_F1 = 8, 0.2  # of an extract
+TITLES, KEPT_TITLES, KEPT_SUMMARIES = ("acl_titles", "advisory_titles", "meqsum", "scitldr_a"), 0.5, 0.3
 WORD = re.compile(r"[^\W_]+")
 SENTENCE_END = re.compile(r"[.!?][\"')\]]*\s+$")
 
@@ -136,6 +141,51 @@ def is_development(key: str) -> bool:
     return int(hashlib.sha256(key.casefold().encode()).hexdigest(), 16) % DEVELOPMENT == 0
 
 
+def extract(document: str, summary: str) -> str:
+    """Sentences of what is read of a document that say most of its summary, about as long; empty if hardly anything.
+
+    Each is the one that raises the F1 of words and pairs of words most, until none does (the oracle of extractive
+    summarization; Nallapati et al., 2017: SummaRuNNer). It teaches to write whole sentences, and which.
+    """
+    read = document[: [*re.finditer(r"\S+", document)][:READ][-1].end()]
+    spans = split_sentences(read, "english")[: None if len(read) == len(document) else -1]  # not the one that is cut
+    sentences = [read[a:b].strip().rpartition("\n")[2].strip() for a, b in spans]  # without the heading before it
+    usable = [sentence for sentence in sentences if sentence.endswith((".", "!", "?")) and len(sentence.split()) >= 5]
+    units = {sentence: _units(sentence) for sentence in usable}
+    wanted, chosen, best = _units(summary), [], 0.0
+    while len(chosen) < MOST_SENTENCES:
+        so_far = [units[one] for one in chosen]
+        scores = {one: _f1([*so_far, units[one]], wanted) for one in units if one not in chosen}
+        one = max(scores, key=scores.__getitem__, default="")
+        if scores.get(one, 0.0) <= best:
+            break
+        chosen, best = [*chosen, one], scores[one]
+    return " ".join(one for one in usable if one in chosen) if best >= LEAST_F1 else ""
+
+
+def with_extracts(train: list[dict[str, str]], generator: random.Random) -> list[dict[str, str]]:
+    """The last stage's pairs: most summaries are extracts, so that what is written is whole sentences."""
+    rows = []
+    for row in tqdm(train, desc="extracts", disable=None):
+        if row["set"] in TITLES:
+            rows += [row] * (generator.random() < KEPT_TITLES)
+        elif generator.random() < KEPT_SUMMARIES:
+            rows.append(row)
+        elif summary := extract(row["document"], row["summary"]):
+            rows.append({**row, "summary": summary})
+    return rows
+
+
+def _units(text: str) -> Counter[tuple[str, ...]]:
+    words = [word.casefold() for word in WORD.findall(text)]
+    return Counter([*((word,) for word in words), *pairwise(words)])
+
+
+def _f1(parts: list[Counter[tuple[str, ...]]], wanted: Counter[tuple[str, ...]]) -> float:
+    found: Counter[tuple[str, ...]] = sum(parts, Counter())
+    return 2 * (found & wanted).total() / max(1, found.total() + wanted.total())
+
+
 def shared_with(train: list[dict[str, str]], rows: list[dict[str, str]]) -> set[int]:
     """Which rows share a whole text or a long passage with training pairs."""
     named = (
@@ -181,6 +231,7 @@ def main() -> None:
             development.setdefault(domain, []).extend(held)
     generator.shuffle(train)
     write(arguments.output / "pairs" / "train.jsonl", train)
+    write(arguments.output / "pairs" / "extracts.jsonl", with_extracts(train, generator))
     held = [(domain, row) for domain, rows in development.items() for row in rows]
     generator.shuffle(held)
     shared = shared_with(train, [row for _, row in held])
