@@ -146,7 +146,8 @@ def analyze(
     if reference:
         summaries[REFERENCE] = (documents.references or [])[: len(documents)]
     output.mkdir(exist_ok=True)
-    making = given_only(max_source_length=max_source_length) | generation
+    # Cut, as for the heatmaps: from where a model copies is asked of what it reads at once.
+    making = {"truncation": True} | given_only(max_source_length=max_source_length) | generation
     entropy: dict[str, dict[str, Any]] = {}
     for name, checkpoint in checkpoints.items():
         pipe = None

@@ -149,6 +149,7 @@ class BookSummarizationTask(SummarizationTask):
             texts(),
             batch_size=training.per_device_eval_batch_size,
             max_source_length=self.recipe.data.max_source_length,
+            truncation=True,
             return_truncation=True,
         )
         with journal.path.open("a", encoding="utf-8") as stream:
