@@ -68,8 +68,8 @@ def test_two_models(checkpoint, bart, data):
         *(f"attention-hat-{number}.{kind}" for number in (1, 2) for kind in ("html", "png")),
     }
     assert report()["documents"] == 4
-    # The summaries are those of `summarize`.
-    run("summarize", "-m", checkpoint, data, "-o", "other.jsonl")
+    # The summaries are those of `summarize --cut`.
+    run("summarize", "-m", checkpoint, data, "--cut", "-o", "other.jsonl")
     assert Path("report/summaries-hat.jsonl").read_text() == Path("other.jsonl").read_text()
     assert "Ġ" not in Path("report/attention-hat-1.html").read_text()
     assert Path(data).read_bytes() == before
