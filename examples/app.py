@@ -32,7 +32,6 @@ from hier_models.inspection import hierarchical_attention, highlighting_report, 
 from hier_models.models.summary_lengths import LENGTHS, length_ids
 
 
-NONE = "{} has no hierarchical attention."
 PROSE, DIALOGUE = "a text", "a dialogue, one “Name: utterance” a line"
 
 
@@ -68,17 +67,17 @@ def read_document(text: str, form: str, file: str | None, number: int) -> dict[s
 def summarize(pipe: Any, document: dict[str, Any], **settings: Any) -> tuple[str, str, str | None]:
     """The summary, what of the document was read, and the page of where the model looked if there is one."""
     config = pipe.model.config
-    in_parts = "parts" in pipe.preprocess(document)["examples"].notes
-    if in_parts or not (hasattr(config, "highlighted_layers") or getattr(config, "hierarchical_layers", None)):
+    highlights, attends = hasattr(config, "highlighted_layers"), bool(getattr(config, "hierarchical_layers", None))
+    in_parts = not highlights and "parts" in pipe.preprocess(document)["examples"].notes
+    if in_parts or not (highlights or attends):
         [result] = pipe(document, return_truncation=True, **settings)
-        read = f"It is longer than the model takes, and was read in **{result.get('num_parts', 1)}** parts. "
-        none = (
-            "No heatmap of more than one part."
-            if in_parts
-            else f"No heatmap: {NONE.format(type(pipe.model).__name__)}"
+        read = (
+            f"It is longer than the model takes, and was read in **{result['num_parts']}** parts. " if in_parts else ""
         )
-        return result["summary_text"].strip(), f"{read * in_parts}{said(result['num_truncated_tokens'])} {none}", None
-    show = highlighting_report if hasattr(config, "highlighted_layers") else hierarchical_attention
+        none = "of more than one part." if attends else f"{type(pipe.model).__name__} has no hierarchical attention."
+        note = f"{read}{said(result['num_truncated_tokens'])} No heatmap{' ' if attends else ': '}{none}"
+        return result["summary_text"].strip(), note, None
+    show = highlighting_report if highlights else hierarchical_attention
     title = "What it highlighted" if show is highlighting_report else "Where it looked"
     report = show(pipe.model, pipe.processor, **document, title=title, **settings)
     counts = report.counts if show is highlighting_report else vars(report)

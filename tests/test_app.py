@@ -90,6 +90,10 @@ def test_hat_bart(tmp_path: Path, tiny_model: HatBartForConditionalGeneration, p
             assert summary == result["summary_text"].strip()
             assert html.escape(expected.find_sources(document, summary)[0]["text"]) in html.unescape(sources)
             assert f"**{result['num_truncated_tokens']}** token" in note
+            if "num_parts" in result:
+                assert f"read in **{result['num_parts']}** parts" in note
+                assert frame == ""
+                return {}
             page = page_of(frame)
             assert page["summary"] == " ".join(summary.split())
             return page
@@ -101,11 +105,7 @@ def test_hat_bart(tmp_path: Path, tiny_model: HatBartForConditionalGeneration, p
         assert " ".join(check({"text": nasty}, text=nasty)["sentences"]) == nasty
 
         long = " ".join(DOCUMENTS * 3)
-        summary, note, _, frame = ask(client, text=long)
-        [result] = expected(long, **GENERATE)
-        assert summary == result["summary_text"].strip()
-        assert f"read in **{result['num_parts']}** parts" in note
-        assert frame == ""
+        assert check({"text": long}, text=long) == {}
 
         lines = "\n\n".join(f" {turn['role']} : {turn['content']}" for turn in TURNS)
         page = check({"turns": TURNS}, text=lines, form=DIALOGUE)
@@ -153,7 +153,7 @@ def test_highlight_transformer(
             ({"text": " ".join(DOCUMENTS * 3)}, {"text": " ".join(DOCUMENTS * 3)}),
         ):
             summary, note, _, frame = ask(client, **arguments)
-            [result] = summarize(document, return_phrases=True, **GENERATE)
+            [result] = summarize(document, return_phrases=True, truncation=True, **GENERATE)
             assert summary == result["summary_text"].strip()
             assert f"**{result['num_truncated_tokens']}** token" in note
             page = page_of(frame)
