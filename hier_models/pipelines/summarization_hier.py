@@ -27,7 +27,7 @@ from .faithful_hier import FaithfulLogitsProcessor, WordPieces, is_english
 from .faithful_hier import logger as faithful_logger
 from .importance_tagger_hier import ImportanceTagger, load_importance_tagger
 from .long_documents_hier import parts_of, tokens_of
-from .sources_hier import attended_sentences, document_sentences, plain_offsets, sources_of_tokens
+from .sources_hier import attended_sentences, document_sentences, plain_offsets, sources_of_tokens, summary_spans
 from .written_form_hier import is_uncased, moved_places, restore_written_form
 
 
@@ -40,6 +40,7 @@ _NO_COUNTS = ("output_ids", "document", "phrases", "sentences", "source_shares",
 # Most tokens of a summary of a length.
 NEW_TOKENS = {"line": 64, "short": 192, "long": 512}
 _LENGTHS = ("max_length", "max_new_tokens", "min_length", "min_new_tokens", "forced_bos_token_id")
+ENDS = (".", "!", "?", "…")
 MANY_PARTS = 8  # it takes a while
 SHORTER = 0.8  # summaries of parts are read in parts again if they have at most this share of what they sum up
 
@@ -228,6 +229,7 @@ class SummarizationPipeline(DocumentPipeline):
             if "max_length" in generate_kwargs:
                 del settings["max_new_tokens"]
             generate_kwargs = {**settings, **generate_kwargs}
+            postprocess["length"] = length
         if return_truncation is not None:
             postprocess["return_truncation"] = return_truncation
         if return_tensors is not None or return_text is not None:
@@ -498,8 +500,9 @@ class SummarizationPipeline(DocumentPipeline):
         return_truncation: bool = False,
         return_tensors: bool = False,
         clean_up_tokenization_spaces: bool = False,
+        length: str | None = None,
     ) -> list[dict[str, Any]]:
-        """Turn generated ids into summaries.
+        """Turn generated ids into summaries; those of models that know lengths end with a whole sentence.
 
         Args:
             model_outputs: `output_ids` (1, sequences, target), for each kind of cut its count (1,), and what else the
@@ -507,6 +510,7 @@ class SummarizationPipeline(DocumentPipeline):
             return_truncation: whether to add these counts.
             return_tensors: whether to return ids instead of text.
             clean_up_tokenization_spaces: whether the tokenizer removes spaces before punctuation.
+            length: what was asked for; a line is one sentence.
 
         Returns:
             One dictionary for each sequence.
@@ -547,8 +551,17 @@ class SummarizationPipeline(DocumentPipeline):
                 record["sources"] = sources_of_tokens(
                     self.tokenizer, *written, sentences, shares_of, decoding, self.processor
                 )
+            if self._knows_lengths() and not return_tensors:
+                _keep(record, self._whole_sentences(text, length == "line"))
             records.append(record)
         return records
+
+    def _whole_sentences(self, text: str, one: bool) -> int:
+        """Where the last whole sentence of a summary ends, or the first, if that is all there is or is wanted."""
+        spans = summary_spans(text, self.processor)
+        unfinished = len(spans) > 1 and not text[: spans[-1][1]].rstrip("\"'”’)]").endswith(ENDS)
+        kept = spans[:1] if one else spans[:-1] if unfinished else spans
+        return kept[-1][1] if kept else len(text)
 
     def running_text(self, input_: Any) -> str:
         """Give a document as the text whose characters `sources` and `copied` count.
@@ -693,6 +706,14 @@ class SummarizationPipeline(DocumentPipeline):
                 f"`min_length` is {min_length}, but the input has only {shortest} tokens, so the summary gets longer "
                 f"than the text. Consider a `min_length` and `max_length` below {shortest}.",
             )
+
+
+def _keep(record: dict[str, Any], end: int) -> None:
+    """Cut a summary, and what is said of it, at a character."""
+    record["summary_text"] = record["summary_text"][:end]
+    for name in ("copied", "sources"):
+        if name in record:
+            record[name] = [part for part in record[name] if part["end"] <= end]
 
 
 __all__ = ["DEFAULT_MAX_NEW_TOKENS", "SummarizationPipeline"]
