@@ -39,7 +39,7 @@ help: ## Show this list
 	@echo "  BENCH          models to measure: $(BENCH)"
 	@echo "  DEMO_ARGS, BENCH_ARGS, PYTEST_ARGS   arguments handed on to the command"
 
-demo: install-demo ## Train a hierarchical summarizer on real papers, score it, draw where it looks (8 minutes)
+demo: install-demo ## Summaries by mini, what they rest on, fine-tuning on real papers, scores (6 minutes)
 	$(BIN)/python examples/demo.py $(DEMO_ARGS)
 
 test: check ## Every check and every test

@@ -143,7 +143,7 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="hardly any training: shows that everything runs")
     parser.add_argument("--output-dir", type=Path, default=Path("outputs/demo"), help="default: %(default)s")
     options = parser.parse_args()
-    steps, number, output_dir = (2, 2, options.output_dir) if options.smoke else (25, 20, options.output_dir)
+    steps, number, output_dir = (2, 2, options.output_dir) if options.smoke else (12, 12, options.output_dir)
     output_dir.mkdir(parents=True, exist_ok=True)
     disable_progress_bars()  # those of datasets, which are done in a moment
     begun = time.perf_counter()
