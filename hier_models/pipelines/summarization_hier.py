@@ -591,7 +591,7 @@ class SummarizationPipeline(DocumentPipeline):
             What the call gives as `sources`.
 
         Raises:
-            ValueError: If the document is none, or too long for the model.
+            ValueError: If the document is none.
         """
         example = self.preprocess(input_, truncation=True, return_sources=True)["examples"]
         longest = self._positions("decoder")
