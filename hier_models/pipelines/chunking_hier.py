@@ -97,6 +97,25 @@ def plain_sentences(text: str) -> list[str]:
     return [*sentences, text[start:].strip()] if text[start:].strip() else sentences
 
 
+def sentence_spans(text: str, processor: Any = None) -> list[tuple[int, int]]:
+    """Find the sentences of a text.
+
+    Args:
+        text: The text.
+        processor: One that splits sentences, or another, or none.
+
+    Returns:
+        (start, end) of each, in characters.
+    """
+    if hasattr(processor, "split_sentences"):
+        return [(start, end) for start, end in processor.split_sentences(text)]
+    spans: list[tuple[int, int]] = []
+    for sentence in plain_sentences(text):
+        start = text.index(sentence, spans[-1][1] if spans else 0)
+        spans.append((start, start + len(sentence)))
+    return spans
+
+
 def smaller_parts(text: str) -> tuple[list[str], str]:
     """Take a text that is too long for a chunk apart: into clauses, else words, else characters.
 

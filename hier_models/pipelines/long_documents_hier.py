@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .chunking_hier import pack, plain_sentences, smaller_parts
+from .chunking_hier import pack, sentence_spans, smaller_parts
 from .document_pipeline_hier import Example, as_text
 
 
@@ -63,22 +63,11 @@ def _pieces(name: str, value: Any, processor: Any) -> tuple[list[str], Callable[
     if name != "text":
         items = list(value)
         return [as_text(name, [item], replace=True) for item in items], lambda start, end: items[start:end]
-    spans = _sentences(value, processor)
+    spans = sentence_spans(value, processor)
     if len(spans) > 1:
         return [value[a:b] for a, b in spans], lambda start, end: value[spans[start][0] : spans[end - 1][1]]
     texts, joiner = smaller_parts(value)
     return texts, lambda start, end: joiner.join(texts[start:end])
-
-
-def _sentences(text: str, processor: Any) -> list[tuple[int, int]]:
-    if hasattr(processor, "split_sentences"):
-        return list(processor.split_sentences(text))
-    spans, start = [], 0
-    for sentence in plain_sentences(text):
-        start = text.index(sentence, start)
-        spans.append((start, start + len(sentence)))
-        start += len(sentence)
-    return spans
 
 
 __all__ = ["parts_of", "tokens_of"]

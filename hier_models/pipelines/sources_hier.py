@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from .chunking_hier import plain_sentences
+from .chunking_hier import sentence_spans
 from .copied_words_hier import per_sentence, token_ends
 
 
@@ -52,25 +52,6 @@ class DocumentSentences:
     text: str
     spans: list[Span]
     tokens: list[int] = field(default_factory=list)
-
-
-def sentence_spans(text: str, processor: Any = None) -> list[Span]:
-    """Find the sentences of a text.
-
-    Args:
-        text: The text.
-        processor: One that splits sentences, or another, or none.
-
-    Returns:
-        (start, end) of each, in characters.
-    """
-    if hasattr(processor, "split_sentences"):
-        return [(start, end) for start, end in processor.split_sentences(text)]
-    spans: list[Span] = []
-    for sentence in plain_sentences(text):
-        start = text.index(sentence, spans[-1][1] if spans else 0)
-        spans.append((start, start + len(sentence)))
-    return spans
 
 
 def document_sentences(
