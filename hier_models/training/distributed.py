@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import torch
+from datasets import Dataset
+from pyarrow import compute
 from torch.utils.data import DataLoader
 from transformers import (
     PreTrainedModel,
@@ -65,6 +68,7 @@ def process_independent(trainer_class: type[Trainer]) -> type[Trainer]:
                 seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
                 sampler.generator = torch.Generator()
                 sampler.batch_size *= self.args.world_size  # the batches of all processes are grouped together
+                sampler.lengths = with_targets(sampler.lengths, self.train_dataset)
                 self.add_callback(_SeedEachEpoch(sampler.generator, seed))
             return loader
 
@@ -106,6 +110,24 @@ def process_independent(trainer_class: type[Trainer]) -> type[Trainer]:
 
     ProcessIndependent.__name__ = ProcessIndependent.__qualname__ = trainer_class.__name__
     return ProcessIndependent
+
+
+def with_targets(lengths: list[int], dataset: Any) -> list[int]:
+    """Count the tokens of the targets too, by which Transformers does not group: padding them costs as much.
+
+    Args:
+        lengths: Tokens of the sources.
+        dataset: What is trained on.
+
+    Returns:
+        Tokens of source and target of each example; those given, where targets are not rows of tokens.
+    """
+    if not isinstance(dataset, Dataset) or "labels" not in dataset.column_names:
+        return lengths
+    labels = dataset.select_columns("labels").with_format("arrow")[:]["labels"]
+    if not pyarrow.types.is_list(labels.type):
+        return lengths
+    return [a + b for a, b in zip(lengths, compute.list_value_length(labels).to_pylist(), strict=True)]
 
 
 class _SeedEachEpoch(TrainerCallback):

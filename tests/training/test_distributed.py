@@ -15,11 +15,12 @@ from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 from accelerate.utils import DeepSpeedPlugin, FullyShardedDataParallelPlugin
 from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
+from datasets import Dataset
 from safetensors.torch import load_file
-from transformers import BartConfig, BartForConditionalGeneration
+from transformers import BartConfig, BartForConditionalGeneration, Trainer, TrainingArguments
 
 from hier_models.training import last_complete_checkpoint, load_recipe, run_training
-from hier_models.training.distributed import ProcessesInCheckpoint, loss_over_labels
+from hier_models.training.distributed import ProcessesInCheckpoint, loss_over_labels, process_independent
 from tests import forks
 from tests.conftest import DOCUMENTS, SUMMARIES
 
@@ -165,6 +166,23 @@ def recipe_file(values: dict, path: Path) -> str:
             sections[home][name] = value
     path.write_text(yaml.safe_dump(sections), encoding="utf-8")
     return str(path)
+
+
+def test_batches_are_grouped_by_source_and_target(tmp_path):
+    rows = [{"input_ids": [0] * 4, "labels": [0] * (1 + place % 5)} for place in range(40)]
+    arguments = TrainingArguments(
+        str(tmp_path), train_sampling_strategy="group_by_length", per_device_train_batch_size=8, use_cpu=True
+    )
+    dataset = Dataset.from_list([*rows, rows[0]]).select(range(40))  # chosen rows, whose table has another
+    trainer = process_independent(Trainer)(
+        BartForConditionalGeneration(BartConfig(vocab_size=8, d_model=16, encoder_layers=1, decoder_layers=1)),
+        arguments,
+        lambda rows: {"labels": torch.tensor([len(row["labels"]) for row in rows])},
+        train_dataset=dataset,
+    )
+    lengths = [set(batch["labels"].tolist()) for batch in trainer.get_train_dataloader()]
+    assert len(lengths) == 5
+    assert all(len(batch) == 1 for batch in lengths)
 
 
 @pytest.mark.slow
