@@ -561,4 +561,4 @@ def _libraries(code: Iterable[Path]) -> list[str]:
     known = {*sys.stdlib_module_names, "torch", "transformers", "huggingface_hub", "numpy", "tokenizers"}
     distributions = packages_distributions()
     others = {distributions.get(name, [name])[0] for name in imported - known}
-    return ["torch", '"transformers>=5.17,<5.24"', *sorted(others)]
+    return ["torch", '"transformers>=5.24,<6"', *sorted(others)]

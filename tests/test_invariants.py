@@ -537,10 +537,10 @@ def test_cached_decoding_equals_uncached(model, batch, target):
             encoder_outputs=encoded,
             attention_mask=batch["attention_mask"],
             decoder_input_ids=target[:, position : position + 1],
-            past_key_values=cache,
+            cache=cache,
             use_cache=True,
         )
-        cache = outputs.past_key_values
+        cache = outputs.cache
         steps.append(outputs.logits)
     assert_close(torch.cat(steps, dim=1), expected)
 
@@ -688,9 +688,7 @@ def test_gradient_checkpointing_gives_equal_gradients(case, model, batch, target
         model.config.dropout = 0.0
     inputs = case.training_inputs(batch, target)
     plain = gradients(model, **inputs)
-    # Transformers 5.23 renames it.
-    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
-    enable({"use_reentrant": use_reentrant})
+    model.activation_checkpointing_enable({"use_reentrant": use_reentrant})
     if use_reentrant:
         model.enable_input_require_grads()
     for name, gradient in gradients(model, **inputs).items():

@@ -178,7 +178,7 @@ def _attention_weights(
                 **others,
                 encoder_outputs=encoder_outputs,
                 decoder_input_ids=part,
-                past_key_values=cache,
+                cache=cache,
                 use_cache=True,
                 output_attentions=True,
                 return_dict=True,
@@ -186,7 +186,7 @@ def _attention_weights(
             attentions = getattr(outputs, "hierarchical_attentions", None)
             if not attentions:
                 raise ValueError(_no_hierarchy(model))
-            cache = outputs.past_key_values
+            cache = outputs.cache
             layers = [top_sentences(layer[0].float().cpu().numpy(), top_k) for layer in attentions]
             chunks.append(np.stack(layers))  # (decoder_layers, sentences, part of target)
     return np.concatenate(chunks, axis=2)

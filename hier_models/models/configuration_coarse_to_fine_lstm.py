@@ -102,7 +102,7 @@ class CoarseToFineLstmConfig(PreTrainedConfig):
 
     model_type = "coarse_to_fine_lstm"
     # Beside the cache, leave the encoder's states out of what evaluation gathers: they are as large as the batch.
-    keys_to_ignore_at_inference = ["past_key_values", "encoder_last_hidden_state", "encoded_rows"]
+    keys_to_ignore_at_inference = ["cache", "encoder_last_hidden_state", "encoded_rows"]
 
     attribute_map = {"num_hidden_layers": "encoder_layers", "d_model": "hidden_size"}
 

@@ -114,7 +114,7 @@ class HamConfig(PreTrainedConfig):
 
     model_type = "ham"
     # Beside the cache, leave the encoder's states out of what evaluation gathers: they are as large as the batch.
-    keys_to_ignore_at_inference = ["past_key_values", "encoder_last_hidden_state", "level_weights"]
+    keys_to_ignore_at_inference = ["cache", "encoder_last_hidden_state", "level_weights"]
 
     attribute_map = {
         "num_attention_heads": "encoder_attention_heads",

@@ -118,7 +118,7 @@ class TopDownTransformerConfig(PreTrainedConfig):
 
     model_type = "top_down_transformer"
     # Beside the cache, leave the encoder's states out of what evaluation gathers: they are as large as the batch.
-    keys_to_ignore_at_inference = ["past_key_values", "encoder_last_hidden_state"]
+    keys_to_ignore_at_inference = ["cache", "encoder_last_hidden_state"]
 
     attribute_map = {
         "num_attention_heads": "encoder_attention_heads",

@@ -45,7 +45,7 @@ class CopyAttention(BartAttention):
         self,
         hidden_states: torch.Tensor,
         key_value_states: torch.Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         attention_mask: torch.Tensor | BlockMask | None = None,
         source_mask: torch.Tensor | None = None,
         **kwargs: Any,
@@ -55,7 +55,7 @@ class CopyAttention(BartAttention):
         Args:
             hidden_states: (batch, target, d_model).
             key_value_states: of the source, (batch, source, d_model).
-            past_key_values: cache of keys and values.
+            cache: cache of keys and values.
             attention_mask: as Transformers makes it for the attention implementation.
             source_mask: 1 for source tokens, 0 for padding, (batch, source).
             **kwargs: handed on to Transformers' attention functions.
@@ -66,7 +66,7 @@ class CopyAttention(BartAttention):
         """
         shape = (*hidden_states.shape[:-1], -1, self.head_dim)
         query = self.q_proj(hidden_states).view(shape).transpose(1, 2)  # (batch, heads, target, head_dim)
-        key, value = self._keys_and_values(key_value_states, past_key_values)
+        key, value = self._keys_and_values(key_value_states, cache)
         attend: Callable[..., Any] = ALL_ATTENTION_FUNCTIONS.get_interface(
             self.config._attn_implementation, eager_attention_forward
         )
@@ -78,16 +78,16 @@ class CopyAttention(BartAttention):
         return attended, weights, self._copy_attention(query[:, self.copy_head], key[:, self.copy_head], source_mask)
 
     def _keys_and_values(
-        self, key_value_states: torch.Tensor | None, past_key_values: Cache | None
+        self, key_value_states: torch.Tensor | None, cache: Cache | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values of the source, (batch, heads, source, head_dim), which are made once."""
-        cache = None
+        stored = None
         assert self.layer_idx is not None
-        if past_key_values is not None:
-            is_pair = isinstance(past_key_values, EncoderDecoderCache)
-            cache = past_key_values.cross_attention_cache if is_pair else past_key_values
-            if is_pair and past_key_values.is_updated.get(self.layer_idx):
-                layer = cache.layers[self.layer_idx]
+        if cache is not None:
+            is_pair = isinstance(cache, EncoderDecoderCache)
+            stored = cache.cross_attention_cache if is_pair else cache
+            if is_pair and cache.is_updated.get(self.layer_idx):
+                layer = stored.layers[self.layer_idx]
                 assert layer.keys is not None
                 assert layer.values is not None
                 return layer.keys, layer.values
@@ -96,10 +96,10 @@ class CopyAttention(BartAttention):
         key, value = (
             projection(key_value_states).view(shape).transpose(1, 2) for projection in (self.k_proj, self.v_proj)
         )
-        if cache is not None:
-            key, value = cache.update(key, value, self.layer_idx)
-            if isinstance(past_key_values, EncoderDecoderCache):
-                past_key_values.is_updated[self.layer_idx] = True
+        if stored is not None:
+            key, value = stored.update(key, value, self.layer_idx)
+            if isinstance(cache, EncoderDecoderCache):
+                cache.is_updated[self.layer_idx] = True
         return key, value
 
     def _copy_attention(
@@ -132,7 +132,7 @@ class CopyDecoderLayer(BartDecoderLayer):
         attention_mask: torch.Tensor | BlockMask | None = None,
         encoder_hidden_states: torch.Tensor | None = None,
         encoder_attention_mask: torch.Tensor | BlockMask | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         use_cache: bool | None = True,
         source_mask: torch.Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
@@ -144,7 +144,7 @@ class CopyDecoderLayer(BartDecoderLayer):
             attention_mask: of the self-attention.
             encoder_hidden_states: (batch, source, d_model).
             encoder_attention_mask: of the attention to the source.
-            past_key_values: cache of keys and values.
+            cache: cache of keys and values.
             use_cache: not read here.
             source_mask: 1 for source tokens, 0 for padding, (batch, source).
             **kwargs: handed on to the attentions.
@@ -154,7 +154,7 @@ class CopyDecoderLayer(BartDecoderLayer):
             (batch, target, source).
         """
         inputs = before(self, self.self_attn_layer_norm, hidden_states)
-        attended, _ = self.self_attn(inputs, past_key_values=past_key_values, attention_mask=attention_mask, **kwargs)
+        attended, _ = self.self_attn(inputs, cache=cache, attention_mask=attention_mask, **kwargs)
         hidden_states = after(self, self.self_attn_layer_norm, hidden_states, attended)
 
         copied: list[torch.Tensor] = []
@@ -166,7 +166,7 @@ class CopyDecoderLayer(BartDecoderLayer):
                 inputs,
                 key_value_states=encoder_hidden_states,
                 attention_mask=encoder_attention_mask,
-                past_key_values=past_key_values,
+                cache=cache,
                 **kwargs,
             )
             hidden_states = after(self, self.encoder_attn_layer_norm, hidden_states, attended)

@@ -266,7 +266,7 @@ class CoarseToFineLstmDecoder(CoarseToFineLstmPreTrainedModel):
         attention_mask: torch.Tensor | None = None,
         encoder_outputs: CoarseToFineLstmEncoderOutput | None = None,
         choice: RowChoice | None = None,
-        past_key_values: CoarseToFineLstmCache | None = None,
+        cache: CoarseToFineLstmCache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
@@ -280,7 +280,7 @@ class CoarseToFineLstmDecoder(CoarseToFineLstmPreTrainedModel):
                 the earlier tokens in front.
             encoder_outputs: the source.
             choice: how rows are weighed.
-            past_key_values: state after earlier tokens.
+            cache: state after earlier tokens.
             inputs_embeds: embeddings in place of `input_ids`, `(batch, target, embedding_size)`.
             use_cache: return the state after the last token.
             output_attentions: return the weights of source tokens and attention over rows.
@@ -294,11 +294,11 @@ class CoarseToFineLstmDecoder(CoarseToFineLstmPreTrainedModel):
         embeddings = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         word_gates = self.word_gates(embeddings)  # (batch, target, 4 * hidden_size)
         batch, length = word_gates.shape[:2]
-        memory = None if past_key_values is None else past_key_values.memory
+        memory = None if cache is None else cache.memory
         if memory is None:
             memory = make_memory(encoder_outputs, batch)
         fields: Sequence[Any] = [memory] if isinstance(memory, DocumentMemory) else memory
-        state = None if past_key_values is None else past_key_values.state
+        state = None if cache is None else cache.state
         if state is None:
             size = self.config.hidden_size
             state = word_gates.new_zeros(batch, 1 + 2 * self.config.decoder_layers, size)
@@ -318,10 +318,10 @@ class CoarseToFineLstmDecoder(CoarseToFineLstmPreTrainedModel):
         all_states = torch.stack(states, dim=1)  # (batch, target, state, hidden_size)
         outputs = CoarseToFineLstmDecoderOutput(last_hidden_state=all_states[:, :, 0])
         if use_cache:
-            cache = CoarseToFineLstmCache() if past_key_values is None else past_key_values
+            cache = CoarseToFineLstmCache() if cache is None else cache
             cache.memory = memory
             cache.append(states)
-            outputs["past_key_values"] = cache
+            outputs["cache"] = cache
         if output_hidden_states:
             layers = all_states[:, :, 1 : 1 + self.config.decoder_layers].unbind(dim=2)
             outputs["hidden_states"] = (embeddings, *layers)

@@ -61,7 +61,7 @@ class HighlightTransformerDecoder(HighlightTransformerPreTrainedModel):
         attention_mask: torch.Tensor | None = None,
         encoder_hidden_states: torch.Tensor | None = None,
         encoder_attention_mask: torch.Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
@@ -70,23 +70,23 @@ class HighlightTransformerDecoder(HighlightTransformerPreTrainedModel):
         check_target(self.config, input_ids, inputs_embeds, encoder_hidden_states, attention_mask)
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)  # (batch, target, d_model)
-        if use_cache and past_key_values is None:
-            past_key_values = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
+        if use_cache and cache is None:
+            cache = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
 
-        past_length = past_key_values.get_seq_length() if past_key_values is not None else 0
-        check_decoded(self.config, past_key_values, inputs_embeds.shape[1])
+        past_length = cache.get_seq_length() if cache is not None else 0
+        check_decoded(self.config, cache, inputs_embeds.shape[1])
         position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + past_length
         hidden_states = add_positions(self.embed_positions, inputs_embeds, position_ids)
         if not self.config.normalize_before:
             hidden_states = self.layernorm_embedding(hidden_states)
         hidden_states = nn.functional.dropout(hidden_states, p=self.config.dropout, training=self.training)
 
-        is_pair = isinstance(past_key_values, EncoderDecoderCache)
+        is_pair = isinstance(cache, EncoderDecoderCache)
         causal_mask = create_causal_mask(
             config=self.config,
             inputs_embeds=inputs_embeds,
             attention_mask=attention_mask,
-            past_key_values=past_key_values.self_attention_cache if is_pair else past_key_values,
+            cache=cache.self_attention_cache if is_pair else cache,
         )
         source_mask = create_bidirectional_mask(
             self.config, inputs_embeds, encoder_attention_mask, encoder_hidden_states=encoder_hidden_states
@@ -101,7 +101,7 @@ class HighlightTransformerDecoder(HighlightTransformerPreTrainedModel):
                 causal_mask,
                 encoder_hidden_states,  # positional, for gradient checkpointing
                 encoder_attention_mask=source_mask,
-                past_key_values=past_key_values,
+                cache=cache,
                 use_cache=use_cache,
                 source_mask=encoder_attention_mask,
                 **kwargs,
@@ -111,7 +111,7 @@ class HighlightTransformerDecoder(HighlightTransformerPreTrainedModel):
         if self.config.normalize_before:
             hidden_states = self.layer_norm(hidden_states)
         return HighlightTransformerDecoderOutput(
-            last_hidden_state=hidden_states, past_key_values=past_key_values, copy_attentions=copy_attentions
+            last_hidden_state=hidden_states, cache=cache, copy_attentions=copy_attentions
         )
 
 

@@ -223,7 +223,7 @@ class HamGruDecoder(HamPreTrainedModel):
         attention_mask: torch.Tensor | None = None,
         encoder_hidden_states: torch.Tensor | None = None,
         encoder_attention_mask: torch.Tensor | None = None,
-        past_key_values: HamCache | None = None,
+        cache: HamCache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
@@ -238,7 +238,7 @@ class HamGruDecoder(HamPreTrainedModel):
                 the earlier tokens in front.
             encoder_hidden_states: what is attended to, `(batch, source, d_model)`.
             encoder_attention_mask: 1 where there is something, `(batch, source)`.
-            past_key_values: state after earlier tokens.
+            cache: state after earlier tokens.
             inputs_embeds: embeddings in place of `input_ids`, `(batch, target, embedding_size)`.
             use_cache: return the state after the last token.
             output_attentions: return the weights of all levels, and what comes of them.
@@ -259,10 +259,10 @@ class HamGruDecoder(HamPreTrainedModel):
         embeddings = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         length = embeddings.shape[1]
         words = self.dropout(embeddings)
-        memory = None if past_key_values is None else past_key_values.memory
+        memory = None if cache is None else cache.memory
         if memory is None:
             memory = self.step.attention.prepare(encoder_hidden_states, key_padding_mask=encoder_attention_mask)
-        state = None if past_key_values is None else past_key_values.state
+        state = None if cache is None else cache.state
         if state is None:
             state = self._begin(encoder_hidden_states, encoder_attention_mask)
         is_padding = None
@@ -279,10 +279,10 @@ class HamGruDecoder(HamPreTrainedModel):
         read = torch.cat([all_states[:, :, -1], all_states[:, :, 0], words], dim=-1)
         outputs = HamDecoderOutput(last_hidden_state=self.readout(read).tanh())
         if use_cache:
-            cache = HamCache() if past_key_values is None else past_key_values
+            cache = HamCache() if cache is None else cache
             cache.memory = memory
             cache.append(states)
-            outputs["past_key_values"] = cache
+            outputs["cache"] = cache
         if wants_states:
             outputs["hidden_states"] = (embeddings, *all_states[:, :, 1:].unbind(dim=2))
         if with_weights:

@@ -85,7 +85,7 @@ class CoarseToFineLstmModel(CoarseToFineLstmPreTrainedModel):
         decoder_input_ids: torch.Tensor | None = None,
         decoder_attention_mask: torch.Tensor | None = None,
         encoder_outputs: CoarseToFineLstmEncoderOutput | tuple[Any, ...] | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         decoder_inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
@@ -102,7 +102,7 @@ class CoarseToFineLstmModel(CoarseToFineLstmPreTrainedModel):
                 as in BART.
             decoder_attention_mask: 1 for tokens, 0 for padding, `(batch, target)`.
             encoder_outputs: what the encoder returned for the source; it is not run again.
-            past_key_values: state after earlier decoding steps.
+            cache: state after earlier decoding steps.
             inputs_embeds: embeddings in place of `input_ids`, `(batch, source, embedding_size)`.
             decoder_inputs_embeds: embeddings in place of `decoder_input_ids`, `(batch, target, embedding_size)`.
             use_cache: return the state for later decoding steps.
@@ -148,7 +148,7 @@ class CoarseToFineLstmModel(CoarseToFineLstmPreTrainedModel):
             attention_mask=decoder_attention_mask,
             encoder_outputs=encoder_outputs,
             choice=self._row_choice(),
-            past_key_values=_own_cache(past_key_values),
+            cache=_own_cache(cache),
             inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,
             **wants,
@@ -156,7 +156,7 @@ class CoarseToFineLstmModel(CoarseToFineLstmPreTrainedModel):
         on_demand = encoder_outputs.get("row_store") is not None
         return CoarseToFineLstmModelOutput(
             last_hidden_state=decoder_outputs.last_hidden_state,
-            past_key_values=decoder_outputs.past_key_values,
+            cache=decoder_outputs.cache,
             decoder_hidden_states=decoder_outputs.hidden_states,
             # LSTMs have none; assisted decoding wants something to iterate over.
             decoder_attentions=() if wants["output_attentions"] else None,
@@ -249,7 +249,7 @@ class CoarseToFineLstmForConditionalGeneration(CoarseToFineLstmPreTrainedModel, 
         decoder_input_ids: torch.Tensor | None = None,
         decoder_attention_mask: torch.Tensor | None = None,
         encoder_outputs: CoarseToFineLstmEncoderOutput | tuple[Any, ...] | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         decoder_inputs_embeds: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
@@ -268,7 +268,7 @@ class CoarseToFineLstmForConditionalGeneration(CoarseToFineLstmPreTrainedModel, 
             decoder_input_ids: see there.
             decoder_attention_mask: see there.
             encoder_outputs: see there.
-            past_key_values: see there.
+            cache: see there.
             inputs_embeds: see there.
             decoder_inputs_embeds: see there.
             labels: target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
@@ -300,7 +300,7 @@ class CoarseToFineLstmForConditionalGeneration(CoarseToFineLstmPreTrainedModel, 
             decoder_input_ids=decoder_input_ids,
             decoder_attention_mask=decoder_attention_mask,
             encoder_outputs=encoder_outputs,
-            past_key_values=past_key_values,
+            cache=cache,
             inputs_embeds=inputs_embeds,
             decoder_inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,
@@ -370,7 +370,7 @@ class CoarseToFineLstmForConditionalGeneration(CoarseToFineLstmPreTrainedModel, 
             of each document were read, `(batch,)`.
         """
         found: Any = super().generate(*args, **kwargs)  # type: ignore[misc]  # of a mixin
-        cache = found.get("past_key_values") if isinstance(found, ModelOutput) else None
+        cache = found.get("cache") if isinstance(found, ModelOutput) else None
         encoded_rows = getattr(cache, "encoded_rows", None)
         if encoded_rows is not None:
             found["encoded_rows"] = encoded_rows
@@ -407,14 +407,14 @@ def _resized(embedding: nn.Embedding, vocab_size: int, init_range: float) -> nn.
     return nn.Embedding.from_pretrained(new, freeze=not weight.requires_grad, padding_idx=padding_idx)
 
 
-def _own_cache(past_key_values: Cache | None) -> CoarseToFineLstmCache | None:
+def _own_cache(cache: Cache | None) -> CoarseToFineLstmCache | None:
     """Put our cache in the place of the empty one that generation makes for Transformers."""
-    if past_key_values is None or isinstance(past_key_values, CoarseToFineLstmCache):
-        return past_key_values
-    if past_key_values.get_seq_length():
+    if cache is None or isinstance(cache, CoarseToFineLstmCache):
+        return cache
+    if cache.get_seq_length():
         raise ValueError(
-            f"`past_key_values` must be what this model returned, got a {type(past_key_values).__name__} with "
-            f"{past_key_values.get_seq_length()} tokens."
+            f"`cache` must be what this model returned, got a {type(cache).__name__} with "
+            f"{cache.get_seq_length()} tokens."
         )
     return None
 

@@ -73,7 +73,7 @@ class HamModel(HamPreTrainedModel):
         decoder_input_ids: torch.Tensor | None = None,
         decoder_attention_mask: torch.Tensor | None = None,
         encoder_outputs: HamEncoderOutput | tuple[Any, ...] | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         decoder_inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
@@ -91,7 +91,7 @@ class HamModel(HamPreTrainedModel):
                 as in BART.
             decoder_attention_mask: 1 for tokens, 0 for padding, `(batch, target)`.
             encoder_outputs: what the encoder returned for the source; it is not run again.
-            past_key_values: what earlier decoding steps left.
+            cache: what earlier decoding steps left.
             inputs_embeds: embeddings in place of `input_ids`, `(batch, source, embedding_size)`.
             decoder_inputs_embeds: embeddings in place of `decoder_input_ids`, `(batch, target, embedding_size)`.
             use_cache: return what later decoding steps need.
@@ -133,7 +133,7 @@ class HamModel(HamPreTrainedModel):
             attention_mask=decoder_attention_mask,
             encoder_hidden_states=encoder_outputs.last_hidden_state,
             encoder_attention_mask=attention_mask if memory_mask is None else memory_mask,
-            past_key_values=_own_cache(past_key_values) if is_gru else past_key_values,
+            cache=_own_cache(cache) if is_gru else cache,
             inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,
             **kwargs,
@@ -143,7 +143,7 @@ class HamModel(HamPreTrainedModel):
             decoder_attentions = ()  # GRUs have none; assisted decoding wants something to iterate over
         return HamModelOutput(
             last_hidden_state=decoder_outputs.last_hidden_state,
-            past_key_values=decoder_outputs.past_key_values,
+            cache=decoder_outputs.cache,
             decoder_hidden_states=decoder_outputs.hidden_states,
             decoder_attentions=decoder_attentions,
             cross_attentions=decoder_outputs.cross_attentions,
@@ -202,7 +202,7 @@ class HamForConditionalGeneration(HamPreTrainedModel, GenerationMixin):
         decoder_input_ids: torch.Tensor | None = None,
         decoder_attention_mask: torch.Tensor | None = None,
         encoder_outputs: HamEncoderOutput | tuple[Any, ...] | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         decoder_inputs_embeds: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
@@ -218,7 +218,7 @@ class HamForConditionalGeneration(HamPreTrainedModel, GenerationMixin):
             decoder_input_ids: see there.
             decoder_attention_mask: see there.
             encoder_outputs: see there.
-            past_key_values: see there.
+            cache: see there.
             inputs_embeds: see there.
             decoder_inputs_embeds: see there.
             labels: target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
@@ -250,7 +250,7 @@ class HamForConditionalGeneration(HamPreTrainedModel, GenerationMixin):
             decoder_input_ids=decoder_input_ids,
             decoder_attention_mask=decoder_attention_mask,
             encoder_outputs=encoder_outputs,
-            past_key_values=past_key_values,
+            cache=cache,
             inputs_embeds=inputs_embeds,
             decoder_inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,
@@ -283,14 +283,14 @@ class HamForConditionalGeneration(HamPreTrainedModel, GenerationMixin):
         return shift_tokens_right(labels, self.config.pad_token_id, self.config.decoder_start_token_id)
 
 
-def _own_cache(past_key_values: Cache | None) -> HamCache | None:
+def _own_cache(cache: Cache | None) -> HamCache | None:
     """Put our cache in the place of the empty one that generation makes for Transformers."""
-    if past_key_values is None or isinstance(past_key_values, HamCache):
-        return past_key_values
-    if past_key_values.get_seq_length():
+    if cache is None or isinstance(cache, HamCache):
+        return cache
+    if cache.get_seq_length():
         raise ValueError(
-            f"`past_key_values` must be what this model returned, got a {type(past_key_values).__name__} with "
-            f"{past_key_values.get_seq_length()} tokens."
+            f"`cache` must be what this model returned, got a {type(cache).__name__} with "
+            f"{cache.get_seq_length()} tokens."
         )
     return None
 

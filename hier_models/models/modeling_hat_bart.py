@@ -82,7 +82,7 @@ class HatBartDecoderLayer(BartDecoderLayer):
         hierarchical_hidden_states: torch.Tensor | None = None,
         encoder_attention_mask: torch.Tensor | None = None,
         hierarchical_attention_mask: torch.Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         use_cache: bool | None = True,
         source_mask: torch.Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
@@ -93,9 +93,7 @@ class HatBartDecoderLayer(BartDecoderLayer):
             update = nn.functional.dropout(update, p=self.dropout, training=self.training)
             return norm(residual + update)
 
-        attended, _ = self.self_attn(
-            hidden_states, past_key_values=past_key_values, attention_mask=attention_mask, **kwargs
-        )
+        attended, _ = self.self_attn(hidden_states, cache=cache, attention_mask=attention_mask, **kwargs)
         hidden_states = add_and_norm(self.self_attn_layer_norm, hidden_states, attended)  # (batch, target, d_model)
 
         copied: list[torch.Tensor] = []  # (batch, target, source)
@@ -104,7 +102,7 @@ class HatBartDecoderLayer(BartDecoderLayer):
                 hidden_states,
                 key_value_states=encoder_hidden_states,
                 attention_mask=encoder_attention_mask,
-                past_key_values=past_key_values,
+                cache=cache,
                 **({"source_mask": source_mask} if self.copies else {}),
                 **kwargs,
             )
@@ -115,7 +113,7 @@ class HatBartDecoderLayer(BartDecoderLayer):
                 hidden_states,
                 key_value_states=hierarchical_hidden_states,
                 attention_mask=hierarchical_attention_mask,
-                past_key_values=past_key_values,
+                cache=cache,
                 **kwargs,
             )
             hidden_states = add_and_norm(self.hierarchical_attn_layer_norm, hidden_states, attended)
@@ -135,7 +133,6 @@ class HatBartPreTrainedModel(BartWarmStart, PreTrainedModel):
     supports_gradient_checkpointing = True
     _keys_to_ignore_on_load_unexpected = [r"encoder\.version", r"decoder\.version"]
     _no_split_modules = ["BartEncoderLayer", "HatBartDecoderLayer"]
-    _skip_keys_device_placement = ["past_key_values"]
     _supports_flash_attn = True
     _supports_sdpa = True
     _supports_flex_attn = True
@@ -321,7 +318,7 @@ class HatBartDecoder(HatBartPreTrainedModel):
         encoder_attention_mask: torch.Tensor | None = None,
         hierarchical_hidden_states: torch.Tensor | None = None,
         hierarchical_attention_mask: torch.Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
@@ -330,24 +327,24 @@ class HatBartDecoder(HatBartPreTrainedModel):
         check_target(self.config, input_ids, inputs_embeds, encoder_hidden_states, attention_mask)
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)  # (batch, target, d_model)
-        if use_cache and past_key_values is None:
-            past_key_values = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
+        if use_cache and cache is None:
+            cache = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
         if hierarchical_hidden_states is not None:
-            self._make_room(past_key_values, hierarchical_hidden_states.shape[1])
+            self._make_room(cache, hierarchical_hidden_states.shape[1])
 
-        past_length = past_key_values.get_seq_length() if past_key_values is not None else 0
-        check_decoded(self.config, past_key_values, inputs_embeds.shape[1])
+        past_length = cache.get_seq_length() if cache is not None else 0
+        check_decoded(self.config, cache, inputs_embeds.shape[1])
         position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + past_length
         positions = self.embed_positions(input_ids, past_length, position_ids=position_ids)
         hidden_states = self.layernorm_embedding(inputs_embeds + positions.to(inputs_embeds.device))
         hidden_states = nn.functional.dropout(hidden_states, p=self.config.dropout, training=self.training)
 
-        is_pair = isinstance(past_key_values, EncoderDecoderCache)
+        is_pair = isinstance(cache, EncoderDecoderCache)
         causal_mask = create_causal_mask(
             config=self.config,
             inputs_embeds=inputs_embeds,
             attention_mask=attention_mask,
-            past_key_values=past_key_values.self_attention_cache if is_pair else past_key_values,
+            cache=cache.self_attention_cache if is_pair else cache,
         )
         token_mask = create_bidirectional_mask(
             self.config, inputs_embeds, encoder_attention_mask, encoder_hidden_states=encoder_hidden_states
@@ -373,16 +370,14 @@ class HatBartDecoder(HatBartPreTrainedModel):
                 hierarchical_hidden_states,
                 encoder_attention_mask=token_mask,
                 hierarchical_attention_mask=sentence_mask,
-                past_key_values=past_key_values,
+                cache=cache,
                 use_cache=use_cache,
                 source_mask=encoder_attention_mask,
                 **kwargs,
             )
             if isinstance(hidden_states, tuple):
                 hidden_states, copy_attentions = hidden_states
-        return HatBartDecoderOutput(
-            last_hidden_state=hidden_states, past_key_values=past_key_values, copy_attentions=copy_attentions
-        )
+        return HatBartDecoderOutput(last_hidden_state=hidden_states, cache=cache, copy_attentions=copy_attentions)
 
     @staticmethod
     def _refuse_padding(mask: Any, target: int) -> None:
@@ -393,24 +388,24 @@ class HatBartDecoder(HatBartPreTrainedModel):
                 'numbers of sentences). Use batches of one document, or `model.set_attn_implementation("sdpa")`.'
             )
 
-    def _make_room(self, past_key_values: Cache | None, sentences: int) -> None:
+    def _make_room(self, cache: Cache | None, sentences: int) -> None:
         """Append to the cross-attention cache one layer for each third attention.
 
         `generate` makes it with one layer for each decoder layer. What is in this list is reordered by beam search,
         reset and moved together with the rest. After a reset, the next document may have other sentences.
         """
-        if not isinstance(past_key_values, EncoderDecoderCache):
+        if not isinstance(cache, EncoderDecoderCache):
             return
-        cache = past_key_values.cross_attention_cache
-        if cache.layer_class_to_replicate is not None:  # a cache that grows by itself
+        attended = cache.cross_attention_cache
+        if attended.layer_class_to_replicate is not None:  # a cache that grows by itself
             return
-        make_layer = (lambda: StaticLayer(max_cache_len=sentences)) if cache.is_compileable else DynamicLayer
+        make_layer = (lambda: StaticLayer(max_cache_len=sentences)) if attended.is_compileable else DynamicLayer
         first = self.config.decoder_layers
-        was_reset = len(cache.layers) > first and not past_key_values.is_updated.get(first)
-        if cache.is_compileable and was_reset and cache.layers[first].max_cache_len != sentences:
-            del cache.layers[first:]
-        while len(cache.layers) < 2 * first:
-            cache.layers.append(make_layer())
+        was_reset = len(attended.layers) > first and not cache.is_updated.get(first)
+        if attended.is_compileable and was_reset and attended.layers[first].max_cache_len != sentences:
+            del attended.layers[first:]
+        while len(attended.layers) < 2 * first:
+            attended.layers.append(make_layer())
 
 
 class HatBartModel(HatBartPreTrainedModel):
@@ -451,7 +446,7 @@ class HatBartModel(HatBartPreTrainedModel):
         decoder_input_ids: torch.Tensor | None = None,
         decoder_attention_mask: torch.Tensor | None = None,
         encoder_outputs: HatBartEncoderOutput | tuple[torch.Tensor, ...] | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         decoder_inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
@@ -471,7 +466,7 @@ class HatBartModel(HatBartPreTrainedModel):
                 as in BART.
             decoder_attention_mask: 1 for tokens, 0 for padding, `(batch, target)`.
             encoder_outputs: what the encoder returned for the source; it is not run again.
-            past_key_values: cache of earlier decoding steps.
+            cache: cache of earlier decoding steps.
             inputs_embeds: embeddings in place of `input_ids`, `(batch, source, d_model)`.
             decoder_inputs_embeds: embeddings in place of `decoder_input_ids`, `(batch, target, d_model)`.
             use_cache: return the cache for later decoding steps.
@@ -521,14 +516,14 @@ class HatBartModel(HatBartPreTrainedModel):
             encoder_attention_mask=attention_mask if read_mask is None else read_mask,
             hierarchical_hidden_states=hierarchical_hidden_state,
             hierarchical_attention_mask=encoder_outputs.get("hierarchical_attention_mask"),
-            past_key_values=past_key_values,
+            cache=cache,
             inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,
             **kwargs,
         )
         return HatBartModelOutput(
             last_hidden_state=decoder_outputs.last_hidden_state,
-            past_key_values=decoder_outputs.past_key_values,
+            cache=decoder_outputs.cache,
             decoder_hidden_states=decoder_outputs.hidden_states,
             decoder_attentions=decoder_outputs.attentions,
             cross_attentions=decoder_outputs.cross_attentions,
@@ -575,7 +570,7 @@ class HatBartForConditionalGeneration(Seq2SeqHead, HatBartPreTrainedModel, Gener
         decoder_input_ids: torch.Tensor | None = None,
         decoder_attention_mask: torch.Tensor | None = None,
         encoder_outputs: HatBartEncoderOutput | tuple[torch.Tensor, ...] | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         decoder_inputs_embeds: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
@@ -595,7 +590,7 @@ class HatBartForConditionalGeneration(Seq2SeqHead, HatBartPreTrainedModel, Gener
             decoder_input_ids: see there.
             decoder_attention_mask: see there.
             encoder_outputs: see there.
-            past_key_values: see there.
+            cache: see there.
             inputs_embeds: see there.
             decoder_inputs_embeds: see there.
             labels: target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
@@ -626,7 +621,7 @@ class HatBartForConditionalGeneration(Seq2SeqHead, HatBartPreTrainedModel, Gener
             decoder_input_ids=decoder_input_ids,
             decoder_attention_mask=decoder_attention_mask,
             encoder_outputs=encoder_outputs,
-            past_key_values=past_key_values,
+            cache=cache,
             inputs_embeds=inputs_embeds,
             decoder_inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,

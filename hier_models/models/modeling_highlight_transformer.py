@@ -74,7 +74,7 @@ class HighlightTransformerModel(HighlightTransformerPreTrainedModel):
         decoder_input_ids: torch.Tensor | None = None,
         decoder_attention_mask: torch.Tensor | None = None,
         encoder_outputs: HighlightTransformerEncoderOutput | tuple[torch.Tensor, ...] | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         source_ids: torch.Tensor | None = None,
         decoder_inputs_embeds: torch.Tensor | None = None,
@@ -94,7 +94,7 @@ class HighlightTransformerModel(HighlightTransformerPreTrainedModel):
                 as in BART.
             decoder_attention_mask: 1 for tokens, 0 for padding, `(batch, target)`.
             encoder_outputs: what the encoder returned for the source; it is not run again.
-            past_key_values: cache of earlier decoding steps.
+            cache: cache of earlier decoding steps.
             inputs_embeds: embeddings in place of `input_ids`, `(batch, source, d_model)`.
             source_ids: ids of the tokens that `inputs_embeds` are of, to copy them, `(batch, source)`; `input_ids`
                 when not given.
@@ -138,14 +138,14 @@ class HighlightTransformerModel(HighlightTransformerPreTrainedModel):
             attention_mask=decoder_attention_mask,
             encoder_hidden_states=encoder_outputs.last_hidden_state,
             encoder_attention_mask=attention_mask,
-            past_key_values=past_key_values,
+            cache=cache,
             inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,
             **kwargs,
         )
         return HighlightTransformerModelOutput(
             last_hidden_state=decoder_outputs.last_hidden_state,
-            past_key_values=decoder_outputs.past_key_values,
+            cache=decoder_outputs.cache,
             decoder_hidden_states=decoder_outputs.hidden_states,
             decoder_attentions=decoder_outputs.attentions,
             cross_attentions=decoder_outputs.cross_attentions,
@@ -176,7 +176,7 @@ class HighlightTransformerForConditionalGeneration(Seq2SeqHead, HighlightTransfo
         decoder_input_ids: torch.Tensor | None = None,
         decoder_attention_mask: torch.Tensor | None = None,
         encoder_outputs: HighlightTransformerEncoderOutput | tuple[torch.Tensor, ...] | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         source_ids: torch.Tensor | None = None,
         decoder_inputs_embeds: torch.Tensor | None = None,
@@ -198,7 +198,7 @@ class HighlightTransformerForConditionalGeneration(Seq2SeqHead, HighlightTransfo
             decoder_input_ids: see there.
             decoder_attention_mask: see there.
             encoder_outputs: see there.
-            past_key_values: see there.
+            cache: see there.
             inputs_embeds: see there.
             source_ids: see there.
             decoder_inputs_embeds: see there.
@@ -234,7 +234,7 @@ class HighlightTransformerForConditionalGeneration(Seq2SeqHead, HighlightTransfo
             decoder_input_ids=decoder_input_ids,
             decoder_attention_mask=decoder_attention_mask,
             encoder_outputs=encoder_outputs,
-            past_key_values=past_key_values,
+            cache=cache,
             inputs_embeds=inputs_embeds,
             source_ids=source_ids,
             decoder_inputs_embeds=decoder_inputs_embeds,

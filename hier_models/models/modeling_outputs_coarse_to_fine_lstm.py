@@ -43,7 +43,7 @@ class CoarseToFineLstmDecoderOutput(ModelOutput):
 
     Args:
         last_hidden_state: contexts, `(batch, target, hidden_size)`.
-        past_key_values: state for later decoding steps.
+        cache: state for later decoding steps.
         hidden_states: word embeddings and the states of each layer, `(batch, target, width)` each.
         cross_attentions: see [`CoarseToFineLstmModelOutput`].
         row_attentions: see there.
@@ -53,7 +53,7 @@ class CoarseToFineLstmDecoderOutput(ModelOutput):
     """
 
     last_hidden_state: torch.Tensor | None = None
-    past_key_values: Any = None
+    cache: Any = None
     hidden_states: tuple[torch.Tensor, ...] | None = None
     cross_attentions: tuple[torch.Tensor, ...] | None = None
     row_attentions: torch.Tensor | None = None

@@ -34,7 +34,7 @@ class HamDecoderOutput(ModelOutput):
 
     Args:
         last_hidden_state: what the head reads, `(batch, target, embedding_size)`.
-        past_key_values: what later decoding steps need.
+        cache: what later decoding steps need.
         hidden_states: embeddings and the states of each layer, `(batch, target, width)` each.
         attentions: to the target, of each layer, `(batch, heads, target, target)`; Transformer body.
         cross_attentions: to the source, `(batch, heads, target, source)`, of each layer or, in the GRU body, one.
@@ -42,7 +42,7 @@ class HamDecoderOutput(ModelOutput):
     """
 
     last_hidden_state: torch.Tensor | None = None
-    past_key_values: Any = None
+    cache: Any = None
     hidden_states: tuple[torch.Tensor, ...] | None = None
     attentions: tuple[torch.Tensor, ...] | None = None
     cross_attentions: tuple[torch.Tensor, ...] | None = None

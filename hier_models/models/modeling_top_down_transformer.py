@@ -74,7 +74,7 @@ class TopDownTransformerModel(TopDownTransformerPreTrainedModel):
         decoder_input_ids: torch.Tensor | None = None,
         decoder_attention_mask: torch.Tensor | None = None,
         encoder_outputs: TopDownTransformerEncoderOutput | tuple[torch.Tensor, ...] | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         decoder_inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
@@ -92,7 +92,7 @@ class TopDownTransformerModel(TopDownTransformerPreTrainedModel):
                 as in BART.
             decoder_attention_mask: 1 for tokens, 0 for padding, `(batch, target)`.
             encoder_outputs: what the encoder returned for the source; it is not run again.
-            past_key_values: cache of earlier decoding steps.
+            cache: cache of earlier decoding steps.
             inputs_embeds: embeddings in place of `input_ids`, `(batch, source, d_model)`.
             decoder_inputs_embeds: embeddings in place of `decoder_input_ids`, `(batch, target, d_model)`.
             use_cache: return the cache for later decoding steps.
@@ -130,14 +130,14 @@ class TopDownTransformerModel(TopDownTransformerPreTrainedModel):
             attention_mask=decoder_attention_mask,
             encoder_hidden_states=encoder_outputs.last_hidden_state,
             encoder_attention_mask=attention_mask,
-            past_key_values=past_key_values,
+            cache=cache,
             inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,
             **kwargs,
         )
         return TopDownTransformerModelOutput(
             last_hidden_state=decoder_outputs.last_hidden_state,
-            past_key_values=decoder_outputs.past_key_values,
+            cache=decoder_outputs.cache,
             decoder_hidden_states=decoder_outputs.hidden_states,
             decoder_attentions=decoder_outputs.attentions,
             cross_attentions=decoder_outputs.cross_attentions,
@@ -179,7 +179,7 @@ class TopDownTransformerForConditionalGeneration(Seq2SeqHead, TopDownTransformer
         decoder_input_ids: torch.Tensor | None = None,
         decoder_attention_mask: torch.Tensor | None = None,
         encoder_outputs: TopDownTransformerEncoderOutput | tuple[torch.Tensor, ...] | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         decoder_inputs_embeds: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
@@ -198,7 +198,7 @@ class TopDownTransformerForConditionalGeneration(Seq2SeqHead, TopDownTransformer
             decoder_input_ids: see there.
             decoder_attention_mask: see there.
             encoder_outputs: see there.
-            past_key_values: see there.
+            cache: see there.
             inputs_embeds: see there.
             decoder_inputs_embeds: see there.
             labels: target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
@@ -228,7 +228,7 @@ class TopDownTransformerForConditionalGeneration(Seq2SeqHead, TopDownTransformer
             decoder_input_ids=decoder_input_ids,
             decoder_attention_mask=decoder_attention_mask,
             encoder_outputs=encoder_outputs,
-            past_key_values=past_key_values,
+            cache=cache,
             inputs_embeds=inputs_embeds,
             decoder_inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,

@@ -20,7 +20,6 @@ class CoarseToFineLstmPreTrainedModel(PreTrainedModel):
     supports_gradient_checkpointing = True
     _no_split_modules = ["CoarseToFineLstmEncoderLayer", "CoarseToFineLstmDecoderStep"]
     _reads_source = False
-    _skip_keys_device_placement = ["past_key_values"]
     # Models 2 and 3 load each other's checkpoints.
     _keys_to_ignore_on_load_unexpected = [r"reward_baseline\."]
     _keys_to_ignore_on_load_missing = [r"reward_baseline\."]

@@ -23,7 +23,6 @@ class HamPreTrainedModel(PreTrainedModel):
         "HamTransformerEncoderLayer",
         "HamTransformerDecoderLayer",
     ]
-    _skip_keys_device_placement = ["past_key_values"]
     _keys_to_ignore_on_load_unexpected = [r"encoder\.version", r"decoder\.version"]
     _supports_flash_attn = True
     _supports_sdpa = True

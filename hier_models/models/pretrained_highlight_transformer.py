@@ -21,7 +21,6 @@ class HighlightTransformerPreTrainedModel(BartWarmStart, PreTrainedModel):
     supports_gradient_checkpointing = True
     _keys_to_ignore_on_load_unexpected = [r"encoder\.version", r"decoder\.version"]
     _no_split_modules = ["HighlightTransformerEncoderLayer", "CopyDecoderLayer"]
-    _skip_keys_device_placement = ["past_key_values"]
     _supports_flash_attn = True
     _supports_sdpa = True
     _supports_flex_attn = True

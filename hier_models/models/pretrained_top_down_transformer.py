@@ -22,7 +22,6 @@ class TopDownTransformerPreTrainedModel(BartWarmStart, PreTrainedModel):
         "TopDownTransformerBottomUpLayer",
         "TopDownTransformerTopDownLayer",
     ]
-    _skip_keys_device_placement = ["past_key_values"]
     _supports_flash_attn = True
     _supports_sdpa = True
     _supports_flex_attn = True

@@ -72,7 +72,7 @@ class HamAttention(BartAttention):
         self,
         hidden_states: torch.Tensor,
         key_value_states: torch.Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         attention_mask: torch.Tensor | None = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -81,7 +81,7 @@ class HamAttention(BartAttention):
         Args:
             hidden_states: `(batch, queries, d_model)`.
             key_value_states: of the source, `(batch, source, d_model)`; without them, the states attend to themselves.
-            past_key_values: cache of keys and values.
+            cache: cache of keys and values.
             attention_mask: as Transformers makes it for the attention implementation.
             **kwargs: handed on to Transformers' attention functions.
 
@@ -91,13 +91,13 @@ class HamAttention(BartAttention):
         """
         if self.level_weights.computed == 1:
             result: tuple[torch.Tensor, torch.Tensor | None] = super().forward(
-                hidden_states, key_value_states, past_key_values, attention_mask, **kwargs
+                hidden_states, key_value_states, cache, attention_mask, **kwargs
             )
             return result
         shape = (*hidden_states.shape[:-1], -1, self.head_dim)
         query = self.q_proj(hidden_states).view(shape).transpose(1, 2)  # (batch, heads, queries, head_dim)
         source = hidden_states if key_value_states is None else key_value_states
-        key, value = self._keys_and_values(source, past_key_values)
+        key, value = self._keys_and_values(source, cache)
         attend: Callable[..., Any] = ALL_ATTENTION_FUNCTIONS.get_interface(
             self.config._attn_implementation, eager_attention_forward
         )
@@ -117,27 +117,25 @@ class HamAttention(BartAttention):
         attended = self.out_proj(self.level_weights.sum(results).reshape(*shape[:-2], -1))
         return attended, None if parts[-1] is None else self.level_weights.sum(parts)
 
-    def _keys_and_values(
-        self, states: torch.Tensor, past_key_values: Cache | None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def _keys_and_values(self, states: torch.Tensor, cache: Cache | None) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values, `(batch, heads, keys, head_dim)`; those of the source are made once."""
-        cache = None
-        if past_key_values is not None:
+        stored = None
+        if cache is not None:
             assert self.layer_idx is not None
-            is_pair = isinstance(past_key_values, EncoderDecoderCache)
-            cache = past_key_values.cross_attention_cache if is_pair else past_key_values
-            if is_pair and past_key_values.is_updated.get(self.layer_idx):
-                layer = cache.layers[self.layer_idx]
+            is_pair = isinstance(cache, EncoderDecoderCache)
+            stored = cache.cross_attention_cache if is_pair else cache
+            if is_pair and cache.is_updated.get(self.layer_idx):
+                layer = stored.layers[self.layer_idx]
                 assert layer.keys is not None
                 assert layer.values is not None
                 return layer.keys, layer.values
         shape = (*states.shape[:-1], -1, self.head_dim)
         key, value = (part(states).view(shape).transpose(1, 2) for part in (self.k_proj, self.v_proj))
-        if cache is not None:
-            key, value = cache.update(key, value, self.layer_idx)
-            if isinstance(past_key_values, EncoderDecoderCache):
+        if stored is not None:
+            key, value = stored.update(key, value, self.layer_idx)
+            if isinstance(cache, EncoderDecoderCache):
                 assert self.layer_idx is not None
-                past_key_values.is_updated[self.layer_idx] = True
+                cache.is_updated[self.layer_idx] = True
         return key, value
 
 
@@ -251,7 +249,7 @@ class HamTransformerDecoder(HamPreTrainedModel):
         attention_mask: torch.Tensor | None = None,
         encoder_hidden_states: torch.Tensor | None = None,
         encoder_attention_mask: torch.Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
@@ -260,21 +258,21 @@ class HamTransformerDecoder(HamPreTrainedModel):
         check_target(self.config, input_ids, inputs_embeds, encoder_hidden_states, attention_mask)
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)  # (batch, target, d_model)
-        if use_cache and past_key_values is None:
-            past_key_values = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
-        past_length = past_key_values.get_seq_length() if past_key_values is not None else 0
-        check_decoded(self.config, past_key_values, inputs_embeds.shape[1])
+        if use_cache and cache is None:
+            cache = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
+        past_length = cache.get_seq_length() if cache is not None else 0
+        check_decoded(self.config, cache, inputs_embeds.shape[1])
         positions = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + past_length
         embedded = self.embed_positions(positions[None], position_ids=positions)
         hidden_states = self.layernorm_embedding(inputs_embeds + embedded)
         hidden_states = nn.functional.dropout(hidden_states, p=self.config.dropout, training=self.training)
 
-        is_pair = isinstance(past_key_values, EncoderDecoderCache)
+        is_pair = isinstance(cache, EncoderDecoderCache)
         causal_mask = create_causal_mask(
             config=self.config,
             inputs_embeds=inputs_embeds,
             attention_mask=attention_mask,
-            past_key_values=past_key_values.self_attention_cache if is_pair else past_key_values,
+            cache=cache.self_attention_cache if is_pair else cache,
         )
         source_mask = create_bidirectional_mask(
             self.config, inputs_embeds, encoder_attention_mask, encoder_hidden_states=encoder_hidden_states
@@ -287,11 +285,11 @@ class HamTransformerDecoder(HamPreTrainedModel):
                 causal_mask,
                 encoder_hidden_states,  # positional, for gradient checkpointing
                 encoder_attention_mask=source_mask,
-                past_key_values=past_key_values,
+                cache=cache,
                 use_cache=use_cache,
                 **kwargs,
             )
-        return HamDecoderOutput(last_hidden_state=hidden_states, past_key_values=past_key_values)
+        return HamDecoderOutput(last_hidden_state=hidden_states, cache=cache)
 
 
 def _positions(tokens: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:

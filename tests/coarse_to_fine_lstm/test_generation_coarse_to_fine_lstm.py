@@ -274,7 +274,7 @@ class TestReadingOnDemand:
         assert copied.row_store.encoded_rows.sum() < 20
         again = pickle.loads(pickle.dumps(found))
         assert again.encoded_rows.tolist() == found.encoded_rows.tolist()
-        assert len(pickle.dumps(found.past_key_values)) < size / 2
+        assert len(pickle.dumps(found.cache)) < size / 2
 
     def test_states_of_all_layers_read_everything(self):
         model = make_model()
@@ -299,25 +299,25 @@ class TestCache:
     def test_it_takes_the_place_of_transformers_empty_one(self, model):
         batch, target = make_batch(5, 3), torch.tensor([[BOS, 7], [BOS, 9]])
         for given in (None, EncoderDecoderCache(DynamicCache(), DynamicCache()), CoarseToFineLstmCache()):
-            cache = model(**batch, decoder_input_ids=target, past_key_values=given, use_cache=True).past_key_values
+            cache = model(**batch, decoder_input_ids=target, cache=given, use_cache=True).cache
             assert type(cache) is CoarseToFineLstmCache
             assert (cache.get_seq_length(), cache.batch_size, cache.is_initialized) == (2, 2, True)
 
     def test_another_kind_of_cache_is_refused(self, model):
         cache = DynamicCache()
         cache.update(torch.zeros(1, 1, 3, 2), torch.zeros(1, 1, 3, 2), 0)
-        with pytest.raises(ValueError, match="`past_key_values` must be what this model returned, got a DynamicCache"):
-            model(**make_batch(3), decoder_input_ids=torch.tensor([[BOS]]), past_key_values=cache)
+        with pytest.raises(ValueError, match="`cache` must be what this model returned, got a DynamicCache"):
+            model(**make_batch(3), decoder_input_ids=torch.tensor([[BOS]]), cache=cache)
 
     def test_reordering_and_going_back(self, model):
         batch = {name: value.expand(2, -1) for name, value in make_batch(5).items()}
         target = torch.tensor([[BOS, 7, 8, 9], [BOS, 10, 11, 12]])
 
         def after(ids, cache):
-            return model(**batch, decoder_input_ids=ids, past_key_values=cache, use_cache=True)
+            return model(**batch, decoder_input_ids=ids, cache=cache, use_cache=True)
 
         expected = model(**batch, decoder_input_ids=target).logits
-        cache = after(target[:, :3], None).past_key_values
+        cache = after(target[:, :3], None).cache
         cache.crop(0)
         cache.crop(-1)
         assert cache.get_seq_length() == 2
@@ -335,15 +335,15 @@ class TestCache:
     def test_going_back_to_the_beginning(self, model):
         batch, target = make_batch(5), torch.tensor([[BOS, 7, 8]])
         outputs = model(**batch, decoder_input_ids=target, use_cache=True)
-        cache = outputs.past_key_values
+        cache = outputs.cache
         cache.crop(-3)
         assert not cache.is_initialized
-        got = model(**batch, decoder_input_ids=target, past_key_values=cache, use_cache=True).logits
+        got = model(**batch, decoder_input_ids=target, cache=cache, use_cache=True).logits
         torch.testing.assert_close(got, outputs.logits)
 
     def test_selecting_and_repeating_sequences(self, model):
         batch = make_batch(5, 3)
-        cache = model(**batch, decoder_input_ids=torch.tensor([[BOS, 7], [BOS, 9]]), use_cache=True).past_key_values
+        cache = model(**batch, decoder_input_ids=torch.tensor([[BOS, 7], [BOS, 9]]), use_cache=True).cache
         state = cache.state
         cache.batch_repeat_interleave(2)
         assert torch.equal(cache.state, state.repeat_interleave(2, dim=0))
@@ -360,7 +360,7 @@ class TestCache:
             **batch,
             decoder_input_ids=first.sequences,
             decoder_attention_mask=torch.ones_like(first.sequences),
-            past_key_values=first.past_key_values,
+            cache=first.cache,
             max_new_tokens=4,
             forced_eos_token_id=None,
         )
@@ -371,10 +371,10 @@ class TestCache:
         batch, target = make_batch(7, 3), torch.tensor([[BOS, 7, 8], [BOS, 9, 10]])
         with torch.no_grad():
             expected = model(**batch, decoder_input_ids=target).logits[:, 2:]
-            cache = model(**batch, decoder_input_ids=target[:, :2], use_cache=True).past_key_values
+            cache = model(**batch, decoder_input_ids=target[:, :2], use_cache=True).cache
             copied = copy.deepcopy(cache)
             for each in (cache, copied):
-                got = model(**batch, decoder_input_ids=target[:, 2:], past_key_values=each, use_cache=True).logits
+                got = model(**batch, decoder_input_ids=target[:, 2:], cache=each, use_cache=True).logits
                 torch.testing.assert_close(got, expected)
 
     @pytest.mark.parametrize("attention", ["standard", "hard"])

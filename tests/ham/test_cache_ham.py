@@ -21,11 +21,11 @@ def model():
 @pytest.fixture
 @torch.no_grad()
 def cache(model):
-    return model(SOURCE, decoder_input_ids=TARGET[:, :3], use_cache=True).past_key_values
+    return model(SOURCE, decoder_input_ids=TARGET[:, :3], use_cache=True).cache
 
 
 def logits(model, source, target, cache=None):
-    return model(source, decoder_input_ids=target, past_key_values=cache, use_cache=cache is not None).logits[:, -1]
+    return model(source, decoder_input_ids=target, cache=cache, use_cache=cache is not None).logits[:, -1]
 
 
 def test_sequences_are_repeated_and_selected(model, cache):
@@ -35,7 +35,7 @@ def test_sequences_are_repeated_and_selected(model, cache):
     assert cache.batch_size == 4
     got = logits(model, SOURCE.repeat_interleave(2, dim=0), TARGET[:, 3:].repeat_interleave(2, dim=0), cache)
     torch.testing.assert_close(got, expected.repeat_interleave(2, dim=0))
-    cache = model(SOURCE, decoder_input_ids=TARGET[:, :3], use_cache=True).past_key_values
+    cache = model(SOURCE, decoder_input_ids=TARGET[:, :3], use_cache=True).cache
     cache.batch_select_indices(torch.tensor([1]))
     torch.testing.assert_close(logits(model, SOURCE[1:], TARGET[1:, 3:], cache), expected[1:])
 
@@ -73,7 +73,7 @@ def test_a_cache_forgets(model, cache):
 
 def test_beams_are_reordered(model):
     source, swapped = SOURCE[:1].expand(2, -1), torch.tensor([1, 0])
-    cache = model(source, decoder_input_ids=TARGET[:, :3], use_cache=True).past_key_values
+    cache = model(source, decoder_input_ids=TARGET[:, :3], use_cache=True).cache
     cache.reorder_cache(swapped)
     target = torch.cat([TARGET[swapped, :3], TARGET[:, 3:]], dim=1)
     torch.testing.assert_close(logits(model, source, TARGET[:, 3:], cache), logits(model, source, target))

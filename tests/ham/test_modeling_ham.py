@@ -235,12 +235,12 @@ def test_the_decoder_begins_where_its_cache_ends():
     batch = make_batch(SOURCES)
     whole = model(**batch, decoder_input_ids=TARGET).logits
     first = model(**batch, decoder_input_ids=TARGET[:, :2], use_cache=True)
-    cache = first.past_key_values
+    cache = first.cache
     assert cache.get_seq_length() == 2
-    rest = model(**batch, decoder_input_ids=TARGET[:, 2:], past_key_values=cache, use_cache=True)
+    rest = model(**batch, decoder_input_ids=TARGET[:, 2:], cache=cache, use_cache=True)
     torch.testing.assert_close(torch.cat([first.logits, rest.logits], dim=1), whole)
     cache.crop(-1)
-    again = model(**batch, decoder_input_ids=TARGET[:, 3:], past_key_values=cache, use_cache=True)
+    again = model(**batch, decoder_input_ids=TARGET[:, 3:], cache=cache, use_cache=True)
     torch.testing.assert_close(again.logits, whole[:, 3:])
 
 
@@ -368,6 +368,6 @@ def test_more_tokens_than_positions_are_refused():
 def test_another_model_s_cache_is_refused():
     transformer, gru = make_model(**TRANSFORMER), make_model()
     batch = make_batch(SOURCES)
-    cache = transformer(**batch, decoder_input_ids=TARGET, use_cache=True).past_key_values
-    with pytest.raises(ValueError, match="`past_key_values` must be what this model returned"):
-        gru(**batch, decoder_input_ids=TARGET, past_key_values=cache)
+    cache = transformer(**batch, decoder_input_ids=TARGET, use_cache=True).cache
+    with pytest.raises(ValueError, match="`cache` must be what this model returned"):
+        gru(**batch, decoder_input_ids=TARGET, cache=cache)

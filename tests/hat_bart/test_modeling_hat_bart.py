@@ -342,7 +342,7 @@ class TestCache:
         model = make_model()
         source = make_source(12, (0, 4, 5))
         outputs = model(source, decoder_input_ids=source[:, :3], use_cache=True)
-        layers = outputs.past_key_values.cross_attention_cache.layers
+        layers = outputs.cache.cross_attention_cache.layers
         assert [layer.keys.shape[2] for layer in layers] == [12, 12, 3, 3]
 
         calls = []
@@ -351,7 +351,7 @@ class TestCache:
         model(
             encoder_outputs=model.get_encoder()(source),
             decoder_input_ids=source[:, 3:4],
-            past_key_values=outputs.past_key_values,
+            cache=outputs.cache,
         )
         assert not calls
 
@@ -360,7 +360,7 @@ class TestCache:
         source = make_source(12, (0, 4, 5))
         cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
         expected = model(source, decoder_input_ids=source[:, :3]).logits
-        result = model(source, decoder_input_ids=source[:, :3], past_key_values=cache, use_cache=True).logits
+        result = model(source, decoder_input_ids=source[:, :3], cache=cache, use_cache=True).logits
         torch.testing.assert_close(result, expected)
         assert len(cache.cross_attention_cache.layers) == 4
 
@@ -383,8 +383,8 @@ class TestCache:
         )
         for source in sources:
             expected = model(source, decoder_input_ids=target).logits
-            first = model(source, decoder_input_ids=target[:, :2], past_key_values=cache).logits
-            second = model(source, decoder_input_ids=target[:, 2:], past_key_values=cache).logits
+            first = model(source, decoder_input_ids=target[:, :2], cache=cache).logits
+            second = model(source, decoder_input_ids=target[:, 2:], cache=cache).logits
             torch.testing.assert_close(torch.cat([first, second], dim=1), expected)
             cache.reset()
 
