@@ -106,6 +106,11 @@ class CoarseToFineLstmCache(Cache):
         return bool(self.states)
 
     @property
+    def is_linear(self) -> list[bool]:
+        """Not linear attention, which `generate` takes a cache without layers for: what is cached is not read again."""
+        return [False]
+
+    @property
     def is_croppable(self) -> bool:
         """Always true."""
         return True
