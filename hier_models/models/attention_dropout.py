@@ -2,15 +2,7 @@
 
 
 def refuse_flex_dropout(implementation: str | None, dropout: float) -> None:
-    """Refuse FlexAttention with dropout, and say how to be rid of it.
-
-    Args:
-        implementation: of the attention.
-        dropout: probability of leaving out an attention weight.
-
-    Raises:
-        ValueError: if there is dropout and the implementation is FlexAttention.
-    """
+    """Refuse FlexAttention with dropout, and say how to be rid of it."""
     if dropout and implementation == "flex_attention":
         raise ValueError(
             f"FlexAttention has no dropout of attention weights, got attention_dropout={dropout} (bart-base and "

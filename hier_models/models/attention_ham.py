@@ -26,21 +26,15 @@ _FUSED_KEYS = 2
 
 
 class HamMemory(NamedTuple):
-    """What is attended to, made once for any number of queries.
+    """What is attended to, made once for any number of queries."""
 
-    Args:
-        key: keys as scores need them, `(batch * heads, keys, head_dim)`.
-        value: values, zero at padding, `(batch * heads, keys, head_dim)`.
-        step: multiplied with the weights of a level, what the next level's scores are made of: with dot products the
-            scores, `(batch * heads, keys, keys)`, with additive scoring the projected query, `(batch * heads, keys,
-            head_dim)`. `None` where levels are not fused.
-        penalty: added to scores, 0 or a large negative number at padding, `(batch * heads, 1, keys)`; `None` without
-            padding.
-    """
-
-    key: torch.Tensor
-    value: torch.Tensor
+    key: torch.Tensor  # keys as scores need them, (batch * heads, keys, head_dim)
+    value: torch.Tensor  # values, zero at padding, (batch * heads, keys, head_dim)
+    # multiplied with the weights of a level, what the next level's scores are made of: with dot products the scores,
+    # (batch * heads, keys, keys), with additive scoring the projected query, (batch * heads, keys, head_dim). `None`
+    # where levels are not fused.
     step: torch.Tensor | None = None
+    # added to scores, 0 or a large negative number at padding, (batch * heads, 1, keys); `None` without padding.
     penalty: torch.Tensor | None = None
 
 
@@ -48,10 +42,6 @@ class HamLevelWeights(nn.Module):
     """How much each level counts. Source: section 3.1.
 
     A module, so that hooks which bring weights in see every use of them.
-
-    Args:
-        depth: levels.
-        weighing: `"learned"`, `"first"` or `"last"`.
     """
 
     def __init__(self, depth: int, weighing: str):
@@ -87,13 +77,7 @@ class HamLevelWeights(nn.Module):
 
 
 class HamHeadProjection(nn.Module):
-    """A matrix for each head.
-
-    Args:
-        heads: how many.
-        size: width of what is multiplied.
-        new_size: width of the product.
-    """
+    """A matrix for each head."""
 
     def __init__(self, heads: int, size: int, new_size: int):
         super().__init__()

@@ -16,26 +16,19 @@ import torch
 
 
 class Band(NamedTuple):
-    """The highlighting matrix times the brightness, in the rows that are highlighted.
+    """The highlighting matrix times the brightness, in the rows that are highlighted (section 3.1)."""
 
-    Source: section 3.1.
-
-    Args:
-        rows: the highlighted tokens, each once, (batch, rows). Where a document has fewer than another, others of its
-            tokens fill up; their entries are zero.
-        columns: the tokens around each, in the order of the entries, (batch, rows, width); at the ends of the batch,
-            the outermost token stands in for those beyond it, with zero entries.
-        values: the entries, in float32 at least, (batch, rows, width).
-        partners: the row that is each column's own, (batch, rows, width): whatever is highlighted for one token has a
-            row itself. 0 where the entry is zero.
-        exists: true for tokens, false for padding, (batch, tokens); `None` without padding.
-    """
-
+    # the highlighted tokens, each once, (batch, rows). Where a document has fewer than another, others of its tokens
+    # fill up; their entries are zero.
     rows: torch.Tensor
+    # the tokens around each, in the order of the entries, (batch, rows, width); at the ends of the batch, the
+    # outermost token stands in for those beyond it, with zero entries.
     columns: torch.Tensor
-    values: torch.Tensor
+    values: torch.Tensor  # the entries, in float32 at least, (batch, rows, width)
+    # the row that is each column's own, (batch, rows, width): whatever is highlighted for one token has a row itself.
+    # 0 where the entry is zero.
     partners: torch.Tensor
-    exists: torch.Tensor | None
+    exists: torch.Tensor | None  # true for tokens, false for padding, (batch, tokens); `None` without padding
 
     def dense(self, tokens: int) -> torch.Tensor:
         """Return all of the matrix, (batch, tokens, tokens)."""
@@ -45,9 +38,9 @@ class Band(NamedTuple):
 
 
 def make_band(
-    phrase_positions: torch.Tensor,
-    phrase_values: torch.Tensor,
-    attention_mask: torch.Tensor | None,
+    phrase_positions: torch.Tensor,  # (batch, phrases, 2)
+    phrase_values: torch.Tensor,  # (batch, phrases)
+    attention_mask: torch.Tensor | None,  # (batch, tokens)
     tokens: int,
     brightness: float,
     max_phrase_length: int,
@@ -58,20 +51,6 @@ def make_band(
     Overlapping and nested phrases, and one given twice, add up.
 
     Source: section 3.1.
-
-    Args:
-        phrase_positions: first token of each phrase and the one after its last, counted from the first attended token,
-            (batch, phrases, 2); -1 pads.
-        phrase_values: importance of each, (batch, phrases).
-        attention_mask: 1 for tokens, 0 for padding, (batch, tokens); `None` without padding.
-        tokens: number of source tokens.
-        brightness: factor of the values, alpha.
-        max_phrase_length: longest phrase, in tokens. Compiled code makes room for it; other code looks for the longest
-            phrase that there is.
-        dtype: of the entries.
-
-    Returns:
-        The band, or `None` if nothing is highlighted.
     """
     batch, phrases = phrase_values.shape
     start, end = phrase_positions.unbind(-1)

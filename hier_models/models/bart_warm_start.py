@@ -21,21 +21,7 @@ class BartWarmStart(BeginsAsBase):
     def load_bart(
         cls, pretrained_model_name_or_path: str, positions: dict[str, int | None], extra_positions: str, **kwargs: Any
     ) -> Self:
-        """Load a checkpoint of BART or of this family, and grow its positions; what every `from_bart` does.
-
-        Args:
-            pretrained_model_name_or_path: the checkpoint, on the Hub or in a folder.
-            positions: name of a configuration field -> number of positions to grow to; `None` as in the checkpoint.
-            extra_positions: `"tile"` repeats the learned positions, `"random"` draws new ones.
-            **kwargs: see `from_pretrained`.
-
-        Returns:
-            See `from_pretrained`.
-
-        Raises:
-            ValueError: if the checkpoint is of another family, `extra_positions` is neither of the two, or a number of
-                positions is no integer or less than the checkpoint's.
-        """
+        """Load a checkpoint of BART or of this family, and grow its positions; what every `from_bart` does."""
         for name, number in positions.items():
             _check(extra_positions, name, number)
         if not isinstance(kwargs.get("config"), PreTrainedConfig):
@@ -56,12 +42,6 @@ class BartWarmStart(BeginsAsBase):
 
         Copied positions look the same where they repeat. So sentences or segments get positions of their own, begun
         with zeros, in a model whose new modules begin as the identity.
-
-        Args:
-            number: see there.
-            extra_positions: see there.
-            name: see there.
-            also_above: whether to give positions to sentences or segments.
         """
         model = cast(Any, self)
         present = getattr(model.config, name)
@@ -94,16 +74,7 @@ class BartWarmStart(BeginsAsBase):
     def resize_token_embeddings(
         self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
     ) -> nn.Embedding:
-        """Resize all embeddings; those of source and target for themselves where they are not shared.
-
-        Args:
-            new_num_tokens: see `PreTrainedModel.resize_token_embeddings`.
-            pad_to_multiple_of: see there.
-            mean_resizing: see there.
-
-        Returns:
-            The shared embedding.
-        """
+        """Resize all embeddings; those of source and target for themselves where they are not shared."""
         own = [
             (part, part.embed_tokens)
             for part in self.modules()
@@ -130,17 +101,7 @@ def make_token_embedding(config: PreTrainedConfig) -> BartScaledWordEmbedding:
 def grow_positions(
     model: PreTrainedModel, number: int, extra_positions: str = "tile", name: str = "max_position_embeddings"
 ) -> None:
-    """Give BART, or a model that has BART's position embeddings, more positions, in place.
-
-    Args:
-        model: the model; its config is changed with it.
-        number: positions to grow to, in tokens.
-        extra_positions: `"tile"` repeats the learned positions, `"random"` draws new ones.
-        name: field of the config that says how many there are: of both sides, of the encoder or of the decoder.
-
-    Raises:
-        ValueError: if `extra_positions` is neither of the two, or `number` is no integer or less than there are.
-    """
+    """Give BART, or a model that has BART's position embeddings, more positions, in place."""
     _check(extra_positions, name, number)
     config = model.config
     present = getattr(config, name)

@@ -28,12 +28,8 @@ class HamCache(Cache):
         """Copy and pickle the state alone: what attention needs is made anew of the encoder's outputs."""
         return {**self.__dict__, "memory": None}
 
-    def append(self, states: list[torch.Tensor]) -> None:
-        """Add the states after further tokens.
-
-        Args:
-            states: one for each token, `(batch, 1 + layers, d_model)`.
-        """
+    def append(self, states: list[torch.Tensor]) -> None:  # states (batch, 1 + layers, d_model)
+        """Add the states after further tokens."""
         self.states += states
         self.seen += len(states)
 
@@ -60,14 +56,7 @@ class HamCache(Cache):
         self._change(lambda state: state[indices.to(state.device)])
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Take the last tokens back.
-
-        Args:
-            tokens_to_remove: how many, as a negative number, as Transformers' caches want it.
-
-        Raises:
-            ValueError: if it is positive, or states so far back are not kept any more.
-        """
+        """Take the last tokens back."""
         removed = -tokens_to_remove
         if removed < 0:
             raise ValueError(f"`tokens_to_remove` must be 0 or negative, got {tokens_to_remove}.")

@@ -21,11 +21,7 @@ _VALUES_AT_ONCE = 2**22
 
 
 class CoarseToFineLstmRowRepresentation(nn.Module):
-    """Represents each row by one vector. Source: thesis, section 4.3, equations 4.13 and 4.14.
-
-    Args:
-        config: of the model.
-    """
+    """Represents each row by one vector. Source: thesis, section 4.3, equations 4.13 and 4.14."""
 
     def __init__(self, config: CoarseToFineLstmConfig):
         super().__init__()
@@ -41,20 +37,10 @@ class CoarseToFineLstmRowRepresentation(nn.Module):
         self,
         rows: Rows,
         documents: int,
-        words: Callable[[torch.Tensor], torch.Tensor],
+        words: Callable[[torch.Tensor], torch.Tensor],  # (…, embedding_size)
         token_ids: torch.Tensor | None,
     ) -> torch.Tensor:
-        """Represent the rows of a batch.
-
-        Args:
-            rows: as many for each document.
-            documents: how many.
-            words: gives the embeddings, `(…, embedding_size)`, at any places in `rows.tokens`, `(…)`.
-            token_ids: of the tokens, `(tokens,)`; a bag of words needs them.
-
-        Returns:
-            `(documents, rows, row_size)`, zero before its position for an empty row.
-        """
+        """Represent the rows of a batch."""
         if self.kind == "convolution":
             vectors = self._convolve(rows, words)
         else:
@@ -66,7 +52,7 @@ class CoarseToFineLstmRowRepresentation(nn.Module):
         if hasattr(self, "embed_positions"):
             positions = self.embed_positions(torch.arange(vectors.shape[1], device=vectors.device))
             vectors = torch.cat([vectors, positions.expand(documents, -1, -1)], dim=-1)
-        return vectors
+        return vectors  # (documents, rows, row_size)
 
     def _convolve(self, rows: Rows, words: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
         """Equation 4.14, over windows inside of each row; a row shorter than the kernel is padded with zeros."""

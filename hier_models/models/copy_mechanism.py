@@ -43,27 +43,14 @@ class CopyAttention(BartAttention):
 
     def forward(
         self,
-        hidden_states: torch.Tensor,
-        key_value_states: torch.Tensor | None = None,
+        hidden_states: torch.Tensor,  # (batch, target, d_model)
+        key_value_states: torch.Tensor | None = None,  # (batch, source, d_model)
         cache: Cache | None = None,
         attention_mask: torch.Tensor | BlockMask | None = None,
-        source_mask: torch.Tensor | None = None,
+        source_mask: torch.Tensor | None = None,  # (batch, source)
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
-        """Attend.
-
-        Args:
-            hidden_states: (batch, target, d_model).
-            key_value_states: of the source, (batch, source, d_model).
-            cache: cache of keys and values.
-            attention_mask: as Transformers makes it for the attention implementation.
-            source_mask: 1 for source tokens, 0 for padding, (batch, source).
-            **kwargs: handed on to Transformers' attention functions.
-
-        Returns:
-            The attended states, (batch, target, d_model), the weights of all heads from `"eager"`, else `None`, and
-            those of the head that copies, in float32 at least, (batch, target, source).
-        """
+        """Attend."""
         shape = (*hidden_states.shape[:-1], -1, self.head_dim)
         query = self.q_proj(hidden_states).view(shape).transpose(1, 2)  # (batch, heads, target, head_dim)
         key, value = self._keys_and_values(key_value_states, cache)
@@ -128,31 +115,16 @@ class CopyDecoderLayer(BartDecoderLayer):
 
     def forward(
         self,
-        hidden_states: torch.Tensor,
+        hidden_states: torch.Tensor,  # (batch, target, d_model)
         attention_mask: torch.Tensor | BlockMask | None = None,
-        encoder_hidden_states: torch.Tensor | None = None,
+        encoder_hidden_states: torch.Tensor | None = None,  # (batch, source, d_model)
         encoder_attention_mask: torch.Tensor | BlockMask | None = None,
         cache: Cache | None = None,
         use_cache: bool | None = True,
-        source_mask: torch.Tensor | None = None,
+        source_mask: torch.Tensor | None = None,  # (batch, source)
         **kwargs: Unpack[TransformersKwargs],
     ) -> torch.Tensor | tuple[torch.Tensor, ...]:
-        """Update target tokens by those before them, by the source, then each by itself.
-
-        Args:
-            hidden_states: (batch, target, d_model).
-            attention_mask: of the self-attention.
-            encoder_hidden_states: (batch, source, d_model).
-            encoder_attention_mask: of the attention to the source.
-            cache: cache of keys and values.
-            use_cache: not read here.
-            source_mask: 1 for source tokens, 0 for padding, (batch, source).
-            **kwargs: handed on to the attentions.
-
-        Returns:
-            The updated states, (batch, target, d_model); where it is copied from, also the attention that copies,
-            (batch, target, source).
-        """
+        """Update target tokens by those before them, by the source, then each by itself."""
         inputs = before(self, self.self_attn_layer_norm, hidden_states)
         attended, _ = self.self_attn(inputs, cache=cache, attention_mask=attention_mask, **kwargs)
         hidden_states = after(self, self.self_attn_layer_norm, hidden_states, attended)
@@ -216,15 +188,6 @@ def mix_log_probabilities(
 
     Nothing of the vocabulary's size is held beside what the softmax needs: the mixture differs from it in one summand,
     and at the source's own tokens.
-
-    Args:
-        logits: scores of the vocabulary, (batch, target, vocabulary).
-        gate: score of copying, whose sigmoid is p, (batch, target, 1).
-        copy_attentions: weights that add up to one over the source, (batch, target, source).
-        source_ids: token ids of the source, (batch, source).
-
-    Returns:
-        Log-probabilities, in float32 at least, (batch, target, vocabulary).
     """
     wide = torch.promote_types(logits.dtype, torch.float32)
     gate, weights = gate.to(wide), copy_attentions.to(wide)
@@ -250,11 +213,7 @@ def _add(generated: torch.Tensor, copied: torch.Tensor, gate: torch.Tensor) -> t
 def _sum_over_equal_tokens(
     source_ids: torch.Tensor, weights: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Ids of the source's tokens, each once, the weight of each, and which of them are not the first one again.
-
-    Returns:
-        (batch, source), (batch, target, source) and (batch, source).
-    """
+    """Ids of the source's tokens, each once, the weight of each, and which of them are not the first one again."""
     ordered, order = source_ids.sort(dim=1, stable=True)
     is_new = ordered != ordered.roll(1, dims=1)
     is_new[:, 0] = False

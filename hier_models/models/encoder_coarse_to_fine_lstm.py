@@ -30,12 +30,7 @@ from .rows_coarse_to_fine_lstm import Rows, find_rows
 
 
 class CoarseToFineLstmEncoderLayer(GradientCheckpointingLayer):
-    """One LSTM layer over packed rows. Source: equations 4.1 to 4.5.
-
-    Args:
-        input_size: width of what it reads.
-        hidden_size: its units.
-    """
+    """One LSTM layer over packed rows. Source: equations 4.1 to 4.5."""
 
     def __init__(self, input_size: int, hidden_size: int):
         super().__init__()
@@ -48,11 +43,7 @@ class CoarseToFineLstmEncoderLayer(GradientCheckpointingLayer):
 
 
 class CoarseToFineLstmEncoder(CoarseToFineLstmPreTrainedModel):
-    """Reads a document row by row. Source: thesis, sections 4.1 and 4.3.
-
-    Args:
-        config: of the model.
-    """
+    """Reads a document row by row. Source: thesis, sections 4.1 and 4.3."""
 
     _reads_source = True
 
@@ -81,31 +72,14 @@ class CoarseToFineLstmEncoder(CoarseToFineLstmPreTrainedModel):
     @can_return_tuple
     def forward(
         self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        row_ids: torch.Tensor | None = None,
-        inputs_embeds: torch.Tensor | None = None,
+        input_ids: torch.Tensor | None = None,  # (batch, source)
+        attention_mask: torch.Tensor | None = None,  # (batch, source)
+        row_ids: torch.Tensor | None = None,  # (batch, source)
+        inputs_embeds: torch.Tensor | None = None,  # (batch, source, embedding_size)
         output_hidden_states: bool | None = None,
         **kwargs: Any,
     ) -> CoarseToFineLstmEncoderOutput:
-        """Encode a source.
-
-        Args:
-            input_ids: source token ids, `(batch, source)`.
-            attention_mask: 1 for tokens, 0 for padding, `(batch, source)`.
-            row_ids: row of each token in its document, counted from 0, not decreasing; -1 for padding,
-                `(batch, source)`. Without them the whole source is one row.
-            inputs_embeds: embeddings in place of `input_ids`, `(batch, source, embedding_size)`.
-            output_hidden_states: return the states of all layers; all rows are then read at once.
-            **kwargs: not used; generation gives all that it has.
-
-        Returns:
-            States of the words, and what attention over rows needs.
-
-        Raises:
-            ValueError: if inputs are missing or given twice, have a wrong shape or are out of range, or there are more
-                rows than row positions.
-        """
+        """Encode a source."""
         config = self.config
         check_inputs(config, input_ids, inputs_embeds, attention_mask, row_ids)
         given = input_ids if input_ids is not None else inputs_embeds
@@ -163,16 +137,8 @@ class CoarseToFineLstmEncoder(CoarseToFineLstmPreTrainedModel):
         )
 
     def read(self, vectors: torch.Tensor, rows: Rows, is_padding: torch.Tensor | None) -> list[torch.Tensor]:
-        """Run the LSTM over rows, each from a state of zeros. Source: equation 4.12.
-
-        Args:
-            vectors: word embeddings, `(tokens, embedding_size)`.
-            rows: the rows; where their tokens are in the source does not matter.
-            is_padding: tokens that are not read, and whose states are zero, `(tokens,)`.
-
-        Returns:
-            The embeddings and the states of each layer, `(tokens, width)` each.
-        """
+        """Run the LSTM over rows, each from a state of zeros. Source: equation 4.12."""
+        # vectors (tokens, embedding_size)
         all_states = [vectors]
         if is_padding is not None:
             rows = rows.only(~is_padding)
@@ -185,7 +151,7 @@ class CoarseToFineLstmEncoder(CoarseToFineLstmPreTrainedModel):
             states = layer(states if i == 0 else self.dropout(states), batch_sizes)
             zeros = states.new_zeros(len(vectors), states.shape[-1])
             all_states.append(zeros.index_copy(0, places, states))
-        return all_states
+        return all_states  # (tokens, width)
 
     def _embed(
         self,

@@ -31,9 +31,9 @@ NUMBERS_AT_ONCE = 2**23
 
 
 def attend_on_cpu(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
+    query: torch.Tensor,  # (batch, heads, tokens, head_dim)
+    key: torch.Tensor,  # (batch, heads, tokens, head_dim)
+    value: torch.Tensor,  # (batch, heads, tokens, head_dim)
     band: Band,
     highlighted_heads: int,
     highlighting: str,
@@ -42,18 +42,6 @@ def attend_on_cpu(
     """Attend, with highlighted heads, at the cost of plain attention and of the entries of the band.
 
     Source: equations 2 to 4.
-
-    Args:
-        query: (batch, heads, tokens, head_dim), on the CPU; as key and value.
-        key: (batch, heads, tokens, head_dim).
-        value: (batch, heads, tokens, head_dim).
-        band: what is highlighted, and what is padding.
-        highlighted_heads: the first heads, which are highlighted.
-        highlighting: "weighted", "additive" or "only".
-        scale: factor of the scores, by default one over the square root of `head_dim`.
-
-    Returns:
-        (batch, heads, tokens, head_dim). What stands at padding means nothing.
     """
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     mask = None
@@ -65,7 +53,7 @@ def attend_on_cpu(
     attended: torch.Tensor = function.apply(
         query, key, value, band.rows, band.values, band.partners, mask, highlighted_heads, scale, share
     )
-    return attended
+    return attended  # (batch, heads, tokens, head_dim)
 
 
 class _Rows:
@@ -112,28 +100,15 @@ def _log_entries(scores: torch.Tensor, entries: torch.Tensor) -> torch.Tensor:
 
 
 def _correct(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    plain: torch.Tensor,
-    log_sum: torch.Tensor,
-    entries: torch.Tensor,
+    query: torch.Tensor,  # (batch, heads, rows, head_dim)
+    key: torch.Tensor,  # (batch, heads, rows, width, head_dim)
+    value: torch.Tensor,  # (batch, heads, rows, width, head_dim)
+    plain: torch.Tensor,  # (batch, heads, rows, head_dim)
+    log_sum: torch.Tensor,  # (batch, heads, rows)
+    entries: torch.Tensor,  # (batch, 1, rows, width)
     scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Add the band's entries to the scores of rows whose plain attention is known.
-
-    Args:
-        query: (batch, heads, rows, head_dim).
-        key: of the tokens around each row, (batch, heads, rows, width, head_dim).
-        value: (batch, heads, rows, width, head_dim).
-        plain: plain attention, (batch, heads, rows, head_dim).
-        log_sum: logarithm of the sum of its exponentials, (batch, heads, rows).
-        entries: of the band, (batch, 1, rows, width).
-        scale: factor of the scores.
-
-    Returns:
-        Attention and the logarithm of the sum, corrected.
-    """
+    """Add the band's entries to the scores of rows whose plain attention is known."""
     scores = torch.einsum("bhrd,bhrwd->bhrw", query, key) * scale - log_sum[..., None]
     scores = _log_entries(scores, entries)
     highest = (scores + entries).detach().amax(dim=-1, keepdim=True).clamp(min=0)  # no exponential overflows
@@ -144,11 +119,11 @@ def _correct(
 
 
 def correct_rows(
-    attended: torch.Tensor,
-    normalizer: torch.Tensor,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
+    attended: torch.Tensor,  # (batch, heads, tokens, head_dim)
+    normalizer: torch.Tensor,  # (batch, heads, tokens)
+    query: torch.Tensor,  # (batch, heads, tokens, head_dim)
+    key: torch.Tensor,  # (batch, heads, tokens, head_dim)
+    value: torch.Tensor,  # (batch, heads, tokens, head_dim)
     band: Band,
     highlighted_heads: int,
     scale: float | None = None,
@@ -156,19 +131,6 @@ def correct_rows(
     """Put weighted rows in the place of plain ones, from what a kernel returned, through whose both results goes back.
 
     Source: equation 2.
-
-    Args:
-        attended: plain attention, (batch, heads, tokens, head_dim).
-        normalizer: logarithm of the sum of its exponentials, in float32 at least, (batch, heads, tokens).
-        query: (batch, heads, tokens, head_dim).
-        key: (batch, heads, tokens, head_dim).
-        value: (batch, heads, tokens, head_dim).
-        band: what is highlighted.
-        highlighted_heads: the first heads, which are highlighted.
-        scale: factor of the scores, by default one over the square root of `head_dim`.
-
-    Returns:
-        (batch, heads, tokens, head_dim).
     """
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     at = _Rows(band.rows, highlighted_heads, query.shape[-1])
@@ -177,7 +139,7 @@ def correct_rows(
         log_sum = normalizer[:, :highlighted_heads].gather(2, band.rows[:, None].expand(-1, highlighted_heads, -1))
         near_key, near_value = _near(row_key, band.partners), _near(row_value, band.partners)
         rows, _ = _correct(row_query, near_key, near_value, plain, log_sum, band.values[:, None], scale)
-        return attended.scatter(2, at.index, rows.to(attended.dtype))
+        return attended.scatter(2, at.index, rows.to(attended.dtype))  # (batch, heads, tokens, head_dim)
 
 
 class _Weighted(torch.autograd.Function):

@@ -26,12 +26,7 @@ from .pretrained_ham import HamPreTrainedModel, make_embedding
 
 
 class HamGruEncoderLayer(GradientCheckpointingLayer):
-    """Two GRUs, one of which reads backwards.
-
-    Args:
-        input_size: width of what is read.
-        hidden_size: units of each GRU.
-    """
+    """Two GRUs, one of which reads backwards."""
 
     def __init__(self, input_size: int, hidden_size: int):
         super().__init__()
@@ -39,27 +34,15 @@ class HamGruEncoderLayer(GradientCheckpointingLayer):
         self.backward_gru = nn.GRU(input_size, hidden_size, batch_first=True)
 
     def forward(self, states: torch.Tensor, backwards: torch.Tensor) -> torch.Tensor:
-        """Read texts that begin at the left, with padding behind them.
-
-        Args:
-            states: `(batch, width, input_size)`.
-            backwards: place of the token that comes at each step of reading backwards; itself for padding,
-                `(batch, width)`.
-
-        Returns:
-            States of both directions, `(batch, width, 2 * hidden_size)`.
-        """
+        """Read texts that begin at the left, with padding behind them."""
+        # states (batch, width, input_size), backwards (batch, width)
         there, _ = self.forward_gru(states)
         back, _ = self.backward_gru(_take(states, backwards))
-        return torch.cat([there, _take(back, backwards)], dim=-1)
+        return torch.cat([there, _take(back, backwards)], dim=-1)  # (batch, width, 2 * hidden_size)
 
 
 class HamGruEncoder(HamPreTrainedModel):
-    """Reads the source; a keyword apart from the rest. Source: Wang et al., section 4.1.
-
-    Args:
-        config: of the model.
-    """
+    """Reads the source; a keyword apart from the rest. Source: Wang et al., section 4.1."""
 
     def __init__(self, config: HamConfig):
         super().__init__(config)
@@ -76,29 +59,14 @@ class HamGruEncoder(HamPreTrainedModel):
     @can_return_tuple
     def forward(
         self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        keyword_mask: torch.Tensor | None = None,
-        inputs_embeds: torch.Tensor | None = None,
+        input_ids: torch.Tensor | None = None,  # (batch, source)
+        attention_mask: torch.Tensor | None = None,  # (batch, source)
+        keyword_mask: torch.Tensor | None = None,  # (batch, source)
+        inputs_embeds: torch.Tensor | None = None,  # (batch, source, embedding_size)
         output_hidden_states: bool | None = None,
         **kwargs: Any,
     ) -> HamEncoderOutput:
-        """Encode a source; the arguments are those of [`HamModel`].
-
-        Args:
-            input_ids: `(batch, source)`.
-            attention_mask: `(batch, source)`.
-            keyword_mask: `(batch, source)`.
-            inputs_embeds: `(batch, source, embedding_size)`.
-            output_hidden_states: return the states of all layers.
-            **kwargs: not used; generation gives all that it has.
-
-        Returns:
-            What the decoder attends to.
-
-        Raises:
-            ValueError: if inputs are missing or given twice, have a wrong shape or are out of range.
-        """
+        """Encode a source; the arguments are those of [`HamModel`]."""
         check_inputs(self.config, input_ids, inputs_embeds, attention_mask, keyword_mask)
         embeddings = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         shape, device = embeddings.shape[:2], embeddings.device
@@ -146,11 +114,7 @@ class HamGruEncoder(HamPreTrainedModel):
 
 
 class HamGruDecoderStep(GradientCheckpointingLayer):
-    """One step of the decoder, from a word and the last state to the next state. Source: Wang et al., section 4.2.
-
-    Args:
-        config: of the model.
-    """
+    """One step of the decoder, from a word and the last state to the next state. Source: Wang et al., section 4.2."""
 
     def __init__(self, config: HamConfig):
         super().__init__()
@@ -173,18 +137,8 @@ class HamGruDecoderStep(GradientCheckpointingLayer):
 
     def forward(
         self, word: torch.Tensor, state: torch.Tensor, with_weights: bool, *memory: torch.Tensor | None
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Take one step: s_t = f(s_{t-1}, c_{t-1}, y_{t-1}), c_t = HAM-V(s_t).
-
-        Args:
-            word: embedding of the last word, `(batch, embedding_size)`.
-            state: last context and hidden states, `(batch, 1 + layers, d_model)`.
-            with_weights: return the weights of every level.
-            *memory: fields of a `HamMemory`, one by one so that checkpointing sees the tensors.
-
-        Returns:
-            The next state and, if wanted, weights, `(batch, depth, heads, 1, source)`.
-        """
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:  # word (batch, embedding_size), state (batch, 1 + layers, d_model)
+        """Take one step: s_t = f(s_{t-1}, c_{t-1}, y_{t-1}), c_t = HAM-V(s_t)."""
         context, *hidden = state.unbind(dim=1)
         below = torch.cat([word, context], dim=-1)
         for layer, cell in enumerate(self.cells):
@@ -195,15 +149,11 @@ class HamGruDecoderStep(GradientCheckpointingLayer):
         output, weights = self.attention.attend(
             below.unsqueeze(1), HamMemory(key, value, step, penalty), need_weights=with_weights
         )
-        return torch.stack([output.squeeze(1), *hidden], dim=1), weights
+        return torch.stack([output.squeeze(1), *hidden], dim=1), weights  # (batch, depth, heads, 1, source)
 
 
 class HamGruDecoder(HamPreTrainedModel):
-    """Writes the target. Source: Wang et al., section 4.2; section 5.2 of the paper.
-
-    Args:
-        config: of the model.
-    """
+    """Writes the target. Source: Wang et al., section 4.2; section 5.2 of the paper."""
 
     def __init__(self, config: HamConfig):
         super().__init__(config)
@@ -219,38 +169,18 @@ class HamGruDecoder(HamPreTrainedModel):
 
     def forward(
         self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        encoder_hidden_states: torch.Tensor | None = None,
-        encoder_attention_mask: torch.Tensor | None = None,
+        input_ids: torch.Tensor | None = None,  # (batch, target)
+        attention_mask: torch.Tensor | None = None,  # (batch, target)
+        encoder_hidden_states: torch.Tensor | None = None,  # (batch, source, d_model)
+        encoder_attention_mask: torch.Tensor | None = None,  # (batch, source)
         cache: HamCache | None = None,
-        inputs_embeds: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,  # (batch, target, embedding_size)
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         **kwargs: Any,
     ) -> HamDecoderOutput:
-        """Decode a target.
-
-        Args:
-            input_ids: target token ids, `(batch, target)`.
-            attention_mask: 1 for tokens, 0 for padding, which leaves the state as it is, `(batch, target)`, or with
-                the earlier tokens in front.
-            encoder_hidden_states: what is attended to, `(batch, source, d_model)`.
-            encoder_attention_mask: 1 where there is something, `(batch, source)`.
-            cache: state after earlier tokens.
-            inputs_embeds: embeddings in place of `input_ids`, `(batch, target, embedding_size)`.
-            use_cache: return the state after the last token.
-            output_attentions: return the weights of all levels, and what comes of them.
-            output_hidden_states: return the states of all layers.
-            **kwargs: not used.
-
-        Returns:
-            What the head reads, and what else was asked for.
-
-        Raises:
-            ValueError: if inputs are missing or given twice, shapes do not fit, or ids are out of range.
-        """
+        """Decode a target."""
         check_target(self.config, input_ids, inputs_embeds, encoder_hidden_states, attention_mask)
         if encoder_hidden_states is None:
             raise ValueError("`encoder_hidden_states` must be given, got none: the decoder begins with them.")

@@ -47,10 +47,6 @@ class HighlightTransformerSelfAttention(BartAttention):
     """Multi-head self-attention with highlighted heads, with the parameters of BART's attention.
 
     Source: section 3.3, equation 5.
-
-    Args:
-        config: a configuration of this family.
-        layer_idx: number of the layer.
     """
 
     def __init__(self, config: PreTrainedConfig, layer_idx: int):
@@ -66,23 +62,12 @@ class HighlightTransformerSelfAttention(BartAttention):
 
     def forward(
         self,
-        hidden_states: torch.Tensor,
+        hidden_states: torch.Tensor,  # (batch, tokens, d_model)
         attention_mask: torch.Tensor | BlockMask | None = None,
         band: Band | None = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Attend.
-
-        Args:
-            hidden_states: (batch, tokens, d_model).
-            attention_mask: as Transformers makes it for the attention implementation.
-            band: what is highlighted; `None` is plain attention.
-            **kwargs: handed on to Transformers' attention functions.
-
-        Returns:
-            The attended states, (batch, tokens, d_model), and the weights, (batch, heads, tokens, tokens), from
-            `"eager"`, else `None`.
-        """
+        """Attend."""
         device = hidden_states.device.type
         if torch.is_autocast_enabled(device) and hidden_states.dtype != torch.float64:  # which autocast leaves alone
             # Once, and not a copy for each projection, kept until the backward pass.
@@ -171,10 +156,10 @@ def _attend_densely(
 
 
 def highlight_rows(
-    attended: torch.Tensor,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
+    attended: torch.Tensor,  # (batch, heads, tokens, head_dim)
+    query: torch.Tensor,  # (batch, heads, tokens, head_dim)
+    key: torch.Tensor,  # (batch, heads, tokens, head_dim)
+    value: torch.Tensor,  # (batch, heads, tokens, head_dim)
     band: Band,
     highlighted_heads: int,
     highlighting: str,
@@ -187,20 +172,6 @@ def highlight_rows(
     the rows at a time, forwards and backwards.
 
     Source: equations 2 and 4.
-
-    Args:
-        attended: plain attention, (batch, heads, tokens, head_dim).
-        query: (batch, heads, tokens, head_dim).
-        key: (batch, heads, tokens, head_dim).
-        value: (batch, heads, tokens, head_dim).
-        band: what is highlighted.
-        highlighted_heads: the first heads, which are highlighted.
-        highlighting: "weighted", "additive" or "only".
-        dropout: probability of leaving out an attention weight.
-        scale: factor of the scores, by default one over the square root of `head_dim`.
-
-    Returns:
-        (batch, heads, tokens, head_dim).
     """
     index = band.rows[:, None, :, None].expand(-1, highlighted_heads, -1, query.shape[-1])
     heads = slice(None, highlighted_heads)
@@ -231,7 +202,7 @@ def highlight_rows(
         if highlighting == "additive":
             rows = (plain + rows) / 2
         rows = rows.where((band.values != 0).any(dim=-1)[:, None, :, None], plain)
-    return attended.scatter(2, index, rows.to(attended.dtype))
+    return attended.scatter(2, index, rows.to(attended.dtype))  # (batch, heads, tokens, head_dim)
 
 
 def _attend_from_rows(

@@ -6,24 +6,14 @@ from transformers.configuration_utils import PreTrainedConfig
 
 def check_inputs(
     config: PreTrainedConfig,
-    input_ids: torch.Tensor | None,
-    inputs_embeds: torch.Tensor | None,
-    attention_mask: torch.Tensor | None,
-    row_ids: torch.Tensor | None,
+    input_ids: torch.Tensor | None,  # (batch, source)
+    inputs_embeds: torch.Tensor | None,  # (batch, source, embedding_size)
+    attention_mask: torch.Tensor | None,  # (batch, source)
+    row_ids: torch.Tensor | None,  # (batch, source)
 ) -> None:
     """Refuse inputs of the encoder that are missing, given twice, of a wrong shape or out of range.
 
     Values are looked at on the CPU only: elsewhere it would make the device wait.
-
-    Args:
-        config: of the model.
-        input_ids: token ids, `(batch, source)`.
-        inputs_embeds: embeddings in their place, `(batch, source, embedding_size)`.
-        attention_mask: 1 for tokens, 0 for padding, `(batch, source)`.
-        row_ids: row of each token, `(batch, source)`.
-
-    Raises:
-        ValueError: says the argument, what was got, and what is allowed.
     """
     if (input_ids is None) == (inputs_embeds is None):
         got = "both" if input_ids is not None else "none"
@@ -56,15 +46,7 @@ def check_inputs(
 
 
 def check_num_rows(config: PreTrainedConfig, num_rows: int) -> None:
-    """Refuse more rows than there are row positions.
-
-    Args:
-        config: of the model.
-        num_rows: rows of the document with the most.
-
-    Raises:
-        ValueError: if there are too many; it says what to do.
-    """
+    """Refuse more rows than there are row positions."""
     if config.attends_to_rows and config.row_position_size and num_rows > config.max_rows:
         raise ValueError(
             f"`row_ids` has {num_rows} rows, more than max_rows={config.max_rows} row positions. Truncate the "
@@ -75,21 +57,11 @@ def check_num_rows(config: PreTrainedConfig, num_rows: int) -> None:
 
 def check_target(
     config: PreTrainedConfig,
-    input_ids: torch.Tensor | None,
-    inputs_embeds: torch.Tensor | None,
-    attention_mask: torch.Tensor | None,
+    input_ids: torch.Tensor | None,  # (batch, target)
+    inputs_embeds: torch.Tensor | None,  # (batch, target, embedding_size)
+    attention_mask: torch.Tensor | None,  # (batch, target)
 ) -> None:
-    """Refuse a target that is missing or given twice, has no tokens, or does not fit its mask.
-
-    Args:
-        config: of the model.
-        input_ids: target token ids, `(batch, target)`.
-        inputs_embeds: embeddings in their place, `(batch, target, embedding_size)`.
-        attention_mask: 1 for tokens, 0 for padding, `(batch, target)`; earlier tokens may stand in front.
-
-    Raises:
-        ValueError: says the argument, what was got, and what is allowed.
-    """
+    """Refuse a target that is missing or given twice, has no tokens, or does not fit its mask."""
     if (input_ids is None) == (inputs_embeds is None):
         raise ValueError("Give exactly one of `decoder_input_ids` and `decoder_inputs_embeds`.")
     if input_ids is not None:
@@ -117,16 +89,8 @@ def check_target(
 
 
 def check_labels(config: PreTrainedConfig, labels: torch.Tensor, target: torch.Tensor | None) -> None:
-    """Refuse labels that are no tokens, or not as many as the target has.
-
-    Args:
-        config: of the model.
-        labels: target token ids, -100 where there is no loss, `(batch, target)`.
-        target: token ids or embeddings, `(batch, target, …)`, if they were given.
-
-    Raises:
-        ValueError: says the argument, what was got, and what is allowed.
-    """
+    """Refuse labels that are no tokens, or not as many as the target has."""
+    # labels (batch, target), target (batch, target, …)
     shape = tuple(labels.shape)
     if target is not None and shape != target.shape[:2]:
         raise ValueError(f"`labels` must be {tuple(target.shape[:2])} like the target, got shape {shape}.")

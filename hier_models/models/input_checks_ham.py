@@ -7,23 +7,12 @@ from transformers.configuration_utils import PreTrainedConfig
 
 def check_inputs(
     config: PreTrainedConfig,
-    input_ids: torch.Tensor | None,
-    inputs_embeds: torch.Tensor | None,
-    attention_mask: torch.Tensor | None,
-    keyword_mask: torch.Tensor | None,
+    input_ids: torch.Tensor | None,  # (batch, source)
+    inputs_embeds: torch.Tensor | None,  # (batch, source, embedding_size)
+    attention_mask: torch.Tensor | None,  # (batch, source)
+    keyword_mask: torch.Tensor | None,  # (batch, source)
 ) -> None:
-    """Refuse inputs of the encoder that are missing, given twice, of a wrong shape or out of range.
-
-    Args:
-        config: of the model.
-        input_ids: token ids, `(batch, source)`.
-        inputs_embeds: embeddings in their place, `(batch, source, embedding_size)`.
-        attention_mask: 1 for tokens, 0 for padding, `(batch, source)`.
-        keyword_mask: 1 for the keyword's tokens, `(batch, source)`.
-
-    Raises:
-        ValueError: says the argument, what was got, and what is allowed.
-    """
+    """Refuse inputs of the encoder that are missing, given twice, of a wrong shape or out of range."""
     if (input_ids is None) == (inputs_embeds is None):
         got = "both" if input_ids is not None else "none"
         raise ValueError(f"Give exactly one of `input_ids` and `inputs_embeds`, got {got}.")
@@ -49,15 +38,8 @@ def check_inputs(
 
 
 def check_source(states: torch.Tensor, attention_mask: torch.Tensor | None) -> None:
-    """Refuse a mask that does not fit the states of a source.
-
-    Args:
-        states: what the encoder returned, `(batch, source, d_model)`.
-        attention_mask: 1 for tokens, 0 for padding, `(batch, source)`.
-
-    Raises:
-        ValueError: says the argument, what was got, and what is allowed.
-    """
+    """Refuse a mask that does not fit the states of a source."""
+    # states (batch, source, d_model), attention_mask (batch, source)
     if attention_mask is not None and attention_mask.shape != states.shape[:2]:
         raise ValueError(
             f"`attention_mask` must be {tuple(states.shape[:2])} like `encoder_outputs`, got shape "
@@ -66,16 +48,7 @@ def check_source(states: torch.Tensor, attention_mask: torch.Tensor | None) -> N
 
 
 def check_length(config: PreTrainedConfig, length: int, part: str) -> None:
-    """Refuse more tokens than there are positions.
-
-    Args:
-        config: of the model.
-        length: tokens.
-        part: `"source"` or `"target"`.
-
-    Raises:
-        ValueError: if there are too many; it says what to do.
-    """
+    """Refuse more tokens than there are positions."""
     if length > config.max_position_embeddings:
         raise ValueError(
             f"The {part} has {length} tokens, more than max_position_embeddings={config.max_position_embeddings}. "
@@ -84,17 +57,7 @@ def check_length(config: PreTrainedConfig, length: int, part: str) -> None:
 
 
 def check_decoded(config: PreTrainedConfig, cache: Cache | None, length: int) -> None:
-    """Refuse to decode more tokens than there are positions.
-
-    Args:
-        config: of the model.
-        cache: of what is decoded already. A static one counts in a tensor, which is read only if there is room in it
-            for a target that is too long, and in no graph.
-        length: tokens to decode now.
-
-    Raises:
-        ValueError: if there are too many; it says what to do.
-    """
+    """Refuse to decode more tokens than there are positions."""
     past = 0 if cache is None else cache.get_seq_length()
     if isinstance(past, torch.Tensor):
         if torch.compiler.is_compiling() or cache.get_max_length() <= config.max_position_embeddings:
@@ -105,24 +68,12 @@ def check_decoded(config: PreTrainedConfig, cache: Cache | None, length: int) ->
 
 def check_target(
     config: PreTrainedConfig,
-    input_ids: torch.Tensor | None,
-    inputs_embeds: torch.Tensor | None,
-    source: torch.Tensor | None,
-    attention_mask: torch.Tensor | None,
+    input_ids: torch.Tensor | None,  # (batch, target)
+    inputs_embeds: torch.Tensor | None,  # (batch, target, embedding_size)
+    source: torch.Tensor | None,  # (batch, source, d_model)
+    attention_mask: torch.Tensor | None,  # (batch, target)
 ) -> None:
-    """Refuse a target that is missing or given twice, has no tokens, or does not fit its source or its mask.
-
-    Args:
-        config: of the model.
-        input_ids: target token ids, `(batch, target)`.
-        inputs_embeds: embeddings in their place, `(batch, target, embedding_size)`.
-        source: states of the source, `(batch, source, d_model)`.
-        attention_mask: 1 for tokens, 0 for padding, `(batch, target)`; earlier tokens may stand in front. Masks that
-            generation made are not looked at.
-
-    Raises:
-        ValueError: says the argument, what was got, and what is allowed.
-    """
+    """Refuse a target that is missing or given twice, has no tokens, or does not fit its source or its mask."""
     if (input_ids is None) == (inputs_embeds is None):
         raise ValueError("Give exactly one of `decoder_input_ids` and `decoder_inputs_embeds`.")
     if input_ids is not None:
@@ -152,16 +103,8 @@ def check_target(
 
 
 def check_labels(config: PreTrainedConfig, labels: torch.Tensor, target: torch.Tensor | None) -> None:
-    """Refuse labels that are no tokens, or not as many as the target has.
-
-    Args:
-        config: of the model.
-        labels: target token ids, -100 where there is no loss, `(batch, target)`.
-        target: token ids or embeddings, `(batch, target, …)`, if they were given.
-
-    Raises:
-        ValueError: says the argument, what was got, and what is allowed.
-    """
+    """Refuse labels that are no tokens, or not as many as the target has."""
+    # labels (batch, target), target (batch, target, …)
     shape = tuple(labels.shape)
     if target is not None and shape != target.shape[:2]:
         raise ValueError(f"`labels` must be {tuple(target.shape[:2])} like the target, got shape {shape}.")
@@ -192,22 +135,7 @@ def check_arguments(
     kdim: int,
     vdim: int,
 ) -> None:
-    """Refuse what no [`HierarchicalAttention`] can be made of.
-
-    Args:
-        embed_dim: see there, as for the others.
-        depth: see there.
-        num_heads: see there.
-        scoring: see there.
-        keys: see there.
-        level_weights: see there.
-        dropout: see there.
-        kdim: see there.
-        vdim: see there.
-
-    Raises:
-        ValueError: says the argument, what was got, and what is allowed.
-    """
+    """Refuse what no [`HierarchicalAttention`] can be made of."""
     sizes = {"embed_dim": embed_dim, "depth": depth, "num_heads": num_heads, "kdim": kdim, "vdim": vdim}
     for name, value in sizes.items():
         if type(value) is not int or value < 1:
@@ -237,18 +165,8 @@ def check_arguments(
 
 def check_memory(
     widths: tuple[int, int], key: torch.Tensor, value: torch.Tensor, key_padding_mask: torch.Tensor | None
-) -> None:
-    """Refuse keys and values that do not fit an attention or each other.
-
-    Args:
-        widths: of keys and of values.
-        key: `(batch, keys, kdim)`.
-        value: `(batch, keys, vdim)`.
-        key_padding_mask: 1 for keys, 0 for padding, `(batch, keys)`.
-
-    Raises:
-        ValueError: says the argument, what was got, and what is allowed.
-    """
+) -> None:  # key (batch, keys, kdim), value (batch, keys, vdim), key_padding_mask (batch, keys)
+    """Refuse keys and values that do not fit an attention or each other."""
     kdim, vdim = widths
     if key.dim() != 3 or key.shape[-1] != kdim:
         raise ValueError(f"`key` must be (batch, keys, kdim={kdim}), got shape {tuple(key.shape)}.")

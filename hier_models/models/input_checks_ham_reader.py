@@ -8,24 +8,12 @@ from .configuration_ham_reader import HamReaderConfig
 def check_words(
     name: str,
     config: HamReaderConfig,
-    ids: torch.Tensor | None,
-    mask: torch.Tensor | None,
-    char_ids: torch.Tensor | None,
-    embeds: torch.Tensor | None = None,
+    ids: torch.Tensor | None,  # (batch, words)
+    mask: torch.Tensor | None,  # (batch, words)
+    char_ids: torch.Tensor | None,  # (batch, words, chars)
+    embeds: torch.Tensor | None = None,  # (batch, words, embedding_size)
 ) -> None:
-    """Refuse words that cannot be read.
-
-    Args:
-        name: "question_" before the names of what belongs to the question; nothing for the context.
-        config: of the model.
-        ids: words, `(batch, words)`
-        mask: 1 for words, 0 for padding, `(batch, words)`
-        char_ids: characters of the words, `(batch, words, chars)`
-        embeds: embeddings in place of the words, `(batch, words, embedding_size)`
-
-    Raises:
-        ValueError: if inputs are missing or given twice, or of wrong shapes, or out of range.
-    """
+    """Refuse words that cannot be read."""
     ids_name = f"{name}ids" if name else "input_ids"
     given = ids if ids is not None else embeds
     if given is None or (ids is not None and embeds is not None):
@@ -72,15 +60,8 @@ def _check_range(name: str, ids: torch.Tensor, size_name: str, size: int) -> Non
 
 
 def check_documents(document_ids: torch.Tensor | None, mask: torch.Tensor) -> None:
-    """Refuse documents that do not follow each other.
-
-    Args:
-        document_ids: document of each word, `(batch, words)`
-        mask: true where a word is no padding, `(batch, words)`
-
-    Raises:
-        ValueError: if their shape is not that of the words, or they are negative or decrease where there are words.
-    """
+    """Refuse documents that do not follow each other."""
+    # document_ids (batch, words), mask (batch, words)
     if document_ids is None:
         return
     if document_ids.shape != mask.shape:
@@ -94,15 +75,8 @@ def check_documents(document_ids: torch.Tensor | None, mask: torch.Tensor) -> No
         raise ValueError("`document_ids` must not decrease in a context, got some that do.")
 
 
-def check_question(mask: torch.Tensor) -> None:
-    """Refuse a question without words.
-
-    Args:
-        mask: true where a word of the question is no padding, `(batch, words)`
-
-    Raises:
-        ValueError: if it is false for a whole question.
-    """
+def check_question(mask: torch.Tensor) -> None:  # mask (batch, words)
+    """Refuse a question without words."""
     empty = (~mask.any(-1)).nonzero().flatten().tolist()
     if empty:
         raise ValueError(f"`question_ids` must have a word in every question, got none in question {empty[0]}.")

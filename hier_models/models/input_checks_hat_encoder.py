@@ -9,29 +9,17 @@ _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 def check_inputs(
     config: PreTrainedConfig,
-    input_ids: torch.Tensor | None,
-    inputs_embeds: torch.Tensor | None,
+    input_ids: torch.Tensor | None,  # (batch, tokens)
+    inputs_embeds: torch.Tensor | None,  # (batch, tokens, hidden_size)
     *,
     attention_mask: torch.Tensor | None,
     token_type_ids: torch.Tensor | None,
     position_ids: torch.Tensor | None,
-    bos_positions: torch.Tensor | None,
+    bos_positions: torch.Tensor | None,  # (batch, sentences)
 ) -> None:
     """Refuse inputs that are missing, given twice, of a wrong shape, out of range or too long.
 
     Values are looked at on the CPU only: elsewhere it would make the device wait.
-
-    Args:
-        config: of the model.
-        input_ids: token ids, `(batch, tokens)`.
-        inputs_embeds: embeddings in their place, `(batch, tokens, hidden_size)`.
-        attention_mask: 1 for tokens, 0 for padding; any shape but two-dimensional ones is left to Transformers.
-        token_type_ids: as many as tokens.
-        position_ids: as many as tokens, or one row for all.
-        bos_positions: positions of the BOS markers, -1 for padding, `(batch, sentences)`.
-
-    Raises:
-        ValueError: says the argument, what was got, and what is allowed.
     """
     if (input_ids is None) == (inputs_embeds is None):
         got = "both" if input_ids is not None else "none"
@@ -75,16 +63,7 @@ def check_inputs(
 
 
 def check_choices(name: str, tensor: torch.Tensor | None, dimensions: int) -> None:
-    """Refuse an input of multiple choice without an axis of choices.
-
-    Args:
-        name: of the argument.
-        tensor: the input.
-        dimensions: how many axes it has to have.
-
-    Raises:
-        ValueError: if it has another number of axes.
-    """
+    """Refuse an input of multiple choice without an axis of choices."""
     if tensor is not None and tensor.dim() != dimensions:
         axes = "(batch, choices, tokens)" if dimensions == 3 else "(batch, choices, tokens, hidden_size)"
         axes = "(batch, choices, sentences)" if name == "bos_positions" else axes
@@ -92,16 +71,8 @@ def check_choices(name: str, tensor: torch.Tensor | None, dimensions: int) -> No
 
 
 def check_length(config: PreTrainedConfig, input_ids: torch.Tensor | None, length: int) -> None:
-    """Refuse more tokens than there are positions.
-
-    Args:
-        config: of the model.
-        input_ids: token ids, whose padding does not count, `(batch, tokens)`.
-        length: of the text, in tokens.
-
-    Raises:
-        ValueError: if it is too long; it says what to do.
-    """
+    """Refuse more tokens than there are positions."""
+    # input_ids (batch, tokens)
     longest = config.max_position_embeddings - config.pad_token_id - 1
     if length <= longest:
         return

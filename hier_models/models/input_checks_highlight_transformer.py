@@ -13,28 +13,16 @@ _REMEDIES = {
 
 def check_inputs(
     config: PreTrainedConfig,
-    input_ids: torch.Tensor | None,
-    inputs_embeds: torch.Tensor | None,
-    attention_mask: torch.Tensor | None,
-    phrase_positions: torch.Tensor | None,
-    phrase_values: torch.Tensor | None,
-    source_ids: torch.Tensor | None,
+    input_ids: torch.Tensor | None,  # (batch, source)
+    inputs_embeds: torch.Tensor | None,  # (batch, source, d_model)
+    attention_mask: torch.Tensor | None,  # (batch, source)
+    phrase_positions: torch.Tensor | None,  # (batch, phrases, 2)
+    phrase_values: torch.Tensor | None,  # (batch, phrases)
+    source_ids: torch.Tensor | None,  # (batch, source)
 ) -> None:
     """Refuse inputs of the encoder that are missing, given twice, of a wrong shape, out of range or too long.
 
     Values are looked at on the CPU only: elsewhere it would make the device wait.
-
-    Args:
-        config: of the model.
-        input_ids: token ids, `(batch, source)`.
-        inputs_embeds: embeddings in their place, `(batch, source, d_model)`.
-        attention_mask: 1 for tokens, 0 for padding, `(batch, source)`.
-        phrase_positions: first token of each phrase and the one after its last, `(batch, phrases, 2)`.
-        phrase_values: importance of each phrase, `(batch, phrases)`.
-        source_ids: ids of the tokens that `inputs_embeds` are of, `(batch, source)`.
-
-    Raises:
-        ValueError: says the argument, what was got, and what is allowed.
     """
     if (input_ids is None) == (inputs_embeds is None):
         got = "both" if input_ids is not None else "none"
@@ -71,16 +59,7 @@ def check_inputs(
 
 
 def check_length(config: PreTrainedConfig, length: int, what: str) -> None:
-    """Refuse more tokens than there are positions.
-
-    Args:
-        config: of the model.
-        length: of the source or the target, in tokens.
-        what: "source" or "target".
-
-    Raises:
-        ValueError: if it is too long; it says how to have more positions.
-    """
+    """Refuse more tokens than there are positions."""
     limit = config.max_position_embeddings
     if limit is not None and length > limit:
         raise ValueError(
@@ -91,17 +70,7 @@ def check_length(config: PreTrainedConfig, length: int, what: str) -> None:
 
 
 def check_decoded(config: PreTrainedConfig, cache: Cache | None, length: int) -> None:
-    """Refuse to decode more tokens than there are positions.
-
-    Args:
-        config: of the model.
-        cache: of what is decoded already. A static one counts in a tensor, which is read only if there is room in it
-            for a target that is too long, and in no graph.
-        length: tokens to decode now.
-
-    Raises:
-        ValueError: if there are too many; it says what to do.
-    """
+    """Refuse to decode more tokens than there are positions."""
     past = 0 if cache is None else cache.get_seq_length()
     if isinstance(past, torch.Tensor):
         limit = config.max_position_embeddings
@@ -113,24 +82,12 @@ def check_decoded(config: PreTrainedConfig, cache: Cache | None, length: int) ->
 
 def check_target(
     config: PreTrainedConfig,
-    input_ids: torch.Tensor | None,
-    inputs_embeds: torch.Tensor | None,
-    source: torch.Tensor | None,
-    attention_mask: torch.Tensor | None,
+    input_ids: torch.Tensor | None,  # (batch, target)
+    inputs_embeds: torch.Tensor | None,  # (batch, target, d_model)
+    source: torch.Tensor | None,  # (batch, source, d_model)
+    attention_mask: torch.Tensor | None,  # (batch, target)
 ) -> None:
-    """Refuse a target that is missing or given twice, has no tokens, or does not fit its source or its mask.
-
-    Args:
-        config: of the model.
-        input_ids: target token ids, `(batch, target)`.
-        inputs_embeds: embeddings in their place, `(batch, target, d_model)`.
-        source: states of the source, `(batch, source, d_model)`.
-        attention_mask: 1 for tokens, 0 for padding, `(batch, target)`; earlier tokens may stand in front. Masks that
-            generation made are not looked at.
-
-    Raises:
-        ValueError: says the argument, what was got, and what is allowed.
-    """
+    """Refuse a target that is missing or given twice, has no tokens, or does not fit its source or its mask."""
     if (input_ids is None) == (inputs_embeds is None):
         raise ValueError("Give exactly one of `decoder_input_ids` and `decoder_inputs_embeds`.")
     if input_ids is not None:
@@ -159,16 +116,8 @@ def check_target(
 
 
 def check_labels(config: PreTrainedConfig, labels: torch.Tensor, target: torch.Tensor | None) -> None:
-    """Refuse labels that are no tokens, or not as many as the target has.
-
-    Args:
-        config: of the model.
-        labels: target token ids, -100 where there is no loss, `(batch, target)`.
-        target: token ids or embeddings, `(batch, target, …)`, if they were given.
-
-    Raises:
-        ValueError: says the argument, what was got, and what is allowed.
-    """
+    """Refuse labels that are no tokens, or not as many as the target has."""
+    # labels (batch, target), target (batch, target, …)
     shape = tuple(labels.shape)
     if target is not None and shape != target.shape[:2]:
         raise ValueError(f"`labels` must be {tuple(target.shape[:2])} like the target, got shape {shape}.")

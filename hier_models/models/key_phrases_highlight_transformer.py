@@ -316,11 +316,7 @@ class KeyPhraseExtractor:
 
 
 class _Table:
-    """Counts keys in bounded memory: when there are too many, the rarer half goes (lossy counting).
-
-    Args:
-        size: How many keys to hold.
-    """
+    """Counts keys in bounded memory: when there are too many, the rarer half goes (lossy counting)."""
 
     def __init__(self, size: int) -> None:
         self.size = size

@@ -47,43 +47,17 @@ STOPWORDS = frozenset(_STOPWORDS.split())
 
 
 def chinese_runs(text: str) -> list[str]:
-    """Find the Chinese characters of a text.
-
-    Args:
-        text: Any text.
-
-    Returns:
-        Its runs of Chinese characters; whatever stands between ends one.
-    """
+    """Find the Chinese characters of a text."""
     return _RUN.findall(text)
 
 
 def is_chinese(text: str) -> bool:
-    """Tell whether a text is all Chinese characters.
-
-    Args:
-        text: Any text.
-
-    Returns:
-        False also for no text.
-    """
+    """Tell whether a text is all Chinese characters."""
     return _RUN.fullmatch(text) is not None
 
 
 def segment(text: str, unit: str = "words") -> list[str]:
-    """Cut the Chinese of a text into words or characters.
-
-    Args:
-        text: Any text.
-        unit: "words" (jieba's, by its dictionary alone) or "characters".
-
-    Returns:
-        The words, in their order; marks and Latin letters are none.
-
-    Raises:
-        ValueError: If the unit is unknown.
-        ImportError: If jieba is needed and not installed.
-    """
+    """Cut the Chinese of a text into words or characters."""
     if unit not in UNITS:
         raise ValueError(f"`unit` must be one of {', '.join(UNITS)}, got {unit!r}")
     if unit == "characters":
@@ -109,13 +83,6 @@ def _jieba() -> Any:
 
 def text_rank(sequences: Iterable[Sequence[str]], window: int = WINDOW) -> dict[str, float]:
     """Rank words by TextRank: PageRank over the graph of words that stand near each other.
-
-    Args:
-        sequences: Texts as lists of their words; words of different texts are never near.
-        window: Words are linked that are in a window of so many words.
-
-    Returns:
-        Word -> score, in the order of their first occurrence; the scores sum to 1.
 
     Source: Mihalcea and Tarau (2004), sections 2 and 3.1; HAM, section 5.2.
     """

@@ -30,22 +30,12 @@ class HighlightTransformerEncoderLayer(BartEncoderLayer):
 
     def forward(
         self,
-        hidden_states: torch.Tensor,
+        hidden_states: torch.Tensor,  # (batch, source, d_model)
         attention_mask: torch.Tensor | BlockMask | None = None,
         band: Band | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> torch.Tensor:
-        """Update tokens by each other, then each by itself.
-
-        Args:
-            hidden_states: (batch, source, d_model).
-            attention_mask: of the self-attention.
-            band: what is highlighted.
-            **kwargs: handed on to the attention.
-
-        Returns:
-            The updated states, (batch, source, d_model).
-        """
+        """Update tokens by each other, then each by itself."""
         inputs = before(self, self.self_attn_layer_norm, hidden_states)
         attended, _ = self.self_attn(inputs, attention_mask=attention_mask, band=band, **kwargs)
         hidden_states = after(self, self.self_attn_layer_norm, hidden_states, attended)

@@ -32,15 +32,7 @@ TOKENS_AT_ONCE = 2048
 
 
 class TopDownTransformerBottomUpLayer(BartEncoderLayer):
-    """BART's encoder layer, with local attention.
-
-    Source: section 2.1.
-
-    Args:
-        config: of the model.
-        layer_idx: number of the layer.
-        is_local: local attention, for tokens; full attention, for segments.
-    """
+    """BART's encoder layer, with local attention (section 2.1)."""
 
     def __init__(self, config: TopDownTransformerConfig, layer_idx: int, is_local: bool = True):
         super().__init__(config, layer_idx=layer_idx)
@@ -49,20 +41,11 @@ class TopDownTransformerBottomUpLayer(BartEncoderLayer):
 
     def forward(
         self,
-        hidden_states: torch.Tensor,
+        hidden_states: torch.Tensor,  # (batch, units, d_model)
         attention_mask: torch.Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> torch.Tensor:
-        """Update units by each other, then each by itself.
-
-        Args:
-            hidden_states: (batch, units, d_model).
-            attention_mask: of the self-attention.
-            **kwargs: handed on to the attention.
-
-        Returns:
-            The updated states, (batch, units, d_model).
-        """
+        """Update units by each other, then each by itself."""
         attended, _ = self.self_attn(hidden_states, attention_mask=attention_mask, **kwargs)
         return self._feed_forward(self._add_and_norm(self.self_attn_layer_norm, hidden_states, attended))
 
@@ -92,11 +75,6 @@ class TopDownTransformerTopDownLayer(TopDownTransformerBottomUpLayer):
     """Self-attention, the update from the segments above, and a feed-forward network.
 
     Source: section 2.2; for `top_down_update="concat"`, appendix C.
-
-    Args:
-        config: of the model.
-        layer_idx: number of the layer.
-        is_local: local attention, for tokens; full attention, for segments.
     """
 
     def __init__(self, config: TopDownTransformerConfig, layer_idx: int, is_local: bool = True):
@@ -133,24 +111,13 @@ class TopDownTransformerTopDownLayer(TopDownTransformerBottomUpLayer):
 
     def forward(
         self,
-        hidden_states: torch.Tensor,
-        segment_hidden_states: torch.Tensor,
+        hidden_states: torch.Tensor,  # (batch, units, d_model)
+        segment_hidden_states: torch.Tensor,  # (batch, segments, d_model)
         attention_mask: torch.Tensor | None = None,
-        segments: torch.Tensor | None = None,
+        segments: torch.Tensor | None = None,  # (batch, units)
         **kwargs: Unpack[TransformersKwargs],
     ) -> torch.Tensor:
-        """Update units by each other and by their segments.
-
-        Args:
-            hidden_states: (batch, units, d_model).
-            segment_hidden_states: states above, (batch, segments, d_model).
-            attention_mask: of the self-attention.
-            segments: for cross-attention its mask; for concatenation each unit's segment, (batch, units).
-            **kwargs: handed on to the attentions.
-
-        Returns:
-            The updated states, (batch, units, d_model).
-        """
+        """Update units by each other and by their segments."""
         attended, _ = self.self_attn(hidden_states, attention_mask=attention_mask, **kwargs)
         hidden_states = self._add_and_norm(self.self_attn_layer_norm, hidden_states, attended)
 
@@ -164,7 +131,7 @@ class TopDownTransformerTopDownLayer(TopDownTransformerBottomUpLayer):
             above = segment_hidden_states.gather(1, index)  # (batch, units, d_model)
             update = self.segment_concat(torch.cat([hidden_states, above], dim=-1))
             hidden_states = self._add_and_norm(self.segment_concat_layer_norm, hidden_states, update)
-        return self._feed_forward(hidden_states)
+        return self._feed_forward(hidden_states)  # (batch, units, d_model)
 
 
 class TopDownTransformerSegmentLevels(nn.ModuleList):
@@ -191,16 +158,7 @@ class TopDownTransformerSegmentLevels(nn.ModuleList):
     def forward(
         self, tokens: Segments, embed_positions: nn.Embedding | None = None, **kwargs: Unpack[TransformersKwargs]
     ) -> Segments:
-        """Return the segments that the tokens are in.
-
-        Args:
-            tokens: with states, mask and importance.
-            embed_positions: positions of the lowest segments; those behind the last share it.
-            **kwargs: handed on to the attentions.
-
-        Returns:
-            The lowest level of segments, after the update from those above.
-        """
+        """Return the segments that the tokens are in."""
         levels: list[Segments] = []
         units = align(tokens)
         for kernel, stride in self.config.pooling_windows:
@@ -229,22 +187,8 @@ class TopDownTransformerSegmentLevels(nn.ModuleList):
 
 def find_segments(
     config: PreTrainedConfig, states: torch.Tensor, exists: torch.Tensor, above: Segments, level: int = 0
-) -> torch.Tensor | BlockMask | None:
-    """Make what a top-down layer needs to find the segments above.
-
-    Args:
-        config: of the model.
-        states: of the units, (batch, units, d_model); read for their shape, type and device.
-        exists: true for units, false for padding, (batch, units).
-        above: the segments.
-        level: number of the windows that the segments above were pooled with.
-
-    Returns:
-        For cross-attention the mask that its implementation takes; for concatenation the segment of each unit.
-
-    Raises:
-        ValueError: if flash attention would have to leave out segments.
-    """
+) -> torch.Tensor | BlockMask | None:  # states (batch, units, d_model), exists (batch, units)
+    """Make what a top-down layer needs to find the segments above."""
     if config.top_down_update == "concat":
         return segment_of_units(exists, above, config.pooling_windows[level][1])
     # Where a dense mask is made, one row of it stands for all units.

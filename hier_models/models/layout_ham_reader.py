@@ -8,10 +8,6 @@ class Layout:
 
     A context may be several documents, which a reader reads one by one: a row each. Padding may stand on either side,
     and in a row it is on the right.
-
-    Args:
-        mask: true where a word is no padding, `(batch, words)`
-        document_ids: document of each word, `(batch, words)`; without them, a context is one document.
     """
 
     def __init__(self, mask: torch.Tensor, document_ids: torch.Tensor | None = None):
@@ -45,46 +41,25 @@ class Layout:
         self.flat = mask.new_zeros(mask.shape, dtype=torch.long)
         self.flat[mask] = numbers * width + places
 
-    def to_rows(self, given: torch.Tensor) -> torch.Tensor:
-        """Bring what there is for each word into rows.
-
-        Args:
-            given: `(batch, words, …)`
-
-        Returns:
-            `(rows, words of the longest, …)`, zero for padding.
-        """
+    def to_rows(self, given: torch.Tensor) -> torch.Tensor:  # given (batch, words, …)
+        """Bring what there is for each word into rows."""
         if self.flat is None:
             return given
         rows = given.new_zeros(self.mask.numel(), *given.shape[2:])
         rows[self.flat[self.given_mask]] = given[self.given_mask]
-        return rows.view(*self.mask.shape, *given.shape[2:])
+        return rows.view(*self.mask.shape, *given.shape[2:])  # (rows, words of the longest, …)
 
-    def to_given(self, rows: torch.Tensor) -> torch.Tensor:
-        """Bring what there is for each word of the rows into the order of the batch.
-
-        Args:
-            rows: `(rows, words of the longest, …)`
-
-        Returns:
-            `(batch, words, …)`, zero for padding where anything was moved.
-        """
+    def to_given(self, rows: torch.Tensor) -> torch.Tensor:  # rows (rows, words of the longest, …)
+        """Bring what there is for each word of the rows into the order of the batch."""
         if self.flat is None:
             return rows
         given = rows.new_zeros(*self.given_mask.shape, *rows.shape[2:])
         given[self.given_mask] = rows.flatten(0, 1)[self.flat[self.given_mask]]
-        return given
+        return given  # (batch, words, …)
 
-    def of_rows(self, questions: torch.Tensor) -> torch.Tensor:
-        """Give each row what there is for its context.
-
-        Args:
-            questions: `(batch, …)`
-
-        Returns:
-            `(rows, …)`
-        """
-        return questions if self.rows_of_batch is None else questions[self.rows_of_batch]
+    def of_rows(self, questions: torch.Tensor) -> torch.Tensor:  # questions (batch, …)
+        """Give each row what there is for its context."""
+        return questions if self.rows_of_batch is None else questions[self.rows_of_batch]  # (rows, …)
 
 
 __all__ = ["Layout"]

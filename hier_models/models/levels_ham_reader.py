@@ -29,10 +29,6 @@ class LevelWeights(nn.Module):
     """The weights of levels, which sum to one.
 
     Source: HAM, section 3.1; with "first" and "last", the extreme cases of section 4.
-
-    Args:
-        depth: number of levels.
-        kind: "learned", "first" or "last".
     """
 
     def __init__(self, depth: int, kind: str):
@@ -43,14 +39,7 @@ class LevelWeights(nn.Module):
             self.level_weights = nn.Parameter(torch.zeros(depth))  # before the softmax
 
     def forward(self, like: torch.Tensor) -> torch.Tensor:
-        """Give the weights.
-
-        Args:
-            like: a tensor of the device and the dtype that they are to have.
-
-        Returns:
-            `(depth,)`
-        """
+        """Give the weights."""
         if self.kind == "learned" and self.depth > 1:
             return self.level_weights.softmax(0).to(like.dtype)
         weights = like.new_zeros(self.depth)
@@ -58,17 +47,9 @@ class LevelWeights(nn.Module):
         return weights
 
 
-def masked_softmax(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Turn scores into weights, none of them for padding.
-
-    Args:
-        scores: `(…, keys)`
-        mask: true where a key is no padding, of a shape that broadcasts to it.
-
-    Returns:
-        `(…, keys)`
-    """
-    return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(-1)
+def masked_softmax(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:  # scores (…, keys)
+    """Turn scores into weights, none of them for padding."""
+    return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(-1)  # (…, keys)
 
 
 class BidafAttention(nn.Module):
@@ -82,11 +63,6 @@ class BidafAttention(nn.Module):
     P (U w_h + U diag(w_hu) Uᵀ) + U w_u, where rows of P sum to one.
 
     Source: Seo et al. 2016, equations 1 to 3; HAM, section 3.1.
-
-    Args:
-        size: width of the states of words.
-        depth: number of levels.
-        level_weights: how they are summed.
     """
 
     def __init__(self, size: int, depth: int, level_weights: str):
@@ -100,18 +76,7 @@ class BidafAttention(nn.Module):
     def forward(
         self, context: torch.Tensor, context_mask: torch.Tensor, question: torch.Tensor, question_mask: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Attend from the context to the question, and back.
-
-        Args:
-            context: `(rows, queries, size)`
-            context_mask: true where a word is no padding, `(rows, queries)`
-            question: `(rows, keys, size)`
-            question_mask: the same of it, `(rows, keys)`
-
-        Returns:
-            The question as each word of the context sees it, `(rows, queries, size)`; the context as the question
-            sees it, `(rows, 1, size)`; attention to the question, `(rows, queries, keys)`
-        """
+        """Attend from the context to the question, and back."""
         weights = self.levels(context)
         keys = question_mask[:, None]
         of_question = self.question_score(question).transpose(1, 2)  # (rows, 1, keys)
@@ -139,13 +104,6 @@ class AdditiveAttention(nn.Module):
     The next level's query is P V for a level's attention P; W_q of it is P (V W_qᵀ), so the values are projected once.
 
     Source: Wang and Jiang 2016, equation 2; Wang et al. 2017, equation 4; HAM, section 3.1.
-
-    Args:
-        size: width of queries, keys and values.
-        state_size: width of the state s.
-        hidden_size: width in which they are scored.
-        depth: number of levels.
-        level_weights: how they are summed.
     """
 
     def __init__(self, size: int, state_size: int, hidden_size: int, depth: int, level_weights: str):
@@ -159,63 +117,35 @@ class AdditiveAttention(nn.Module):
 
     def prepare(
         self, keys: torch.Tensor, mask: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
-        """Make what is the same for all queries.
-
-        Args:
-            keys: `(rows, keys, size)`
-            mask: true where a key is no padding, `(rows, keys)`
-
-        Returns:
-            What `attend` takes: keys projected; projected as queries are, if there are more levels than one; and what
-            is added to scores so that padding gets no attention.
-        """
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:  # keys (rows, keys, size), mask (rows, keys)
+        """Make what is the same for all queries."""
         values = self.query_projection(keys) if self.depth > 1 else None
         bias = torch.zeros_like(keys[..., 0]).masked_fill(~mask, torch.finfo(keys.dtype).min)
         return self.key_projection(keys), values, bias
 
     def attend(
         self,
-        query: torch.Tensor,
-        state: torch.Tensor,
-        keys: torch.Tensor,
-        values: torch.Tensor | None,
-        bias: torch.Tensor,
+        query: torch.Tensor,  # (rows, hidden)
+        state: torch.Tensor,  # (rows, hidden)
+        keys: torch.Tensor,  # (rows, keys, hidden)
+        values: torch.Tensor | None,  # (rows, keys, hidden)
+        bias: torch.Tensor,  # (rows, keys)
         weights: torch.Tensor,
     ) -> torch.Tensor:
-        """Attend with one query to the keys, level by level.
-
-        Args:
-            query: its projection, `(rows, hidden)`
-            state: the projection of the state, `(rows, hidden)`
-            keys: their projections, `(rows, keys, hidden)`
-            values: projected as queries are, `(rows, keys, hidden)`; None for one level.
-            bias: added to scores, `(rows, keys)`
-            weights: those of levels, `(depth,)`
-
-        Returns:
-            The attention of all levels together, `(rows, keys)`
-        """
+        """Attend with one query to the keys, level by level."""
         levels: list[torch.Tensor] = []
         for level in range(self.depth):
             if level and values is not None:
                 query = (levels[-1][:, None] @ values).squeeze(1)
             together = torch.tanh(keys + (query + state)[:, None])
             levels.append((self.score(together).squeeze(-1) + bias).softmax(-1))
-        return levels[0] if self.depth == 1 else torch.stack(levels, -1) @ weights
+        return levels[0] if self.depth == 1 else torch.stack(levels, -1) @ weights  # (rows, keys)
 
 
 class SelfMatchingAttention(nn.Module):
     """Additive attention of a sequence to itself, in levels.
 
     Source: Wang et al. 2017, equation 8; HAM, section 3.2.
-
-    Args:
-        size: width of the states.
-        hidden_size: width in which they are scored.
-        depth: number of levels.
-        level_weights: how they are summed.
-        keys: "level", each level attends to the output of the level before; "input", to the sequence.
     """
 
     def __init__(self, size: int, hidden_size: int, depth: int, level_weights: str, keys: str):
@@ -228,15 +158,8 @@ class SelfMatchingAttention(nn.Module):
         self.levels = LevelWeights(depth, level_weights)
 
     def forward(self, states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Attend.
-
-        Args:
-            states: `(rows, queries, size)`
-            mask: true where a state is no padding, `(rows, queries)`
-
-        Returns:
-            `(rows, queries, size)`
-        """
+        """Attend."""
+        # states (rows, queries, size), mask (rows, queries)
         weights = self.levels(states)
         queries, values = states, states
         keys = self.key_projection(states)
@@ -248,7 +171,7 @@ class SelfMatchingAttention(nn.Module):
             parts = [self._attend(part, keys, values, mask) for part in _chunks(queries, keys)]
             queries = torch.cat(parts, 1)
             total = total + weights[level] * queries
-        return total
+        return total  # (rows, queries, size)
 
     def _attend(
         self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor

@@ -10,17 +10,7 @@ LINE_LENGTHS = (5, 7)
 
 
 def check_line_length(length: object) -> int:
-    """Check the length of a poem's lines.
-
-    Args:
-        length: Characters of a line.
-
-    Returns:
-        The length.
-
-    Raises:
-        ValueError: If it is neither 5 nor 7.
-    """
+    """Check the length of a poem's lines."""
     if isinstance(length, bool) or not isinstance(length, int) or length not in LINE_LENGTHS:
         raise ValueError(f"`length` must be 5 or 7, the characters of a line, got {length!r}")
     return length
@@ -28,15 +18,6 @@ def check_line_length(length: object) -> int:
 
 class LineLengthLogitsProcessor(LogitsProcessor):
     """Has `generate` write so many characters, no marks among them, and then the end.
-
-    Args:
-        length: Characters of a line: 5 or 7.
-        character_ids: Tokens that are one Chinese character each.
-        eos_token_id: The token that ends a line.
-        prompt_length: Tokens that the decoder begins with.
-
-    Raises:
-        ValueError: If the length is another, there are no characters, or the end is one of them.
 
     Source: HAM, section 5.2 (lines of 5 or 7 characters).
     """
@@ -53,15 +34,8 @@ class LineLengthLogitsProcessor(LogitsProcessor):
         self._barred: torch.Tensor | None = None
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
-        """Leave the tokens that may come next.
-
-        Args:
-            input_ids: (batch, tokens) what the decoder has read and written.
-            scores: (batch, vocabulary) scores of the next token.
-
-        Returns:
-            (batch, vocabulary) the scores, minus infinity for all other tokens; 0 for the end where the line is full.
-        """
+        """Leave the tokens that may come next."""
+        # input_ids (batch, tokens), scores (batch, vocabulary)
         if input_ids.shape[-1] - self.prompt_length < self.length:
             barred = self._barred
             if barred is None or barred.shape[-1] != scores.shape[-1] or barred.device != scores.device:

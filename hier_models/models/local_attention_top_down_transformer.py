@@ -41,10 +41,6 @@ class TopDownTransformerLocalAttention(BartAttention):
     window, `"eager"` a dense mask, for short inputs and for attention weights.
 
     Source: section 2.1, appendix B.1.
-
-    Args:
-        config: a configuration with `d_model`, `encoder_attention_heads`, `attention_dropout` and `attention_window`.
-        layer_idx: number of the layer.
     """
 
     def __init__(self, config: PreTrainedConfig, layer_idx: int | None = None):
@@ -59,21 +55,11 @@ class TopDownTransformerLocalAttention(BartAttention):
 
     def forward(
         self,
-        hidden_states: torch.Tensor,
+        hidden_states: torch.Tensor,  # (batch, tokens, d_model)
         attention_mask: torch.Tensor | BlockMask | None = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Attend.
-
-        Args:
-            hidden_states: (batch, tokens, d_model).
-            attention_mask: what `create_local_attention_mask` gave for this configuration.
-            **kwargs: handed on to Transformers' attention functions.
-
-        Returns:
-            The attended states, (batch, tokens, d_model), and the weights, (batch, heads, tokens, tokens), from
-            `"eager"`, else `None`.
-        """
+        """Attend."""
         device = hidden_states.device.type
         if torch.is_autocast_enabled(device) and hidden_states.dtype != torch.float64:  # which autocast leaves alone
             # Once, and not a copy for each projection, kept until the backward pass.
@@ -102,18 +88,8 @@ class TopDownTransformerLocalAttention(BartAttention):
 
 def create_local_attention_mask(
     config: PreTrainedConfig, inputs_embeds: torch.Tensor, attention_mask: torch.Tensor | None
-) -> torch.Tensor | BlockMask | None:
-    """Make the mask that `TopDownTransformerLocalAttention` takes, once for all layers.
-
-    Args:
-        config: the model's configuration.
-        inputs_embeds: (batch, tokens, d_model); read for its shape, type and device.
-        attention_mask: (batch, tokens), 1 for tokens and 0 for padding, or `None` without padding.
-
-    Returns:
-        For `"sdpa"` and flash attention a mask (batch, tokens) or `None`, for `"flex_attention"` a `BlockMask`, for
-        `"eager"` a dense mask (batch, 1, tokens, tokens).
-    """
+) -> torch.Tensor | BlockMask | None:  # inputs_embeds (batch, tokens, d_model), attention_mask (batch, tokens)
+    """Make the mask that `TopDownTransformerLocalAttention` takes, once for all layers."""
     implementation = config._attn_implementation
     if implementation == "sdpa":
         return None if attention_mask is None else attention_mask.bool()

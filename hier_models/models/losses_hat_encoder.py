@@ -6,23 +6,12 @@ from transformers.configuration_utils import PreTrainedConfig
 
 
 def cross_entropy(
-    logits: torch.Tensor,
+    logits: torch.Tensor,  # (…, classes)
     labels: torch.Tensor,
     num_items_in_batch: torch.Tensor | int | None = None,
     ignore_index: int = -100,
 ) -> torch.Tensor:
-    """Mean cross entropy over the labels.
-
-    Args:
-        logits: scores, `(…, classes)`.
-        labels: classes, `(…)`.
-        num_items_in_batch: labels in the whole accumulated batch. The result is then this batch's share of the mean
-            over all of them; without, the mean over this batch.
-        ignore_index: label without loss.
-
-    Returns:
-        The loss, a scalar.
-    """
+    """Mean cross entropy over the labels."""
     labels = labels.to(logits.device).reshape(-1)
     logits = logits.reshape(len(labels), -1)
     if num_items_in_batch is None:
@@ -33,24 +22,11 @@ def cross_entropy(
 
 def classification_loss(
     config: PreTrainedConfig,
-    logits: torch.Tensor,
+    logits: torch.Tensor,  # (batch, num_labels)
     labels: torch.Tensor,
     num_items_in_batch: torch.Tensor | int | None = None,
 ) -> torch.Tensor:
-    """Loss of sequence classification for any `problem_type`; one that is not set yet is told from the labels.
-
-    Args:
-        config: of the model. What was told from the labels is kept in it, where pipelines look for it.
-        logits: scores, `(batch, num_labels)`.
-        labels: classes, `(batch,)`; or numbers, or 0 and 1, as many as `logits`.
-        num_items_in_batch: see `cross_entropy`.
-
-    Returns:
-        The loss, a scalar.
-
-    Raises:
-        ValueError: if numbers are needed, and there are not as many as `logits`.
-    """
+    """Loss of sequence classification for any `problem_type`; one that is not set yet is told from the labels."""
     labels = labels.to(logits.device)
     if config.problem_type is None:
         if logits.shape[-1] == 1:

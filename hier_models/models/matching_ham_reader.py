@@ -22,13 +22,6 @@ class MatchRecurrence(nn.Module):
 
     In levels, the question vector that a level attended to stands in the place of the context's word in the next
     level's query.
-
-    Args:
-        size: width of the states of words.
-        hidden_size: units in each direction.
-        cells: one for each direction; the second reads backwards.
-        depth: number of levels.
-        level_weights: how they are summed.
     """
 
     def __init__(self, size: int, hidden_size: int, cells: list[nn.RNNCellBase], depth: int, level_weights: str):
@@ -40,25 +33,13 @@ class MatchRecurrence(nn.Module):
 
     def forward(
         self,
-        context: torch.Tensor,
-        context_mask: torch.Tensor,
+        context: torch.Tensor,  # (rows, queries, size)
+        context_mask: torch.Tensor,  # (rows, queries)
         lengths: torch.Tensor,
-        question: torch.Tensor,
-        question_mask: torch.Tensor,
+        question: torch.Tensor,  # (rows, keys, size)
+        question_mask: torch.Tensor,  # (rows, keys)
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Match.
-
-        Args:
-            context: `(rows, queries, size)`
-            context_mask: true where a word is no padding, which is on the right, `(rows, queries)`
-            lengths: words of each context, `(rows,)`
-            question: `(rows, keys, size)`
-            question_mask: true where a word is no padding, `(rows, keys)`
-
-        Returns:
-            States, `(rows, queries, hidden_size · directions)`, and attention to the question, the mean of both
-            directions, `(rows, queries, keys)`; both zero for padding.
-        """
+        """Match."""
         directions = len(self.cells)
         # Padding is behind the words in both directions: no state passes through it.
         reverse = reversed_places(lengths, context.shape[1])
@@ -115,17 +96,8 @@ class MatchLstmCell(nn.LSTMCell):
 
     def forward(  # type: ignore[override]
         self, context: torch.Tensor, question: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Make what does not depend on a state.
-
-        Args:
-            context: `(rows, queries, size)`
-            question: `(rows, keys, size)`
-
-        Returns:
-            What the gates get of words of the context, with biases, `(rows, queries, 4 · hidden)`; and of the
-            question's, `(rows, keys, 4 · hidden)`; and the weights of the state, `(4 · hidden, hidden)`
-        """
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # context (rows, queries, size), question (rows, keys, size)
+        """Make what does not depend on a state."""
         of_context, of_question = self.weight_ih.chunk(2, 1)
         words = nn.functional.linear(context, of_context, self.bias_ih + self.bias_hh)
         return words, nn.functional.linear(question, of_question), self.weight_hh
@@ -135,12 +107,6 @@ class MatchLstm(MatchRecurrence):
     """An LSTM that reads forwards and one that reads backwards, with the same attention.
 
     Source: Wang and Jiang 2016, equations 2 to 5.
-
-    Args:
-        size: width of the states of words.
-        hidden_size: units in each direction.
-        depth: number of levels.
-        level_weights: how they are summed.
     """
 
     def __init__(self, size: int, hidden_size: int, depth: int, level_weights: str):
@@ -168,12 +134,6 @@ class GatedMatchGru(MatchRecurrence):
     """A GRU that reads forwards, and whose input passes a gate.
 
     Source: Wang et al. 2017, equations 4 to 6.
-
-    Args:
-        size: width of the states of words.
-        hidden_size: its units.
-        depth: number of levels.
-        level_weights: how they are summed.
     """
 
     def __init__(self, size: int, hidden_size: int, depth: int, level_weights: str):

@@ -17,38 +17,23 @@ from .row_store_coarse_to_fine_lstm import CoarseToFineLstmRowStore
 
 
 class WordMemory(NamedTuple):
-    """A source all of whose words were read.
+    """A source all of whose words were read."""
 
-    Args:
-        states: zero for what is not attended to, `(batch, source, hidden_size)`.
-        word_penalty: what is added to scores of words, `(batch, source)`, or `(batch, rows, words)` with attention
-            over rows: 0, or the lowest number where there is no word. In float32 at least.
-        row_ids: row of each token, -1 for what is not attended to, `(batch, source)`.
-        row_keys: `(batch, rows, hidden_size)` with attention over rows.
-        row_penalty: what is added to scores of rows, `(batch, rows)`.
-        places: of each word of each row in the source, 0 where there is none, `(batch, rows * words)`.
-    """
-
-    states: torch.Tensor
+    states: torch.Tensor  # zero for what is not attended to, (batch, source, hidden_size)
+    # what is added to scores of words, (batch, source), or (batch, rows, words) with attention over rows: 0, or the
+    # lowest number where there is no word. In float32 at least.
     word_penalty: torch.Tensor
-    row_ids: torch.Tensor
-    row_keys: torch.Tensor | None = None
-    row_penalty: torch.Tensor | None = None
+    row_ids: torch.Tensor  # row of each token, -1 for what is not attended to, (batch, source)
+    row_keys: torch.Tensor | None = None  # (batch, rows, hidden_size) with attention over rows
+    row_penalty: torch.Tensor | None = None  # what is added to scores of rows, (batch, rows)
+    # of each word of each row in the source, 0 where there is none, (batch, rows * words).
     places: torch.Tensor | None = None
 
     def reported(
         self, words: torch.Tensor, row_attentions: torch.Tensor | None
     ) -> tuple[tuple[torch.Tensor], torch.Tensor]:
-        """Return attentions as outputs have them.
-
-        Args:
-            words: weights of source tokens, `(batch, target, source)`.
-            row_attentions: `(batch, target, rows)`, if there is attention over rows.
-
-        Returns:
-            Attention to words, `(batch, 1, target, source)`, in a tuple, and to rows, `(batch, target, rows)`. Both
-            are zero where there is nothing to attend to.
-        """
+        """Return attentions as outputs have them."""
+        # words (batch, target, source), row_attentions (batch, target, rows)
         words = words * (self.row_ids >= 0).unsqueeze(1)
         if row_attentions is not None and self.row_penalty is not None:
             return (words.unsqueeze(1),), row_attentions * (self.row_penalty == 0).unsqueeze(1)
@@ -58,12 +43,7 @@ class WordMemory(NamedTuple):
 
 
 class DocumentMemory:
-    """Documents whose rows are read on demand; beams of a document share them.
-
-    Args:
-        store: the rows.
-        document_ids: document of each sequence, `(batch,)`.
-    """
+    """Documents whose rows are read on demand; beams of a document share them."""
 
     def __init__(self, store: CoarseToFineLstmRowStore, document_ids: torch.Tensor):
         self.store = store
@@ -79,16 +59,8 @@ class DocumentMemory:
             self._penalty = _penalty(store.exists, wide)[document_ids]  # (batch, rows)
         self._dtype = wide
 
-    def best_scores(self, hidden: torch.Tensor, number: int) -> torch.Tensor:
-        """Score the rows that can be among the best.
-
-        Args:
-            hidden: state of the decoder, `(batch, hidden_size)`.
-            number: how many best ones are wanted.
-
-        Returns:
-            `(batch, rows)`, as `row_scores` for the best and others, the lowest number for the rest.
-        """
+    def best_scores(self, hidden: torch.Tensor, number: int) -> torch.Tensor:  # hidden (batch, hidden_size)
+        """Score the rows that can be among the best."""
         screen = self.store.screen
         if screen is None or self._keys is not self.store.keys or hidden.dtype != self._keys.dtype:
             return self.row_scores(hidden)
@@ -99,17 +71,10 @@ class DocumentMemory:
             return self.row_scores(hidden)
         scores = torch.full(is_candidate.shape, torch.finfo(self._dtype).min, dtype=self._dtype)
         scores[sequences, rows] = (self._keys[self.document_ids[sequences], rows] * hidden[sequences]).sum(dim=-1)
-        return scores
+        return scores  # (batch, rows)
 
-    def row_scores(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Score all rows.
-
-        Args:
-            hidden: state of the decoder, `(batch, hidden_size)`.
-
-        Returns:
-            `(batch, rows)`, in float32 at least.
-        """
+    def row_scores(self, hidden: torch.Tensor) -> torch.Tensor:  # hidden (batch, hidden_size)
+        """Score all rows."""
         documents, rows, size = self._keys.shape
         queries = hidden.view(documents, -1, size).transpose(1, 2)  # (documents, hidden_size, beams)
         keys = self._keys
@@ -117,7 +82,7 @@ class DocumentMemory:
             keys, queries = keys.view(2, rows // 2, size), queries.expand(2, -1, -1)
         scores = torch.bmm(keys, queries).view(documents, rows, -1)  # keys first: half the time for beams
         scores = scores.transpose(1, 2).flatten(0, 1).to(self._dtype)
-        return scores if self._penalty is None else scores + self._penalty
+        return scores if self._penalty is None else scores + self._penalty  # (batch, rows)
 
     def reported(self, words: torch.Tensor, row_attentions: torch.Tensor) -> tuple[tuple[torch.Tensor], torch.Tensor]:
         """As `WordMemory.reported`."""
@@ -126,18 +91,7 @@ class DocumentMemory:
 
 
 def make_memory(encoder_outputs: CoarseToFineLstmEncoderOutput, batch: int) -> WordMemory | DocumentMemory:
-    """Prepare what the encoder returned for the steps of the decoder.
-
-    Args:
-        encoder_outputs: of the source.
-        batch: sequences that are decoded.
-
-    Returns:
-        The memory.
-
-    Raises:
-        ValueError: if the source has another number of documents than the target.
-    """
+    """Prepare what the encoder returned for the steps of the decoder."""
     store = encoder_outputs.get("row_store")
     states = encoder_outputs["last_hidden_state"]
     documents = encoder_outputs["document_ids"] if store is not None else states

@@ -33,22 +33,17 @@ from .words_ham_reader import WordEncoder
 
 @dataclass
 class HamReaderOutput(ModelOutput):
-    """Output of a reader.
+    """Output of a reader."""
 
-    Args:
-        loss: mean of the cross entropies of starts and ends, with `start_positions` and `end_positions`.
-        start_logits: scores of words as the answer's first, the least number for padding, `(batch, words)`.
-        end_logits: scores of words as the answer's last, as those, `(batch, words)`.
-        level_weights: weights of the levels of each attention, the same for all of the batch,
-            `(batch, attentions, depth)`; R-NET has two, the matching's and the self-matching's.
-        question_attention: attention of the context to the question, all levels together, `(batch, words, keys)`; with
-            `output_attentions`.
-    """
-
+    # mean of the cross entropies of starts and ends, with `start_positions` and `end_positions`.
     loss: torch.Tensor | None = None
+    # scores of words as the answer's first, the least number for padding, (batch, words).
     start_logits: torch.Tensor | None = None
-    end_logits: torch.Tensor | None = None
+    end_logits: torch.Tensor | None = None  # scores of words as the answer's last, as those, (batch, words)
+    # weights of the levels of each attention, the same for all of the batch, (batch, attentions, depth); R-NET has
+    # two, the matching's and the self-matching's.
     level_weights: torch.Tensor | None = None
+    # attention of the context to the question, all levels together, (batch, words, keys); with `output_attentions`.
     question_attention: torch.Tensor | None = None
 
 

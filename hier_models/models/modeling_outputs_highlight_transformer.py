@@ -13,19 +13,13 @@ from transformers.utils import ModelOutput
 
 @dataclass
 class HighlightTransformerEncoderOutput(ModelOutput):
-    """Output of the encoder. All tensors are batch-first, so that beam search can repeat them.
+    """Output of the encoder. All tensors are batch-first, so that beam search can repeat them."""
 
-    Args:
-        last_hidden_state: token states, `(batch, source, d_model)`.
-        source_ids: ids of the tokens, which the decoder copies, `(batch, source)`; `None` if only embeddings were
-            given.
-        hidden_states: token states after the embedding and after each layer.
-        attentions: one `(batch, heads, source, source)` for each layer, with eager attention.
-    """
-
-    last_hidden_state: torch.Tensor | None = None
+    last_hidden_state: torch.Tensor | None = None  # token states, (batch, source, d_model)
+    # ids of the tokens, which the decoder copies, (batch, source); `None` if only embeddings were given.
     source_ids: torch.Tensor | None = None
-    hidden_states: tuple[torch.Tensor, ...] | None = None
+    hidden_states: tuple[torch.Tensor, ...] | None = None  # token states after the embedding and after each layer
+    # one (batch, heads, source, source) for each layer, with eager attention.
     attentions: tuple[torch.Tensor, ...] | None = None
 
 
@@ -38,16 +32,12 @@ class HighlightTransformerDecoderOutput(BaseModelOutputWithPastAndCrossAttention
 
 @dataclass
 class HighlightTransformerModelOutput(Seq2SeqModelOutput):
-    """BART's output, and what is copied.
+    """BART's output, and what is copied."""
 
-    Args:
-        copy_attentions: how much of the copied probability each source token gets, `(batch, target, source)`; it adds
-            up to one over the source. `None` without copying.
-        source_ids: see [`HighlightTransformerEncoderOutput`].
-    """
-
+    # how much of the copied probability each source token gets, (batch, target, source); it adds up to one over the
+    # source. `None` without copying.
     copy_attentions: torch.Tensor | None = None
-    source_ids: torch.Tensor | None = None
+    source_ids: torch.Tensor | None = None  # see [`HighlightTransformerEncoderOutput`]
 
 
 @dataclass
@@ -55,15 +45,12 @@ class HighlightTransformerLMOutput(Seq2SeqLMOutput):
     """Loss, logits, and how the model copies.
 
     With copying, `logits` are the logarithms of probabilities.
-
-    Args:
-        copy_probability: probability that the token is copied, not generated, `(batch, target)`; with
-            `output_copying=True` or `output_attentions=True`.
-        copy_attentions: see [`HighlightTransformerModelOutput`]; as `copy_probability`.
     """
 
+    # probability that the token is copied, not generated, (batch, target); with `output_copying=True` or
+    # `output_attentions=True`.
     copy_probability: torch.Tensor | None = None
-    copy_attentions: torch.Tensor | None = None
+    copy_attentions: torch.Tensor | None = None  # see [`HighlightTransformerModelOutput`]; as `copy_probability`
 
 
 __all__ = [

@@ -19,37 +19,16 @@ _FORMS = (("text", "value"), ("start", "end", "value"))
 
 @dataclass(frozen=True)
 class Phrase:
-    """A phrase and where it is.
+    """A phrase and where it is."""
 
-    Args:
-        text: The phrase.
-        value: Its importance, 0 or more.
-        spans: Where its occurrences begin and end, in characters of the running text; none where it is not found.
-    """
-
-    text: str
-    value: float
-    spans: Spans
+    text: str  # The phrase
+    value: float  # Its importance, 0 or more
+    spans: Spans  # Where its occurrences begin and end, in characters of the running text; none where it is not found
 
 
 def read_phrases(name: str, given: object, text: str, articles: Sequence[tuple[int, int]]) -> list[Phrase]:
-    """Check the phrases given with a document, and find them.
-
-    Args:
-        name: The argument, for messages.
-        given: A list of (phrase, value), also as `{"text": …, "value": …}`; (start, end, value), also as
-            `{"start": …, "end": …, "value": …}`; or phrases alone (also `{"text": …}`), which get the same value each,
-            with an L2 norm of 1 together. An entry of None in an object counts as none.
-        text: The document's running text.
-        articles: Where in it each article is; an occurrence of a phrase is within one.
-
-    Returns:
-        The phrases, in their order. One that is given twice is there twice.
-
-    Raises:
-        TypeError: If it is no such list.
-        ValueError: If a phrase is blank, a span is outside of the text, or a value is negative or no finite number.
-    """
+    """Check the phrases given with a document, and find them."""
+    # given (phrase, value)
     if isinstance(given, str | bytes) or not isinstance(given, Sequence):
         raise TypeError(f"`{name}` must be a list of {_WANTED}, got {type(given).__name__}")
     alone = [_alone(item) for item in given]
@@ -102,11 +81,7 @@ def _read_phrase(place: str, item: object, text: str, articles: Sequence[tuple[i
 
 
 class TokenPlaces:
-    """Where a text's tokens are, to find those of a span of characters.
-
-    Args:
-        offsets: Where each token begins and ends, in characters; (tokens, 2).
-    """
+    """Where a text's tokens are, to find those of a span of characters."""
 
     def __init__(self, offsets: "np.ndarray[Any, Any]") -> None:
         # A token of no characters, such as a word mark, stands where the one before it ends.
@@ -114,44 +89,21 @@ class TokenPlaces:
         self.ends = np.maximum.accumulate(offsets[:, 1])
 
     def tokens(self, spans: Spans) -> "np.ndarray[Any, Any]":
-        """Find the tokens of spans: all that have a character of it.
-
-        Args:
-            spans: Where they begin and end, in characters.
-
-        Returns:
-            The first token of each, and the one after the last; (spans, 2). The same twice where it has none.
-        """
+        """Find the tokens of spans: all that have a character of it."""
         bounds = np.asarray(spans, dtype=np.int64).reshape(-1, 2)
         first = np.searchsorted(self.ends, bounds[:, 0], side="right")
         stop = np.searchsorted(self.starts, bounds[:, 1], side="left")
-        return np.stack([first, np.maximum(first, stop)], axis=1)
+        return np.stack([first, np.maximum(first, stop)], axis=1)  # (spans, 2)
 
 
 def place_phrases(
     phrases: Sequence[Phrase],
-    offsets: "np.ndarray[Any, Any]",
+    offsets: "np.ndarray[Any, Any]",  # (tokens, 2)
     kept: Sequence[tuple[int, int]],
     longest: int,
     refuse: bool,
 ) -> dict[str, Any]:
-    """Find the tokens of phrases among those that are kept.
-
-    Args:
-        phrases: The phrases of a document.
-        offsets: Where each of its tokens begins and ends, in characters; (tokens, 2).
-        kept: Which ranges of tokens truncation leaves.
-        longest: Tokens of the longest phrase.
-        refuse: Whether a longer one is an error, or left out and counted.
-
-    Returns:
-        The model's inputs, `phrase_positions` and `phrase_values`, where the first token that is kept has the
-        position 1, after the BOS token; the numbers of what is missing, truncated and too long; and `phrases`, all of
-        them with their places.
-
-    Raises:
-        ValueError: If a phrase is too long and that is an error.
-    """
+    """Find the tokens of phrases among those that are kept."""
     stays = np.zeros(len(offsets) + 1, dtype=np.int64)
     for a, b in kept:
         stays[a + 1 : b + 1] = 1
@@ -192,13 +144,6 @@ def place_phrases(
 
 def shares(lengths: Sequence[int], budget: int) -> list[int]:
     """Share out a budget of tokens among articles: each an equal part, and what one leaves over goes to the others.
-
-    Args:
-        lengths: Tokens of each article.
-        budget: Tokens in all.
-
-    Returns:
-        How many tokens each article keeps.
 
     Source: section 4.1 (500/S tokens of each of S articles).
     """

@@ -15,10 +15,6 @@ class QuestionPooling(nn.Module):
     """A vector of the question, attended to with a vector that is learned.
 
     Source: Wang et al. 2017, equation 11.
-
-    Args:
-        size: width of the question's states.
-        hidden_size: width in which they are scored.
     """
 
     def __init__(self, size: int, hidden_size: int):
@@ -27,17 +23,10 @@ class QuestionPooling(nn.Module):
         self.score = nn.Linear(hidden_size, 1, bias=False)
 
     def forward(self, question: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Attend.
-
-        Args:
-            question: `(batch, words, size)`
-            mask: true where a word is no padding, `(batch, words)`
-
-        Returns:
-            `(batch, size)`
-        """
+        """Attend."""
+        # question (batch, words, size), mask (batch, words)
         attention = masked_softmax(self.score(self.projection(question).tanh()).squeeze(-1), mask)
-        return (attention[:, None] @ question).squeeze(1)
+        return (attention[:, None] @ question).squeeze(1)  # (batch, size)
 
 
 class AnswerPointer(nn.Module):
@@ -45,12 +34,6 @@ class AnswerPointer(nn.Module):
 
     Source: Wang and Jiang 2016, equations 10 to 13 (the boundary model; an LSTM that begins with zeros); Wang et al.
     2017, equations 9 to 11 (a GRU that begins with the question).
-
-    Args:
-        size: width of the context's states.
-        hidden_size: width in which they are scored.
-        state_size: units of the recurrent network.
-        cell: "lstm" or "gru".
     """
 
     def __init__(self, size: int, hidden_size: int, state_size: int, cell: str):
@@ -64,16 +47,8 @@ class AnswerPointer(nn.Module):
     def forward(
         self, context: torch.Tensor, mask: torch.Tensor, state: torch.Tensor | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Point.
-
-        Args:
-            context: `(batch, words, size)`
-            mask: true where a word is no padding, `(batch, words)`
-            state: the first state, `(batch, state_size)`; zeros if not given.
-
-        Returns:
-            Scores of each word as the answer's first, and as its last, before the softmax, `(batch, words)` each.
-        """
+        """Point."""
+        # context (batch, words, size), mask (batch, words), state (batch, state_size)
         projected = self.projection(context)
         if state is None:
             state = context.new_zeros(len(context), self.state_size)
@@ -83,7 +58,7 @@ class AnswerPointer(nn.Module):
             state, _ = self.cell(seen, (state, torch.zeros_like(state)))
         else:
             state = self.cell(seen, state)
-        return start, self._scores(projected, state)
+        return start, self._scores(projected, state)  # (batch, words)
 
     def _scores(self, projected: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
         scored: torch.Tensor = self.score((projected + self.state_projection(state)[:, None]).tanh())

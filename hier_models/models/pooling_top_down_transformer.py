@@ -22,17 +22,11 @@ from transformers.utils.generic import maybe_autocast
 
 
 class Segments(NamedTuple):
-    """One level of segments, or the tokens.
+    """One level of segments, or the tokens."""
 
-    Args:
-        states: (batch, units, d_model).
-        exists: true for units, false for padding, (batch, units).
-        importance: weight of each unit in the segment that it is pooled into, or `None` for equal ones, (batch,
-            units).
-    """
-
-    states: torch.Tensor
-    exists: torch.Tensor
+    states: torch.Tensor  # (batch, units, d_model)
+    exists: torch.Tensor  # true for units, false for padding, (batch, units)
+    # weight of each unit in the segment that it is pooled into, or `None` for equal ones, (batch, units).
     importance: torch.Tensor | None
 
 
@@ -60,14 +54,6 @@ def pool(units: Segments, kernel: int, stride: int) -> Segments:
 
     A window whose weights are all zero takes the average of its units. A document without any unit has one segment,
     of zeros.
-
-    Args:
-        units: tokens or segments, aligned to the left.
-        kernel: units of a window.
-        stride: units from the start of one window to that of the next, at most `kernel`.
-
-    Returns:
-        The segments. The importance of each is the average of its units'.
     """
     exists = units.exists
     ones = exists.to(_wide(units.states))  # (batch, units)

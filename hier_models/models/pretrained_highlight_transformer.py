@@ -80,9 +80,6 @@ class SinusoidalPositions(nn.Module):
     """Sines and cosines of each position, in turns, at wavelengths from 2 pi to 20,000 pi.
 
     Source: Vaswani et al., "Attention Is All You Need", section 3.5.
-
-    Args:
-        embedding_dim: width, even.
     """
 
     def __init__(self, embedding_dim: int):
@@ -106,21 +103,13 @@ def make_positions(config: HighlightTransformerConfig) -> nn.Module:
 
 
 def add_positions(embed_positions: nn.Module, inputs_embeds: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
-    """Add positions to token embeddings.
-
-    Args:
-        embed_positions: from `make_positions`.
-        inputs_embeds: (batch, tokens, d_model).
-        position_ids: (batch, tokens) or (tokens,).
-
-    Returns:
-        (batch, tokens, d_model).
-    """
+    """Add positions to token embeddings."""
+    # inputs_embeds (batch, tokens, d_model), position_ids (batch, tokens)
     if isinstance(embed_positions, SinusoidalPositions):
         positions = embed_positions(position_ids, inputs_embeds.dtype)
     else:
         positions = embed_positions(position_ids, position_ids=position_ids)[0]  # made for ids without a batch
-    return inputs_embeds + positions.to(inputs_embeds.device)
+    return inputs_embeds + positions.to(inputs_embeds.device)  # (batch, tokens, d_model)
 
 
 __all__ = [

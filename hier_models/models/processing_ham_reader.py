@@ -47,21 +47,7 @@ class Window(NamedTuple):
 
 
 def fit_characters(texts: Iterable[str], num_characters: int | None = None, min_count: int = 1) -> str:
-    """Collect the characters of texts for a reader's processor.
-
-    Args:
-        texts: Contexts and questions of the training data.
-        num_characters: The most to keep; None for all.
-        min_count: Characters seen less often are left out.
-
-    Returns:
-        The characters, the commonest first; of equally common ones, in the order of their code points. White space is
-        none of them.
-
-    Raises:
-        TypeError: If `texts` is a single string.
-        ValueError: If a number is below 1.
-    """
+    """Collect the characters of texts for a reader's processor."""
     if isinstance(texts, str):
         raise TypeError("`texts` must be a list of texts, or another iterable of them, got a single string")
     for name, number in (("num_characters", num_characters), ("min_count", min_count)):

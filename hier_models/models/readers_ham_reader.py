@@ -29,9 +29,6 @@ class BidafReader(nn.Module):
     Source: Seo et al. 2016, section 2, layers 3 to 6; the attention in levels (HAM, section 3.1). For several
     documents each is read with the question, and start and end are looked for in all of them together, as DuReader's
     authors do.
-
-    Args:
-        config: of the model.
     """
 
     def __init__(self, config: HamReaderConfig):
@@ -47,38 +44,20 @@ class BidafReader(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def read_question(self, words: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Read questions.
-
-        Args:
-            words: their words, `(batch, keys, word_size)`
-            lengths: words of each, `(batch,)`
-
-        Returns:
-            `(batch, keys, size)`
-        """
+        """Read questions."""
+        # words (batch, keys, word_size)
         states: torch.Tensor = self.contextual(words, lengths)[0]
-        return states
+        return states  # (batch, keys, size)
 
     def read(
         self,
-        words: torch.Tensor,
+        words: torch.Tensor,  # (rows, words, word_size)
         lengths: torch.Tensor,
-        mask: torch.Tensor,
-        question: torch.Tensor,
-        question_mask: torch.Tensor,
+        mask: torch.Tensor,  # (rows, words)
+        question: torch.Tensor,  # (rows, keys, size)
+        question_mask: torch.Tensor,  # (rows, keys)
     ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
-        """Read documents with their questions.
-
-        Args:
-            words: words of documents, `(rows, words, word_size)`
-            lengths: words of each, `(rows,)`
-            mask: true where a word is no padding, `(rows, words)`
-            question: what `read_question` made, `(rows, keys, size)`
-            question_mask: true where a word is no padding, `(rows, keys)`
-
-        Returns:
-            What `point` looks at, `(rows, words, …)` each, and attention to the question, `(rows, words, keys)`
-        """
+        """Read documents with their questions."""
         context = self.contextual(words, lengths)[0]
         of_question, of_context, attention = self.attention(context, mask, question, question_mask)
         joined = torch.cat([context, of_question, context * of_question, context * of_context], -1)  # G
@@ -89,20 +68,11 @@ class BidafReader(nn.Module):
     def point(
         self, read: tuple[torch.Tensor, ...], mask: torch.Tensor, question: torch.Tensor, question_mask: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Score words as the answer's first and last.
-
-        Args:
-            read: what `read` made, in the order of the batch, `(batch, words, …)` each.
-            mask: true where a word is no padding, `(batch, words)`
-            question: what `read_question` made, `(batch, keys, size)`
-            question_mask: true where a word is no padding, `(batch, keys)`
-
-        Returns:
-            Scores of starts and of ends, `(batch, words)` each.
-        """
+        """Score words as the answer's first and last."""
+        # read (batch, words, …), mask (batch, words), question (batch, keys, size), question_mask (batch, keys)
         for_start, for_end = read
         start = self.start_score(self.dropout(for_start)).squeeze(-1)
-        return start, self.end_score(self.dropout(for_end)).squeeze(-1)
+        return start, self.end_score(self.dropout(for_end)).squeeze(-1)  # (batch, words)
 
 
 class MatchLstmReader(nn.Module):
@@ -110,9 +80,6 @@ class MatchLstmReader(nn.Module):
 
     Source: Wang and Jiang 2016, section 2.2; the attention in levels (HAM, section 3.1). Context and question are read
     in both directions here; the paper's LSTM reads forwards, as that of the code HAM's authors began with.
-
-    Args:
-        config: of the model.
     """
 
     def __init__(self, config: HamReaderConfig):
@@ -155,9 +122,6 @@ class RNetReader(nn.Module):
 
     Source: Wang et al. 2017, section 3; both attentions in levels (HAM, section 5.1): the first as HAM-V, that of the
     context to itself as HAM-S.
-
-    Args:
-        config: of the model.
     """
 
     def __init__(self, config: HamReaderConfig):

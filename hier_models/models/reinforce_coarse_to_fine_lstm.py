@@ -13,19 +13,8 @@ import torch
 from torch import nn
 
 
-def draw_rows(probabilities: torch.Tensor, num_samples: int = 1) -> torch.Tensor:
-    """Draw rows with replacement, and count how often each was drawn.
-
-    Args:
-        probabilities: attention to rows, (…, rows); where it is zero nothing is drawn, so that a document without
-            rows gets counts of zero.
-        num_samples: draws, k.
-
-    Returns:
-        Counts that add up to k, of the dtype of the probabilities and without gradient, (…, rows).
-
-    Source: section 4.4.1, multiple samples: Mult(k, α).
-    """
+def draw_rows(probabilities: torch.Tensor, num_samples: int = 1) -> torch.Tensor:  # probabilities (…, rows)
+    """Draw rows with replacement, and count how often each was drawn (section 4.4.1, multiple samples: Mult(k, α))."""
     with torch.no_grad():
         flat = probabilities.flatten(0, -2)
         counts = torch.zeros_like(flat)
@@ -34,18 +23,11 @@ def draw_rows(probabilities: torch.Tensor, num_samples: int = 1) -> torch.Tensor
         has_rows = flat.sum(dim=-1, keepdim=True) > 0
         drawn = torch.multinomial(flat.where(has_rows, 1.0), num_samples, replacement=True)  # (…, samples)
         counts.scatter_add_(-1, drawn, has_rows.to(counts.dtype).expand_as(drawn))
-        return counts.view_as(probabilities)
+        return counts.view_as(probabilities)  # (…, rows)
 
 
-def rewards_to_go(rewards: torch.Tensor, discount: float) -> torch.Tensor:
+def rewards_to_go(rewards: torch.Tensor, discount: float) -> torch.Tensor:  # rewards (batch, target)
     """Add up each step's reward and those that follow, less with every step: `sum over s >= t of discount^(s-t) r_s`.
-
-    Args:
-        rewards: (batch, target).
-        discount: factor from one step to the next, from 0 to 1.
-
-    Returns:
-        (batch, target).
 
     Source: equation 4.15.
     """
@@ -54,15 +36,15 @@ def rewards_to_go(rewards: torch.Tensor, discount: float) -> torch.Tensor:
     while reach < rewards.shape[1]:
         total[:, :-reach] += discount**reach * total[:, reach:]
         reach *= 2
-    return total
+    return total  # (batch, target)
 
 
 def surrogate_loss(
-    log_attention: torch.Tensor,
-    counts: torch.Tensor,
-    rewards: torch.Tensor,
+    log_attention: torch.Tensor,  # (batch, target, rows)
+    counts: torch.Tensor,  # (batch, target, rows)
+    rewards: torch.Tensor,  # (batch, target)
     baseline: torch.Tensor,
-    mask: torch.Tensor,
+    mask: torch.Tensor,  # (batch, target)
     discount: float = 1.0,
     scale: float = 1.0,
     normalizer: float | torch.Tensor = 1.0,
@@ -71,20 +53,6 @@ def surrogate_loss(
 
     With discount and scale 1 the mean of its gradient over the draws, together with that of the likelihood, is the
     gradient of the expected likelihood, whatever the baseline is.
-
-    Args:
-        log_attention: logarithm of the attention to rows that they were drawn from, (batch, target, rows).
-        counts: how often each was drawn, (batch, target, rows).
-        rewards: log-probability of the right token, (batch, target); no gradient goes through it.
-        baseline: what is expected of each step, known before the draws, (target,).
-        mask: where there is a token to be right about, (batch, target). A draw is answerable for what follows it,
-            also where it has no reward of its own.
-        discount: of rewards that come later.
-        scale: of the whole.
-        normalizer: what the likelihood is divided by too, the number of target tokens.
-
-    Returns:
-        A scalar, only the gradient of which means anything.
 
     Source: theorem 2, equation 4.15 and section 4.4.1.
     """
@@ -100,13 +68,6 @@ class RewardBaseline(nn.Module):
 
     It has one value for each step, and one for all steps from the last of them on. The values are zero at first
     (`_init_weights` sees to it where a checkpoint has none).
-
-    Args:
-        rate: how fast it moves, β: 0 leaves it as it is, 1 has it be the last mini-batch's reward.
-        steps: how many values it has.
-
-    Raises:
-        ValueError: If a number is out of its range.
 
     Source: equation 4.16.
     """
@@ -124,14 +85,7 @@ class RewardBaseline(nn.Module):
         self.register_buffer("values", torch.zeros(steps))
 
     def forward(self, target_length: int) -> torch.Tensor:
-        """Give the baseline of a mini-batch, to be asked for before `update` is told its rewards.
-
-        Args:
-            target_length: decoder steps.
-
-        Returns:
-            (target,).
-        """
+        """Give the baseline of a mini-batch, to be asked for before `update` is told its rewards."""
         return self.values[self._places(target_length)]
 
     @torch.no_grad()
@@ -140,11 +94,8 @@ class RewardBaseline(nn.Module):
 
         Where several processes train, the mean is over all of them: each calls this once in every training forward,
         without rewards if it has none (soft attention).
-
-        Args:
-            rewards: log-probability of the right token, (batch, target).
-            mask: where there is one, (batch, target).
         """
+        # rewards (batch, target), mask (batch, target)
         wide = torch.promote_types(self.values.dtype, torch.float32)
         sums = torch.zeros(2, self.steps, dtype=wide, device=self.values.device)  # of rewards, and of tokens
         if rewards is not None:
@@ -159,11 +110,7 @@ class RewardBaseline(nn.Module):
         self.values.copy_(moved.where(sums[1] > 0, self.values.to(wide)))
 
     def extra_repr(self) -> str:
-        """Say how it is made.
-
-        Returns:
-            Its numbers.
-        """
+        """Say how it is made."""
         return f"rate={self.rate}, steps={self.steps}"
 
     def _places(self, target_length: int) -> torch.Tensor:

@@ -19,16 +19,7 @@ from .screening_coarse_to_fine_lstm import RowScreen
 
 
 class CoarseToFineLstmRowStore:
-    """The states of rows, read on demand.
-
-    Args:
-        read: runs the LSTM over rows, as the encoder's `read`.
-        words: gives the embeddings of tokens at any places in `rows.tokens`.
-        rows: rows of all documents.
-        is_padding: tokens that are not read, `(tokens,)`.
-        keys: of the rows, `(documents, rows, hidden_size)`.
-        source: tokens of a document with its padding.
-    """
+    """The states of rows, read on demand."""
 
     def __init__(
         self,
@@ -53,15 +44,8 @@ class CoarseToFineLstmRowStore:
         self._longest = 1
         self.encoded_rows = rows.lengths.new_zeros(len(keys))  # of each document, (documents,)
 
-    def states(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the word states of rows, and read those that have not been read yet.
-
-        Args:
-            rows: numbers of rows, counted through all documents, `(batch, selected)`.
-
-        Returns:
-            States, `(batch, selected, words, hidden_size)`, and where there are any, `(batch, selected, words)`.
-        """
+    def states(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:  # rows (batch, selected)
+        """Return the word states of rows, and read those that have not been read yet."""
         begins = self._begins[rows]
         if (begins < 0).any():
             self._add(rows[begins < 0].unique())

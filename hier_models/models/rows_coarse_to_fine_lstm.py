@@ -13,15 +13,10 @@ import torch
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of different lengths.
+    """Rows of different lengths."""
 
-    Args:
-        tokens: where each token is in the flattened `(batch, source)`, `(tokens,)`.
-        lengths: tokens of each row, 0 for an empty one, `(rows,)`.
-    """
-
-    tokens: torch.Tensor
-    lengths: torch.Tensor
+    tokens: torch.Tensor  # where each token is in the flattened (batch, source), (tokens,)
+    lengths: torch.Tensor  # tokens of each row, 0 for an empty one, (rows,)
 
     @cached_property
     def starts(self) -> torch.Tensor:
@@ -46,11 +41,7 @@ class Rows:
         return Rows(kept.nonzero().squeeze(1), lengths)
 
     def reading_order(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Sort the tokens as a packed sequence has them: the first ones of all rows, the longest row first, and so on.
-
-        Returns:
-            Places in `tokens`, `(tokens,)`, and how many rows go on at each step, on the CPU, `(longest,)`.
-        """
+        """Sort the tokens as a packed sequence has them: the first of all rows, the longest row first, and so on."""
         row_of_each = self.row_of_each()
         step = torch.arange(len(self.tokens), device=row_of_each.device) - self.starts[row_of_each]
         rank = self.lengths.argsort(descending=True, stable=True).argsort()
@@ -64,16 +55,8 @@ class Rows:
         return torch.where(exists, self.starts[rows, None] + steps, 0), exists
 
 
-def find_rows(row_ids: torch.Tensor, num_rows: int) -> Rows:
-    """Find the rows of a batch.
-
-    Args:
-        row_ids: row of each token in its document, not decreasing; -1 for what is in no row, `(batch, source)`.
-        num_rows: rows that each document gets, some of which may be empty.
-
-    Returns:
-        The rows, `num_rows` for each document.
-    """
+def find_rows(row_ids: torch.Tensor, num_rows: int) -> Rows:  # row_ids (batch, source)
+    """Find the rows of a batch."""
     documents = torch.arange(len(row_ids), device=row_ids.device)
     flat = torch.where(row_ids >= 0, documents[:, None] * num_rows + row_ids, -1).flatten()
     tokens = (flat >= 0).nonzero().squeeze(1)

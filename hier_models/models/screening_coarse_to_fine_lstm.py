@@ -24,12 +24,7 @@ _BLOCK = 64
 
 
 class RowScreen:
-    """Keys of rows in 8 bits.
-
-    Args:
-        keys: of the rows, `(documents, rows, hidden_size)`.
-        exists: where there is a row, `(documents, rows)`.
-    """
+    """Keys of rows in 8 bits."""
 
     def __init__(self, keys: torch.Tensor, exists: torch.Tensor):
         self.exists = None if exists.all() else exists.unsqueeze(1)
@@ -54,28 +49,14 @@ class RowScreen:
             self.error[i] = torch.linalg.vector_norm(rounded, dim=-1).max()
 
     @staticmethod
-    def is_worth_it(keys: torch.Tensor) -> bool:
-        """Whether the keys are many, and in a place and of a kind that the product is there for.
-
-        Args:
-            keys: of the rows, `(documents, rows, hidden_size)`.
-
-        Returns:
-            True or false.
-        """
+    def is_worth_it(keys: torch.Tensor) -> bool:  # keys (documents, rows, hidden_size)
+        """Whether the keys are many, and in a place and of a kind that the product is there for."""
         is_many = keys.device.type == "cpu" and keys.dtype == torch.float32 and keys.shape[1] >= _FEWEST_ROWS
         return is_many and _product_works()
 
     def candidates(self, queries: torch.Tensor, number: int) -> torch.Tensor:
-        """Find all rows that can be among the best.
-
-        Args:
-            queries: states of the decoder, `(documents, beams, hidden_size)`.
-            number: how many best ones are wanted.
-
-        Returns:
-            Where they are, `(documents, beams, rows)`.
-        """
+        """Find all rows that can be among the best."""
+        # queries (documents, beams, hidden_size)
         short = queries.bfloat16()
         products = [
             _product(query, small, scales)
@@ -94,7 +75,7 @@ class RowScreen:
             scores.topk(min(number, scores.shape[-1]), dim=-1).values if number > 1 else scores.amax(-1, keepdim=True)
         )
         found: torch.Tensor = scores >= best[..., -1:] - 2 * off
-        return found if self.exists is None else found & self.exists
+        return found if self.exists is None else found & self.exists  # (documents, beams, rows)
 
 
 def _product(queries: torch.Tensor, keys: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:

@@ -9,23 +9,17 @@ from transformers.masking_utils import create_bidirectional_mask
 
 
 class SentenceLevel(NamedTuple):
-    """The BOS markers of a batch, made once for all layers.
+    """The BOS markers of a batch, made once for all layers."""
 
-    Args:
-        positions: of the markers, 0 for padding, `(batch, sentences)`.
-        attention_mask: mask of the hierarchical attention, in the form that the attention implementation takes.
-        sentence_of_token: for each token that is a marker the number of its sentence, -1 for other tokens,
-            `(batch, tokens)`; `None` where all tokens query.
-        packed: where the sentences stand in the flattened `(batch * sentences)`, for implementations that take
-            lengths in place of masks; else `None`.
-        lengths: these lengths, as keyword arguments of the attention.
-    """
-
-    positions: torch.Tensor
-    attention_mask: Any
+    positions: torch.Tensor  # of the markers, 0 for padding, (batch, sentences)
+    attention_mask: Any  # mask of the hierarchical attention, in the form that the attention implementation takes
+    # for each token that is a marker the number of its sentence, -1 for other tokens, (batch, tokens); `None` where
+    # all tokens query.
     sentence_of_token: torch.Tensor | None
+    # where the sentences stand in the flattened (batch * sentences), for implementations that take lengths in place of
+    # masks; else `None`.
     packed: torch.Tensor | None
-    lengths: dict[str, Any]
+    lengths: dict[str, Any]  # these lengths, as keyword arguments of the attention
 
     def states(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Gather the states at the markers, `(batch, sentences, hidden_size)`."""
@@ -47,18 +41,8 @@ class SentenceLevel(NamedTuple):
 def make_sentence_level(
     config: PreTrainedConfig, inputs_embeds: torch.Tensor, bos_positions: torch.Tensor, first_tokens: torch.Tensor
 ) -> SentenceLevel:
-    """Prepare the hierarchical attention of a batch.
-
-    Args:
-        config: of the model; says who queries, and the attention implementation.
-        inputs_embeds: embeddings, for their shape, `(batch, tokens, hidden_size)`.
-        bos_positions: positions of the markers, -1 for padding, `(batch, sentences)`. A row without any counts as one
-            sentence that begins at its first token.
-        first_tokens: position of the first attended token of each row, `(batch, 1)`.
-
-    Returns:
-        What the layers need.
-    """
+    """Prepare the hierarchical attention of a batch."""
+    # inputs_embeds (batch, tokens, hidden_size), bos_positions (batch, sentences), first_tokens (batch, 1)
     batch, length = inputs_embeds.shape[:2]
     bos_positions = bos_positions.to(inputs_embeds.device)
     has_none = (bos_positions < 0).all(dim=1, keepdim=True)

@@ -65,27 +65,12 @@ class Seq2SeqHead(nn.Module):
 
     def predict(
         self,
-        outputs: ModelOutput,
-        labels: torch.Tensor | None,
+        outputs: ModelOutput,  # (batch, target, d_model)
+        labels: torch.Tensor | None,  # (batch, target)
         num_items_in_batch: torch.Tensor | int | None,
         wants_copying: bool | None,
     ) -> dict[str, Any]:
-        """Turn the decoder's states into logits, and a loss if there are labels.
-
-        Args:
-            outputs: of the model without head: `last_hidden_state`, (batch, target, d_model), and, to copy,
-                `copy_attentions`, (batch, target, source), and `source_ids`, (batch, source).
-            labels: target token ids, -100 where there is no loss, (batch, target).
-            num_items_in_batch: labels in the whole accumulated batch; without it the loss is a mean over this one.
-            wants_copying: also return how the model copies.
-
-        Returns:
-            `loss`, `logits` (logarithms of probabilities where the model copies), `copy_probability`, (batch, target),
-            and `copy_attentions`, those that there are; and the rest of `outputs`.
-
-        Raises:
-            ValueError: if the model copies, and does not know what.
-        """
+        """Turn the decoder's states into logits, and a loss if there are labels."""
         hidden_states = outputs["last_hidden_state"]
         logits = self.lm_head(hidden_states)  # (batch, target, vocab_size)
         logits = logits + self.final_logits_bias.to(logits.device)
@@ -100,7 +85,7 @@ class Seq2SeqHead(nn.Module):
         if wants_copying and gate is not None and copy_attentions is not None:
             result["copy_probability"] = gate.squeeze(-1).to(copy_attentions.dtype).sigmoid()
             result["copy_attentions"] = copy_attentions
-        return result
+        return result  # (batch, target)
 
 
 def _copy(
@@ -127,21 +112,8 @@ def _copy(
 
 def token_loss(
     logits: torch.Tensor, labels: torch.Tensor, num_items_in_batch: Any, are_logs: bool = False
-) -> torch.Tensor:
-    """Mean over labels that are not -100, of this batch or of the whole accumulated one.
-
-    Args:
-        logits: scores, or logarithms of probabilities, (batch, tokens, classes).
-        labels: -100 where there is no loss, (batch, tokens).
-        num_items_in_batch: labels in the whole accumulated batch, if they are more than this one's.
-        are_logs: whether the scores are logarithms of probabilities.
-
-    Returns:
-        The loss.
-
-    Raises:
-        ValueError: if there is not a label for each token.
-    """
+) -> torch.Tensor:  # logits (batch, tokens, classes), labels (batch, tokens)
+    """Mean over labels that are not -100, of this batch or of the whole accumulated one."""
     if labels.shape != logits.shape[:-1]:
         raise ValueError(
             f"`labels` must be {tuple(logits.shape[:-1])}, one for each token, got shape {tuple(labels.shape)}."

@@ -42,12 +42,6 @@ class HamAttention(BartAttention):
     """BART's attention at several levels: heads are taken apart once, run all levels, and are put together once.
 
     Source: section 3. With one level it is BART's.
-
-    Args:
-        config: of the model.
-        num_heads: attention heads.
-        layer_idx: of the layer.
-        is_decoder: whether it attends to the source from the target.
     """
 
     def __init__(self, config: HamConfig, num_heads: int, layer_idx: int, is_decoder: bool = False):
@@ -70,25 +64,13 @@ class HamAttention(BartAttention):
 
     def forward(
         self,
-        hidden_states: torch.Tensor,
-        key_value_states: torch.Tensor | None = None,
+        hidden_states: torch.Tensor,  # (batch, queries, d_model)
+        key_value_states: torch.Tensor | None = None,  # (batch, source, d_model)
         cache: Cache | None = None,
         attention_mask: torch.Tensor | None = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Attend at every level.
-
-        Args:
-            hidden_states: `(batch, queries, d_model)`.
-            key_value_states: of the source, `(batch, source, d_model)`; without them, the states attend to themselves.
-            cache: cache of keys and values.
-            attention_mask: as Transformers makes it for the attention implementation.
-            **kwargs: handed on to Transformers' attention functions.
-
-        Returns:
-            The attended states, `(batch, queries, d_model)`, and from `"eager"` how much of each token is in them,
-            `(batch, heads, queries, keys)`, else `None`.
-        """
+        """Attend at every level."""
         if self.level_weights.computed == 1:
             result: tuple[torch.Tensor, torch.Tensor | None] = super().forward(
                 hidden_states, key_value_states, cache, attention_mask, **kwargs
@@ -140,12 +122,7 @@ class HamAttention(BartAttention):
 
 
 class HamTransformerEncoderLayer(BartEncoderLayer):
-    """BART's encoder layer with HAM-S.
-
-    Args:
-        config: of the model.
-        layer_idx: of the layer.
-    """
+    """BART's encoder layer with HAM-S."""
 
     def __init__(self, config: HamConfig, layer_idx: int):
         super().__init__(config, layer_idx=layer_idx)
@@ -154,12 +131,7 @@ class HamTransformerEncoderLayer(BartEncoderLayer):
 
 
 class HamTransformerDecoderLayer(BartDecoderLayer):
-    """BART's decoder layer with HAM-V.
-
-    Args:
-        config: of the model.
-        layer_idx: of the layer.
-    """
+    """BART's decoder layer with HAM-V."""
 
     def __init__(self, config: HamConfig, layer_idx: int):
         super().__init__(config, layer_idx=layer_idx)
@@ -168,11 +140,7 @@ class HamTransformerDecoderLayer(BartDecoderLayer):
 
 
 class HamTransformerEncoder(HamPreTrainedModel):
-    """Reads the source; the keyword's tokens carry an embedding of their own.
-
-    Args:
-        config: of the model.
-    """
+    """Reads the source; the keyword's tokens carry an embedding of their own."""
 
     _can_record_outputs = {
         "hidden_states": HamTransformerEncoderLayer,
@@ -219,11 +187,7 @@ class HamTransformerEncoder(HamPreTrainedModel):
 
 
 class HamTransformerDecoder(HamPreTrainedModel):
-    """Writes the target.
-
-    Args:
-        config: of the model.
-    """
+    """Writes the target."""
 
     _can_record_outputs = {
         "hidden_states": HamTransformerDecoderLayer,

@@ -14,30 +14,13 @@ from .configuration_ham_reader import HamReaderConfig
 
 
 def reversed_places(lengths: torch.Tensor, count: int) -> torch.Tensor:
-    """Places that bring the words of texts into the opposite order, and back; padding stays behind them.
-
-    Args:
-        lengths: words of each text, `(texts,)`
-        count: words of a row.
-
-    Returns:
-        `(texts, count)`
-    """
+    """Places that bring the words of texts into the opposite order, and back; padding stays behind them."""
     places = torch.arange(count, device=lengths.device)
-    return torch.where(places < lengths[:, None], lengths[:, None] - 1 - places, places)
+    return torch.where(places < lengths[:, None], lengths[:, None] - 1 - places, places)  # (texts, count)
 
 
 class RecurrentEncoder(nn.Module):
-    """Recurrent layers that read in both directions, or in one; padding changes nothing.
-
-    Args:
-        cell: "lstm" or "gru".
-        input_size: width of the inputs.
-        hidden_size: units in each direction.
-        layers: number of layers.
-        bidirectional: whether to read backwards too.
-        dropout: before each layer.
-    """
+    """Recurrent layers that read in both directions, or in one; padding changes nothing."""
 
     def __init__(
         self,
@@ -60,16 +43,8 @@ class RecurrentEncoder(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, states: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Read texts.
-
-        Args:
-            states: inputs, `(texts, words, input_size)`
-            lengths: words of each text, `(texts,)`
-
-        Returns:
-            Outputs of the last layer, zero for padding, `(texts, words, hidden_size · directions)`, and its last
-            states, one direction after the other, `(texts, hidden_size · directions)`
-        """
+        """Read texts."""
+        # states (texts, words, input_size)
         lengths = lengths.to(states.device)
         places = torch.arange(states.shape[1], device=states.device)
         mask = (places < lengths[:, None])[..., None]
@@ -96,9 +71,6 @@ class CharacterEncoder(nn.Module):
     Source: Seo et al. 2016, section 2, layer 1 (convolution, maximum over time); Wang et al. 2017, section 3.1 (the
     last states of a bidirectional recurrent network). A filter sees zeros behind a word's last character, and stands
     at each of its characters: the length to which words are padded does not matter.
-
-    Args:
-        config: of the model.
     """
 
     def __init__(self, config: HamReaderConfig):
@@ -112,15 +84,8 @@ class CharacterEncoder(nn.Module):
         else:
             self.recurrent = RecurrentEncoder("gru", config.char_embedding_size, config.char_hidden_size // 2)
 
-    def forward(self, char_ids: torch.Tensor) -> torch.Tensor:
-        """Read the characters of words.
-
-        Args:
-            char_ids: `(words, chars)`, 0 for padding; each word has one character at least.
-
-        Returns:
-            `(words, char_hidden_size)`
-        """
+    def forward(self, char_ids: torch.Tensor) -> torch.Tensor:  # char_ids (words, chars)
+        """Read the characters of words."""
         mask = char_ids != 0
         states = self.dropout(self.embed_chars(char_ids))
         if self.convolution is None:
@@ -135,9 +100,6 @@ class HighwayLayer(nn.Module):
     """A highway layer.
 
     Source: Seo et al. 2016, section 2, layer 2.
-
-    Args:
-        size: width of its input and output.
     """
 
     def __init__(self, size: int):
@@ -145,25 +107,14 @@ class HighwayLayer(nn.Module):
         self.transform = nn.Linear(size, size)
         self.gate = nn.Linear(size, size)
 
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
-        """Transform a part of each number.
-
-        Args:
-            states: `(…, size)`
-
-        Returns:
-            `(…, size)`
-        """
+    def forward(self, states: torch.Tensor) -> torch.Tensor:  # states (…, size)
+        """Transform a part of each number."""
         transformed: torch.Tensor = self.gate(states).sigmoid() * (self.transform(states).relu() - states)
-        return states + transformed
+        return states + transformed  # (…, size)
 
 
 class WordEncoder(nn.Module):
-    """Embeddings of words, what their characters give, and BiDAF's highway over both.
-
-    Args:
-        config: of the model.
-    """
+    """Embeddings of words, what their characters give, and BiDAF's highway over both."""
 
     def __init__(self, config: HamReaderConfig):
         super().__init__()
@@ -176,16 +127,8 @@ class WordEncoder(nn.Module):
     def forward(
         self, embeddings: torch.Tensor, mask: torch.Tensor, char_ids: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Make the vectors of words.
-
-        Args:
-            embeddings: embeddings of words, `(texts, words, embedding_size)`
-            mask: true where a word is no padding, `(texts, words)`
-            char_ids: `(texts, words, chars)`, 0 for padding.
-
-        Returns:
-            `(texts, words, word_size)`
-        """
+        """Make the vectors of words."""
+        # embeddings (texts, words, embedding_size), mask (texts, words), char_ids (texts, words, chars)
         states = embeddings
         if self.chars is not None and char_ids is not None:
             # A word without any character that is known to be one, such as padding, has a vector of zeros.
@@ -196,7 +139,7 @@ class WordEncoder(nn.Module):
             states = torch.cat([states, of_chars], -1)
         for layer in self.highway:
             states = layer(states)
-        return states
+        return states  # (texts, words, word_size)
 
 
 __all__ = ["CharacterEncoder", "HighwayLayer", "RecurrentEncoder", "WordEncoder", "reversed_places"]

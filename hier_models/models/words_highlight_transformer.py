@@ -43,14 +43,7 @@ def _any_word() -> re.Pattern[str]:
 
 
 def word_pattern(text: str) -> re.Pattern[str]:
-    """Give the pattern of a word: letters and digits, with an apostrophe inside or not; quicker for plain English.
-
-    Args:
-        text: The text to look at.
-
-    Returns:
-        A pattern with one group, the word.
-    """
+    """Give the pattern of a word: letters and digits, with an apostrophe inside or not; quicker for plain English."""
     return _ASCII_WORD if text.isascii() else _any_word()
 
 
@@ -60,62 +53,28 @@ def _within_phrase(gap: str) -> bool:
 
 
 def split_words(text: str) -> "tuple[list[str], np.ndarray[Any, Any], np.ndarray[Any, Any]]":
-    """Find the words of a text.
-
-    Args:
-        text: Any text.
-
-    Returns:
-        The words, in small letters and with straight apostrophes; where each begins and ends (words, 2); and for each
-        word but the last whether it and the next can be in one phrase (words - 1,).
-    """
+    """Find the words of a text."""
     parts = word_pattern(text).split(text)  # gap, word, gap, word, …, gap
     bounds = np.cumsum(np.fromiter(map(len, parts), dtype=np.int64, count=len(parts)))
     words = "\0".join(parts[1::2]).lower().replace("’", "'").split("\0") if len(parts) > 1 else []
     known = _COMMON_GAPS.get
     beside = [_within_phrase(gap) if (found := known(gap)) is None else found for gap in parts[2:-1:2]]
-    return words, np.stack([bounds[:-1:2], bounds[1::2]], axis=1), np.array(beside, dtype=bool)
+    return words, np.stack([bounds[:-1:2], bounds[1::2]], axis=1), np.array(beside, dtype=bool)  # (words, 2)
 
 
 def is_unspaced(word: str) -> bool:
-    """Tell whether a word is of a script without spaces.
-
-    Args:
-        word: A word as `split_words` finds it.
-
-    Returns:
-        Whether it is.
-    """
+    """Tell whether a word is of a script without spaces."""
     return _UNSPACED_LETTER.match(word) is not None
 
 
 def ends_in_a_word(text: str, start: int, end: int) -> bool:
-    """Tell whether a cut falls into a word.
-
-    Args:
-        text: The text.
-        start: Where the last word before the cut begins.
-        end: Where the cut is.
-
-    Returns:
-        Whether the word goes on after the cut.
-    """
+    """Tell whether a cut falls into a word."""
     match = word_pattern(text).match(text, start)
     return match is not None and match.end() > end
 
 
 def find_phrase(phrase: str, text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Find a given phrase: whole words, in any case, accents apart or not, any spaces between.
-
-    Args:
-        phrase: Text with at least one character that is no space.
-        text: Where to look for it.
-        start: The first character of the range to look in.
-        end: The one after the last.
-
-    Yields:
-        Where each occurrence begins and ends; none overlaps another.
-    """
+    """Find a given phrase: whole words, in any case, accents apart or not, any spaces between."""
     pattern, is_letter = _phrase_pattern(phrase), _letter().match
     # Not a part of the pattern: sets of so many characters take a hundred times as long to compile as a phrase.
     word_first, word_last = is_letter(phrase.lstrip()[0]), is_letter(phrase.rstrip()[-1])
