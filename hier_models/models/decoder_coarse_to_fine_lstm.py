@@ -18,12 +18,12 @@ from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .cache_coarse_to_fine_lstm import CoarseToFineLstmCache
+from .conditional_reading import DocumentMemory, WordMemory, make_memory
 from .configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
 from .input_checks_coarse_to_fine_lstm import check_target
-from .memory_coarse_to_fine_lstm import DocumentMemory, WordMemory, make_memory
 from .modeling_outputs_coarse_to_fine_lstm import CoarseToFineLstmDecoderOutput, CoarseToFineLstmEncoderOutput
 from .pretrained_coarse_to_fine_lstm import CoarseToFineLstmPreTrainedModel
-from .reinforce_coarse_to_fine_lstm import draw_rows
+from .reinforce import draw_rows
 
 
 class RowChoice(NamedTuple):

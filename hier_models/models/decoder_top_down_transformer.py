@@ -22,9 +22,9 @@ from .bart_warm_start import make_token_embedding
 from .configuration_top_down_transformer import TopDownTransformerConfig
 from .copy_mechanism import CopyDecoderLayer
 from .input_checks_top_down_transformer import check_decoded, check_target
-from .layers_top_down_transformer import refuse_flash_mask
 from .modeling_outputs_top_down_transformer import TopDownTransformerDecoderOutput
 from .pretrained_top_down_transformer import TopDownTransformerPreTrainedModel
+from .top_down_layers import refuse_flash_mask
 
 
 class TopDownTransformerDecoder(TopDownTransformerPreTrainedModel):

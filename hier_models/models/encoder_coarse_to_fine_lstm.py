@@ -20,13 +20,13 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import can_return_tuple
 
 from .autocast_lstm import AutocastLstm
-from .coarse_coarse_to_fine_lstm import CoarseToFineLstmRowRepresentation
 from .configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
 from .input_checks_coarse_to_fine_lstm import check_inputs, check_num_rows
 from .modeling_outputs_coarse_to_fine_lstm import CoarseToFineLstmEncoderOutput
 from .pretrained_coarse_to_fine_lstm import CoarseToFineLstmPreTrainedModel
+from .row_representation import CoarseToFineLstmRowRepresentation
 from .row_store_coarse_to_fine_lstm import CoarseToFineLstmRowStore
-from .rows_coarse_to_fine_lstm import Rows, find_rows
+from .rows import Rows, find_rows
 
 
 class CoarseToFineLstmEncoderLayer(GradientCheckpointingLayer):

@@ -18,10 +18,10 @@ from transformers.utils import TransformersKwargs
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .band_highlight_transformer import Band, make_band
 from .bart_warm_start import make_token_embedding
 from .bos_positions import token_positions
 from .configuration_highlight_transformer import HighlightTransformerConfig
+from .highlight_band import Band, make_band
 from .input_checks_highlight_transformer import check_inputs
 from .layers_highlight_transformer import HighlightTransformerEncoderLayer
 from .modeling_outputs_highlight_transformer import HighlightTransformerEncoderOutput

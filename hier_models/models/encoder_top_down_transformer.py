@@ -24,17 +24,17 @@ from .bart_warm_start import make_token_embedding
 from .bos_positions import token_positions
 from .configuration_top_down_transformer import TopDownTransformerConfig
 from .input_checks_top_down_transformer import check_inputs
-from .layers_top_down_transformer import (
+from .local_attention import TopDownTransformerLocalAttention, create_local_attention_mask
+from .modeling_outputs_top_down_transformer import TopDownTransformerEncoderOutput
+from .pretrained_top_down_transformer import TopDownTransformerPreTrainedModel
+from .segment_pooling import Segments
+from .top_down_layers import (
     TopDownTransformerBottomUpLayer,
     TopDownTransformerSegmentAttention,
     TopDownTransformerSegmentLevels,
     TopDownTransformerTopDownLayer,
     find_segments,
 )
-from .local_attention_top_down_transformer import TopDownTransformerLocalAttention, create_local_attention_mask
-from .modeling_outputs_top_down_transformer import TopDownTransformerEncoderOutput
-from .pooling_top_down_transformer import Segments
-from .pretrained_top_down_transformer import TopDownTransformerPreTrainedModel
 from .warm_start import begin_layers
 
 

@@ -14,10 +14,10 @@ from transformers.models.bart.modeling_bart import BartEncoderLayer
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
 
-from .band_highlight_transformer import Band
 from .configuration_highlight_transformer import HighlightTransformerConfig
 from .copy_mechanism import after, before, feed_forward
-from .highlight_attention_highlight_transformer import HighlightTransformerSelfAttention
+from .highlight_attention import HighlightTransformerSelfAttention
+from .highlight_band import Band
 
 
 class HighlightTransformerEncoderLayer(BartEncoderLayer):

@@ -34,7 +34,7 @@ from .modeling_outputs_coarse_to_fine_lstm import (
     CoarseToFineLstmModelOutput,
 )
 from .pretrained_coarse_to_fine_lstm import CoarseToFineLstmPreTrainedModel
-from .reinforce_coarse_to_fine_lstm import RewardBaseline, surrogate_loss
+from .reinforce import RewardBaseline, surrogate_loss
 
 
 logger = logging.get_logger(__name__)

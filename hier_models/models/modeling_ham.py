@@ -2,8 +2,8 @@
 
 Source: "Hierarchical Attention: What Really Counts in Various NLP Tasks".
 
-In the order data flows: attention_ham.py; gru_ham.py and transformer_ham.py, encoder and decoder of each body;
-cache_ham.py, the GRU decoder's state; and here the models.
+In the order data flows: hierarchical_attention.py; gru_body.py and transformer_body.py, encoder and decoder of both;
+recurrent_cache.py, the GRU decoder's state; and here the models.
 
 Axes in shape comments:
     batch       sources
@@ -23,13 +23,13 @@ from transformers.models.bart.modeling_bart import shift_tokens_right
 from transformers.processing_utils import Unpack
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
-from .cache_ham import HamCache
 from .configuration_ham import HamConfig
-from .gru_ham import HamGruDecoder, HamGruEncoder
+from .gru_body import HamGruDecoder, HamGruEncoder
 from .input_checks_ham import check_labels, check_source
 from .modeling_outputs_ham import HamEncoderOutput, HamLMOutput, HamModelOutput
 from .pretrained_ham import HamPreTrainedModel, make_embedding
-from .transformer_ham import HamTransformerDecoder, HamTransformerEncoder
+from .recurrent_cache import HamCache
+from .transformer_body import HamTransformerDecoder, HamTransformerEncoder
 
 
 class HamModel(HamPreTrainedModel):

@@ -2,8 +2,8 @@
 
 Source: "Hierarchical Attention: What Really Counts in Various NLP Tasks", sections 3 and 5.1.
 
-In the order data flows: layout_ham_reader.py (documents of a context); words_… (words and characters);
-readers_ham_reader.py, with its attentions (levels_…, matching_…) and pointer_…; and here the model.
+In the order data flows: passage_layout.py (documents of a context); words_… (words and characters);
+readers.py, with its attentions (levels_…, matching_…) and pointer_…; and here the model.
 
 Axes in shape comments:
     batch       questions, each with its context
@@ -25,10 +25,10 @@ from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
 from .configuration_ham_reader import HamReaderConfig
 from .input_checks_ham_reader import check_documents, check_question, check_words
-from .layout_ham_reader import Layout
-from .levels_ham_reader import BidafAttention, LevelWeights
-from .readers_ham_reader import READERS
-from .words_ham_reader import WordEncoder
+from .passage_layout import Layout
+from .question_attention import BidafAttention, LevelWeights
+from .readers import READERS
+from .word_encoder import WordEncoder
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 Source: Rohde, Wu and Liu, "Hierarchical Learning for Generation with Long Source Sequences", section 7, "Encoder-only
 transformer hierarchical attention". A BOS token stands before every sentence. In every layer, after the
-self-attention, the *hierarchical attention* attends to the states at these BOS positions (layers_hat_encoder.py).
+self-attention, the *hierarchical attention* attends to the states at these BOS positions (hat_encoder_layers.py).
 
 Axes in shape comments:
     batch       texts; of multiple choice, texts times choices
@@ -28,10 +28,10 @@ from transformers.utils import TransformersKwargs, can_return_tuple
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .bos_positions import find_bos_positions, silence_markers
+from .classification_loss import classification_loss, cross_entropy
 from .configuration_hat_encoder import HatEncoderConfig
+from .hat_encoder_layers import HatEncoderLayer, HatEncoderLayers
 from .input_checks_hat_encoder import check_choices, check_inputs, check_length
-from .layers_hat_encoder import HatEncoderLayer, HatEncoderLayers
-from .losses_hat_encoder import classification_loss, cross_entropy
 from .modeling_outputs_hat_encoder import (
     HatEncoderMaskedLMOutput,
     HatEncoderModelOutput,
@@ -40,7 +40,7 @@ from .modeling_outputs_hat_encoder import (
     HatEncoderSequenceClassifierOutput,
     HatEncoderTokenClassifierOutput,
 )
-from .sentence_level_hat_encoder import find_first_tokens, make_sentence_level
+from .sentence_level import find_first_tokens, make_sentence_level
 from .warm_start import BeginsAsBase
 
 

@@ -6,8 +6,8 @@ from transformers import initialization as init
 from transformers.modeling_utils import PreTrainedModel
 from transformers.models.bart.modeling_bart import BartScaledWordEmbedding
 
-from .attention_ham import HamHeadProjection, HamLevelWeights
 from .configuration_ham import HamConfig
+from .hierarchical_attention import HamHeadProjection, HamLevelWeights
 
 
 class HamPreTrainedModel(PreTrainedModel):

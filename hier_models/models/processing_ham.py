@@ -11,9 +11,9 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase, ProcessorMixin
 from transformers.utils import logging
 from transformers.utils.hub import cached_file
 
-from .keywords_ham import PoemKeywords, is_chinese
-from .line_length_ham import LineLengthLogitsProcessor
-from .reading_ham import read_poems, read_texts
+from .keywords import PoemKeywords, is_chinese
+from .line_length import LineLengthLogitsProcessor
+from .poem_input import read_poems, read_texts
 
 
 logger = logging.get_logger(__name__)

@@ -16,9 +16,9 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase, ProcessorMixin
 from transformers.utils import logging
 from transformers.utils.hub import cached_file
 
-from .key_phrases_highlight_transformer import KEY_PHRASES_FILE, KeyPhraseExtractor
-from .phrase_spans_highlight_transformer import Phrase, place_phrases, read_phrases, shares
-from .reading_highlight_transformer import join_parts, part_places, read_batch, read_items, read_text, read_turn
+from .key_phrases import KEY_PHRASES_FILE, KeyPhraseExtractor
+from .phrase_spans import Phrase, place_phrases, read_phrases, shares
+from .source_text import join_parts, part_places, read_batch, read_items, read_text, read_turn
 from .summary_lengths import begin_with_lengths
 
 

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import torch
 
-from .rows_coarse_to_fine_lstm import Rows
+from .rows import Rows
 from .screening_coarse_to_fine_lstm import RowScreen
 
 

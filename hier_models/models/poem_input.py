@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .keywords_ham import is_chinese
+from .keywords import is_chinese
 
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")

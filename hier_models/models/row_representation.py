@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from .configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
-from .rows_coarse_to_fine_lstm import Rows
+from .rows import Rows
 
 
 # Values that the convolution may make at once. More rows are done in turns, those of like length together.

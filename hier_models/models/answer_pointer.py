@@ -8,7 +8,7 @@ Axes in shape comments:
 import torch
 from torch import nn
 
-from .levels_ham_reader import masked_softmax
+from .question_attention import masked_softmax
 
 
 class QuestionPooling(nn.Module):

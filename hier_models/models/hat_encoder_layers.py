@@ -8,7 +8,7 @@ from transformers.pytorch_utils import apply_chunking_to_forward
 from transformers.utils import TransformersKwargs
 
 from .configuration_hat_encoder import HatEncoderConfig
-from .sentence_level_hat_encoder import SentenceLevel
+from .sentence_level import SentenceLevel
 from .warm_start import begin_attention
 
 

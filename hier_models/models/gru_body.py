@@ -17,12 +17,12 @@ from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import can_return_tuple
 
-from .attention_ham import HamMemory, HierarchicalAttention
-from .cache_ham import HamCache
 from .configuration_ham import HamConfig
+from .hierarchical_attention import HamMemory, HierarchicalAttention
 from .input_checks_ham import check_inputs, check_target
 from .modeling_outputs_ham import HamDecoderOutput, HamEncoderOutput
 from .pretrained_ham import HamPreTrainedModel, make_embedding
+from .recurrent_cache import HamCache
 
 
 class HamGruEncoderLayer(GradientCheckpointingLayer):

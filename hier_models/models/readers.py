@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from .answer_pointer import AnswerPointer, QuestionPooling
 from .configuration_ham_reader import HamReaderConfig
-from .levels_ham_reader import BidafAttention, SelfMatchingAttention
-from .matching_ham_reader import GatedMatchGru, MatchLstm
-from .pointer_ham_reader import AnswerPointer, QuestionPooling
-from .words_ham_reader import RecurrentEncoder
+from .match_recurrence import GatedMatchGru, MatchLstm
+from .question_attention import BidafAttention, SelfMatchingAttention
+from .word_encoder import RecurrentEncoder
 
 
 class BidafReader(nn.Module):

@@ -22,8 +22,8 @@ from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
 
 from .configuration_top_down_transformer import TopDownTransformerConfig
-from .local_attention_top_down_transformer import TopDownTransformerLocalAttention
-from .pooling_top_down_transformer import Segments, align, pool, segment_of_units
+from .local_attention import TopDownTransformerLocalAttention
+from .segment_pooling import Segments, align, pool, segment_of_units
 from .warm_start import begin_attention, begin_update
 
 

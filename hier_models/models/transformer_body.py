@@ -31,8 +31,8 @@ from transformers.utils import TransformersKwargs
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .attention_ham import HamLevelWeights
 from .configuration_ham import HamConfig
+from .hierarchical_attention import HamLevelWeights
 from .input_checks_ham import check_decoded, check_inputs, check_target
 from .modeling_outputs_ham import HamDecoderOutput, HamEncoderOutput
 from .pretrained_ham import HamPreTrainedModel, make_embedding

@@ -4,7 +4,7 @@ A step does only what depends on its state. What cells and gates make of the con
 once, before; what they make of the question is made once too, and a step sums it up with its attention. Steps of both
 directions are one batch.
 
-Axes in shape comments: as in levels_ham_reader.py, and
+Axes in shape comments: as in question_attention.py, and
     both        rows of the first direction, then those of the second
 """
 
@@ -13,8 +13,8 @@ from abc import abstractmethod
 import torch
 from torch import nn
 
-from .levels_ham_reader import AdditiveAttention
-from .words_ham_reader import reversed_places
+from .question_attention import AdditiveAttention
+from .word_encoder import reversed_places
 
 
 class MatchRecurrence(nn.Module):

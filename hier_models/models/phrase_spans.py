@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .words_highlight_transformer import find_phrase
+from .phrase_words import find_phrase
 
 
 Spans = tuple[tuple[int, int], ...]

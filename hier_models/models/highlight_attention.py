@@ -35,8 +35,8 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.bart.modeling_bart import BartAttention, eager_attention_forward
 
 from .attention_dropout import refuse_flex_dropout
-from .band_highlight_transformer import Band, softmax_of_entries
-from .flash_highlight_transformer import attend_on_cpu, correct_rows
+from .flash_highlighting import attend_on_cpu, correct_rows
+from .highlight_band import Band, softmax_of_entries
 
 
 # Entries of the scores of highlighted rows that are held at once, for each document.

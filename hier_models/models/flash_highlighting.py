@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from .band_highlight_transformer import Band, softmax_of_entries
+from .highlight_band import Band, softmax_of_entries
 
 
 # Numbers of keys and values around highlighted tokens that are held at once.

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from .phrase_spans_highlight_transformer import Phrase
-from .words_highlight_transformer import ends_in_a_word, is_unspaced, split_words
+from .phrase_spans import Phrase
+from .phrase_words import ends_in_a_word, is_unspaced, split_words
 
 
 # The file beside a processor's settings.
