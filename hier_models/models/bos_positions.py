@@ -4,6 +4,8 @@ import torch
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.utils import logging
 
+from .input_checks import can_look_at, check_integers
+
 
 logger = logging.get_logger(__name__)
 
@@ -94,4 +96,30 @@ def silence_markers(
     return is_read, positions - (is_silent.cumsum(dim=1) - is_silent)  # (batch, tokens)
 
 
-__all__ = ["fill_unmarked", "find_bos_positions", "silence_markers", "token_positions"]
+def check_bos_positions(positions: torch.Tensor, shape: tuple[int, int], attention_mask: torch.Tensor | None) -> None:
+    """Refuse positions, (batch, sentences), that are none of the source's tokens."""
+    if positions.dim() != 2 or positions.shape[0] != shape[0] or positions.shape[1] == 0:
+        raise ValueError(f"`bos_positions` must be (batch={shape[0]}, sentences), got shape {tuple(positions.shape)}.")
+    check_integers("bos_positions", positions)
+    if not can_look_at(positions):
+        return
+    low, high = (int(value) for value in torch.aminmax(positions))
+    if low < -1 or high >= shape[1]:
+        raise ValueError(
+            f"`bos_positions` must be positions of the source's {shape[1]} tokens, or -1 for padding, got values from "
+            f"{low} to {high}."
+        )
+    if attention_mask is None or attention_mask.dim() != 2:
+        return
+    is_token = attention_mask.to(positions.device) != 0
+    is_padding = (positions >= 0) & ~is_token.gather(1, positions.clamp(min=0).long())
+    wrong = (is_padding & is_token.any(dim=1, keepdim=True)).nonzero()  # a row of padding has no sentence to mark
+    if len(wrong):
+        row, sentence = wrong[0].tolist()
+        raise ValueError(
+            f"`bos_positions` must be positions of tokens, or -1 for padding; {int(positions[row, sentence])} in row "
+            f"{row} is padding by `attention_mask`."
+        )
+
+
+__all__ = ["check_bos_positions", "fill_unmarked", "find_bos_positions", "silence_markers", "token_positions"]

@@ -1,19 +1,202 @@
-"""What the decoder attends to: the states of all words, or rows that are read on demand.
+"""Conditional computation: the word LSTM reads a row when it is first selected, once for all beams of its document.
+
+In the order data flows: the screen, which finds the best of thousands of rows without all of their scores (ours); the
+store, which reads rows; and what the decoder attends to, one way or the other.
 
 Axes in shape comments:
-    batch       sequences that are decoded: documents, or documents times beams
-    documents   documents, however many beams each has
+    documents   documents of the batch, however many beams each has
+    beams       sequences of each document
+    batch       sequences that are decoded: documents times beams
     source      source tokens
     rows        rows of a document
-    words       words of a row, padded to the longest
+    selected    rows that a sequence selects
+    words       words of a row, padded to the longest that was read
 """
 
-from typing import NamedTuple
+import copy
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self
 
 import torch
+from torch import nn
 
-from .modeling_outputs_coarse_to_fine_lstm import CoarseToFineLstmEncoderOutput
-from .row_store_coarse_to_fine_lstm import CoarseToFineLstmRowStore
+from .model_outputs import CoarseToFineLstmEncoderOutput
+from .rows import Rows
+
+
+# Fewer rows than this are scored in full: it takes less time.
+_FEWEST_ROWS = 2048
+# A score in bfloat16 is off by its 256th part at most.
+_ROUNDING = 2.0**-8
+# The product reads keys in blocks, past their end if they are not made of whole ones.
+_BLOCK = 64
+
+
+class RowScreen:
+    """Keys of rows in 8 bits, which leave a few rows whose scores are then computed exactly.
+
+    On a CPU a decoding step for several long documents is mostly the reading of their keys. In 8 bits they are a
+    quarter, and how far a score can be off is known, so that nothing is lost.
+    """
+
+    def __init__(self, keys: torch.Tensor, exists: torch.Tensor):
+        self.exists = None if exists.all() else exists.unsqueeze(1)
+        documents, rows, size = keys.shape
+        self.padding = -size % _BLOCK
+        self.small = torch.zeros(documents, rows, size + self.padding, dtype=torch.int8)
+        self.scales = torch.empty(keys.shape[:2], dtype=torch.bfloat16)  # of each row
+        self.longest = torch.empty(len(keys), 1, 1)  # longest difference from the mean, of each document
+        self.error = torch.empty(len(keys), 1, 1)  # longest difference between a key and its 8 bits
+        for i, keys_of_document in enumerate(keys):
+            # What all rows have in common does not change which is the best.
+            is_row = exists[i][:, None]
+            mean = keys_of_document.masked_fill(~is_row, 0.0).sum(dim=0) / is_row.sum().clamp(min=1)
+            others = (keys_of_document - mean).masked_fill_(~is_row, 0.0)
+            # A little larger than needed, so that nothing is out of range when the scale is rounded.
+            scale = (others.abs().amax(dim=-1) * (1.02 / 127)).clamp(min=1e-30).bfloat16()
+            rounded = (others / scale.float()[:, None]).round_()
+            self.small[i, :, :size] = rounded
+            self.scales[i] = scale
+            self.longest[i] = torch.linalg.vector_norm(others, dim=-1).max()
+            rounded.mul_(scale.float()[:, None]).sub_(others)
+            self.error[i] = torch.linalg.vector_norm(rounded, dim=-1).max()
+
+    @staticmethod
+    def is_worth_it(keys: torch.Tensor) -> bool:  # keys (documents, rows, hidden_size)
+        """Whether the keys are many, and in a place and of a kind that the product is there for."""
+        is_many = keys.device.type == "cpu" and keys.dtype == torch.float32 and keys.shape[1] >= _FEWEST_ROWS
+        return is_many and _product_works()
+
+    def candidates(self, queries: torch.Tensor, number: int) -> torch.Tensor:
+        """Find all rows that can be among the best."""
+        # queries (documents, beams, hidden_size)
+        short = queries.bfloat16()
+        products = [
+            _product(query, small, scales)
+            for query, small, scales in zip(
+                nn.functional.pad(short, (0, self.padding)), self.small, self.scales, strict=True
+            )
+        ]
+        scores = torch.stack(products).float()
+        if self.exists is not None:
+            scores.masked_fill_(~self.exists, float("-inf"))
+        norm = torch.linalg.vector_norm(short.float(), dim=-1, keepdim=True)  # (documents, beams, 1)
+        lost = torch.linalg.vector_norm(queries - short.float(), dim=-1, keepdim=True)
+        # A score is off by less than this: from the query's rounding, the keys' rounding, and the score's own.
+        off = lost * self.longest + norm * self.error + _ROUNDING * norm * (self.longest + self.error)
+        best = (
+            scores.topk(min(number, scores.shape[-1]), dim=-1).values if number > 1 else scores.amax(-1, keepdim=True)
+        )
+        found: torch.Tensor = scores >= best[..., -1:] - 2 * off
+        return found if self.exists is None else found & self.exists  # (documents, beams, rows)
+
+
+def _product(queries: torch.Tensor, keys: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+    """Multiply (beams, size) in bfloat16 with (rows, size) in 8 bits, times (rows,): (beams, rows)."""
+    found: torch.Tensor = torch.ops.aten._weight_int8pack_mm(queries, keys, scales)
+    return found
+
+
+@functools.cache
+def _product_works() -> bool:
+    """Whether this build of torch has the product: it is not of torch's public operators."""
+    queries = torch.arange(-64, 64).view(2, 64).bfloat16()
+    keys = (torch.arange(3 * 64) % 251 - 125).view(3, 64).to(torch.int8)
+    scales = torch.tensor([0.5, 1.0, 2.0]).bfloat16()
+    try:
+        found = _product(queries, keys, scales).float()
+    except (AttributeError, RuntimeError, TypeError):
+        return False
+    return torch.allclose(found, (queries.float() @ keys.float().T) * scales.float(), rtol=0.01, atol=1.0)
+
+
+class CoarseToFineLstmRowStore:
+    """The states of rows, read on demand."""
+
+    def __init__(
+        self,
+        read: Callable[[torch.Tensor, Rows, torch.Tensor | None], list[torch.Tensor]],
+        words: Callable[[torch.Tensor], torch.Tensor],
+        rows: Rows,
+        is_padding: torch.Tensor | None,
+        keys: torch.Tensor,
+        source: int,
+    ):
+        self.keys = keys
+        self.source = source
+        self.exists = (rows.lengths > 0).view(keys.shape[:2])
+        self.screen = RowScreen(keys, self.exists) if RowScreen.is_worth_it(keys) else None
+        self.rows = rows
+        self._read, self._words, self._is_padding = read, words, is_padding
+        # Where each row's states begin among those read, -1 for a row not read yet.
+        self._begins = torch.full_like(rows.lengths, -1)
+        # (room, hidden_size); the first is zero, for places where there is no word.
+        self._states: torch.Tensor | None = None
+        self._used = 1
+        self._longest = 1
+        self.encoded_rows = rows.lengths.new_zeros(len(keys))  # of each document, (documents,)
+
+    def states(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:  # rows (batch, selected)
+        """Return the word states of rows, and read those that have not been read yet."""
+        begins = self._begins[rows]
+        if (begins < 0).any():
+            self._add(rows[begins < 0].unique())
+            begins = self._begins[rows]
+        assert self._states is not None
+        steps = torch.arange(self._longest, device=rows.device)
+        exists = steps < self.rows.lengths[rows].unsqueeze(-1)
+        return self._states[torch.where(exists, begins.unsqueeze(-1) + steps, 0)], exists
+
+    def tokens(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return where in the source the words of rows are, `(batch, selected, words)`; 0 where there are none."""
+        steps = torch.arange(self._longest, device=rows.device)
+        exists = steps < self.rows.lengths[rows].unsqueeze(-1)
+        places = torch.where(exists, self.rows.starts[rows].unsqueeze(-1) + steps, 0)
+        return self.rows.tokens[places] % self.source if len(self.rows.tokens) else places
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Copy what was read, and not the model that reads."""
+        copied = object.__new__(type(self))
+        for name, value in self.__dict__.items():
+            setattr(copied, name, value.clone() if isinstance(value, torch.Tensor) else value)
+        return copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the store with all rows read, as the model that reads is not pickled."""
+        whole = copy.deepcopy(self)
+        missing = (whole._begins < 0).nonzero().squeeze(1)
+        if len(missing):
+            whole._add(missing)
+        return {**whole.__dict__, "_read": None, "_words": None}
+
+    @torch.no_grad()  # whatever the decoder does: what the encoder returned without gradient has none
+    def _add(self, rows: torch.Tensor) -> None:
+        self._leave_inference_mode()
+        taken = self.rows.take(rows)  # its tokens are places in ours
+        is_padding = None if self._is_padding is None else self._is_padding[taken.tokens]
+        states = self._read(self._words(taken.tokens), taken, is_padding)[-1]
+        used = self._used + len(states)
+        if self._states is None or used > len(self._states):
+            zero = states.new_zeros(1, states.shape[-1])
+            kept = zero if self._states is None else self._states[: self._used]
+            room = states.new_zeros(len(kept) + 2 * len(states), states.shape[-1])
+            self._states = torch.cat([kept, room])
+        self._states[self._used : used] = states
+        self._begins[rows] = self._used + taken.starts
+        self._used = used
+        documents = rows.div(self.keys.shape[1], rounding_mode="floor")
+        self.encoded_rows.index_add_(0, documents, (taken.lengths > 0).to(documents.dtype))
+        self._longest = max(self._longest, int(taken.lengths.max()))
+
+    def _leave_inference_mode(self) -> None:
+        """Outside of inference mode its tensors cannot be written to."""
+        if torch.is_inference_mode_enabled():
+            return
+        for name in ("_begins", "_states", "encoded_rows"):
+            value = getattr(self, name)
+            if value is not None and value.is_inference():
+                setattr(self, name, value.clone())
 
 
 class WordMemory(NamedTuple):
@@ -119,4 +302,4 @@ def _penalty(exists: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return torch.zeros(exists.shape, dtype=dtype, device=exists.device).masked_fill(~exists, torch.finfo(dtype).min)
 
 
-__all__ = ["DocumentMemory", "WordMemory", "make_memory"]
+__all__ = ["CoarseToFineLstmRowStore", "DocumentMemory", "RowScreen", "WordMemory", "make_memory"]

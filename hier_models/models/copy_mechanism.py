@@ -16,12 +16,17 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.attention.flex_attention import BlockMask
-from transformers.cache_utils import Cache, EncoderDecoderCache
+from transformers.cache_utils import Cache
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.bart.modeling_bart import BartAttention, BartDecoderLayer, eager_attention_forward
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
+from transformers.utils.generic import merge_with_config_defaults
+from transformers.utils.output_capturing import OutputRecorder, capture_outputs
+
+from .bart_body import BartBodyDecoder, keys_and_values
+from .model_outputs import CopyDecoderOutput
 
 
 class CopyAttention(BartAttention):
@@ -53,7 +58,7 @@ class CopyAttention(BartAttention):
         """Attend."""
         shape = (*hidden_states.shape[:-1], -1, self.head_dim)
         query = self.q_proj(hidden_states).view(shape).transpose(1, 2)  # (batch, heads, target, head_dim)
-        key, value = self._keys_and_values(key_value_states, cache)
+        key, value = keys_and_values(self, key_value_states, cache)
         attend: Callable[..., Any] = ALL_ATTENTION_FUNCTIONS.get_interface(
             self.config._attn_implementation, eager_attention_forward
         )
@@ -63,31 +68,6 @@ class CopyAttention(BartAttention):
         )
         attended = self.out_proj(attended.reshape(*shape[:-2], -1))
         return attended, weights, self._copy_attention(query[:, self.copy_head], key[:, self.copy_head], source_mask)
-
-    def _keys_and_values(
-        self, key_value_states: torch.Tensor | None, cache: Cache | None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values of the source, (batch, heads, source, head_dim), which are made once."""
-        stored = None
-        assert self.layer_idx is not None
-        if cache is not None:
-            is_pair = isinstance(cache, EncoderDecoderCache)
-            stored = cache.cross_attention_cache if is_pair else cache
-            if is_pair and cache.is_updated.get(self.layer_idx):
-                layer = stored.layers[self.layer_idx]
-                assert layer.keys is not None
-                assert layer.values is not None
-                return layer.keys, layer.values
-        assert key_value_states is not None
-        shape = (*key_value_states.shape[:-1], -1, self.head_dim)
-        key, value = (
-            projection(key_value_states).view(shape).transpose(1, 2) for projection in (self.k_proj, self.v_proj)
-        )
-        if stored is not None:
-            key, value = stored.update(key, value, self.layer_idx)
-            if isinstance(cache, EncoderDecoderCache):
-                cache.is_updated[self.layer_idx] = True
-        return key, value
 
     def _copy_attention(
         self, query: torch.Tensor, key: torch.Tensor, source_mask: torch.Tensor | None
@@ -125,27 +105,94 @@ class CopyDecoderLayer(BartDecoderLayer):
         **kwargs: Unpack[TransformersKwargs],
     ) -> torch.Tensor | tuple[torch.Tensor, ...]:
         """Update target tokens by those before them, by the source, then each by itself."""
-        inputs = before(self, self.self_attn_layer_norm, hidden_states)
-        attended, _ = self.self_attn(inputs, cache=cache, attention_mask=attention_mask, **kwargs)
-        hidden_states = after(self, self.self_attn_layer_norm, hidden_states, attended)
-
+        hidden_states, *_ = self.attend(
+            self.self_attn,
+            self.self_attn_layer_norm,
+            hidden_states,
+            cache=cache,
+            attention_mask=attention_mask,
+            **kwargs,
+        )
         copied: list[torch.Tensor] = []
         if encoder_hidden_states is not None:
-            if self.copies:
-                kwargs["source_mask"] = source_mask  # type: ignore[typeddict-unknown-key]
-            inputs = before(self, self.encoder_attn_layer_norm, hidden_states)
-            attended, _, *copied = self.encoder_attn(
-                inputs,
-                key_value_states=encoder_hidden_states,
-                attention_mask=encoder_attention_mask,
-                cache=cache,
-                **kwargs,
+            hidden_states, *copied = self.attend_to_source(
+                hidden_states, encoder_hidden_states, encoder_attention_mask, cache, source_mask, **kwargs
             )
-            hidden_states = after(self, self.encoder_attn_layer_norm, hidden_states, attended)
-
-        inputs = before(self, self.final_layer_norm, hidden_states)
-        hidden_states = after(self, self.final_layer_norm, hidden_states, feed_forward(self, inputs))
+        hidden_states = self.feed_forward(hidden_states)
         return (hidden_states, *copied) if copied else hidden_states
+
+    def attend(
+        self, attention: nn.Module, norm: nn.LayerNorm, hidden_states: torch.Tensor, **kwargs: Any
+    ) -> tuple[torch.Tensor, ...]:
+        """Add what an attention finds, with its norm: the states, and what is copied, if the attention says so."""
+        attended, _, *copied = attention(before(self, norm, hidden_states), **kwargs)
+        return after(self, norm, hidden_states, attended), *copied
+
+    def attend_to_source(
+        self,
+        hidden_states: torch.Tensor,
+        source: torch.Tensor,
+        mask: torch.Tensor | BlockMask | None,
+        cache: Cache | None,
+        source_mask: torch.Tensor | None,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor, ...]:
+        """Add what is found in the source: the states, and in the layer that copies, what is copied."""
+        if self.copies:
+            kwargs["source_mask"] = source_mask
+        norm, inputs = self.encoder_attn_layer_norm, {"key_value_states": source, "attention_mask": mask}
+        return self.attend(self.encoder_attn, norm, hidden_states, cache=cache, **inputs, **kwargs)
+
+    def feed_forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Update each token by itself."""
+        norm = self.final_layer_norm
+        return after(self, norm, hidden_states, feed_forward(self, before(self, norm, hidden_states)))
+
+
+class CopyDecoder(BartBodyDecoder):
+    """BART's decoder, or the CopyTransformer's; stands before `PreTrainedModel` among its bases."""
+
+    _can_record_outputs = {
+        "hidden_states": CopyDecoderLayer,
+        "attentions": OutputRecorder(BartAttention, index=1, layer_name="self_attn"),
+        "cross_attentions": OutputRecorder(BartAttention, index=1, layer_name="encoder_attn"),
+    }
+
+    def __init__(self, config: PreTrainedConfig):
+        super().__init__(config)  # type: ignore[call-arg]  # of the model that stands behind
+        model: Any = self
+        layers = (CopyDecoderLayer(config, layer_idx=i) for i in range(config.decoder_layers))
+        model.add_layers(layers, getattr(config, self.positions_field))
+        model.post_init()
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        encoder_hidden_states: torch.Tensor | None = None,
+        encoder_attention_mask: torch.Tensor | None = None,
+        cache: Cache | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        use_cache: bool | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> CopyDecoderOutput:
+        """Decode; the arguments are those of BART's decoder."""
+        hidden_states, causal_mask, source_mask, cache = self.start(
+            input_ids, attention_mask, encoder_hidden_states, encoder_attention_mask, cache, inputs_embeds, use_cache
+        )
+        hidden_states, copy_attentions = self.run(
+            hidden_states,
+            causal_mask,
+            encoder_hidden_states,  # positional, for gradient checkpointing
+            encoder_attention_mask=source_mask,
+            cache=cache,
+            use_cache=use_cache,
+            source_mask=encoder_attention_mask,
+            **kwargs,
+        )
+        return CopyDecoderOutput(last_hidden_state=hidden_states, cache=cache, copy_attentions=copy_attentions)
 
 
 def before(layer: Any, norm: nn.LayerNorm, hidden_states: torch.Tensor) -> torch.Tensor:
@@ -160,7 +207,7 @@ def after(layer: Any, norm: nn.LayerNorm, residual: torch.Tensor, update: torch.
 
 
 def feed_forward(layer: Any, inputs: torch.Tensor) -> torch.Tensor:
-    """BART\'s feed-forward network."""
+    """BART's feed-forward network."""
     expanded = layer.activation_fn(layer.fc1(inputs))
     expanded = nn.functional.dropout(expanded, p=layer.activation_dropout, training=layer.training)
     return layer.fc2(expanded)  # type: ignore[no-any-return]
@@ -228,6 +275,7 @@ def _sum_over_equal_tokens(
 __all__ = [
     "CLOSED",
     "CopyAttention",
+    "CopyDecoder",
     "CopyDecoderLayer",
     "CopyGate",
     "after",

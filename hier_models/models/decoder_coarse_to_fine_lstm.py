@@ -15,14 +15,15 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from transformers.cache_utils import Cache
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from .cache_coarse_to_fine_lstm import CoarseToFineLstmCache
 from .conditional_reading import DocumentMemory, WordMemory, make_memory
 from .configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
-from .input_checks_coarse_to_fine_lstm import check_target
-from .modeling_outputs_coarse_to_fine_lstm import CoarseToFineLstmDecoderOutput, CoarseToFineLstmEncoderOutput
+from .input_checks import check_target
+from .model_outputs import CoarseToFineLstmDecoderOutput, CoarseToFineLstmEncoderOutput
 from .pretrained_coarse_to_fine_lstm import CoarseToFineLstmPreTrainedModel
+from .recurrent_cache import RecurrentCache, own_cache
 from .reinforce import draw_rows
 
 
@@ -206,7 +207,7 @@ class CoarseToFineLstmDecoder(CoarseToFineLstmPreTrainedModel):
         attention_mask: torch.Tensor | None = None,  # (batch, target)
         encoder_outputs: CoarseToFineLstmEncoderOutput | None = None,
         choice: RowChoice | None = None,
-        cache: CoarseToFineLstmCache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: torch.Tensor | None = None,  # (batch, target, embedding_size)
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
@@ -214,10 +215,14 @@ class CoarseToFineLstmDecoder(CoarseToFineLstmPreTrainedModel):
     ) -> CoarseToFineLstmDecoderOutput:
         """Decode a target."""
         assert encoder_outputs is not None
-        check_target(self.config, input_ids, inputs_embeds, attention_mask)
+        check_target(self.config, input_ids, inputs_embeds, None, attention_mask, "embedding_size")
         embeddings = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         word_gates = self.word_gates(embeddings)  # (batch, target, 4 * hidden_size)
         batch, length = word_gates.shape[:2]
+        use_cache = self.config.use_cache if use_cache is None else use_cache
+        if self.training and self.step.gradient_checkpointing:
+            use_cache = False
+        cache = own_cache(cache)
         memory = None if cache is None else cache.memory
         if memory is None:
             memory = make_memory(encoder_outputs, batch)
@@ -242,7 +247,7 @@ class CoarseToFineLstmDecoder(CoarseToFineLstmPreTrainedModel):
         all_states = torch.stack(states, dim=1)  # (batch, target, state, hidden_size)
         outputs = CoarseToFineLstmDecoderOutput(last_hidden_state=all_states[:, :, 0])
         if use_cache:
-            cache = CoarseToFineLstmCache() if cache is None else cache
+            cache = RecurrentCache() if cache is None else cache
             cache.memory = memory
             cache.append(states)
             outputs["cache"] = cache

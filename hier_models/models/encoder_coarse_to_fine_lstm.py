@@ -1,7 +1,7 @@
 """The encoder of the Coarse-to-Fine LSTM: an LSTM over the words of each row, and the rows' keys for coarse attention.
 
 With hard attention and without gradient it computes the keys only, and reads a row when it is selected
-(row_store_coarse_to_fine_lstm.py).
+(conditional_reading.py).
 
 Axes in shape comments:
     batch       documents
@@ -20,13 +20,13 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import can_return_tuple
 
 from .autocast_lstm import AutocastLstm
+from .conditional_reading import CoarseToFineLstmRowStore
 from .configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
-from .input_checks_coarse_to_fine_lstm import check_inputs, check_num_rows
-from .modeling_outputs_coarse_to_fine_lstm import CoarseToFineLstmEncoderOutput
+from .input_checks import check_source
+from .model_outputs import CoarseToFineLstmEncoderOutput
 from .pretrained_coarse_to_fine_lstm import CoarseToFineLstmPreTrainedModel
 from .row_representation import CoarseToFineLstmRowRepresentation
-from .row_store_coarse_to_fine_lstm import CoarseToFineLstmRowStore
-from .rows import Rows, find_rows
+from .rows import Rows, check_num_rows, check_row_ids, find_rows
 
 
 class CoarseToFineLstmEncoderLayer(GradientCheckpointingLayer):
@@ -81,10 +81,16 @@ class CoarseToFineLstmEncoder(CoarseToFineLstmPreTrainedModel):
     ) -> CoarseToFineLstmEncoderOutput:
         """Encode a source."""
         config = self.config
-        check_inputs(config, input_ids, inputs_embeds, attention_mask, row_ids)
-        given = input_ids if input_ids is not None else inputs_embeds
-        assert given is not None
+        check_source(config, input_ids, inputs_embeds, attention_mask, width="embedding_size")
+        given: Any = input_ids if input_ids is not None else inputs_embeds
         shape = given.shape[:2]
+        if input_ids is None and config.attends_to_rows and config.coarse_representation == "bag_of_words":
+            raise ValueError(
+                "`inputs_embeds` must not be given with coarse_representation='bag_of_words', which has embeddings of "
+                "its own and needs the words. Give `input_ids`."
+            )
+        if row_ids is not None:
+            check_row_ids(row_ids, shape)
         is_word = torch.ones(shape, dtype=torch.bool, device=given.device)
         if attention_mask is not None:
             is_word = attention_mask.to(given.device) != 0

@@ -14,15 +14,17 @@ from typing import Any
 
 import torch
 from torch import nn
+from transformers.cache_utils import Cache
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import can_return_tuple
 
+from .bart_body import make_token_embedding
 from .configuration_ham import HamConfig
 from .hierarchical_attention import HamMemory, HierarchicalAttention
-from .input_checks_ham import check_inputs, check_target
-from .modeling_outputs_ham import HamDecoderOutput, HamEncoderOutput
-from .pretrained_ham import HamPreTrainedModel, make_embedding
-from .recurrent_cache import HamCache
+from .input_checks import check_shape, check_source, check_target
+from .model_outputs import HamDecoderOutput, HamEncoderOutput
+from .pretrained_ham import HamPreTrainedModel
+from .recurrent_cache import RecurrentCache, own_cache
 
 
 class HamGruEncoderLayer(GradientCheckpointingLayer):
@@ -48,7 +50,7 @@ class HamGruEncoder(HamPreTrainedModel):
         super().__init__(config)
         assert config.embedding_size is not None
         assert config.encoder_layers is not None
-        self.embed_tokens = make_embedding(config)
+        self.embed_tokens = make_token_embedding(config)
         sizes = [config.embedding_size, *[2 * config.d_model] * (config.encoder_layers - 1)]
         self.layers = nn.ModuleList(HamGruEncoderLayer(size, config.d_model) for size in sizes)
         self.dropout = nn.Dropout(config.dropout)
@@ -67,9 +69,10 @@ class HamGruEncoder(HamPreTrainedModel):
         **kwargs: Any,
     ) -> HamEncoderOutput:
         """Encode a source; the arguments are those of [`HamModel`]."""
-        check_inputs(self.config, input_ids, inputs_embeds, attention_mask, keyword_mask)
+        shape = check_source(self.config, input_ids, inputs_embeds, attention_mask, width="embedding_size")
+        check_shape("keyword_mask", keyword_mask, shape)
         embeddings = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
-        shape, device = embeddings.shape[:2], embeddings.device
+        device = embeddings.device
         is_text = torch.ones(shape, dtype=torch.bool, device=device)
         if attention_mask is not None:
             is_text = attention_mask.to(device) != 0
@@ -159,7 +162,7 @@ class HamGruDecoder(HamPreTrainedModel):
         super().__init__(config)
         assert config.embedding_size is not None
         assert config.decoder_layers is not None
-        self.embed_tokens = make_embedding(config)
+        self.embed_tokens = make_token_embedding(config)
         self.first_state = nn.Linear(config.d_model, config.decoder_layers * config.d_model)
         self.step = HamGruDecoderStep(config)
         self.dropout = nn.Dropout(config.dropout)
@@ -173,7 +176,7 @@ class HamGruDecoder(HamPreTrainedModel):
         attention_mask: torch.Tensor | None = None,  # (batch, target)
         encoder_hidden_states: torch.Tensor | None = None,  # (batch, source, d_model)
         encoder_attention_mask: torch.Tensor | None = None,  # (batch, source)
-        cache: HamCache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: torch.Tensor | None = None,  # (batch, target, embedding_size)
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
@@ -181,7 +184,7 @@ class HamGruDecoder(HamPreTrainedModel):
         **kwargs: Any,
     ) -> HamDecoderOutput:
         """Decode a target."""
-        check_target(self.config, input_ids, inputs_embeds, encoder_hidden_states, attention_mask)
+        check_target(self.config, input_ids, inputs_embeds, encoder_hidden_states, attention_mask, "embedding_size")
         if encoder_hidden_states is None:
             raise ValueError("`encoder_hidden_states` must be given, got none: the decoder begins with them.")
         wants_states = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
@@ -189,6 +192,10 @@ class HamGruDecoder(HamPreTrainedModel):
         embeddings = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         length = embeddings.shape[1]
         words = self.dropout(embeddings)
+        use_cache = self.config.use_cache if use_cache is None else use_cache
+        if self.training and self.step.gradient_checkpointing:
+            use_cache = False
+        cache = own_cache(cache)
         memory = None if cache is None else cache.memory
         if memory is None:
             memory = self.step.attention.prepare(encoder_hidden_states, key_padding_mask=encoder_attention_mask)
@@ -209,7 +216,7 @@ class HamGruDecoder(HamPreTrainedModel):
         read = torch.cat([all_states[:, :, -1], all_states[:, :, 0], words], dim=-1)
         outputs = HamDecoderOutput(last_hidden_state=self.readout(read).tanh())
         if use_cache:
-            cache = HamCache() if cache is None else cache
+            cache = RecurrentCache() if cache is None else cache
             cache.memory = memory
             cache.append(states)
             outputs["cache"] = cache
@@ -220,6 +227,7 @@ class HamGruDecoder(HamPreTrainedModel):
             mixture = self.step.attention.mixture.to(by_level)[: by_level.shape[1]]
             outputs["cross_attentions"] = (torch.einsum("bdhts,d->bhts", by_level, mixture),)
             outputs["level_attentions"] = by_level
+            outputs["attentions"] = ()  # GRUs have none; assisted decoding wants something to iterate over
         return outputs
 
     def _begin(self, states: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
@@ -253,7 +261,7 @@ def _take(states: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
     return states.gather(1, places.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
 
 
-def _zeros(states: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+def _zeros(states: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
     return states.new_zeros(*shape, states.shape[-1])
 
 

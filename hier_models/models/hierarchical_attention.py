@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from transformers import initialization as init
 
-from .input_checks_ham import check_arguments, check_memory
+from .input_checks import check_shape
 
 
 # Levels are fused up to this many keys for each unit of a head: a level then costs `keys` multiplications for each
@@ -150,7 +150,7 @@ class HierarchicalAttention(nn.Module):
     ):
         super().__init__()
         kdim, vdim = (embed_dim if size is None else size for size in (kdim, vdim))
-        check_arguments(embed_dim, depth, num_heads, scoring, keys, level_weights, dropout, kdim, vdim)
+        _check_arguments(embed_dim, depth, num_heads, scoring, keys, level_weights, dropout, kdim, vdim)
         self.embed_dim, self.depth, self.num_heads = embed_dim, depth, num_heads
         self.scoring, self.keys, self.dropout = scoring, keys, dropout
         self.kdim, self.vdim = kdim, vdim
@@ -259,7 +259,7 @@ class HierarchicalAttention(nn.Module):
             ValueError: if shapes do not fit.
         """
         value = key if value is None else value
-        check_memory((self.kdim, self.vdim), key, value, key_padding_mask)
+        _check_memory((self.kdim, self.vdim), key, value, key_padding_mask)
         if self.num_heads > 1:
             key, value = self._split(self.k_proj(key)), self._split(self.v_proj(value))
         return self._memory(key, value, self._penalty(key_padding_mask, key))
@@ -311,7 +311,7 @@ class HierarchicalAttention(nn.Module):
         need_weights: bool,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """HAM-S where each level attends to the last one's result; arguments and results as in [`forward`]."""
-        check_memory((self.kdim, self.vdim), query, query, key_padding_mask)
+        _check_memory((self.kdim, self.vdim), query, query, key_padding_mask)
         states = key = value = query
         if self.num_heads > 1:
             states, key, value = (self._split(part(query)) for part in (self.q_proj, self.k_proj, self.v_proj))
@@ -447,6 +447,57 @@ class HierarchicalAttention(nn.Module):
             return states
         output: torch.Tensor = self.out_proj(states.unflatten(0, (-1, self.num_heads)).transpose(1, 2).flatten(2))
         return output
+
+
+def _check_arguments(
+    embed_dim: int,
+    depth: int,
+    num_heads: int,
+    scoring: str,
+    keys: str,
+    level_weights: str,
+    dropout: float,
+    kdim: int,
+    vdim: int,
+) -> None:
+    """Refuse what no [`HierarchicalAttention`] can be made of."""
+    sizes = {"embed_dim": embed_dim, "depth": depth, "num_heads": num_heads, "kdim": kdim, "vdim": vdim}
+    for name, value in sizes.items():
+        if type(value) is not int or value < 1:
+            raise ValueError(f"`{name}` must be an integer of at least 1, got {value!r}.")
+    for name, choice, allowed in (
+        ("scoring", scoring, ("scaled_dot_product", "additive", "bilinear")),
+        ("keys", keys, ("level", "input")),
+        ("level_weights", level_weights, ("learned", "first", "last")),
+    ):
+        if choice not in allowed:
+            raise ValueError(f"`{name}` must be one of {', '.join(map(repr, allowed))}, got {choice!r}.")
+    if not isinstance(dropout, int | float) or not 0 <= dropout <= 1:
+        raise ValueError(f"`dropout` must be between 0 and 1, got {dropout!r}.")
+    if embed_dim % num_heads:
+        raise ValueError(f"`num_heads` must divide embed_dim={embed_dim}, got {num_heads}.")
+    if num_heads == 1 and vdim != embed_dim:
+        raise ValueError(
+            f"`vdim` must be embed_dim={embed_dim} with one head, got {vdim}: nothing is projected, and a level's "
+            "result is the next level's query."
+        )
+    if num_heads == 1 and scoring == "scaled_dot_product" and kdim != embed_dim:
+        raise ValueError(
+            f"`kdim` must be embed_dim={embed_dim} with one head and scaled dot products, got {kdim}: nothing is "
+            "projected."
+        )
+
+
+def _check_memory(
+    widths: tuple[int, int], key: torch.Tensor, value: torch.Tensor, key_padding_mask: torch.Tensor | None
+) -> None:  # key (batch, keys, kdim), value (batch, keys, vdim), key_padding_mask (batch, keys)
+    """Refuse keys and values that do not fit an attention or each other."""
+    kdim, vdim = widths
+    if key.dim() != 3 or key.shape[-1] != kdim:
+        raise ValueError(f"`key` must be (batch, keys, kdim={kdim}), got shape {tuple(key.shape)}.")
+    if value.shape != (*key.shape[:2], vdim):
+        raise ValueError(f"`value` must be {(*key.shape[:2], vdim)} for the keys, got shape {tuple(value.shape)}.")
+    check_shape("key_padding_mask", key_padding_mask, key.shape[:2], "like the keys")
 
 
 def _product(left: torch.Tensor, right: torch.Tensor, penalty: torch.Tensor | None) -> torch.Tensor:

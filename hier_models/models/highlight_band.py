@@ -13,6 +13,9 @@ Axes in shape comments:
 from typing import NamedTuple
 
 import torch
+from transformers.configuration_utils import PreTrainedConfig
+
+from .input_checks import can_look_at, check_integers, check_shape, check_weights
 
 
 class Band(NamedTuple):
@@ -104,4 +107,50 @@ def softmax_of_entries(values: torch.Tensor) -> torch.Tensor:
     return scores.softmax(dim=-1) * present
 
 
-__all__ = ["Band", "make_band", "softmax_of_entries"]
+def check_phrases(
+    config: PreTrainedConfig,
+    positions: torch.Tensor | None,  # (batch, phrases, 2)
+    values: torch.Tensor | None,  # (batch, phrases)
+    shape: tuple[int, int],
+    attention_mask: torch.Tensor | None,
+) -> None:
+    """Refuse phrases that are not inside of their documents, or too long, and values that cannot weigh."""
+    if (positions is None) != (values is None):
+        missing = "phrase_positions" if positions is None else "phrase_values"
+        raise ValueError(f"Give both of `phrase_positions` and `phrase_values`, or none of them; no `{missing}` came.")
+    if positions is None or values is None:
+        return
+    if positions.dim() != 3 or positions.shape[0] != shape[0] or positions.shape[2] != 2:
+        raise ValueError(
+            f"`phrase_positions` must be (batch={shape[0]}, phrases, 2), got shape {tuple(positions.shape)}."
+        )
+    check_integers("phrase_positions", positions)
+    check_shape("phrase_values", values, positions.shape[:2], "as one for each phrase")
+    if not (values.numel() and can_look_at(positions) and can_look_at(values)):
+        return
+    start, end = positions.unbind(-1)
+    is_phrase = (start != -1) | (end != -1)
+    lengths = torch.full(start.shape[:1], shape[1])
+    if attention_mask is not None:  # from the first attended token to the last
+        exists = (attention_mask != 0).cpu()
+        spans = (torch.arange(shape[1]) * exists).amax(dim=1) + 1 - exists.int().argmax(dim=1)
+        lengths = spans.where(exists.any(dim=1), lengths)  # in a row of padding there is nothing to highlight
+    wrong = is_phrase & ((start < 0) | (end <= start) | (end > lengths[:, None]))
+    if wrong.any():
+        row, phrase = wrong.nonzero()[0].tolist()
+        raise ValueError(
+            "`phrase_positions` must hold the first token of each phrase and the one after its last, counted from the "
+            f"document's first, inside of the document; -1 and -1 pad. Got {positions[row, phrase].tolist()} for "
+            f"phrase {phrase} of row {row}, which has {lengths[row].item()} tokens."
+        )
+    longest = int((end - start).where(is_phrase, 0).max())
+    if longest > config.max_phrase_length:
+        raise ValueError(
+            f"`phrase_positions` has a phrase of {longest} tokens, longer than max_phrase_length="
+            f"{config.max_phrase_length}. Shorten it, leave it out, or set `model.config.max_phrase_length` to "
+            f"{longest}."
+        )
+    check_weights("phrase_values", values.detach().float().where(is_phrase, 0.0))
+
+
+__all__ = ["Band", "check_phrases", "make_band", "softmax_of_entries"]

@@ -30,9 +30,10 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 from .bos_positions import find_bos_positions, silence_markers
 from .classification_loss import classification_loss, cross_entropy
 from .configuration_hat_encoder import HatEncoderConfig
+from .hat_encoder_inputs import check_choices, check_inputs, check_length
 from .hat_encoder_layers import HatEncoderLayer, HatEncoderLayers
-from .input_checks_hat_encoder import check_choices, check_inputs, check_length
-from .modeling_outputs_hat_encoder import (
+from .input_checks import check_one
+from .model_outputs import (
     HatEncoderMaskedLMOutput,
     HatEncoderModelOutput,
     HatEncoderMultipleChoiceOutput,
@@ -378,9 +379,7 @@ class HatEncoderForMultipleChoice(HatEncoderPreTrainedModel):
             ValueError: if an input has no axis of choices.
         """
         num_items_in_batch = kwargs.pop("num_items_in_batch", None)
-        if (input_ids is None) == (inputs_embeds is None):
-            got = "both" if input_ids is not None else "none"
-            raise ValueError(f"Give exactly one of `input_ids` and `inputs_embeds`, got {got}.")
+        check_one(input_ids, inputs_embeds)
 
         def flat(name: str, tensor: torch.Tensor | None) -> torch.Tensor | None:
             check_choices(name, tensor, 4 if name == "inputs_embeds" else 3)

@@ -1,13 +1,14 @@
-"""The state of the GRU decoder between decoding steps."""
+"""The state of a recurrent decoder between decoding steps."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from transformers.cache_utils import Cache
 
 
-class HamCache(Cache):
-    """State of the GRU decoder after each token, and what its attention needs of the source.
+class RecurrentCache(Cache):
+    """State of a decoder after each token, and what its attention needs of the source.
 
     Unlike keys and values, only the last state matters for what comes. Those before it are kept until beams are
     reordered, so that [`crop`] can take tokens back.
@@ -15,20 +16,27 @@ class HamCache(Cache):
 
     def __init__(self) -> None:
         super().__init__(layers=[])
-        self.states: list[torch.Tensor] = []  # each (batch, 1 + layers, d_model)
+        # Context, hidden states, cells of an LSTM: each (batch, 1 + layers, width) or (batch, 1 + 2 * layers, width).
+        self.states: list[torch.Tensor] = []
         self.seen = 0
         self.memory: Any = None
 
     @property
     def state(self) -> torch.Tensor | None:
-        """Context and hidden states after the last token, `(batch, 1 + layers, d_model)`."""
+        """State after the last token."""
         return self.states[-1] if self.states else None
+
+    @property
+    def encoded_rows(self) -> torch.Tensor | None:
+        """Rows that were read of each document, `(documents,)`, if they are read on demand."""
+        store = getattr(self.memory, "store", None)
+        return None if store is None else store.encoded_rows.clone()
 
     def __getstate__(self) -> dict[str, Any]:
         """Copy and pickle the state alone: what attention needs is made anew of the encoder's outputs."""
         return {**self.__dict__, "memory": None}
 
-    def append(self, states: list[torch.Tensor]) -> None:  # states (batch, 1 + layers, d_model)
+    def append(self, states: list[torch.Tensor]) -> None:
         """Add the states after further tokens."""
         self.states += states
         self.seen += len(states)
@@ -55,8 +63,11 @@ class HamCache(Cache):
         self.memory = None
         self._change(lambda state: state[indices.to(state.device)])
 
+    def _change(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        self.states = [function(state) for state in self.states[-1:]]
+
     def crop(self, tokens_to_remove: int) -> None:
-        """Take the last tokens back."""
+        """Take the last tokens back: their number, negative, as Transformers' caches want it."""
         removed = -tokens_to_remove
         if removed < 0:
             raise ValueError(f"`tokens_to_remove` must be 0 or negative, got {tokens_to_remove}.")
@@ -93,8 +104,17 @@ class HamCache(Cache):
         """Always true."""
         return True
 
-    def _change(self, function: Any) -> None:
-        self.states = [function(state) for state in self.states[-1:]]
+
+def own_cache(cache: Cache | None) -> RecurrentCache | None:
+    """Put our cache in the place of the empty one that generation makes for Transformers."""
+    if cache is None or isinstance(cache, RecurrentCache):
+        return cache
+    if cache.get_seq_length():
+        raise ValueError(
+            f"`cache` must be what this model returned, got a {type(cache).__name__} with "
+            f"{cache.get_seq_length()} tokens."
+        )
+    return None
 
 
-__all__ = ["HamCache"]
+__all__ = ["RecurrentCache", "own_cache"]

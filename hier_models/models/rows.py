@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
+from transformers.configuration_utils import PreTrainedConfig
+
+from .input_checks import can_look_at, check_integers, check_shape
 
 
 @dataclass(frozen=True)
@@ -63,4 +66,32 @@ def find_rows(row_ids: torch.Tensor, num_rows: int) -> Rows:  # row_ids (batch, 
     return Rows(tokens, flat[tokens].bincount(minlength=len(row_ids) * num_rows))
 
 
-__all__ = ["Rows", "find_rows"]
+def check_row_ids(row_ids: torch.Tensor, shape: torch.Size) -> None:
+    """Refuse rows, (batch, source), that do not follow each other."""
+    check_shape("row_ids", row_ids, shape)
+    check_integers("row_ids", row_ids)
+    if not can_look_at(row_ids):
+        return
+    if (row_ids < -1).any():
+        raise ValueError(f"`row_ids` must count from 0, or be -1 for padding; got {int(row_ids.min())}.")
+    before = row_ids.cummax(dim=1).values
+    falls = (row_ids >= 0) & (row_ids < before)
+    if falls.any():
+        document, token = falls.nonzero()[0].tolist()
+        raise ValueError(
+            f"`row_ids` must not decrease in a document, got {int(row_ids[document, token])} after "
+            f"{int(before[document, token])} at token {token} of document {document}."
+        )
+
+
+def check_num_rows(config: PreTrainedConfig, num_rows: int) -> None:
+    """Refuse more rows than there are row positions."""
+    if config.attends_to_rows and config.row_position_size and num_rows > config.max_rows:
+        raise ValueError(
+            f"`row_ids` has {num_rows} rows, more than max_rows={config.max_rows} row positions. Truncate the "
+            "document (`truncation=True` with the processor's `num_rows`), or train a model with a larger `max_rows`, "
+            "or without row positions (`row_position_size=0`)."
+        )
+
+
+__all__ = ["Rows", "check_num_rows", "check_row_ids", "find_rows"]

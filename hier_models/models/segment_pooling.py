@@ -18,7 +18,10 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
+from transformers.configuration_utils import PreTrainedConfig
 from transformers.utils.generic import maybe_autocast
+
+from .input_checks import can_look_at, check_shape, check_weights
 
 
 class Segments(NamedTuple):
@@ -144,4 +147,36 @@ def _wide(numbers: torch.Tensor) -> torch.dtype:
     return torch.promote_types(numbers.dtype, torch.float32)
 
 
-__all__ = ["Segments", "align", "count_segments", "pool", "segment_of_units"]
+def check_importance(
+    config: PreTrainedConfig, importance: torch.Tensor, shape: tuple[int, int], attention_mask: torch.Tensor | None
+) -> None:
+    """Refuse weights of tokens, (batch, source), that the model does not read, or that cannot weigh."""
+    if config.pooling != "importance" or config.top_down_update == "none":
+        wrong = "pooling" if config.pooling != "importance" else "top_down_update"
+        raise ValueError(
+            f"`token_importance` was given to a model with {wrong}={getattr(config, wrong)!r}, which does not read "
+            'it. Load the model with `pooling="importance"` and a `top_down_update`, or leave it out.'
+        )
+    check_shape("token_importance", importance, shape)
+    if not can_look_at(importance):
+        return
+    is_token = torch.ones_like(importance, dtype=torch.bool) if attention_mask is None else attention_mask != 0
+    weights = importance.detach().float()
+    check_weights("token_importance", weights.where(is_token, 1.0))
+    nothing = ~((weights > 0) & is_token).any(dim=1)
+    empty = (nothing & is_token.any(dim=1)).nonzero().flatten().tolist()
+    if empty:
+        raise ValueError(
+            f"`token_importance` is zero for every token of row {empty[0]}, so there is nothing to weigh by. Give "
+            "ones for this document, which take the average."
+        )
+
+
+__all__ = [
+    "Segments",
+    "align",
+    "check_importance",
+    "count_segments",
+    "pool",
+    "segment_of_units",
+]

@@ -22,6 +22,7 @@ from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
 
 from .configuration_top_down_transformer import TopDownTransformerConfig
+from .input_checks import refuse_flash_mask
 from .local_attention import TopDownTransformerLocalAttention
 from .segment_pooling import Segments, align, pool, segment_of_units
 from .warm_start import begin_attention, begin_update
@@ -198,20 +199,10 @@ def find_segments(
     return mask
 
 
-def refuse_flash_mask(mask: object, queries: int) -> None:
-    """Refuse the mask of flash attention, which Transformers takes for the queries too."""
-    if isinstance(mask, torch.Tensor) and mask.dim() == 2 and queries > 1:
-        raise ValueError(
-            "Flash attention cannot read a batch with padding beside another sequence (segments, or a target of "
-            'several tokens). Use batches of one document, or `model.set_attn_implementation("sdpa")`.'
-        )
-
-
 __all__ = [
     "TopDownTransformerBottomUpLayer",
     "TopDownTransformerSegmentAttention",
     "TopDownTransformerSegmentLevels",
     "TopDownTransformerTopDownLayer",
     "find_segments",
-    "refuse_flash_mask",
 ]

@@ -16,14 +16,13 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
-from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
+from transformers.cache_utils import Cache
+from transformers.masking_utils import create_bidirectional_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.bart.modeling_bart import (
     BartAttention,
     BartDecoderLayer,
     BartEncoderLayer,
-    BartLearnedPositionalEmbedding,
     eager_attention_forward,
 )
 from transformers.processing_utils import Unpack
@@ -31,11 +30,13 @@ from transformers.utils import TransformersKwargs
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
+from .bart_body import BartBodyDecoder, keys_and_values
+from .bos_positions import token_positions
 from .configuration_ham import HamConfig
 from .hierarchical_attention import HamLevelWeights
-from .input_checks_ham import check_decoded, check_inputs, check_target
-from .modeling_outputs_ham import HamDecoderOutput, HamEncoderOutput
-from .pretrained_ham import HamPreTrainedModel, make_embedding
+from .input_checks import check_length, check_shape, check_source
+from .model_outputs import HamDecoderOutput, HamEncoderOutput
+from .pretrained_ham import HamPreTrainedModel
 
 
 class HamAttention(BartAttention):
@@ -79,7 +80,7 @@ class HamAttention(BartAttention):
         shape = (*hidden_states.shape[:-1], -1, self.head_dim)
         query = self.q_proj(hidden_states).view(shape).transpose(1, 2)  # (batch, heads, queries, head_dim)
         source = hidden_states if key_value_states is None else key_value_states
-        key, value = self._keys_and_values(source, cache)
+        key, value = keys_and_values(self, source, cache)
         attend: Callable[..., Any] = ALL_ATTENTION_FUNCTIONS.get_interface(
             self.config._attn_implementation, eager_attention_forward
         )
@@ -98,27 +99,6 @@ class HamAttention(BartAttention):
             parts.append(weights)
         attended = self.out_proj(self.level_weights.sum(results).reshape(*shape[:-2], -1))
         return attended, None if parts[-1] is None else self.level_weights.sum(parts)
-
-    def _keys_and_values(self, states: torch.Tensor, cache: Cache | None) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values, `(batch, heads, keys, head_dim)`; those of the source are made once."""
-        stored = None
-        if cache is not None:
-            assert self.layer_idx is not None
-            is_pair = isinstance(cache, EncoderDecoderCache)
-            stored = cache.cross_attention_cache if is_pair else cache
-            if is_pair and cache.is_updated.get(self.layer_idx):
-                layer = stored.layers[self.layer_idx]
-                assert layer.keys is not None
-                assert layer.values is not None
-                return layer.keys, layer.values
-        shape = (*states.shape[:-1], -1, self.head_dim)
-        key, value = (part(states).view(shape).transpose(1, 2) for part in (self.k_proj, self.v_proj))
-        if stored is not None:
-            key, value = stored.update(key, value, self.layer_idx)
-            if isinstance(cache, EncoderDecoderCache):
-                assert self.layer_idx is not None
-                cache.is_updated[self.layer_idx] = True
-        return key, value
 
 
 class HamTransformerEncoderLayer(BartEncoderLayer):
@@ -150,12 +130,9 @@ class HamTransformerEncoder(HamPreTrainedModel):
     def __init__(self, config: HamConfig):
         super().__init__(config)
         assert config.encoder_layers is not None
-        self.embed_tokens = make_embedding(config)
-        self.embed_positions = BartLearnedPositionalEmbedding(config.max_position_embeddings, config.d_model)
+        layers = (HamTransformerEncoderLayer(config, i) for i in range(config.encoder_layers))
+        self.add_layers(layers, config.max_position_embeddings)
         self.embed_keyword = nn.Embedding(1, config.d_model)
-        self.layers = nn.ModuleList(HamTransformerEncoderLayer(config, i) for i in range(config.encoder_layers))
-        self.layernorm_embedding = nn.LayerNorm(config.d_model)
-        self.gradient_checkpointing = False
         self.post_init()
 
     @merge_with_config_defaults
@@ -169,24 +146,24 @@ class HamTransformerEncoder(HamPreTrainedModel):
         **kwargs: Unpack[TransformersKwargs],
     ) -> HamEncoderOutput:
         """Encode a source; the arguments are those of [`HamModel`]."""
-        check_inputs(self.config, input_ids, inputs_embeds, attention_mask, keyword_mask)
+        shape = check_source(self.config, input_ids, inputs_embeds, attention_mask, width="embedding_size")
+        check_shape("keyword_mask", keyword_mask, shape)
+        check_length(self.config, shape[1])
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)  # (batch, source, d_model)
-        positions = _positions(inputs_embeds, attention_mask)
-        hidden_states = inputs_embeds + self.embed_positions(positions, position_ids=positions)[0]
+        positions = token_positions(inputs_embeds, attention_mask).clamp(min=0)  # (batch, source)
+        hidden_states = self._add_positions(inputs_embeds, positions)
         is_keyword = torch.zeros_like(positions) if keyword_mask is None else keyword_mask != 0
         is_keyword = is_keyword.to(hidden_states).unsqueeze(-1)
-        hidden_states = hidden_states + is_keyword * self.embed_keyword(torch.zeros_like(positions))
-        hidden_states = self.layernorm_embedding(hidden_states)
-        hidden_states = nn.functional.dropout(hidden_states, p=self.config.dropout, training=self.training)
+        hidden_states = self._begin(hidden_states + is_keyword * self.embed_keyword(torch.zeros_like(positions)))
         mask = create_bidirectional_mask(self.config, inputs_embeds, attention_mask)
         for layer in self.layers:
-            if not _drops(self, self.config.encoder_layerdrop):
+            if not self._drops_layer(self.config.encoder_layerdrop):
                 hidden_states = layer(hidden_states, mask, **kwargs)
         return HamEncoderOutput(last_hidden_state=hidden_states)
 
 
-class HamTransformerDecoder(HamPreTrainedModel):
+class HamTransformerDecoder(BartBodyDecoder, HamPreTrainedModel):
     """Writes the target."""
 
     _can_record_outputs = {
@@ -198,11 +175,8 @@ class HamTransformerDecoder(HamPreTrainedModel):
     def __init__(self, config: HamConfig):
         super().__init__(config)
         assert config.decoder_layers is not None
-        self.embed_tokens = make_embedding(config)
-        self.embed_positions = BartLearnedPositionalEmbedding(config.max_position_embeddings, config.d_model)
-        self.layers = nn.ModuleList(HamTransformerDecoderLayer(config, i) for i in range(config.decoder_layers))
-        self.layernorm_embedding = nn.LayerNorm(config.d_model)
-        self.gradient_checkpointing = False
+        layers = (HamTransformerDecoderLayer(config, i) for i in range(config.decoder_layers))
+        self.add_layers(layers, config.max_position_embeddings)
         self.post_init()
 
     @merge_with_config_defaults
@@ -219,54 +193,19 @@ class HamTransformerDecoder(HamPreTrainedModel):
         **kwargs: Unpack[TransformersKwargs],
     ) -> HamDecoderOutput:
         """Decode; the arguments are those of BART's decoder."""
-        check_target(self.config, input_ids, inputs_embeds, encoder_hidden_states, attention_mask)
-        if inputs_embeds is None:
-            inputs_embeds = self.embed_tokens(input_ids)  # (batch, target, d_model)
-        if use_cache and cache is None:
-            cache = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
-        past_length = cache.get_seq_length() if cache is not None else 0
-        check_decoded(self.config, cache, inputs_embeds.shape[1])
-        positions = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + past_length
-        embedded = self.embed_positions(positions[None], position_ids=positions)
-        hidden_states = self.layernorm_embedding(inputs_embeds + embedded)
-        hidden_states = nn.functional.dropout(hidden_states, p=self.config.dropout, training=self.training)
-
-        is_pair = isinstance(cache, EncoderDecoderCache)
-        causal_mask = create_causal_mask(
-            config=self.config,
-            inputs_embeds=inputs_embeds,
-            attention_mask=attention_mask,
-            cache=cache.self_attention_cache if is_pair else cache,
+        hidden_states, causal_mask, source_mask, cache = self.start(
+            input_ids, attention_mask, encoder_hidden_states, encoder_attention_mask, cache, inputs_embeds, use_cache
         )
-        source_mask = create_bidirectional_mask(
-            self.config, inputs_embeds, encoder_attention_mask, encoder_hidden_states=encoder_hidden_states
+        hidden_states, _ = self.run(
+            hidden_states,
+            causal_mask,
+            encoder_hidden_states,  # positional, for gradient checkpointing
+            encoder_attention_mask=source_mask,
+            cache=cache,
+            use_cache=use_cache,
+            **kwargs,
         )
-        for layer in self.layers:
-            if _drops(self, self.config.decoder_layerdrop):
-                continue
-            hidden_states = layer(
-                hidden_states,
-                causal_mask,
-                encoder_hidden_states,  # positional, for gradient checkpointing
-                encoder_attention_mask=source_mask,
-                cache=cache,
-                use_cache=use_cache,
-                **kwargs,
-            )
         return HamDecoderOutput(last_hidden_state=hidden_states, cache=cache)
-
-
-def _positions(tokens: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
-    """Count from the first attended token, so that padding on the left does not move a source, `(batch, source)`."""
-    positions = torch.arange(tokens.shape[1], device=tokens.device).expand(len(tokens), -1)
-    if attention_mask is None:
-        return positions
-    first = (attention_mask != 0).int().argmax(dim=1, keepdim=True).to(tokens.device)
-    return (positions - first).clamp(min=0)
-
-
-def _drops(model: nn.Module, probability: float) -> bool:
-    return model.training and probability > 0.0 and torch.rand([]).item() < probability
 
 
 __all__ = ["HamAttention", "HamTransformerDecoder", "HamTransformerEncoder"]
