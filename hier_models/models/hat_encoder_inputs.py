@@ -27,7 +27,8 @@ def check_inputs(
         check_shape("token_type_ids", token_type_ids, (batch, length))
         check_values("token_type_ids", token_type_ids, config.type_vocab_size, "type_vocab_size")
     if position_ids is not None:
-        check_shape("position_ids", position_ids, (1 if len(position_ids) == 1 else batch, length))
+        if tuple(position_ids.shape) != (1, length):
+            check_shape("position_ids", position_ids, (batch, length), f" or {(1, length)} like the tokens")
         check_values("position_ids", position_ids, config.max_position_embeddings, "max_position_embeddings")
     elif not config.silent_markers:  # they take no position, see `silence_markers`
         check_length(config, input_ids, length)

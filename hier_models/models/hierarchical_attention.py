@@ -497,7 +497,7 @@ def _check_memory(
         raise ValueError(f"`key` must be (batch, keys, kdim={kdim}), got shape {tuple(key.shape)}.")
     if value.shape != (*key.shape[:2], vdim):
         raise ValueError(f"`value` must be {(*key.shape[:2], vdim)} for the keys, got shape {tuple(value.shape)}.")
-    check_shape("key_padding_mask", key_padding_mask, key.shape[:2], "like the keys")
+    check_shape("key_padding_mask", key_padding_mask, key.shape[:2], " like the keys")
 
 
 def _product(left: torch.Tensor, right: torch.Tensor, penalty: torch.Tensor | None) -> torch.Tensor:

@@ -125,7 +125,7 @@ def check_phrases(
             f"`phrase_positions` must be (batch={shape[0]}, phrases, 2), got shape {tuple(positions.shape)}."
         )
     check_integers("phrase_positions", positions)
-    check_shape("phrase_values", values, positions.shape[:2], "as one for each phrase")
+    check_shape("phrase_values", values, positions.shape[:2], ", one for each phrase")
     if not (values.numel() and can_look_at(positions) and can_look_at(values)):
         return
     start, end = positions.unbind(-1)

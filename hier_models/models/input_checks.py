@@ -27,10 +27,12 @@ def check_values(name: str, values: torch.Tensor, end: int, limit: str, least: i
             raise ValueError(f"`{name}` must be in [{least}, {limit}={end}){also}, got values from {low} to {high}.")
 
 
-def check_shape(name: str, tensor: torch.Tensor | None, shape: tuple[int, ...], like: str = "like the tokens") -> None:
+def check_shape(
+    name: str, tensor: torch.Tensor | None, shape: tuple[int, ...], like: str = " like the tokens"
+) -> None:
     """Refuse another shape than that of what it goes with."""
     if tensor is not None and tuple(tensor.shape) != tuple(shape):
-        raise ValueError(f"`{name}` must be {tuple(shape)} {like}, got shape {tuple(tensor.shape)}.")
+        raise ValueError(f"`{name}` must be {tuple(shape)}{like}, got shape {tuple(tensor.shape)}.")
 
 
 def check_integers(name: str, tensor: torch.Tensor) -> None:
@@ -118,7 +120,7 @@ def check_target(
 def check_labels(config: PreTrainedConfig, labels: torch.Tensor, target: torch.Tensor | None) -> None:
     """Refuse labels, (batch, target), that are no tokens, or not as many as the target has."""
     if target is not None:
-        check_shape("labels", labels, target.shape[:2], "like the target")
+        check_shape("labels", labels, target.shape[:2], " like the target")
     if labels.dim() != 2 or 0 in labels.shape:
         raise ValueError(f"`labels` must be (batch, target) with tokens, got shape {tuple(labels.shape)}.")
     ids = labels.masked_fill(labels == -100, 0)

@@ -99,7 +99,7 @@ class HamModel(BartBodyModel, HamPreTrainedModel):
             if not isinstance(encoder_outputs, ModelOutput):
                 encoder_outputs = _from_tuple(encoder_outputs)
             shape = encoder_outputs.last_hidden_state.shape[:2]
-            check_shape("attention_mask", attention_mask, shape, "like `encoder_outputs`")
+            check_shape("attention_mask", attention_mask, shape, " like `encoder_outputs`")
         memory_mask = encoder_outputs.get("memory_mask")
         decoder_outputs = self.decoder(
             input_ids=decoder_input_ids,

@@ -59,9 +59,8 @@ class HatBartProcessor(GivesRunningText, SentenceProcessor):
             )
         if isinstance(num_segments, bool) or not isinstance(num_segments, int) or num_segments < 0:
             raise ValueError(f"`num_segments` must be an integer, 0 or more, got {num_segments!r}")
-        sets_markers = hasattr(
-            self.tokenizer, "encode_sentences"
-        )  # by what it can: remote code has a class of its own
+        # By what it can: remote code has a class of its own.
+        sets_markers = hasattr(self.tokenizer, "encode_sentences")
         self.num_segments = num_segments
         self.language = language or (self.tokenizer.language if sets_markers else "english")
         check_language(self.language)
@@ -170,7 +169,7 @@ class HatBartProcessor(GivesRunningText, SentenceProcessor):
         return {key: [row[key] for row in rows] for key in rows[0]}, batched
 
     def _sentences(self, documents: list[Document]) -> list[list[list[int]]]:
-        """Where tokens tell their widths, the backend need not work out offsets: it then takes two thirds of the time."""
+        # Where tokens tell their widths, the backend need not work out offsets: it then takes two thirds of the time.
         widths = self._widths() if self.tokenizer.is_fast else None
         if widths is None:
             return super()._sentences(documents)
