@@ -34,9 +34,9 @@ from transformers.integrations.flex_attention import compile_friendly_flex_atten
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.bart.modeling_bart import BartAttention, eager_attention_forward
 
-from .attention_dropout import refuse_flex_dropout
 from .flash_highlighting import attend_on_cpu, correct_rows
 from .highlight_band import Band, softmax_of_entries
+from .input_checks import refuse_flex_dropout
 
 
 # Entries of the scores of highlighted rows that are held at once, for each document.

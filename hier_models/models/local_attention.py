@@ -30,7 +30,7 @@ from transformers.masking_utils import create_bidirectional_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.bart.modeling_bart import BartAttention, eager_attention_forward
 
-from .attention_dropout import refuse_flex_dropout
+from .input_checks import refuse_flex_dropout
 
 
 class TopDownTransformerLocalAttention(BartAttention):

@@ -10,6 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 
+# What a row has for each token, and what is not the same for all.
+_COLUMNS = ("ids", "tokens", "offsets", "word_ids", "sequence_ids", "special_tokens_mask", "attention_mask")
+
+
 @dataclass
 class TokenizedText:
     """The tokens of one text, without markers, and where its sentences begin."""
@@ -128,13 +132,9 @@ class MarkedEncoding:
         self.add_tokens([token_id] * missing, [token] * missing, [(0, 0)] * missing, [None] * missing, None)
         self.attention_mask[size:] = [0] * missing
         if left:
-            self.ids = self.ids[size:] + self.ids[:size]
-            self.tokens = self.tokens[size:] + self.tokens[:size]
-            self.offsets = self.offsets[size:] + self.offsets[:size]
-            self.word_ids = self.word_ids[size:] + self.word_ids[:size]
-            self.sequence_ids = self.sequence_ids[size:] + self.sequence_ids[:size]
-            self.special_tokens_mask = self.special_tokens_mask[size:] + self.special_tokens_mask[:size]
-            self.attention_mask = self.attention_mask[size:] + self.attention_mask[:size]
+            for name in _COLUMNS:
+                column = getattr(self, name)
+                setattr(self, name, column[size:] + column[:size])
 
     def token_to_sequence(self, token_index: int) -> int | None:
         """Find the text of a token."""

@@ -257,9 +257,8 @@ class HatEncoderForMaskedLM(HatEncoderPreTrainedModel):
             bos_positions: see there.
             inputs_embeds: see there.
             labels: ids of the masked tokens, -100 where there is no loss, `(batch, tokens)`.
-            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch. [`Trainer`]
-                gives it, so that accumulated batches weigh each label the same. Without it the loss is a mean over
-                this batch.
+            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch, which [`Trainer`]
+                gives; without it the loss is a mean over this batch.
 
         Returns:
             `logits`, `(batch, tokens, vocab_size)`, `loss` if there are `labels`, and what else was asked for.

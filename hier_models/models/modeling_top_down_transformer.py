@@ -181,9 +181,8 @@ class TopDownTransformerForConditionalGeneration(Seq2SeqHead, TopDownTransformer
                 shifted to the right are the `decoder_input_ids` if none are given.
             use_cache: see there.
             output_copying: return `copy_probability` and `copy_attentions` of a model that copies.
-            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch. [`Trainer`]
-                gives it, so that accumulated batches of unequal length weigh each token the same. Without it the loss
-                is a mean over this batch.
+            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch, which [`Trainer`]
+                gives; without it the loss is a mean over this batch.
 
         Returns:
             `logits`, `(batch, target, vocab_size)`, `loss` if there are `labels`, and what else was asked for.
