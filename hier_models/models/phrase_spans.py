@@ -28,7 +28,6 @@ class Phrase:
 
 def read_phrases(name: str, given: object, text: str, articles: Sequence[tuple[int, int]]) -> list[Phrase]:
     """Check the phrases given with a document, and find them."""
-    # given (phrase, value)
     if isinstance(given, str | bytes) or not isinstance(given, Sequence):
         raise TypeError(f"`{name}` must be a list of {_WANTED}, got {type(given).__name__}")
     alone = [_alone(item) for item in given]

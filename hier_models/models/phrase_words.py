@@ -59,7 +59,7 @@ def split_words(text: str) -> "tuple[list[str], np.ndarray[Any, Any], np.ndarray
     words = "\0".join(parts[1::2]).lower().replace("’", "'").split("\0") if len(parts) > 1 else []
     known = _COMMON_GAPS.get
     beside = [_within_phrase(gap) if (found := known(gap)) is None else found for gap in parts[2:-1:2]]
-    return words, np.stack([bounds[:-1:2], bounds[1::2]], axis=1), np.array(beside, dtype=bool)  # (words, 2)
+    return words, np.stack([bounds[:-1:2], bounds[1::2]], axis=1), np.array(beside, dtype=bool)
 
 
 def is_unspaced(word: str) -> bool:
