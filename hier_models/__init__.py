@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .models.configuration_highlight_transformer import HighlightTransformerConfig
     from .models.configuration_top_down_transformer import TopDownTransformerConfig
     from .models.hierarchical_attention import HierarchicalAttention
-    from .models.key_phrases import KeyPhraseExtractor
+    from .models.key_phrase_extraction import KeyPhraseExtractor
     from .models.keywords import PoemKeywords
     from .models.modeling_coarse_to_fine_lstm import (
         CoarseToFineLstmForConditionalGeneration,
@@ -100,7 +100,7 @@ _PUBLIC = {
     "HighlightTransformerModel": "hier_models.models.modeling_highlight_transformer",
     "HighlightTransformerProcessor": "hier_models.models.processing_highlight_transformer",
     "ImportanceTagger": "hier_models.pipelines.importance_tagger_hier",
-    "KeyPhraseExtractor": "hier_models.models.key_phrases",
+    "KeyPhraseExtractor": "hier_models.models.key_phrase_extraction",
     "MINI": "hier_models.hub_texts",
     "MaskingCollator": "hier_models.data",
     "PoemKeywords": "hier_models.models.keywords",

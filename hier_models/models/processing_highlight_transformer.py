@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
-from .key_phrases import KEY_PHRASES_FILE, KeyPhraseExtractor
+from .key_phrase_extraction import KEY_PHRASES_FILE, KeyPhraseExtractor
 from .phrase_spans import Phrase, place_phrases, read_phrases, shares
 from .source_processing import GivesRunningText, Place, SavesPart, SourceProcessor
 from .source_text import SEPARATORS, given_input, part_places, read_items, read_parts

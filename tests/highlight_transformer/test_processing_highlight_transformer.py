@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from hier_models.data import HierDataCollator
-from hier_models.models.key_phrases import KeyPhraseExtractor
+from hier_models.models.key_phrase_extraction import KeyPhraseExtractor
 from hier_models.models.processing_highlight_transformer import HighlightTransformerProcessor
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS, assert_a_limit_alone_cuts
 from tests.hat_bart.test_processing_hat_bart import MIXED, TOKENIZERS, plain_ids
