@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from hier_models.data.stopwords import load_stopwords
-from hier_models.models import key_phrases
+from hier_models.models import key_phrase_extraction as key_phrases
 from hier_models.models.key_phrase_extraction import KeyPhraseExtractor
 from hier_models.models.phrase_spans import Phrase
 from hier_models.models.phrase_words import split_words
