@@ -75,18 +75,18 @@ def poem_decoding(depth: int) -> Run:
 
 def without_fusing(make: Callable[[int], Run]) -> Callable[[int], Run]:
     """The same, but every level is computed by torch's own attention."""
-    from hier_models.models import attention_ham
+    from hier_models.models import hierarchical_attention
 
     def make_plain(depth: int) -> Run:
         run = make(depth)
 
         def plain() -> None:
-            fused = attention_ham._FUSED_KEYS
-            attention_ham._FUSED_KEYS = 0
+            fused = hierarchical_attention._FUSED_KEYS
+            hierarchical_attention._FUSED_KEYS = 0
             try:
                 run()
             finally:
-                attention_ham._FUSED_KEYS = fused
+                hierarchical_attention._FUSED_KEYS = fused
 
         return plain
 

@@ -191,7 +191,7 @@ def measure_phrases() -> str:
 
     from hier_models import HighlightTransformerProcessor
     from hier_models.data.stopwords import load_stopwords
-    from hier_models.models.key_phrases_highlight_transformer import KeyPhraseExtractor
+    from hier_models.models.key_phrase_extraction import KeyPhraseExtractor
 
     papers = []
     for split in ("train", "val", "test"):

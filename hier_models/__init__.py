@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from .data import HierDataCollator, MaskingCollator
     from .hub import export, push_to_hub
     from .hub_texts import MINI
-    from .models.attention_ham import HierarchicalAttention
     from .models.configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
     from .models.configuration_ham import HamConfig
     from .models.configuration_ham_reader import HamReaderConfig
@@ -22,8 +21,9 @@ if TYPE_CHECKING:
     from .models.configuration_hat_encoder import HatEncoderConfig
     from .models.configuration_highlight_transformer import HighlightTransformerConfig
     from .models.configuration_top_down_transformer import TopDownTransformerConfig
-    from .models.key_phrases_highlight_transformer import KeyPhraseExtractor
-    from .models.keywords_ham import PoemKeywords
+    from .models.hierarchical_attention import HierarchicalAttention
+    from .models.key_phrase_extraction import KeyPhraseExtractor
+    from .models.keywords import PoemKeywords
     from .models.modeling_coarse_to_fine_lstm import (
         CoarseToFineLstmForConditionalGeneration,
         CoarseToFineLstmModel,
@@ -94,16 +94,16 @@ _PUBLIC = {
     "HatEncoderProcessor": "hier_models.models.processing_hat_encoder",
     "HatEncoderTokenizer": "hier_models.models.tokenization_hat_encoder",
     "HierDataCollator": "hier_models.data",
-    "HierarchicalAttention": "hier_models.models.attention_ham",
+    "HierarchicalAttention": "hier_models.models.hierarchical_attention",
     "HighlightTransformerConfig": "hier_models.models.configuration_highlight_transformer",
     "HighlightTransformerForConditionalGeneration": ("hier_models.models.modeling_highlight_transformer"),
     "HighlightTransformerModel": "hier_models.models.modeling_highlight_transformer",
     "HighlightTransformerProcessor": "hier_models.models.processing_highlight_transformer",
     "ImportanceTagger": "hier_models.pipelines.importance_tagger_hier",
-    "KeyPhraseExtractor": "hier_models.models.key_phrases_highlight_transformer",
+    "KeyPhraseExtractor": "hier_models.models.key_phrase_extraction",
     "MINI": "hier_models.hub_texts",
     "MaskingCollator": "hier_models.data",
-    "PoemKeywords": "hier_models.models.keywords_ham",
+    "PoemKeywords": "hier_models.models.keywords",
     "TopDownTransformerConfig": "hier_models.models.configuration_top_down_transformer",
     "TopDownTransformerEncoderModel": "hier_models.models.modeling_top_down_transformer",
     "TopDownTransformerForConditionalGeneration": "hier_models.models.modeling_top_down_transformer",

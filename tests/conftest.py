@@ -229,7 +229,7 @@ def tiny_highlight(tokenizer: PreTrainedTokenizerFast) -> "hier_models.Highlight
 @pytest.fixture
 def highlight_processor(tokenizer: PreTrainedTokenizerFast) -> "hier_models.HighlightTransformerProcessor":
     """A processor that finds key phrases by the sample texts."""
-    from hier_models.models.key_phrases_highlight_transformer import KeyPhraseExtractor
+    from hier_models.models.key_phrase_extraction import KeyPhraseExtractor
 
     extractor = KeyPhraseExtractor(["the", "a", "in", "of", "is", "which"]).fit(DOCUMENTS)
     return hier_models.HighlightTransformerProcessor(tokenizer, key_phrases=extractor)

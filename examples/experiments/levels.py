@@ -23,7 +23,7 @@ from hier_models import HamForConditionalGeneration, HamProcessor, HamReaderForQ
 from hier_models.data.loading import load_rows
 from hier_models.data.poems import in_vocabulary, load_poems, poem_lines
 from hier_models.data.reading_rows import resolve_reading
-from hier_models.models.levels_ham_reader import LevelWeights
+from hier_models.models.question_attention import LevelWeights
 
 
 SHOWN = (1, 2, 3, 5, 10, 20)

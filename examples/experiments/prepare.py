@@ -23,9 +23,9 @@ from hier_models.data.overlap import find_overlaps, texts_of_record
 from hier_models.data.poems import quatrain
 from hier_models.data.reading import read_records
 from hier_models.data.stopwords import load_stopwords
-from hier_models.models.key_phrases_highlight_transformer import KeyPhraseExtractor
+from hier_models.models.key_phrase_extraction import KeyPhraseExtractor
+from hier_models.models.phrase_words import find_phrase
 from hier_models.models.sentence_splitting import split_sentences
-from hier_models.models.words_highlight_transformer import find_phrase
 
 
 Row = dict[str, Any]

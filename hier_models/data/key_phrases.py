@@ -9,7 +9,7 @@ from datasets import Dataset, IterableDataset
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
-from ..models.key_phrases_highlight_transformer import KeyPhraseExtractor
+from ..models.key_phrase_extraction import KeyPhraseExtractor
 from .stopwords import LANGUAGES, load_stopwords, read_stopwords
 from .tokenizing import DOCUMENTS_IN_MEMORY, highlights, source_kind
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from datasets import Dataset, IterableDataset, List
 
-from ..models.keywords_ham import PoemKeywords, is_chinese
+from ..models.keywords import PoemKeywords, is_chinese
 from .columns import BadRecord, described, listing, matching
 from .loading import BadLines, load_rows
 from .reading import read_records

@@ -1,41 +1,28 @@
-"""What the families with BART's body share: the warm start from BART, its positions and its embeddings."""
+"""The warm start from BART: its weights, and more positions than it has."""
 
 import math
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import torch
 from torch import nn
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.modeling_utils import PreTrainedModel
-from transformers.models.bart.modeling_bart import BartLearnedPositionalEmbedding, BartScaledWordEmbedding
+from transformers.models.bart.modeling_bart import BartLearnedPositionalEmbedding
 
+from .bart_body import BartBodyPreTrainedModel
 from .warm_start import BeginsAsBase
 
 
-class BartWarmStart(BeginsAsBase):
-    """A model that begins with BART's weights; stands before `PreTrainedModel` among its bases."""
+class BartWarmStart(BeginsAsBase, BartBodyPreTrainedModel):
+    """A model that begins with BART's weights."""
 
-    config_class: type[PreTrainedConfig]
+    _can_compile_fullgraph = True
 
     @classmethod
     def load_bart(
         cls, pretrained_model_name_or_path: str, positions: dict[str, int | None], extra_positions: str, **kwargs: Any
     ) -> Self:
-        """Load a checkpoint of BART or of this family, and grow its positions; what every `from_bart` does.
-
-        Args:
-            pretrained_model_name_or_path: the checkpoint, on the Hub or in a folder.
-            positions: name of a configuration field -> number of positions to grow to; `None` as in the checkpoint.
-            extra_positions: `"tile"` repeats the learned positions, `"random"` draws new ones.
-            **kwargs: see `from_pretrained`.
-
-        Returns:
-            See `from_pretrained`.
-
-        Raises:
-            ValueError: if the checkpoint is of another family, `extra_positions` is neither of the two, or a number of
-                positions is no integer or less than the checkpoint's.
-        """
+        """Load a checkpoint of BART or of this family, and grow its positions; what every `from_bart` does."""
         for name, number in positions.items():
             _check(extra_positions, name, number)
         if not isinstance(kwargs.get("config"), PreTrainedConfig):
@@ -56,14 +43,8 @@ class BartWarmStart(BeginsAsBase):
 
         Copied positions look the same where they repeat. So sentences or segments get positions of their own, begun
         with zeros, in a model whose new modules begin as the identity.
-
-        Args:
-            number: see there.
-            extra_positions: see there.
-            name: see there.
-            also_above: whether to give positions to sentences or segments.
         """
-        model = cast(Any, self)
+        model: Any = self
         present = getattr(model.config, name)
         grow_positions(model, number, extra_positions, name)
         copies = present is not None and number > present and extra_positions == "tile" and "decoder" not in name
@@ -91,56 +72,63 @@ class BartWarmStart(BeginsAsBase):
         """For sentences or segments: the configuration's field, the encoder's attribute, how many positions."""
         return []
 
-    def resize_token_embeddings(
-        self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
-    ) -> nn.Embedding:
-        """Resize all embeddings; those of source and target for themselves where they are not shared.
+    @classmethod
+    def from_bart(
+        cls,
+        pretrained_model_name_or_path: str,
+        *,
+        max_position_embeddings: int | None = None,
+        extra_positions: str = "tile",
+        **kwargs: Any,
+    ) -> Self:
+        """Warm start from a BART checkpoint, with room for longer documents.
+
+        All of BART's weights are kept, and its body. What is new begins as if it were not there (`new_modules`): the
+        model is BART until it is trained. Without growing positions, plain `from_pretrained` of the BART checkpoint
+        does the same. The checkpoint's tokenizer keeps its own limit: load it with `model_max_length=` the new number
+        of positions.
+
+        Source: HAT-BART, section 4.1, which starts from BART with random positions for the added length, and random
+        modules; the Highlight-Transformer's paper trains from scratch.
 
         Args:
-            new_num_tokens: see `PreTrainedModel.resize_token_embeddings`.
-            pad_to_multiple_of: see there.
-            mean_resizing: see there.
+            pretrained_model_name_or_path: a BART checkpoint, on the Hub or in a folder.
+            max_position_embeddings: longest source and longest target to grow to, in tokens; as in the checkpoint when
+                not given.
+            extra_positions: `"tile"` repeats the learned positions, and sentences, where a model has a level of them,
+                get positions of their own (`sentence_position_embeddings`) unless `new_modules="random"`; `"random"`
+                draws new ones.
+            **kwargs: fields of the configuration, such as `hierarchical_layers` or `highlighting`, and arguments of
+                `from_pretrained`, such as `dtype` or `revision`.
 
         Returns:
-            The shared embedding.
+            A model of the class this is called on; with `output_loading_info=True`, the model and the loading report.
+
+        Raises:
+            ValueError: if the checkpoint is of another family than BART and this one, `extra_positions` is neither of
+                the two, or `max_position_embeddings` is no integer or less than BART's.
         """
-        own = [
-            (part, part.embed_tokens)
-            for part in self.modules()
-            if part is not self and isinstance(part, PreTrainedModel) and "embed_tokens" in part._modules
-        ]
-        resize = cast(Any, super()).resize_token_embeddings
-        embeddings: nn.Embedding = resize(new_num_tokens, pad_to_multiple_of, mean_resizing)
-        if not self.config.tie_word_embeddings:
-            for part, old in own:
-                part.embed_tokens = old  # in whose place the shared one was put
-                part.resize_token_embeddings(embeddings.num_embeddings, mean_resizing=mean_resizing)
-        return embeddings
+        positions = {"max_position_embeddings": max_position_embeddings}
+        return cls.load_bart(pretrained_model_name_or_path, positions, extra_positions, **kwargs)
 
-    def _drops_layer(self, probability: float) -> bool:
-        return self.training and probability > 0.0 and torch.rand([]).item() < probability
+    def resize_position_embeddings(self, new_num_position_embeddings: int, extra_positions: str = "tile") -> None:
+        """Grow the positions of encoder and decoder, so that the model takes longer sources and targets.
 
+        Args:
+            new_num_position_embeddings: longest source and target, in tokens.
+            extra_positions: `"tile"` repeats learned positions, `"random"` draws new ones. Sinusoidal positions have a
+                value everywhere.
 
-def make_token_embedding(config: PreTrainedConfig) -> BartScaledWordEmbedding:
-    """Make the embedding that encoder, decoder and head share."""
-    embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
-    return BartScaledWordEmbedding(config.vocab_size, config.d_model, config.pad_token_id, embed_scale=embed_scale)
+        Raises:
+            ValueError: if it is no integer or less than there are, or `extra_positions` is neither of the two.
+        """
+        self.grow_positions(new_num_position_embeddings, extra_positions, "max_position_embeddings")
 
 
 def grow_positions(
     model: PreTrainedModel, number: int, extra_positions: str = "tile", name: str = "max_position_embeddings"
 ) -> None:
-    """Give BART, or a model that has BART's position embeddings, more positions, in place.
-
-    Args:
-        model: the model; its config is changed with it.
-        number: positions to grow to, in tokens.
-        extra_positions: `"tile"` repeats the learned positions, `"random"` draws new ones.
-        name: field of the config that says how many there are: of both sides, of the encoder or of the decoder.
-
-    Raises:
-        ValueError: if `extra_positions` is neither of the two, or `number` is no integer or less than there are.
-    """
+    """Give BART, or a model that has BART's position embeddings, more positions, in place."""
     _check(extra_positions, name, number)
     config = model.config
     present = getattr(config, name)
@@ -197,4 +185,4 @@ def _grown(
     return grown
 
 
-__all__ = ["BartWarmStart", "grow_positions", "make_token_embedding"]
+__all__ = ["BartWarmStart", "grow_positions"]

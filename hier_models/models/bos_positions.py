@@ -4,6 +4,8 @@ import torch
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.utils import logging
 
+from .input_checks import can_look_at, check_integers
+
 
 logger = logging.get_logger(__name__)
 
@@ -24,18 +26,10 @@ def token_positions(tokens: torch.Tensor, attention_mask: torch.Tensor | None) -
 
 def find_bos_positions(
     input_ids: torch.Tensor, attention_mask: torch.Tensor | None, bos_token_id: int
-) -> torch.Tensor:
+) -> torch.Tensor:  # input_ids (batch, source), attention_mask (batch, source)
     """Find the BOS markers of each text.
 
     A text without any counts as one sentence that begins at its first attended token.
-
-    Args:
-        input_ids: token ids, `(batch, source)`.
-        attention_mask: 1 for tokens, 0 for padding, `(batch, source)`; `None` for no padding.
-        bos_token_id: id of the marker.
-
-    Returns:
-        Positions in increasing order, -1 for padding, `(batch, sentences)`.
     """
     length = input_ids.shape[1]
     is_bos = input_ids == bos_token_id  # (batch, source)
@@ -60,19 +54,12 @@ def find_bos_positions(
             )
     index = (is_bos.cumsum(dim=1) - 1).masked_fill(~is_bos, most)  # the last column takes what is no marker
     positions = arange.new_full((len(arange), most + 1), -1).scatter(1, index, arange)
-    return positions[:, :most]
+    return positions[:, :most]  # (batch, sentences)
 
 
 def fill_unmarked(bos_positions: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    """Make a document whose positions are all padding one sentence that begins at its first attended token.
-
-    Args:
-        bos_positions: positions of the markers, -1 for padding, `(batch, sentences)`.
-        positions: what `token_positions` counted, `(batch, source)`.
-
-    Returns:
-        The positions, on the device of `positions`.
-    """
+    """Make a document whose positions are all padding one sentence that begins at its first attended token."""
+    # bos_positions (batch, sentences), positions (batch, source)
     bos_positions = bos_positions.to(positions.device)  # the layers may be spread over several
     first_tokens = (positions == 0).int().argmax(dim=1, keepdim=True)
     has_none = (bos_positions < 0).all(dim=1, keepdim=True)
@@ -82,25 +69,11 @@ def fill_unmarked(bos_positions: torch.Tensor, positions: torch.Tensor) -> torch
 
 def silence_markers(
     config: PreTrainedConfig,
-    bos_positions: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    positions: torch.Tensor,
+    bos_positions: torch.Tensor,  # (batch, sentences)
+    attention_mask: torch.Tensor | None,  # (batch, tokens)
+    positions: torch.Tensor,  # (batch, tokens)
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Take the markers but each text's first out of what is attended to, and out of the count of positions.
-
-    Args:
-        config: of the model, for its attention implementation.
-        bos_positions: positions of the markers, -1 for padding, `(batch, sentences)`.
-        attention_mask: 1 for tokens, 0 for padding, `(batch, tokens)`; `None` for no padding.
-        positions: of all tokens, markers included, `(batch, tokens)`.
-
-    Returns:
-        1 for tokens that are attended to, else 0; and positions, in which a marker has that of the token behind it.
-        Both `(batch, tokens)`.
-
-    Raises:
-        ValueError: if the mask is not two-dimensional, or flash attention could not have silent markers.
-    """
+    """Take the markers but each text's first out of what is attended to, and out of the count of positions."""
     if "flash" in (config._attn_implementation or ""):
         raise ValueError(
             "Flash attention cannot leave markers out of its keys and keep them as queries. Use "
@@ -120,7 +93,33 @@ def silence_markers(
     is_read = 1 - is_silent
     if attention_mask is not None:
         is_read = is_read * (attention_mask != 0).to(is_read.device)
-    return is_read, positions - (is_silent.cumsum(dim=1) - is_silent)
+    return is_read, positions - (is_silent.cumsum(dim=1) - is_silent)  # (batch, tokens)
 
 
-__all__ = ["fill_unmarked", "find_bos_positions", "silence_markers", "token_positions"]
+def check_bos_positions(positions: torch.Tensor, shape: tuple[int, int], attention_mask: torch.Tensor | None) -> None:
+    """Refuse positions, (batch, sentences), that are none of the source's tokens."""
+    if positions.dim() != 2 or positions.shape[0] != shape[0] or positions.shape[1] == 0:
+        raise ValueError(f"`bos_positions` must be (batch={shape[0]}, sentences), got shape {tuple(positions.shape)}.")
+    check_integers("bos_positions", positions)
+    if not can_look_at(positions):
+        return
+    low, high = (int(value) for value in torch.aminmax(positions))
+    if low < -1 or high >= shape[1]:
+        raise ValueError(
+            f"`bos_positions` must be positions of the source's {shape[1]} tokens, or -1 for padding, got values from "
+            f"{low} to {high}."
+        )
+    if attention_mask is None or attention_mask.dim() != 2:
+        return
+    is_token = attention_mask.to(positions.device) != 0
+    is_padding = (positions >= 0) & ~is_token.gather(1, positions.clamp(min=0).long())
+    wrong = (is_padding & is_token.any(dim=1, keepdim=True)).nonzero()  # a row of padding has no sentence to mark
+    if len(wrong):
+        row, sentence = wrong[0].tolist()
+        raise ValueError(
+            f"`bos_positions` must be positions of tokens, or -1 for padding; {int(positions[row, sentence])} in row "
+            f"{row} is padding by `attention_mask`."
+        )
+
+
+__all__ = ["check_bos_positions", "fill_unmarked", "find_bos_positions", "silence_markers", "token_positions"]

@@ -6,6 +6,8 @@ from typing import Any, Literal
 from huggingface_hub.dataclasses import strict
 from transformers.configuration_utils import PreTrainedConfig
 
+from .config_checks import check_finite, check_least, check_probabilities, check_token_ids
+
 
 # What only hard attention reads.
 _OF_HARD_ATTENTION = ("num_samples", "selected_rows", "alternate_soft")
@@ -20,74 +22,44 @@ class CoarseToFineLstmConfig(PreTrainedConfig):
     Source: Jeffrey Ling, "Coarse-to-Fine Attention Models for Document Summarization", chapters 4 and 5.
 
     Args:
-        vocab_size (`int`, *optional*, defaults to 50000):
-            Number of token ids.
-        embedding_size (`int`, *optional*, defaults to 300):
-            Width of word embeddings.
-        hidden_size (`int`, *optional*, defaults to 500):
-            Units of each LSTM layer, and width of the context.
-        encoder_layers (`int`, *optional*, defaults to 2):
-            LSTM layers that read the words of a row.
-        decoder_layers (`int`, *optional*, defaults to 2):
-            LSTM layers of the decoder.
-        dropout (`float`, *optional*, defaults to 0.3):
-            Dropout between LSTM layers and before the generator.
-        attention (`str`, *optional*, defaults to `"coarse_to_fine"`):
-            `"standard"` (Model 0): one LSTM over the document, attention over all words. `"flat"` (Model 1): an LSTM
-            over each row, attention over all words. `"coarse_to_fine"` (Model 2): attention over rows, times attention
-            over the words of each row. `"hard"` (Model 3): as Model 2, but rows are drawn from the attention over rows
-            in training, and the best are taken at inference. The last two have the same parameters, and each loads
-            the other's checkpoints.
-        coarse_representation (`str`, *optional*, defaults to `"convolution"`):
-            How a row becomes one vector: `"convolution"` with maximum over time (equation 4.14), or `"bag_of_words"`,
-            the sum of embeddings of a table of their own (equation 4.13).
-        coarse_filters (`int`, *optional*, defaults to 600):
-            Filters of the convolution.
-        coarse_kernel_size (`int`, *optional*, defaults to 6):
-            Words that a filter sees.
-        row_position_size (`int`, *optional*, defaults to 0):
-            Width of an embedding of the row's position, which is appended to its representation; 25 is "+POS", 0 is
-            without.
-        max_rows (`int`, *optional*, defaults to 1024):
-            Row positions that there are embeddings for. Without `row_position_size` there is no limit.
-        attend_padding (`bool`, *optional*, defaults to `False`):
-            Attend to padding inside of rows too, tokens with a row id but without attention mask. Their embeddings and
-            states are zero. This is the thesis' way for documents that do not fill the grid.
-        num_samples (`int`, *optional*, defaults to 1):
-            Rows that hard attention draws at each step of training, with replacement; 2 is "+MULTI2".
-        selected_rows (`int`, *optional*):
-            Rows that hard attention takes at each step of inference; `num_samples` when not given. With more than one,
-            their attention is normalised among them.
-        reward_discount (`float`, *optional*, defaults to 0.5):
-            Discount of the reward of later target steps (equation 4.15).
-        baseline_rate (`float`, *optional*, defaults to 0.1):
-            Rate of the moving average of rewards that is their baseline (equation 4.16).
-        reward_scale (`float`, *optional*, defaults to 0.3):
-            Factor of the rewards.
-        alternate_soft (`float`, *optional*, defaults to 0.0):
-            Probability that a training step attends softly, as Model 2; 0.5 is "+ALTERNATE".
-        freeze_source_embeddings (`bool`, *optional*, defaults to `False`):
-            Do not train the embeddings of the source, as the thesis does with a bag of words.
-        init_range (`float`, *optional*, defaults to 0.1):
-            New weights are uniform between this and its negative.
-        use_cache (`bool`, *optional*, defaults to `True`):
-            Return the decoder's state for later decoding steps.
-        pad_token_id (`int`, *optional*, defaults to 1):
-            Padding token.
-        bos_token_id (`int`, *optional*, defaults to 0):
-            BOS token.
-        eos_token_id (`int`, *optional*, defaults to 2):
-            EOS token.
-        decoder_start_token_id (`int`, *optional*, defaults to 0):
-            First token of every target.
-        forced_eos_token_id (`int`, *optional*, defaults to 2):
-            Last token of a target that reaches its maximum length.
-        is_encoder_decoder (`bool`, *optional*, defaults to `True`):
-            Always true for this model.
-        is_decoder (`bool`, *optional*, defaults to `False`):
-            Always false for this model.
-        tie_word_embeddings (`bool`, *optional*, defaults to `False`):
-            Always false for this model: source, target and generator have weights of their own.
+        vocab_size: Number of token ids.
+        embedding_size: Width of word embeddings.
+        hidden_size: Units of each LSTM layer, and width of the context.
+        encoder_layers: LSTM layers that read the words of a row.
+        decoder_layers: LSTM layers of the decoder.
+        dropout: Dropout between LSTM layers and before the generator.
+        attention: `"standard"` (Model 0): one LSTM over the document, attention over all words. `"flat"` (Model 1): an
+            LSTM over each row, attention over all words. `"coarse_to_fine"` (Model 2): attention over rows, times
+            attention over the words of each row. `"hard"` (Model 3): as Model 2, but rows are drawn from the attention
+            over rows in training, and the best are taken at inference. The last two have the same parameters, and each
+            loads the other's checkpoints.
+        coarse_representation: How a row becomes one vector: `"convolution"` with maximum over time (equation 4.14), or
+            `"bag_of_words"`, the sum of embeddings of a table of their own (equation 4.13).
+        coarse_filters: Filters of the convolution.
+        coarse_kernel_size: Words that a filter sees.
+        row_position_size: Width of an embedding of the row's position, which is appended to its representation; 25 is
+            "+POS", 0 is without.
+        max_rows: Row positions that there are embeddings for. Without `row_position_size` there is no limit.
+        attend_padding: Attend to padding inside of rows too, tokens with a row id but without attention mask. Their
+            embeddings and states are zero. This is the thesis' way for documents that do not fill the grid.
+        num_samples: Rows that hard attention draws at each step of training, with replacement; 2 is "+MULTI2".
+        selected_rows: Rows that hard attention takes at each step of inference; `num_samples` when not given. With
+            more than one, their attention is normalised among them.
+        reward_discount: Discount of the reward of later target steps (equation 4.15).
+        baseline_rate: Rate of the moving average of rewards that is their baseline (equation 4.16).
+        reward_scale: Factor of the rewards.
+        alternate_soft: Probability that a training step attends softly, as Model 2; 0.5 is "+ALTERNATE".
+        freeze_source_embeddings: Do not train the embeddings of the source, as the thesis does with a bag of words.
+        init_range: New weights are uniform between this and its negative.
+        use_cache: Return the decoder's state for later decoding steps.
+        pad_token_id: Padding token.
+        bos_token_id: BOS token.
+        eos_token_id: EOS token.
+        decoder_start_token_id: First token of every target.
+        forced_eos_token_id: Last token of a target that reaches its maximum length.
+        is_encoder_decoder: Always true for this model.
+        is_decoder: Always false for this model.
+        tie_word_embeddings: Always false for this model: source, target and generator have weights of their own.
 
     Raises:
         huggingface_hub.errors.StrictDataclassClassValidationError:
@@ -167,32 +139,12 @@ class CoarseToFineLstmConfig(PreTrainedConfig):
 
     def validate_architecture(self) -> None:
         """Refuse a configuration that no model could be built from, or that says what would change nothing."""
-        for name, least in (
-            ("vocab_size", 1),
-            ("embedding_size", 1),
-            ("hidden_size", 1),
-            ("encoder_layers", 1),
-            ("decoder_layers", 1),
-            ("coarse_filters", 1),
-            ("coarse_kernel_size", 1),
-            ("row_position_size", 0),
-            ("max_rows", 1),
-            ("num_samples", 1),
-            ("selected_rows", 1),
-        ):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ValueError(f"`{name}` must be at least {least}, got {value}.")
-        for name in ("dropout", "reward_discount", "baseline_rate", "alternate_soft"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"`{name}` must be between 0 and 1, got {getattr(self, name)}.")
-        for name in ("reward_scale", "init_range"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ValueError(f"`{name}` must be finite and not negative, got {getattr(self, name)}.")
-        for name in ("pad_token_id", "decoder_start_token_id"):
-            value = getattr(self, name)
-            if value is None or not 0 <= value < self.vocab_size:
-                raise ValueError(f"`{name}` must be in [0, vocab_size={self.vocab_size}), got {value}.")
+        sizes = ("vocab_size", "embedding_size", "hidden_size", "encoder_layers", "decoder_layers", "max_rows")
+        of_rows = ("coarse_filters", "coarse_kernel_size", "num_samples", "selected_rows")
+        check_least(self, {0: ("row_position_size",), 1: (*sizes, *of_rows)}, optional=("selected_rows",))
+        check_probabilities(self, "dropout", "reward_discount", "baseline_rate", "alternate_soft")
+        check_finite(self, "reward_scale", "init_range")
+        check_token_ids(self, "pad_token_id", "decoder_start_token_id")
         if self.tie_word_embeddings:
             raise ValueError(
                 "`tie_word_embeddings` must be false, got True: embeddings and generator differ in width, and source "

@@ -3,8 +3,9 @@
 from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
-from transformers.activations import ACT2FN
 from transformers.configuration_utils import PreTrainedConfig
+
+from .config_checks import check_bart_body, check_finite, check_least
 
 
 # What is another in each body, when it is not given.
@@ -29,76 +30,46 @@ class HamConfig(PreTrainedConfig):
     model's body Wang et al., "Chinese Poetry Generation with Planning based Neural Network" (2016).
 
     Args:
-        vocab_size (`int`, *optional*, defaults to 8000):
-            Number of token ids.
-        body (`str`, *optional*, defaults to `"gru"`):
-            `"gru"`: bidirectional GRU encoder, GRU decoder, HAM-V between them. `"transformer"`: BART's body with
+        vocab_size: Number of token ids.
+        body: `"gru"`: bidirectional GRU encoder, GRU decoder, HAM-V between them. `"transformer"`: BART's body with
             HAM-S in the encoder's layers and HAM-V as the decoder's attention to the source.
-        attention_depth (`int`, *optional*, defaults to 10):
-            Levels of every hierarchical attention; the paper recommends 5 to 10.
-        level_weights (`str`, *optional*, defaults to `"learned"`):
-            How levels are weighed: `"learned"`; `"first"` is plain attention, `"last"` is multi-level attention, the
-            paper's two extreme cases.
-        attention_scoring (`str`, *optional*, defaults to `"scaled_dot_product"`):
-            Scores of the GRU body's attention: `"scaled_dot_product"`, `"bilinear"` or `"additive"`. The Transformer
-            body has scaled dot products.
-        attention_keys (`str`, *optional*, defaults to `"level"`):
-            What levels of HAM-S attend to: `"level"`, the last level's output, or `"input"`. The GRU body has no
-            HAM-S.
-        d_model (`int`, *optional*, defaults to 512):
-            Width of the states; in the GRU body, units of each direction of the encoder and of the decoder.
-        embedding_size (`int`, *optional*):
-            Width of the embeddings; `d_model` when not given, as it must be in the Transformer body.
-        encoder_layers (`int`, *optional*):
-            Layers of the encoder; 1 in the GRU body, 6 in the Transformer body when not given.
-        decoder_layers (`int`, *optional*):
-            Layers of the decoder; as for the encoder.
-        encoder_attention_heads (`int`, *optional*):
-            Heads of HAM-S; 8 in the Transformer body when not given. The GRU body has none and wants 1.
-        decoder_attention_heads (`int`, *optional*):
-            Heads of HAM-V, and of the Transformer body's attention to the target; 8 there when not given, 1 in the GRU
-            body. One head in the GRU body has no projections, as in the paper.
-        encoder_ffn_dim (`int`, *optional*, defaults to 2048):
-            Width inside of the encoder's feed-forward layers, Transformer body.
-        decoder_ffn_dim (`int`, *optional*, defaults to 2048):
-            Width inside of the decoder's feed-forward layers, Transformer body.
-        max_position_embeddings (`int`, *optional*, defaults to 1024):
-            Longest source and longest target, in tokens, of the Transformer body. The GRU body has no limit.
-        dropout (`float`, *optional*, defaults to 0.1):
-            Dropout of embeddings and between layers.
-        attention_dropout (`float`, *optional*, defaults to 0.0):
-            Dropout of the weights of each level.
-        activation_dropout (`float`, *optional*, defaults to 0.0):
-            Dropout inside of feed-forward layers, Transformer body.
-        activation_function (`str`, *optional*, defaults to `"gelu"`):
-            Activation of feed-forward layers, Transformer body.
-        encoder_layerdrop (`float`, *optional*, defaults to 0.0):
-            Probability that a layer of the encoder is left out in training, Transformer body.
-        decoder_layerdrop (`float`, *optional*, defaults to 0.0):
-            Probability that a layer of the decoder is left out in training, Transformer body.
-        scale_embedding (`bool`, *optional*, defaults to `False`):
-            Multiply embeddings by the root of `d_model`, Transformer body.
-        init_std (`float`, *optional*, defaults to 0.02):
-            Standard deviation of new weights of embeddings and linear layers, Transformer body. Those of the GRU body
-            go by the sizes of its layers.
-        use_cache (`bool`, *optional*, defaults to `True`):
-            Return what later decoding steps need.
-        pad_token_id (`int`, *optional*, defaults to 1):
-            Padding token.
-        bos_token_id (`int`, *optional*, defaults to 0):
-            BOS token.
-        eos_token_id (`int`, *optional*, defaults to 2):
-            EOS token.
-        decoder_start_token_id (`int`, *optional*, defaults to 2):
-            First token of every target.
-        forced_eos_token_id (`int`, *optional*, defaults to 2):
-            Last token of a target that reaches its maximum length.
-        is_encoder_decoder (`bool`, *optional*, defaults to `True`):
-            Always true for this model.
-        is_decoder (`bool`, *optional*, defaults to `False`):
-            Always false for this model.
-        tie_word_embeddings (`bool`, *optional*, defaults to `True`):
-            Source, target and head share one embedding.
+        attention_depth: Levels of every hierarchical attention; the paper recommends 5 to 10.
+        level_weights: How levels are weighed: `"learned"`; `"first"` is plain attention, `"last"` is multi-level
+            attention, the paper's two extreme cases.
+        attention_scoring: Scores of the GRU body's attention: `"scaled_dot_product"`, `"bilinear"` or `"additive"`.
+            The Transformer body has scaled dot products.
+        attention_keys: What levels of HAM-S attend to: `"level"`, the last level's output, or `"input"`. The GRU body
+            has no HAM-S.
+        d_model: Width of the states; in the GRU body, units of each direction of the encoder and of the decoder.
+        embedding_size: Width of the embeddings; `d_model` when not given, as it must be in the Transformer body.
+        encoder_layers: Layers of the encoder; 1 in the GRU body, 6 in the Transformer body when not given.
+        decoder_layers: Layers of the decoder; as for the encoder.
+        encoder_attention_heads: Heads of HAM-S; 8 in the Transformer body when not given. The GRU body has none and
+            wants 1.
+        decoder_attention_heads: Heads of HAM-V, and of the Transformer body's attention to the target; 8 there when
+            not given, 1 in the GRU body. One head in the GRU body has no projections, as in the paper.
+        encoder_ffn_dim: Width inside of the encoder's feed-forward layers, Transformer body.
+        decoder_ffn_dim: Width inside of the decoder's feed-forward layers, Transformer body.
+        max_position_embeddings: Longest source and longest target, in tokens, of the Transformer body. The GRU body
+            has no limit.
+        dropout: Dropout of embeddings and between layers.
+        attention_dropout: Dropout of the weights of each level.
+        activation_dropout: Dropout inside of feed-forward layers, Transformer body.
+        activation_function: Activation of feed-forward layers, Transformer body.
+        encoder_layerdrop: Probability that a layer of the encoder is left out in training, Transformer body.
+        decoder_layerdrop: Probability that a layer of the decoder is left out in training, Transformer body.
+        scale_embedding: Multiply embeddings by the root of `d_model`, Transformer body.
+        init_std: Standard deviation of new weights of embeddings and linear layers, Transformer body. Those of the GRU
+            body go by the sizes of its layers.
+        use_cache: Return what later decoding steps need.
+        pad_token_id: Padding token.
+        bos_token_id: BOS token.
+        eos_token_id: EOS token.
+        decoder_start_token_id: First token of every target.
+        forced_eos_token_id: Last token of a target that reaches its maximum length.
+        is_encoder_decoder: Always true for this model.
+        is_decoder: Always false for this model.
+        tie_word_embeddings: Source, target and head share one embedding.
 
     Raises:
         huggingface_hub.errors.StrictDataclassClassValidationError:
@@ -168,38 +139,14 @@ class HamConfig(PreTrainedConfig):
 
     def validate_architecture(self) -> None:
         """Refuse a configuration that no model could be built from, or that says what would change nothing."""
-        for name in (
-            "vocab_size",
-            "attention_depth",
-            "d_model",
-            "embedding_size",
-            "encoder_layers",
-            "decoder_layers",
-            "encoder_attention_heads",
-            "decoder_attention_heads",
-            "encoder_ffn_dim",
-            "decoder_ffn_dim",
-            "max_position_embeddings",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {getattr(self, name)}.")
-        for name in ("dropout", "attention_dropout", "activation_dropout", "encoder_layerdrop", "decoder_layerdrop"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"`{name}` must be between 0 and 1, got {getattr(self, name)}.")
-        if self.activation_function not in ACT2FN:
-            raise ValueError(
-                f"`activation_function` is unknown, got {self.activation_function!r}. It must be one of "
-                f"{', '.join(ACT2FN)}."
-            )
-        if not 0 <= self.init_std < float("inf"):
-            raise ValueError(f"`init_std` must be finite and not negative, got {self.init_std}.")
-        for name in ("encoder_attention_heads", "decoder_attention_heads"):
+        sizes = ("vocab_size", "attention_depth", "embedding_size", "encoder_layers", "max_position_embeddings")
+        heads = ("encoder_attention_heads", "decoder_attention_heads")
+        check_least(self, {1: (*sizes, "d_model", *heads)})
+        for name in heads:
             if self.d_model % getattr(self, name):
                 raise ValueError(f"`{name}` must divide d_model={self.d_model}, got {getattr(self, name)}.")
-        for name in ("pad_token_id", "decoder_start_token_id"):
-            value = getattr(self, name)
-            if value is None or not 0 <= value < self.vocab_size:
-                raise ValueError(f"`{name}` must be in [0, vocab_size={self.vocab_size}), got {value}.")
+        check_bart_body(self)
+        check_finite(self, "init_std")
         self._refuse_what_would_change_nothing()
 
     def _refuse_what_would_change_nothing(self) -> None:

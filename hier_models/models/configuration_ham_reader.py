@@ -5,6 +5,8 @@ from typing import Any, Literal
 from huggingface_hub.dataclasses import strict
 from transformers.configuration_utils import PreTrainedConfig
 
+from .config_checks import check_finite, check_least, check_probabilities, check_token_ids
+
 
 @strict
 class HamReaderConfig(PreTrainedConfig):
@@ -14,49 +16,30 @@ class HamReaderConfig(PreTrainedConfig):
     those of Seo et al. 2016 (BiDAF), Wang and Jiang 2016 (Match-LSTM) and Wang et al. 2017 (R-NET).
 
     Args:
-        reader (`str`, *optional*, defaults to `"bidaf"`):
-            `"bidaf"`, `"match_lstm"` or `"r_net"`.
-        attention_depth (`int`, *optional*, defaults to 10):
-            Levels d of each attention; 1 is the plain reader. R-NET has two attentions, and both get them.
-        level_weights (`str`, *optional*, defaults to `"learned"`):
-            How levels are summed: with `"learned"` weights (softmax of d parameters, all equal at first), or only the
-            `"first"` (plain attention) or the `"last"` (multi-level attention).
-        self_attention_keys (`str`, *optional*, defaults to `"level"`):
-            What the levels of R-NET's self-matching attend to: `"level"`, the output of the level before, or
-            `"input"`, always the states that the first level attends to. The other readers don't read it.
-        vocab_size (`int`, *optional*, defaults to 50000):
-            Number of word ids.
-        embedding_size (`int`, *optional*, defaults to 300):
-            Width of word embeddings.
-        freeze_embeddings (`bool`, *optional*, defaults to `False`):
-            Do not train word embeddings, as the papers of Match-LSTM and R-NET do with pretrained ones.
-        char_vocab_size (`int`, *optional*, defaults to 0):
-            Number of character ids; with 0 the reader reads words only.
-        char_embedding_size (`int`, *optional*, defaults to 16):
-            Width of character embeddings.
-        char_hidden_size (`int`, *optional*, defaults to 100):
-            Width of what a word's characters give; even with `char_encoder="gru"`.
-        char_encoder (`str`, *optional*, defaults to `"convolution"`):
-            How characters become a word's vector: `"convolution"` and maximum over time (BiDAF), or the last states of
-            a bidirectional `"gru"` (R-NET).
-        char_kernel_size (`int`, *optional*, defaults to 5):
-            Characters that a filter of the convolution sees.
-        highway_layers (`int`, *optional*, defaults to 2):
-            Highway layers over word and character vectors of BiDAF. The other readers have none.
-        hidden_size (`int`, *optional*, defaults to 150):
-            Units of each recurrent layer in each direction.
-        encoder_layers (`int`, *optional*, defaults to 1):
-            Recurrent layers that encode words; R-NET's paper has 3.
-        modeling_layers (`int`, *optional*, defaults to 2):
-            Recurrent layers over BiDAF's matched states. The other readers have none.
-        dropout (`float`, *optional*, defaults to 0.2):
-            Dropout before recurrent layers and before the output.
-        initializer_range (`float`, *optional*, defaults to 0.02):
-            Standard deviation of new word and character embeddings. Other weights begin as torch's do.
-        pad_token_id (`int`, *optional*, defaults to 1):
-            Padding token of contexts and questions.
-        tie_word_embeddings (`bool`, *optional*, defaults to `False`):
-            Always false for this model: it generates no words.
+        reader: `"bidaf"`, `"match_lstm"` or `"r_net"`.
+        attention_depth: Levels d of each attention; 1 is the plain reader. R-NET has two attentions, and both get
+            them.
+        level_weights: How levels are summed: with `"learned"` weights (softmax of d parameters, all equal at first),
+            or only the `"first"` (plain attention) or the `"last"` (multi-level attention).
+        self_attention_keys: What the levels of R-NET's self-matching attend to: `"level"`, the output of the level
+            before, or `"input"`, always the states that the first level attends to. The other readers don't read it.
+        vocab_size: Number of word ids.
+        embedding_size: Width of word embeddings.
+        freeze_embeddings: Do not train word embeddings, as the papers of Match-LSTM and R-NET do with pretrained ones.
+        char_vocab_size: Number of character ids; with 0 the reader reads words only.
+        char_embedding_size: Width of character embeddings.
+        char_hidden_size: Width of what a word's characters give; even with `char_encoder="gru"`.
+        char_encoder: How characters become a word's vector: `"convolution"` and maximum over time (BiDAF), or the last
+            states of a bidirectional `"gru"` (R-NET).
+        char_kernel_size: Characters that a filter of the convolution sees.
+        highway_layers: Highway layers over word and character vectors of BiDAF. The other readers have none.
+        hidden_size: Units of each recurrent layer in each direction.
+        encoder_layers: Recurrent layers that encode words; R-NET's paper has 3.
+        modeling_layers: Recurrent layers over BiDAF's matched states. The other readers have none.
+        dropout: Dropout before recurrent layers and before the output.
+        initializer_range: Standard deviation of new word and character embeddings. Other weights begin as torch's do.
+        pad_token_id: Padding token of contexts and questions.
+        tie_word_embeddings: Always false for this model: it generates no words.
 
     Raises:
         huggingface_hub.errors.StrictDataclassClassValidationError:
@@ -108,27 +91,12 @@ class HamReaderConfig(PreTrainedConfig):
 
     def validate_architecture(self) -> None:
         """Refuse a configuration that no model could be built from."""
-        for name, least in (
-            ("attention_depth", 1),
-            ("vocab_size", 1),
-            ("embedding_size", 1),
-            ("char_vocab_size", 0),
-            ("char_embedding_size", 1),
-            ("char_hidden_size", 1),
-            ("char_kernel_size", 1),
-            ("highway_layers", 0),
-            ("hidden_size", 1),
-            ("encoder_layers", 1),
-            ("modeling_layers", 1),
-        ):
-            if getattr(self, name) < least:
-                raise ValueError(f"`{name}` must be at least {least}, got {getattr(self, name)}.")
-        if not 0 <= self.dropout <= 1:
-            raise ValueError(f"`dropout` must be between 0 and 1, got {self.dropout}.")
-        if not 0 <= self.initializer_range < float("inf"):
-            raise ValueError(f"`initializer_range` must be finite and not negative, got {self.initializer_range}.")
-        if self.pad_token_id is None or not 0 <= self.pad_token_id < self.vocab_size:
-            raise ValueError(f"`pad_token_id` must be in [0, vocab_size={self.vocab_size}), got {self.pad_token_id}.")
+        sizes = ("vocab_size", "embedding_size", "hidden_size", "encoder_layers", "modeling_layers", "attention_depth")
+        of_characters = ("char_embedding_size", "char_hidden_size", "char_kernel_size")
+        check_least(self, {0: ("char_vocab_size", "highway_layers"), 1: (*sizes, *of_characters)})
+        check_probabilities(self, "dropout")
+        check_finite(self, "initializer_range")
+        check_token_ids(self, "pad_token_id")
         if self.char_encoder == "gru" and self.char_hidden_size % 2:
             raise ValueError(
                 f"`char_hidden_size` must be even with char_encoder='gru', half of it for each direction, got "

@@ -3,8 +3,9 @@
 from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
-from transformers.activations import ACT2FN
 from transformers.configuration_utils import PreTrainedConfig
+
+from .config_checks import check_bart_body, check_copy_head, check_least, check_marker, check_token_ids
 
 
 @strict
@@ -16,84 +17,52 @@ class HatBartConfig(PreTrainedConfig):
     Source: Rohde, Wu and Liu, "Hierarchical Learning for Generation with Long Source Sequences", section 3.
 
     Args:
-        vocab_size (`int`, *optional*, defaults to 50265):
-            Number of token ids.
-        max_position_embeddings (`int`, *optional*, defaults to 1024):
-            Longest source and longest target, in tokens. The paper uses 3072 for papers; `from_bart` grows it.
-        d_model (`int`, *optional*, defaults to 1024):
-            Width.
-        encoder_layers (`int`, *optional*, defaults to 12):
-            Token-level encoder layers.
-        encoder_attention_heads (`int`, *optional*, defaults to 16):
-            Heads of each encoder attention, hierarchical layers included.
-        encoder_ffn_dim (`int`, *optional*, defaults to 4096):
-            Inner width of the encoder's feed-forward networks, hierarchical layers included.
-        decoder_layers (`int`, *optional*, defaults to 12):
-            Decoder layers.
-        decoder_attention_heads (`int`, *optional*, defaults to 16):
-            Heads of each of the three attentions of a decoder layer.
-        decoder_ffn_dim (`int`, *optional*, defaults to 4096):
-            Inner width of the decoder's feed-forward networks.
-        hierarchical_layers (`int`, *optional*, defaults to 1):
-            Encoder layers over the embeddings at the BOS markers, after the token-level encoder. One is the paper's
-            choice ("a single hierarchical layer works the best", section 3.2). 0 takes the hierarchy out of encoder
-            and decoder: the model is then BART, exactly.
-        num_segments (`int`, *optional*, defaults to 0):
-            Rows of the segment embedding that is added to token and position embeddings, one row for each role of a
-            dialogue (section 4.1, "Conversational datasets"). 0 means no segment embedding. Choose the largest number
-            of roles that one document has.
-        new_modules (`str`, *optional*, defaults to `"identity"`):
-            How modules begin that a checkpoint lacks, as BART's lack the hierarchical ones: `"identity"`, as if
-            they were not there, so that the model is as good as what it is loaded from; or at `"random"`, as in
-            the paper.
-        silent_markers (`bool`, *optional*, defaults to `False`):
-            Markers but the first, which BART has too, are not attended to by tokens, nor by the decoder, and take
-            no position (that of the token behind them): they read, and only the hierarchy reads them. So the
+        vocab_size: Number of token ids.
+        max_position_embeddings: Longest source and longest target, in tokens. The paper uses 3072 for papers;
+            `from_bart` grows it.
+        d_model: Width.
+        encoder_layers: Token-level encoder layers.
+        encoder_attention_heads: Heads of each encoder attention, hierarchical layers included.
+        encoder_ffn_dim: Inner width of the encoder's feed-forward networks, hierarchical layers included.
+        decoder_layers: Decoder layers.
+        decoder_attention_heads: Heads of each of the three attentions of a decoder layer.
+        decoder_ffn_dim: Inner width of the decoder's feed-forward networks.
+        hierarchical_layers: Encoder layers over the embeddings at the BOS markers, after the token-level encoder. One
+            is the paper's choice ("a single hierarchical layer works the best", section 3.2). 0 takes the hierarchy
+            out of encoder and decoder: the model is then BART, exactly.
+        num_segments: Rows of the segment embedding that is added to token and position embeddings, one row for each
+            role of a dialogue (section 4.1, "Conversational datasets"). 0 means no segment embedding. Choose the
+            largest number of roles that one document has.
+        new_modules: How modules begin that a checkpoint lacks, as BART's lack the hierarchical ones: `"identity"`, as
+            if they were not there, so that the model is as good as what it is loaded from; or at `"random"`, as in the
+            paper.
+        silent_markers: Markers but the first, which BART has too, are not attended to by tokens, nor by the decoder,
+            and take no position (that of the token behind them): they read, and only the hierarchy reads them. So the
             tokens' states are BART's on the text without markers. `True` where a checkpoint of BART is loaded with
             `new_modules="identity"`; the paper's markers are not silent.
-        sentence_position_embeddings (`int`, *optional*, defaults to 0):
-            Rows of a position embedding of sentences, which sentences behind the last share; 0 for none, as in the
-            paper. `from_bart` sets it where it grows positions by copies, which alone do not tell sentences apart that
-            are a multiple of the copied length away from each other.
-        use_copy (`bool`, *optional*, defaults to `False`):
-            Let the decoder copy tokens of the source, as the Highlight-Transformer's does (ours, not the paper's).
-            `logits` are then logarithms of probabilities.
-        copy_head (`int`, *optional*, defaults to 0):
-            Head of the last decoder layer's attention to the source that says what is copied.
-        encoder_layerdrop (`float`, *optional*, defaults to 0.0):
-            Probability of leaving out a token-level encoder layer in training.
-        decoder_layerdrop (`float`, *optional*, defaults to 0.0):
-            Probability of leaving out a decoder layer in training.
-        activation_function (`str`, *optional*, defaults to `"gelu"`):
-            Activation of the feed-forward networks.
-        dropout (`float`, *optional*, defaults to 0.1):
-            Dropout after embeddings, attentions and feed-forward networks.
-        attention_dropout (`float`, *optional*, defaults to 0.0):
-            Dropout of attention weights. The paper trains with 0.1.
-        activation_dropout (`float`, *optional*, defaults to 0.0):
-            Dropout inside the feed-forward networks.
-        init_std (`float`, *optional*, defaults to 0.02):
-            Standard deviation of new weights.
-        scale_embedding (`bool`, *optional*, defaults to `False`):
-            Multiply token embeddings by the square root of `d_model`.
-        use_cache (`bool`, *optional*, defaults to `True`):
-            Return keys and values for later decoding steps.
-        pad_token_id (`int`, *optional*, defaults to 1):
-            Padding token.
-        bos_token_id (`int`, *optional*, defaults to 0):
-            BOS token: the marker before every sentence.
-        eos_token_id (`int`, *optional*, defaults to 2):
-            EOS token.
-        decoder_start_token_id (`int`, *optional*, defaults to 2):
-            First token of every target.
-        forced_eos_token_id (`int`, *optional*, defaults to 2):
-            Last token of a target that reaches its maximum length.
-        is_encoder_decoder (`bool`, *optional*, defaults to `True`):
-            Always true for this model.
-        is_decoder (`bool`, *optional*, defaults to `False`):
-            Always false for this model.
-        tie_word_embeddings (`bool`, *optional*, defaults to `True`):
-            Share one embedding between encoder, decoder and head.
+        sentence_position_embeddings: Rows of a position embedding of sentences, which sentences behind the last share;
+            0 for none, as in the paper. `from_bart` sets it where it grows positions by copies, which alone do not
+            tell sentences apart that are a multiple of the copied length away from each other.
+        use_copy: Let the decoder copy tokens of the source, as the Highlight-Transformer's does (ours, not the
+            paper's). `logits` are then logarithms of probabilities.
+        copy_head: Head of the last decoder layer's attention to the source that says what is copied.
+        encoder_layerdrop: Probability of leaving out a token-level encoder layer in training.
+        decoder_layerdrop: Probability of leaving out a decoder layer in training.
+        activation_function: Activation of the feed-forward networks.
+        dropout: Dropout after embeddings, attentions and feed-forward networks.
+        attention_dropout: Dropout of attention weights. The paper trains with 0.1.
+        activation_dropout: Dropout inside the feed-forward networks.
+        init_std: Standard deviation of new weights.
+        scale_embedding: Multiply token embeddings by the square root of `d_model`.
+        use_cache: Return keys and values for later decoding steps.
+        pad_token_id: Padding token.
+        bos_token_id: BOS token: the marker before every sentence.
+        eos_token_id: EOS token.
+        decoder_start_token_id: First token of every target.
+        forced_eos_token_id: Last token of a target that reaches its maximum length.
+        is_encoder_decoder: Always true for this model.
+        is_decoder: Always false for this model.
+        tie_word_embeddings: Share one embedding between encoder, decoder and head.
 
     Raises:
         huggingface_hub.errors.StrictDataclassClassValidationError:
@@ -162,50 +131,12 @@ class HatBartConfig(PreTrainedConfig):
 
     def validate_architecture(self) -> None:
         """Refuse a configuration that no model could be built from."""
-        for name, least in (
-            ("hierarchical_layers", 0),
-            ("num_segments", 0),
-            ("sentence_position_embeddings", 0),
-            ("d_model", 1),
-            ("encoder_layers", 1),
-            ("decoder_layers", 1),
-            ("encoder_ffn_dim", 1),
-            ("decoder_ffn_dim", 1),
-            ("encoder_attention_heads", 1),
-            ("decoder_attention_heads", 1),
-            ("max_position_embeddings", 1),
-        ):
-            value = getattr(self, name)
-            if value is None or value < least:
-                raise ValueError(f"`{name}` must be at least {least}, got {value}.")
-        for name in ("encoder_attention_heads", "decoder_attention_heads"):
-            heads = getattr(self, name)
-            if self.d_model % heads:
-                raise ValueError(f"`{name}` must divide `d_model`, got {name}={heads} and d_model={self.d_model}.")
-        if not 0 <= self.copy_head < self.decoder_attention_heads:
-            raise ValueError(
-                f"`copy_head` must be in [0, decoder_attention_heads={self.decoder_attention_heads}), got "
-                f"{self.copy_head}."
-            )
-        for name in ("dropout", "attention_dropout", "activation_dropout", "encoder_layerdrop", "decoder_layerdrop"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"`{name}` must be between 0 and 1, got {getattr(self, name)}.")
-        if self.activation_function not in ACT2FN:
-            raise ValueError(
-                f"`activation_function` is unknown, got {self.activation_function!r}. It must be one of "
-                f"{', '.join(ACT2FN)}."
-            )
-        for name in ("bos_token_id", "pad_token_id", "decoder_start_token_id"):
-            value = getattr(self, name)
-            if value is None or not 0 <= value < self.vocab_size:
-                why = " Sentences are marked with it." if name == "bos_token_id" else ""
-                raise ValueError(f"`{name}` must be in [0, vocab_size={self.vocab_size}), got {value}.{why}")
-        ends = self.eos_token_id if isinstance(self.eos_token_id, list) else [self.eos_token_id]
-        for name, values in (("pad_token_id", [self.pad_token_id]), ("eos_token_id", ends)):
-            if self.bos_token_id in values:
-                raise ValueError(
-                    f"`{name}` must differ from `bos_token_id`, which marks sentences, got {self.bos_token_id} twice."
-                )
+        counts = ("hierarchical_layers", "num_segments", "sentence_position_embeddings")
+        check_least(self, {0: counts, 1: ("encoder_layers", "max_position_embeddings")})
+        check_bart_body(self)
+        check_copy_head(self)
+        check_token_ids(self, "bos_token_id")
+        check_marker(self)
 
 
 __all__ = ["HatBartConfig"]

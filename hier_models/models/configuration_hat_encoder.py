@@ -3,8 +3,16 @@
 from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
-from transformers.activations import ACT2FN
 from transformers.configuration_utils import PreTrainedConfig
+
+from .config_checks import (
+    check_activation,
+    check_heads,
+    check_least,
+    check_marker,
+    check_probabilities,
+    check_token_ids,
+)
 
 
 # Checkpoints of these have RoBERTa's parameters under RoBERTa's names.
@@ -20,60 +28,37 @@ class HatEncoderConfig(PreTrainedConfig):
     Source: Rohde, Wu and Liu, "Hierarchical Learning for Generation with Long Source Sequences", section 7.
 
     Args:
-        vocab_size (`int`, *optional*, defaults to 50265):
-            Number of token ids.
-        hidden_size (`int`, *optional*, defaults to 768):
-            Width.
-        num_hidden_layers (`int`, *optional*, defaults to 12):
-            Encoder layers.
-        num_attention_heads (`int`, *optional*, defaults to 12):
-            Heads of each attention, the hierarchical ones included.
-        intermediate_size (`int`, *optional*, defaults to 3072):
-            Inner width of the feed-forward networks.
-        hierarchical_attention (`bool`, *optional*, defaults to `True`):
-            Give every layer an attention over the states at the BOS markers, after its self-attention. `False` takes
-            the hierarchy out: the model is then RoBERTa, exactly.
-        hierarchical_queries (`str`, *optional*, defaults to `"all"`):
-            Whose states the hierarchical attention changes: those of `"all"` tokens, or those of the `"bos"` markers
-            only; the others pass through its layer norm alone. The paper does not say which.
-        new_modules (`str`, *optional*, defaults to `"identity"`):
-            How modules begin that a checkpoint lacks, as RoBERTa's lack the hierarchical ones: `"identity"`, as if
-            they were not there, so that the model is as good as what it is loaded from; or at `"random"`, as in
+        vocab_size: Number of token ids.
+        hidden_size: Width.
+        num_hidden_layers: Encoder layers.
+        num_attention_heads: Heads of each attention, the hierarchical ones included.
+        intermediate_size: Inner width of the feed-forward networks.
+        hierarchical_attention: Give every layer an attention over the states at the BOS markers, after its
+            self-attention. `False` takes the hierarchy out: the model is then RoBERTa, exactly.
+        hierarchical_queries: Whose states the hierarchical attention changes: those of `"all"` tokens, or those of the
+            `"bos"` markers only; the others pass through its layer norm alone. The paper does not say which.
+        new_modules: How modules begin that a checkpoint lacks, as RoBERTa's lack the hierarchical ones: `"identity"`,
+            as if they were not there, so that the model is as good as what it is loaded from; or at `"random"`, as in
             the paper.
-        silent_markers (`bool`, *optional*, defaults to `False`):
-            Markers but the first, which RoBERTa has too, are not attended to by tokens and take no position (that
-            of the token behind them): they read, and only the hierarchical attention reads them. So the tokens'
-            states are RoBERTa's on the text without markers. `True` where a checkpoint of RoBERTa is loaded with
-            `new_modules="identity"`; the paper's markers are not silent.
-        hidden_act (`str`, *optional*, defaults to `"gelu"`):
-            Activation of the feed-forward networks.
-        hidden_dropout_prob (`float`, *optional*, defaults to 0.1):
-            Dropout after embeddings, attentions and feed-forward networks.
-        attention_probs_dropout_prob (`float`, *optional*, defaults to 0.1):
-            Dropout of attention weights.
-        max_position_embeddings (`int`, *optional*, defaults to 514):
-            Rows of the position embedding. Positions begin behind `pad_token_id`, so the longest input has
-            `max_position_embeddings - pad_token_id - 1` tokens.
-        type_vocab_size (`int`, *optional*, defaults to 1):
-            Rows of the token type embedding.
-        initializer_range (`float`, *optional*, defaults to 0.02):
-            Standard deviation of new weights.
-        layer_norm_eps (`float`, *optional*, defaults to 1e-05):
-            Added to the variance in layer norms.
-        pad_token_id (`int`, *optional*, defaults to 1):
-            Padding token.
-        bos_token_id (`int`, *optional*, defaults to 0):
-            BOS token: the marker before every sentence.
-        eos_token_id (`int`, *optional*, defaults to 2):
-            EOS token.
-        classifier_dropout (`float`, *optional*):
-            Dropout in the heads for classification; `hidden_dropout_prob` when not given.
-        is_decoder (`bool`, *optional*, defaults to `False`):
-            Always false for this model.
-        add_cross_attention (`bool`, *optional*, defaults to `False`):
-            Always false for this model.
-        tie_word_embeddings (`bool`, *optional*, defaults to `True`):
-            Share one embedding between encoder and masked language modeling head.
+        silent_markers: Markers but the first, which RoBERTa has too, are not attended to by tokens and take no
+            position (that of the token behind them): they read, and only the hierarchical attention reads them. So the
+            tokens' states are RoBERTa's on the text without markers. `True` where a checkpoint of RoBERTa is loaded
+            with `new_modules="identity"`; the paper's markers are not silent.
+        hidden_act: Activation of the feed-forward networks.
+        hidden_dropout_prob: Dropout after embeddings, attentions and feed-forward networks.
+        attention_probs_dropout_prob: Dropout of attention weights.
+        max_position_embeddings: Rows of the position embedding. Positions begin behind `pad_token_id`, so the longest
+            input has `max_position_embeddings - pad_token_id - 1` tokens.
+        type_vocab_size: Rows of the token type embedding.
+        initializer_range: Standard deviation of new weights.
+        layer_norm_eps: Added to the variance in layer norms.
+        pad_token_id: Padding token.
+        bos_token_id: BOS token: the marker before every sentence.
+        eos_token_id: EOS token.
+        classifier_dropout: Dropout in the heads for classification; `hidden_dropout_prob` when not given.
+        is_decoder: Always false for this model.
+        add_cross_attention: Always false for this model.
+        tie_word_embeddings: Share one embedding between encoder and masked language modeling head.
 
     Raises:
         huggingface_hub.errors.StrictDataclassClassValidationError:
@@ -129,43 +114,16 @@ class HatEncoderConfig(PreTrainedConfig):
         """Refuse a configuration that no model could be built from."""
         if self.hierarchical_queries not in ("all", "bos"):
             raise ValueError(f"`hierarchical_queries` must be 'all' or 'bos', got {self.hierarchical_queries!r}.")
-        for name in (
-            "hidden_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "intermediate_size",
-            "type_vocab_size",
-        ):
-            value = getattr(self, name)
-            if value is None or value < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {value}.")
-        if self.hidden_size % self.num_attention_heads:
-            raise ValueError(
-                f"`num_attention_heads` must divide `hidden_size`, got num_attention_heads={self.num_attention_heads} "
-                f"and hidden_size={self.hidden_size}."
-            )
-        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value <= 1:
-                raise ValueError(f"`{name}` must be between 0 and 1, got {value}.")
-        if self.hidden_act not in ACT2FN:
-            raise ValueError(
-                f"`hidden_act` is unknown, got {self.hidden_act!r}. It must be one of {', '.join(ACT2FN)}."
-            )
+        sizes = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "type_vocab_size")
+        check_least(self, {1: sizes})
+        check_heads(self, "hidden_size", "num_attention_heads")
+        check_probabilities(self, "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
+        check_activation(self, "hidden_act")
         for name in ("is_decoder", "add_cross_attention"):
             if getattr(self, name):
                 raise ValueError(f"`{name}` must be False, got True: this model is an encoder.")
-        for name in ("bos_token_id", "pad_token_id"):
-            value = getattr(self, name)
-            if value is None or not 0 <= value < self.vocab_size:
-                why = " Sentences are marked with it." if name == "bos_token_id" else ""
-                raise ValueError(f"`{name}` must be in [0, vocab_size={self.vocab_size}), got {value}.{why}")
-        ends = self.eos_token_id if isinstance(self.eos_token_id, list) else [self.eos_token_id]
-        for name, values in (("pad_token_id", [self.pad_token_id]), ("eos_token_id", ends)):
-            if self.bos_token_id in values:
-                raise ValueError(
-                    f"`{name}` must differ from `bos_token_id`, which marks sentences, got {self.bos_token_id} twice."
-                )
+        check_token_ids(self, "bos_token_id", "pad_token_id")
+        check_marker(self)
         least = (self.pad_token_id or 0) + 2
         if self.max_position_embeddings < least:
             raise ValueError(

@@ -4,8 +4,9 @@ import dataclasses
 from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
-from transformers.activations import ACT2FN
 from transformers.configuration_utils import PreTrainedConfig
+
+from .config_checks import check_bart_body, check_copy_head, check_finite, check_least
 
 
 @strict
@@ -20,89 +21,55 @@ class HighlightTransformerConfig(PreTrainedConfig):
     "Bottom-Up Abstractive Summarization", whose CopyTransformer it is.
 
     Args:
-        vocab_size (`int`, *optional*, defaults to 50000):
-            Number of token ids.
-        max_position_embeddings (`int`, *optional*):
-            Longest source and longest target, in tokens. `None` means no limit with sinusoidal positions, and 1024
-            with learned ones, which `from_bart` and `resize_position_embeddings` grow.
-        position_embedding_type (`str`, *optional*, defaults to `"sinusoidal"`):
-            `"sinusoidal"` as in the paper, or `"learned"` as in BART.
-        d_model (`int`, *optional*, defaults to 512):
-            Width.
-        encoder_layers (`int`, *optional*, defaults to 4):
-            Encoder layers.
-        encoder_attention_heads (`int`, *optional*, defaults to 8):
-            Heads of each attention of the encoder.
-        encoder_ffn_dim (`int`, *optional*, defaults to 2048):
-            Inner width of the encoder's feed-forward networks.
-        decoder_layers (`int`, *optional*, defaults to 4):
-            Decoder layers.
-        decoder_attention_heads (`int`, *optional*, defaults to 8):
-            Heads of both attentions of a decoder layer.
-        decoder_ffn_dim (`int`, *optional*, defaults to 2048):
-            Inner width of the decoder's feed-forward networks.
-        highlighting (`str`, *optional*, defaults to `"weighted"`):
-            How the highlighting matrix H, times the brightness, changes the attention of highlighted heads:
+        vocab_size: Number of token ids.
+        max_position_embeddings: Longest source and longest target, in tokens. `None` means no limit with sinusoidal
+            positions, and 1024 with learned ones, which `from_bart` and `resize_position_embeddings` grow.
+        position_embedding_type: `"sinusoidal"` as in the paper, or `"learned"` as in BART.
+        d_model: Width.
+        encoder_layers: Encoder layers.
+        encoder_attention_heads: Heads of each attention of the encoder.
+        encoder_ffn_dim: Inner width of the encoder's feed-forward networks.
+        decoder_layers: Decoder layers.
+        decoder_attention_heads: Heads of both attentions of a decoder layer.
+        decoder_ffn_dim: Inner width of the decoder's feed-forward networks.
+        highlighting: How the highlighting matrix H, times the brightness, changes the attention of highlighted heads:
             `"weighted"` adds it to the scores (equation 2); `"additive"` averages the attention weights and the
             softmax over its nonzero entries (equation 4); `"only"` puts this softmax in the place of the attention
             weights (table 4, "w/o self-attention"). With the last two, a token in no phrase keeps its attention
             weights.
-        highlight_heads (`int`, *optional*):
-            Highlighted heads of a highlighted layer, the first ones; a quarter of the heads when not given (table 2).
-            0 takes highlighting out of the model (table 4, "w/o highlight attn").
-        highlight_layers (`int` or `list[int]`, *optional*):
-            Highlighted encoder layers: how many, from the first, or a list of their numbers; half of the layers when
-            not given (table 2).
-        brightness (`float`, *optional*, defaults to 1.0):
-            Brightness factor alpha. Training lowers it here, so that it is saved with the model.
-        brightness_decay (`float`, *optional*, defaults to 0.9):
-            What training multiplies the brightness by after each epoch; 1 keeps it (table 4, "w/o brightness").
-        max_phrase_length (`int`, *optional*, defaults to 32):
-            Longest phrase, in tokens. Memory grows with the longest phrase that there is, not with this.
-        use_copy (`bool`, *optional*, defaults to `True`):
-            Let the decoder copy tokens of the source.
-        copy_head (`int`, *optional*, defaults to 0):
-            Head of the last decoder layer's attention to the source that says what is copied.
-        new_modules (`str`, *optional*, defaults to `"identity"`):
-            How the gate between generating and copying begins where a checkpoint lacks it, as BART's do:
+        highlight_heads: Highlighted heads of a highlighted layer, the first ones; a quarter of the heads when not
+            given (table 2). 0 takes highlighting out of the model (table 4, "w/o highlight attn").
+        highlight_layers: Highlighted encoder layers: how many, from the first, or a list of their numbers; half of the
+            layers when not given (table 2).
+        brightness: Brightness factor alpha. Training lowers it here, so that it is saved with the model.
+        brightness_decay: What training multiplies the brightness by after each epoch; 1 keeps it (table 4, "w/o
+            brightness").
+        max_phrase_length: Longest phrase, in tokens. Memory grows with the longest phrase that there is, not with
+            this.
+        use_copy: Let the decoder copy tokens of the source.
+        copy_head: Head of the last decoder layer's attention to the source that says what is copied.
+        new_modules: How the gate between generating and copying begins where a checkpoint lacks it, as BART's do:
             `"identity"`, closed, so that the model is as good as what it is loaded from; or at `"random"`, half open.
-        normalize_before (`bool`, *optional*, defaults to `True`):
-            Layer norm before each attention and feed-forward network, and after the last layer, as in the paper. When
-            false, after each of them and after the embedding, as in BART.
-        encoder_layerdrop (`float`, *optional*, defaults to 0.0):
-            Probability of leaving out an encoder layer in training.
-        decoder_layerdrop (`float`, *optional*, defaults to 0.0):
-            Probability of leaving out a decoder layer in training; the last one stays where it is copied from.
-        activation_function (`str`, *optional*, defaults to `"relu"`):
-            Activation of the feed-forward networks.
-        dropout (`float`, *optional*, defaults to 0.2):
-            Dropout after embeddings, attentions and feed-forward networks.
-        attention_dropout (`float`, *optional*, defaults to 0.0):
-            Dropout of attention weights. Above 0, highlighting takes a slower way in training.
-        activation_dropout (`float`, *optional*, defaults to 0.2):
-            Dropout inside the feed-forward networks.
-        init_std (`float`, *optional*, defaults to 0.02):
-            Standard deviation of new weights.
-        scale_embedding (`bool`, *optional*, defaults to `True`):
-            Multiply token embeddings by the square root of `d_model`.
-        use_cache (`bool`, *optional*, defaults to `True`):
-            Return keys and values for later decoding steps.
-        pad_token_id (`int`, *optional*, defaults to 1):
-            Padding token.
-        bos_token_id (`int`, *optional*, defaults to 0):
-            BOS token.
-        eos_token_id (`int`, *optional*, defaults to 2):
-            EOS token.
-        decoder_start_token_id (`int`, *optional*, defaults to 2):
-            First token of every target.
-        forced_eos_token_id (`int`, *optional*, defaults to 2):
-            Last token of a target that reaches its maximum length.
-        is_encoder_decoder (`bool`, *optional*, defaults to `True`):
-            Always true for this model.
-        is_decoder (`bool`, *optional*, defaults to `False`):
-            Always false for this model.
-        tie_word_embeddings (`bool`, *optional*, defaults to `True`):
-            Share one embedding between encoder, decoder and head.
+        normalize_before: Layer norm before each attention and feed-forward network, and after the last layer, as in
+            the paper. When false, after each of them and after the embedding, as in BART.
+        encoder_layerdrop: Probability of leaving out an encoder layer in training.
+        decoder_layerdrop: Probability of leaving out a decoder layer in training; the last one stays where it is
+            copied from.
+        activation_function: Activation of the feed-forward networks.
+        dropout: Dropout after embeddings, attentions and feed-forward networks.
+        attention_dropout: Dropout of attention weights. Above 0, highlighting takes a slower way in training.
+        activation_dropout: Dropout inside the feed-forward networks.
+        init_std: Standard deviation of new weights.
+        scale_embedding: Multiply token embeddings by the square root of `d_model`.
+        use_cache: Return keys and values for later decoding steps.
+        pad_token_id: Padding token.
+        bos_token_id: BOS token.
+        eos_token_id: EOS token.
+        decoder_start_token_id: First token of every target.
+        forced_eos_token_id: Last token of a target that reaches its maximum length.
+        is_encoder_decoder: Always true for this model.
+        is_decoder: Always false for this model.
+        tie_word_embeddings: Share one embedding between encoder, decoder and head.
 
     Raises:
         huggingface_hub.errors.StrictDataclassClassValidationError:
@@ -209,44 +176,14 @@ class HighlightTransformerConfig(PreTrainedConfig):
 
     def validate_architecture(self) -> None:
         """Refuse a configuration that no model could be built from."""
-        for name, least in (
-            ("d_model", 1),
-            ("encoder_layers", 1),
-            ("decoder_layers", 1),
-            ("encoder_ffn_dim", 1),
-            ("decoder_ffn_dim", 1),
-            ("encoder_attention_heads", 1),
-            ("decoder_attention_heads", 1),
-            ("max_phrase_length", 1),
-            ("max_position_embeddings", 1),
-        ):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ValueError(f"`{name}` must be at least {least}, got {value}.")
-        for name in ("encoder_attention_heads", "decoder_attention_heads"):
-            heads = getattr(self, name)
-            if self.d_model % heads:
-                raise ValueError(f"`{name}` must divide `d_model`, got {name}={heads} and d_model={self.d_model}.")
+        names = ("encoder_layers", "max_phrase_length", "max_position_embeddings")
+        check_least(self, {1: names}, optional=("max_position_embeddings",))
+        check_bart_body(self)
+        check_copy_head(self)
         if self.position_embedding_type == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"`d_model` must be even for sinusoidal positions, got {self.d_model}.")
+        check_finite(self, "brightness", "brightness_decay")
         self._validate_highlighting()
-        if not 0 <= self.copy_head < self.decoder_attention_heads:
-            raise ValueError(
-                f"`copy_head` must be in [0, decoder_attention_heads={self.decoder_attention_heads}), got "
-                f"{self.copy_head}."
-            )
-        for name in ("dropout", "attention_dropout", "activation_dropout", "encoder_layerdrop", "decoder_layerdrop"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"`{name}` must be between 0 and 1, got {getattr(self, name)}.")
-        if self.activation_function not in ACT2FN:
-            raise ValueError(
-                f"`activation_function` is unknown, got {self.activation_function!r}. It must be one of "
-                f"{', '.join(ACT2FN)}."
-            )
-        for name in ("pad_token_id", "decoder_start_token_id"):
-            value = getattr(self, name)
-            if value is None or not 0 <= value < self.vocab_size:
-                raise ValueError(f"`{name}` must be in [0, vocab_size={self.vocab_size}), got {value}.")
 
     def _validate_highlighting(self) -> None:
         heads, layers = self.highlight_heads, self.highlight_layers
@@ -265,10 +202,6 @@ class HighlightTransformerConfig(PreTrainedConfig):
             raise ValueError(
                 f"`highlight_layers` must be from 0 to encoder_layers={self.encoder_layers}, got {layers}."
             )
-        for name in ("brightness", "brightness_decay"):
-            value = getattr(self, name)
-            if not 0 <= value < float("inf"):
-                raise ValueError(f"`{name}` must be finite and not negative, got {value}.")
 
 
 __all__ = ["HighlightTransformerConfig"]

@@ -3,8 +3,9 @@
 from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
-from transformers.activations import ACT2FN
 from transformers.configuration_utils import PreTrainedConfig
+
+from .config_checks import check_bart_body, check_copy_head, check_least, check_probabilities
 
 
 @strict
@@ -17,93 +18,56 @@ class TopDownTransformerConfig(PreTrainedConfig):
     Bottom-up Inference", sections 2 and 3 and appendix B.
 
     Args:
-        vocab_size (`int`, *optional*, defaults to 50265):
-            Number of token ids.
-        max_encoder_position_embeddings (`int`, *optional*, defaults to 16384):
-            Longest source, in tokens. `from_bart` and `resize_position_embeddings` grow it.
-        max_decoder_position_embeddings (`int`, *optional*, defaults to 1024):
-            Longest target, in tokens.
-        d_model (`int`, *optional*, defaults to 1024):
-            Width.
-        bottom_up_layers (`int`, *optional*, defaults to 8):
-            Token layers before pooling: local self-attention and a feed-forward network.
-        top_down_layers (`int`, *optional*, defaults to 4):
-            Token layers after pooling: local self-attention, the update from the segments, and a feed-forward network.
-            `encoder_layers` is the sum of both; given in their place, as in a configuration file of BART, two thirds
-            of it go to the first.
-        segment_layers (`int`, *optional*, defaults to 2):
-            Layers over the segments with full attention, for each level of segments.
-        attention_window (`int`, *optional*, defaults to 1024):
-            Tokens that a token attends to besides itself: half of them on its left, half on its right. Even.
-        pooling_kernel (`int` or `list[int]`, *optional*, defaults to 32):
-            Tokens of a segment. A list makes several levels, each of which pools the one below it.
-        pooling_stride (`int` or `list[int]`, *optional*, defaults to 24):
-            Tokens from the start of one segment to that of the next; as many as in `pooling_kernel`.
-        pooling (`str`, *optional*, defaults to `"average"`):
-            What a segment starts from: `"average"` of its tokens, or their average weighted by `token_importance`
+        vocab_size: Number of token ids.
+        max_encoder_position_embeddings: Longest source, in tokens. `from_bart` and `resize_position_embeddings` grow
+            it.
+        max_decoder_position_embeddings: Longest target, in tokens.
+        d_model: Width.
+        bottom_up_layers: Token layers before pooling: local self-attention and a feed-forward network.
+        top_down_layers: Token layers after pooling: local self-attention, the update from the segments, and a
+            feed-forward network. `encoder_layers` is the sum of both; given in their place, as in a configuration file
+            of BART, two thirds of it go to the first.
+        segment_layers: Layers over the segments with full attention, for each level of segments.
+        attention_window: Tokens that a token attends to besides itself: half of them on its left, half on its right.
+            Even.
+        pooling_kernel: Tokens of a segment. A list makes several levels, each of which pools the one below it.
+        pooling_stride: Tokens from the start of one segment to that of the next; as many as in `pooling_kernel`.
+        pooling: What a segment starts from: `"average"` of its tokens, or their average weighted by `token_importance`
             (`"importance"`, the paper's AdaPool).
-        top_down_update (`str`, *optional*, defaults to `"cross_attention"`):
-            How segments update tokens (table 14): by `"cross_attention"`; by `"concat"`, a projection of the token
-            beside its segment; or `"none"`, which leaves the segments out: all token layers are then alike.
-        new_modules (`str`, *optional*, defaults to `"identity"`):
-            How modules begin that a checkpoint lacks, as BART's lack those of segments: `"identity"`, as if they
-            were not there, so that the model is as good as what it is loaded from; or at `"random"`, as in the
+        top_down_update: How segments update tokens (table 14): by `"cross_attention"`; by `"concat"`, a projection of
+            the token beside its segment; or `"none"`, which leaves the segments out: all token layers are then alike.
+        new_modules: How modules begin that a checkpoint lacks, as BART's lack those of segments: `"identity"`, as if
+            they were not there, so that the model is as good as what it is loaded from; or at `"random"`, as in the
             paper.
-        segment_position_embeddings (`int`, *optional*, defaults to 0):
-            Rows of a position embedding of the lowest segments, which segments behind the last share; 0 for none, as
-            in the paper. `from_bart` sets it where it grows positions by copies, which alone do not tell segments
-            apart that are a multiple of the copied length away from each other.
-        use_copy (`bool`, *optional*, defaults to `False`):
-            Let the decoder copy tokens of the source, as the Highlight-Transformer's does (ours, not the paper's).
-            `logits` are then logarithms of probabilities.
-        copy_head (`int`, *optional*, defaults to 0):
-            Head of the last decoder layer's attention to the source that says what is copied.
-        encoder_attention_heads (`int`, *optional*, defaults to 16):
-            Heads of each attention of the encoder, over tokens and over segments.
-        encoder_ffn_dim (`int`, *optional*, defaults to 4096):
-            Inner width of the encoder's feed-forward networks.
-        decoder_layers (`int`, *optional*, defaults to 12):
-            Decoder layers.
-        decoder_attention_heads (`int`, *optional*, defaults to 16):
-            Heads of both attentions of a decoder layer.
-        decoder_ffn_dim (`int`, *optional*, defaults to 4096):
-            Inner width of the decoder's feed-forward networks.
-        encoder_layerdrop (`float`, *optional*, defaults to 0.0):
-            Probability of leaving out a token layer of the encoder in training.
-        decoder_layerdrop (`float`, *optional*, defaults to 0.0):
-            Probability of leaving out a decoder layer in training.
-        activation_function (`str`, *optional*, defaults to `"gelu"`):
-            Activation of the feed-forward networks.
-        dropout (`float`, *optional*, defaults to 0.1):
-            Dropout after embeddings, attentions and feed-forward networks.
-        attention_dropout (`float`, *optional*, defaults to 0.0):
-            Dropout of attention weights.
-        activation_dropout (`float`, *optional*, defaults to 0.0):
-            Dropout inside the feed-forward networks.
-        classifier_dropout (`float`, *optional*, defaults to 0.0):
-            Dropout before the tagger's last layer.
-        init_std (`float`, *optional*, defaults to 0.02):
-            Standard deviation of new weights.
-        scale_embedding (`bool`, *optional*, defaults to `False`):
-            Multiply token embeddings by the square root of `d_model`.
-        use_cache (`bool`, *optional*, defaults to `True`):
-            Return keys and values for later decoding steps.
-        pad_token_id (`int`, *optional*, defaults to 1):
-            Padding token.
-        bos_token_id (`int`, *optional*, defaults to 0):
-            BOS token.
-        eos_token_id (`int`, *optional*, defaults to 2):
-            EOS token.
-        decoder_start_token_id (`int`, *optional*, defaults to 2):
-            First token of every target.
-        forced_eos_token_id (`int`, *optional*, defaults to 2):
-            Last token of a target that reaches its maximum length.
-        is_encoder_decoder (`bool`, *optional*, defaults to `True`):
-            True for models that write; what the encoder alone does is the same with both.
-        is_decoder (`bool`, *optional*, defaults to `False`):
-            Always false for this model.
-        tie_word_embeddings (`bool`, *optional*, defaults to `True`):
-            Share one embedding between encoder, decoder and head.
+        segment_position_embeddings: Rows of a position embedding of the lowest segments, which segments behind the
+            last share; 0 for none, as in the paper. `from_bart` sets it where it grows positions by copies, which
+            alone do not tell segments apart that are a multiple of the copied length away from each other.
+        use_copy: Let the decoder copy tokens of the source, as the Highlight-Transformer's does (ours, not the
+            paper's). `logits` are then logarithms of probabilities.
+        copy_head: Head of the last decoder layer's attention to the source that says what is copied.
+        encoder_attention_heads: Heads of each attention of the encoder, over tokens and over segments.
+        encoder_ffn_dim: Inner width of the encoder's feed-forward networks.
+        decoder_layers: Decoder layers.
+        decoder_attention_heads: Heads of both attentions of a decoder layer.
+        decoder_ffn_dim: Inner width of the decoder's feed-forward networks.
+        encoder_layerdrop: Probability of leaving out a token layer of the encoder in training.
+        decoder_layerdrop: Probability of leaving out a decoder layer in training.
+        activation_function: Activation of the feed-forward networks.
+        dropout: Dropout after embeddings, attentions and feed-forward networks.
+        attention_dropout: Dropout of attention weights.
+        activation_dropout: Dropout inside the feed-forward networks.
+        classifier_dropout: Dropout before the tagger's last layer.
+        init_std: Standard deviation of new weights.
+        scale_embedding: Multiply token embeddings by the square root of `d_model`.
+        use_cache: Return keys and values for later decoding steps.
+        pad_token_id: Padding token.
+        bos_token_id: BOS token.
+        eos_token_id: EOS token.
+        decoder_start_token_id: First token of every target.
+        forced_eos_token_id: Last token of a target that reaches its maximum length.
+        is_encoder_decoder: True for models that write; what the encoder alone does is the same with both.
+        is_decoder: Always false for this model.
+        tie_word_embeddings: Share one embedding between encoder, decoder and head.
 
     Raises:
         huggingface_hub.errors.StrictDataclassClassValidationError:
@@ -219,57 +183,19 @@ class TopDownTransformerConfig(PreTrainedConfig):
 
     def validate_architecture(self) -> None:
         """Refuse a configuration that no model could be built from."""
-        for name, least in (
-            ("d_model", 1),
-            ("bottom_up_layers", 0),
-            ("top_down_layers", 1),
-            ("segment_layers", 1),
-            ("decoder_layers", 1),
-            ("encoder_ffn_dim", 1),
-            ("decoder_ffn_dim", 1),
-            ("encoder_attention_heads", 1),
-            ("decoder_attention_heads", 1),
-            ("max_encoder_position_embeddings", 1),
-            ("max_decoder_position_embeddings", 1),
-            ("segment_position_embeddings", 0),
-        ):
-            value = getattr(self, name)
-            if value < least:
-                raise ValueError(f"`{name}` must be at least {least}, got {value}.")
-        for name in ("encoder_attention_heads", "decoder_attention_heads"):
-            heads = getattr(self, name)
-            if self.d_model % heads:
-                raise ValueError(f"`{name}` must divide `d_model`, got {name}={heads} and d_model={self.d_model}.")
+        counts = ("bottom_up_layers", "segment_position_embeddings")
+        sizes = ("top_down_layers", "segment_layers")
+        positions = ("max_encoder_position_embeddings", "max_decoder_position_embeddings")
+        check_least(self, {0: counts, 1: (*sizes, *positions)})
+        check_bart_body(self)
+        check_copy_head(self)
+        check_probabilities(self, "classifier_dropout")
         if self.attention_window < 2 or self.attention_window % 2:
             raise ValueError(
                 "`attention_window` must be even and at least 2, half of it to the left of a token and half to the "
                 f"right, got {self.attention_window}."
             )
         self._validate_pooling()
-        if not 0 <= self.copy_head < self.decoder_attention_heads:
-            raise ValueError(
-                f"`copy_head` must be in [0, decoder_attention_heads={self.decoder_attention_heads}), got "
-                f"{self.copy_head}."
-            )
-        for name in (
-            "dropout",
-            "attention_dropout",
-            "activation_dropout",
-            "classifier_dropout",
-            "encoder_layerdrop",
-            "decoder_layerdrop",
-        ):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"`{name}` must be between 0 and 1, got {getattr(self, name)}.")
-        if self.activation_function not in ACT2FN:
-            raise ValueError(
-                f"`activation_function` is unknown, got {self.activation_function!r}. It must be one of "
-                f"{', '.join(ACT2FN)}."
-            )
-        for name in ("pad_token_id", "decoder_start_token_id"):
-            value = getattr(self, name)
-            if value is None or not 0 <= value < self.vocab_size:
-                raise ValueError(f"`{name}` must be in [0, vocab_size={self.vocab_size}), got {value}.")
 
     def _validate_pooling(self) -> None:
         kernels, strides = _as_list(self.pooling_kernel), _as_list(self.pooling_stride)

@@ -16,12 +16,17 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.attention.flex_attention import BlockMask
-from transformers.cache_utils import Cache, EncoderDecoderCache
+from transformers.cache_utils import Cache
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.bart.modeling_bart import BartAttention, BartDecoderLayer, eager_attention_forward
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
+from transformers.utils.generic import merge_with_config_defaults
+from transformers.utils.output_capturing import OutputRecorder, capture_outputs
+
+from .bart_body import BartBodyDecoder, keys_and_values
+from .model_outputs import CopyDecoderOutput
 
 
 class CopyAttention(BartAttention):
@@ -43,30 +48,17 @@ class CopyAttention(BartAttention):
 
     def forward(
         self,
-        hidden_states: torch.Tensor,
-        key_value_states: torch.Tensor | None = None,
+        hidden_states: torch.Tensor,  # (batch, target, d_model)
+        key_value_states: torch.Tensor | None = None,  # (batch, source, d_model)
         cache: Cache | None = None,
         attention_mask: torch.Tensor | BlockMask | None = None,
-        source_mask: torch.Tensor | None = None,
+        source_mask: torch.Tensor | None = None,  # (batch, source)
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
-        """Attend.
-
-        Args:
-            hidden_states: (batch, target, d_model).
-            key_value_states: of the source, (batch, source, d_model).
-            cache: cache of keys and values.
-            attention_mask: as Transformers makes it for the attention implementation.
-            source_mask: 1 for source tokens, 0 for padding, (batch, source).
-            **kwargs: handed on to Transformers' attention functions.
-
-        Returns:
-            The attended states, (batch, target, d_model), the weights of all heads from `"eager"`, else `None`, and
-            those of the head that copies, in float32 at least, (batch, target, source).
-        """
+        """Attend."""
         shape = (*hidden_states.shape[:-1], -1, self.head_dim)
         query = self.q_proj(hidden_states).view(shape).transpose(1, 2)  # (batch, heads, target, head_dim)
-        key, value = self._keys_and_values(key_value_states, cache)
+        key, value = keys_and_values(self, key_value_states, cache)
         attend: Callable[..., Any] = ALL_ATTENTION_FUNCTIONS.get_interface(
             self.config._attn_implementation, eager_attention_forward
         )
@@ -76,31 +68,6 @@ class CopyAttention(BartAttention):
         )
         attended = self.out_proj(attended.reshape(*shape[:-2], -1))
         return attended, weights, self._copy_attention(query[:, self.copy_head], key[:, self.copy_head], source_mask)
-
-    def _keys_and_values(
-        self, key_value_states: torch.Tensor | None, cache: Cache | None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values of the source, (batch, heads, source, head_dim), which are made once."""
-        stored = None
-        assert self.layer_idx is not None
-        if cache is not None:
-            is_pair = isinstance(cache, EncoderDecoderCache)
-            stored = cache.cross_attention_cache if is_pair else cache
-            if is_pair and cache.is_updated.get(self.layer_idx):
-                layer = stored.layers[self.layer_idx]
-                assert layer.keys is not None
-                assert layer.values is not None
-                return layer.keys, layer.values
-        assert key_value_states is not None
-        shape = (*key_value_states.shape[:-1], -1, self.head_dim)
-        key, value = (
-            projection(key_value_states).view(shape).transpose(1, 2) for projection in (self.k_proj, self.v_proj)
-        )
-        if stored is not None:
-            key, value = stored.update(key, value, self.layer_idx)
-            if isinstance(cache, EncoderDecoderCache):
-                cache.is_updated[self.layer_idx] = True
-        return key, value
 
     def _copy_attention(
         self, query: torch.Tensor, key: torch.Tensor, source_mask: torch.Tensor | None
@@ -128,52 +95,104 @@ class CopyDecoderLayer(BartDecoderLayer):
 
     def forward(
         self,
-        hidden_states: torch.Tensor,
+        hidden_states: torch.Tensor,  # (batch, target, d_model)
         attention_mask: torch.Tensor | BlockMask | None = None,
-        encoder_hidden_states: torch.Tensor | None = None,
+        encoder_hidden_states: torch.Tensor | None = None,  # (batch, source, d_model)
         encoder_attention_mask: torch.Tensor | BlockMask | None = None,
         cache: Cache | None = None,
         use_cache: bool | None = True,
-        source_mask: torch.Tensor | None = None,
+        source_mask: torch.Tensor | None = None,  # (batch, source)
         **kwargs: Unpack[TransformersKwargs],
     ) -> torch.Tensor | tuple[torch.Tensor, ...]:
-        """Update target tokens by those before them, by the source, then each by itself.
-
-        Args:
-            hidden_states: (batch, target, d_model).
-            attention_mask: of the self-attention.
-            encoder_hidden_states: (batch, source, d_model).
-            encoder_attention_mask: of the attention to the source.
-            cache: cache of keys and values.
-            use_cache: not read here.
-            source_mask: 1 for source tokens, 0 for padding, (batch, source).
-            **kwargs: handed on to the attentions.
-
-        Returns:
-            The updated states, (batch, target, d_model); where it is copied from, also the attention that copies,
-            (batch, target, source).
-        """
-        inputs = before(self, self.self_attn_layer_norm, hidden_states)
-        attended, _ = self.self_attn(inputs, cache=cache, attention_mask=attention_mask, **kwargs)
-        hidden_states = after(self, self.self_attn_layer_norm, hidden_states, attended)
-
+        """Update target tokens by those before them, by the source, then each by itself."""
+        hidden_states, *_ = self.attend(
+            self.self_attn,
+            self.self_attn_layer_norm,
+            hidden_states,
+            cache=cache,
+            attention_mask=attention_mask,
+            **kwargs,
+        )
         copied: list[torch.Tensor] = []
         if encoder_hidden_states is not None:
-            if self.copies:
-                kwargs["source_mask"] = source_mask  # type: ignore[typeddict-unknown-key]
-            inputs = before(self, self.encoder_attn_layer_norm, hidden_states)
-            attended, _, *copied = self.encoder_attn(
-                inputs,
-                key_value_states=encoder_hidden_states,
-                attention_mask=encoder_attention_mask,
-                cache=cache,
-                **kwargs,
+            hidden_states, *copied = self.attend_to_source(
+                hidden_states, encoder_hidden_states, encoder_attention_mask, cache, source_mask, **kwargs
             )
-            hidden_states = after(self, self.encoder_attn_layer_norm, hidden_states, attended)
-
-        inputs = before(self, self.final_layer_norm, hidden_states)
-        hidden_states = after(self, self.final_layer_norm, hidden_states, feed_forward(self, inputs))
+        hidden_states = self.feed_forward(hidden_states)
         return (hidden_states, *copied) if copied else hidden_states
+
+    def attend(
+        self, attention: nn.Module, norm: nn.LayerNorm, hidden_states: torch.Tensor, **kwargs: Any
+    ) -> tuple[torch.Tensor, ...]:
+        """Add what an attention finds, with its norm: the states, and what is copied, if the attention says so."""
+        attended, _, *copied = attention(before(self, norm, hidden_states), **kwargs)
+        return after(self, norm, hidden_states, attended), *copied
+
+    def attend_to_source(
+        self,
+        hidden_states: torch.Tensor,
+        source: torch.Tensor,
+        mask: torch.Tensor | BlockMask | None,
+        cache: Cache | None,
+        source_mask: torch.Tensor | None,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor, ...]:
+        """Add what is found in the source: the states, and in the layer that copies, what is copied."""
+        if self.copies:
+            kwargs["source_mask"] = source_mask
+        norm, inputs = self.encoder_attn_layer_norm, {"key_value_states": source, "attention_mask": mask}
+        return self.attend(self.encoder_attn, norm, hidden_states, cache=cache, **inputs, **kwargs)
+
+    def feed_forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Update each token by itself."""
+        norm = self.final_layer_norm
+        return after(self, norm, hidden_states, feed_forward(self, before(self, norm, hidden_states)))
+
+
+class CopyDecoder(BartBodyDecoder):
+    """BART's decoder, or the CopyTransformer's; stands before `PreTrainedModel` among its bases."""
+
+    _can_record_outputs = {
+        "hidden_states": CopyDecoderLayer,
+        "attentions": OutputRecorder(BartAttention, index=1, layer_name="self_attn"),
+        "cross_attentions": OutputRecorder(BartAttention, index=1, layer_name="encoder_attn"),
+    }
+
+    def __init__(self, config: PreTrainedConfig):
+        super().__init__(config)  # type: ignore[call-arg]  # of the model that stands behind
+        model: Any = self
+        layers = (CopyDecoderLayer(config, layer_idx=i) for i in range(config.decoder_layers))
+        model.add_layers(layers, getattr(config, self.positions_field))
+        model.post_init()
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        encoder_hidden_states: torch.Tensor | None = None,
+        encoder_attention_mask: torch.Tensor | None = None,
+        cache: Cache | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        use_cache: bool | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> CopyDecoderOutput:
+        """Decode; the arguments are those of BART's decoder."""
+        hidden_states, causal_mask, source_mask, cache = self.start(
+            input_ids, attention_mask, encoder_hidden_states, encoder_attention_mask, cache, inputs_embeds, use_cache
+        )
+        hidden_states, copy_attentions = self.run(
+            hidden_states,
+            causal_mask,
+            encoder_hidden_states,  # positional, for gradient checkpointing
+            encoder_attention_mask=source_mask,
+            cache=cache,
+            use_cache=use_cache,
+            source_mask=encoder_attention_mask,
+            **kwargs,
+        )
+        return CopyDecoderOutput(last_hidden_state=hidden_states, cache=cache, copy_attentions=copy_attentions)
 
 
 def before(layer: Any, norm: nn.LayerNorm, hidden_states: torch.Tensor) -> torch.Tensor:
@@ -188,7 +207,7 @@ def after(layer: Any, norm: nn.LayerNorm, residual: torch.Tensor, update: torch.
 
 
 def feed_forward(layer: Any, inputs: torch.Tensor) -> torch.Tensor:
-    """BART\'s feed-forward network."""
+    """BART's feed-forward network."""
     expanded = layer.activation_fn(layer.fc1(inputs))
     expanded = nn.functional.dropout(expanded, p=layer.activation_dropout, training=layer.training)
     return layer.fc2(expanded)  # type: ignore[no-any-return]
@@ -216,15 +235,6 @@ def mix_log_probabilities(
 
     Nothing of the vocabulary's size is held beside what the softmax needs: the mixture differs from it in one summand,
     and at the source's own tokens.
-
-    Args:
-        logits: scores of the vocabulary, (batch, target, vocabulary).
-        gate: score of copying, whose sigmoid is p, (batch, target, 1).
-        copy_attentions: weights that add up to one over the source, (batch, target, source).
-        source_ids: token ids of the source, (batch, source).
-
-    Returns:
-        Log-probabilities, in float32 at least, (batch, target, vocabulary).
     """
     wide = torch.promote_types(logits.dtype, torch.float32)
     gate, weights = gate.to(wide), copy_attentions.to(wide)
@@ -250,11 +260,7 @@ def _add(generated: torch.Tensor, copied: torch.Tensor, gate: torch.Tensor) -> t
 def _sum_over_equal_tokens(
     source_ids: torch.Tensor, weights: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Ids of the source's tokens, each once, the weight of each, and which of them are not the first one again.
-
-    Returns:
-        (batch, source), (batch, target, source) and (batch, source).
-    """
+    """Ids of the source's tokens, each once, the weight of each, and which of them are not the first one again."""
     ordered, order = source_ids.sort(dim=1, stable=True)
     is_new = ordered != ordered.roll(1, dims=1)
     is_new[:, 0] = False
@@ -269,6 +275,7 @@ def _sum_over_equal_tokens(
 __all__ = [
     "CLOSED",
     "CopyAttention",
+    "CopyDecoder",
     "CopyDecoderLayer",
     "CopyGate",
     "after",

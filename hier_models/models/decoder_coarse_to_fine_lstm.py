@@ -15,52 +15,38 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from transformers.cache_utils import Cache
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from .cache_coarse_to_fine_lstm import CoarseToFineLstmCache
+from .conditional_reading import DocumentMemory, WordMemory, make_memory
 from .configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
-from .input_checks_coarse_to_fine_lstm import check_target
-from .memory_coarse_to_fine_lstm import DocumentMemory, WordMemory, make_memory
-from .modeling_outputs_coarse_to_fine_lstm import CoarseToFineLstmDecoderOutput, CoarseToFineLstmEncoderOutput
+from .input_checks import check_target
+from .model_outputs import CoarseToFineLstmDecoderOutput, CoarseToFineLstmEncoderOutput
 from .pretrained_coarse_to_fine_lstm import CoarseToFineLstmPreTrainedModel
-from .reinforce_coarse_to_fine_lstm import draw_rows
+from .recurrent_cache import RecurrentCache, own_cache
+from .reinforce import draw_rows
 
 
 class RowChoice(NamedTuple):
-    """How attention over rows becomes the weights of rows.
+    """How attention over rows becomes the weights of rows."""
 
-    Args:
-        how: `"soft"`, its own; `"draw"`, shares of `number` draws; `"best"`, normalised among the `number` best.
-        number: rows that are drawn or taken.
-    """
-
-    how: str
-    number: int = 0
+    how: str  # `"soft"`, its own; `"draw"`, shares of `number` draws; `"best"`, normalised among the `number` best
+    number: int = 0  # rows that are drawn or taken
 
 
 class Attended(NamedTuple):
-    """What attention found at one step.
+    """What attention found at one step."""
 
-    Args:
-        context: weighted mean of word states, `(batch, hidden_size)`.
-        words: weight of each source token, `(batch, source)`.
-        row_scores: scores of the rows, `(batch, rows)`.
-        row_counts: how often each row was drawn, `(batch, rows)`.
-    """
-
-    context: torch.Tensor
-    words: torch.Tensor | None = None
-    row_scores: torch.Tensor | None = None
-    row_counts: torch.Tensor | None = None
+    context: torch.Tensor  # weighted mean of word states, (batch, hidden_size)
+    words: torch.Tensor | None = None  # weight of each source token, (batch, source)
+    row_scores: torch.Tensor | None = None  # scores of the rows, (batch, rows)
+    row_counts: torch.Tensor | None = None  # how often each row was drawn, (batch, rows)
 
 
 class CoarseToFineLstmAttention(nn.Module):
     """Attention to words, to rows and their words, or to selected rows and their words.
 
     Source: thesis, equations 4.8 to 4.10 and sections 4.3 and 4.4.
-
-    Args:
-        config: of the model.
     """
 
     def __init__(self, config: CoarseToFineLstmConfig):
@@ -68,16 +54,8 @@ class CoarseToFineLstmAttention(nn.Module):
         self.word_query = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
 
     def forward(self, hidden: torch.Tensor, memory: WordMemory, choice: RowChoice) -> Attended:
-        """Attend to word states that are all there.
-
-        Args:
-            hidden: state of the decoder, `(batch, hidden_size)`.
-            memory: the source.
-            choice: how rows are weighed.
-
-        Returns:
-            Context and weights.
-        """
+        """Attend to word states that are all there."""
+        # hidden (batch, hidden_size)
         query = self.word_query(hidden)
         scores = _scores(query, memory.states)  # equation 4.8, (batch, source)
         row_scores = row_counts = None
@@ -96,18 +74,8 @@ class CoarseToFineLstmAttention(nn.Module):
 
     def on_demand(
         self, hidden: torch.Tensor, memory: DocumentMemory, choice: RowChoice, with_weights: bool
-    ) -> Attended:
-        """Attend to selected rows only, which are read when nobody has read them yet.
-
-        Args:
-            hidden: state of the decoder, `(batch, hidden_size)`.
-            memory: the source.
-            choice: how rows are weighed; all are selected if it is soft.
-            with_weights: return the weights of all words, the scores of all rows and the draws too.
-
-        Returns:
-            Context and, if wanted, weights.
-        """
+    ) -> Attended:  # hidden (batch, hidden_size)
+        """Attend to selected rows only, which are read when nobody has read them yet."""
         best_only = choice.how == "best" and not with_weights
         row_scores = memory.best_scores(hidden, choice.number) if best_only else memory.row_scores(hidden)
         row_counts = None
@@ -135,17 +103,10 @@ class CoarseToFineLstmAttention(nn.Module):
 
 
 def select_rows(row_scores: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Take the best rows.
-
-    Args:
-        row_scores: `(batch, rows)`.
-        number: rows to take; all, if there are no more.
-
-    Returns:
-        Their numbers and weights, `(batch, selected)`: attention over rows, normalised among them.
-    """
+    """Take the best rows."""
+    # row_scores (batch, rows)
     best, rows = row_scores.topk(min(number, row_scores.shape[1]), dim=-1)
-    return rows, best.softmax(dim=-1)
+    return rows, best.softmax(dim=-1)  # (batch, selected)
 
 
 def _scores(query: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
@@ -172,9 +133,6 @@ class CoarseToFineLstmDecoderStep(GradientCheckpointingLayer):
     """One step of the decoder, from a word and the last state to the next state.
 
     Source: thesis, sections 4.1 and 4.2: input feeding, and equations 4.1 to 4.11.
-
-    Args:
-        config: of the model.
     """
 
     def __init__(self, config: CoarseToFineLstmConfig):
@@ -190,26 +148,13 @@ class CoarseToFineLstmDecoderStep(GradientCheckpointingLayer):
 
     def forward(
         self,
-        word_gates: torch.Tensor,
-        state: torch.Tensor,
+        word_gates: torch.Tensor,  # (batch, 4 * hidden_size)
+        state: torch.Tensor,  # (batch, state, hidden_size)
         choice: RowChoice | None,
         with_weights: bool,
         *memory: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
-        """Take one step.
-
-        Args:
-            word_gates: share of the word in the lower layer's gates, `(batch, 4 * hidden_size)`.
-            state: the last state, `(batch, state, hidden_size)`.
-            choice: how rows are weighed.
-            with_weights: return weights and scores.
-            *memory: the fields of a `WordMemory`, one by one so that checkpointing sees the tensors, or one
-                `DocumentMemory`.
-
-        Returns:
-            The next state, and if wanted the weights of source tokens, the scores of rows, and how often each was
-            drawn.
-        """
+        """Take one step."""
         last_context, *others = state.unbind(dim=1)
         hidden, cells = others[: len(self.gates)], others[len(self.gates) :]
         below = last_context
@@ -238,11 +183,7 @@ def _lstm_cell(gates: torch.Tensor, cell: torch.Tensor) -> tuple[torch.Tensor, t
 
 
 class CoarseToFineLstmDecoder(CoarseToFineLstmPreTrainedModel):
-    """Writes the target. Source: thesis, sections 4.1 and 4.2.
-
-    Args:
-        config: of the model.
-    """
+    """Writes the target. Source: thesis, sections 4.1 and 4.2."""
 
     def __init__(self, config: CoarseToFineLstmConfig):
         super().__init__(config)
@@ -262,38 +203,26 @@ class CoarseToFineLstmDecoder(CoarseToFineLstmPreTrainedModel):
 
     def forward(
         self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
+        input_ids: torch.Tensor | None = None,  # (batch, target)
+        attention_mask: torch.Tensor | None = None,  # (batch, target)
         encoder_outputs: CoarseToFineLstmEncoderOutput | None = None,
         choice: RowChoice | None = None,
-        cache: CoarseToFineLstmCache | None = None,
-        inputs_embeds: torch.Tensor | None = None,
+        cache: Cache | None = None,
+        inputs_embeds: torch.Tensor | None = None,  # (batch, target, embedding_size)
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
     ) -> CoarseToFineLstmDecoderOutput:
-        """Decode a target.
-
-        Args:
-            input_ids: target token ids, `(batch, target)`.
-            attention_mask: 1 for tokens, 0 for padding, which leaves the state as it is, `(batch, target)`, or with
-                the earlier tokens in front.
-            encoder_outputs: the source.
-            choice: how rows are weighed.
-            cache: state after earlier tokens.
-            inputs_embeds: embeddings in place of `input_ids`, `(batch, target, embedding_size)`.
-            use_cache: return the state after the last token.
-            output_attentions: return the weights of source tokens and attention over rows.
-            output_hidden_states: return the states of all layers.
-
-        Returns:
-            Contexts, and what else was asked for.
-        """
+        """Decode a target."""
         assert encoder_outputs is not None
-        check_target(self.config, input_ids, inputs_embeds, attention_mask)
+        check_target(self.config, input_ids, inputs_embeds, None, attention_mask, "embedding_size")
         embeddings = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         word_gates = self.word_gates(embeddings)  # (batch, target, 4 * hidden_size)
         batch, length = word_gates.shape[:2]
+        use_cache = self.config.use_cache if use_cache is None else use_cache
+        if self.training and self.step.gradient_checkpointing:
+            use_cache = False
+        cache = own_cache(cache)
         memory = None if cache is None else cache.memory
         if memory is None:
             memory = make_memory(encoder_outputs, batch)
@@ -318,7 +247,7 @@ class CoarseToFineLstmDecoder(CoarseToFineLstmPreTrainedModel):
         all_states = torch.stack(states, dim=1)  # (batch, target, state, hidden_size)
         outputs = CoarseToFineLstmDecoderOutput(last_hidden_state=all_states[:, :, 0])
         if use_cache:
-            cache = CoarseToFineLstmCache() if cache is None else cache
+            cache = RecurrentCache() if cache is None else cache
             cache.memory = memory
             cache.append(states)
             outputs["cache"] = cache

@@ -1,7 +1,7 @@
 """The encoder of the Coarse-to-Fine LSTM: an LSTM over the words of each row, and the rows' keys for coarse attention.
 
 With hard attention and without gradient it computes the keys only, and reads a row when it is selected
-(row_store_coarse_to_fine_lstm.py).
+(conditional_reading.py).
 
 Axes in shape comments:
     batch       documents
@@ -20,22 +20,17 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import can_return_tuple
 
 from .autocast_lstm import AutocastLstm
-from .coarse_coarse_to_fine_lstm import CoarseToFineLstmRowRepresentation
+from .conditional_reading import CoarseToFineLstmRowStore
 from .configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
-from .input_checks_coarse_to_fine_lstm import check_inputs, check_num_rows
-from .modeling_outputs_coarse_to_fine_lstm import CoarseToFineLstmEncoderOutput
+from .input_checks import check_source
+from .model_outputs import CoarseToFineLstmEncoderOutput
 from .pretrained_coarse_to_fine_lstm import CoarseToFineLstmPreTrainedModel
-from .row_store_coarse_to_fine_lstm import CoarseToFineLstmRowStore
-from .rows_coarse_to_fine_lstm import Rows, find_rows
+from .row_representation import CoarseToFineLstmRowRepresentation
+from .rows import Rows, check_num_rows, check_row_ids, find_rows
 
 
 class CoarseToFineLstmEncoderLayer(GradientCheckpointingLayer):
-    """One LSTM layer over packed rows. Source: equations 4.1 to 4.5.
-
-    Args:
-        input_size: width of what it reads.
-        hidden_size: its units.
-    """
+    """One LSTM layer over packed rows. Source: equations 4.1 to 4.5."""
 
     def __init__(self, input_size: int, hidden_size: int):
         super().__init__()
@@ -48,11 +43,7 @@ class CoarseToFineLstmEncoderLayer(GradientCheckpointingLayer):
 
 
 class CoarseToFineLstmEncoder(CoarseToFineLstmPreTrainedModel):
-    """Reads a document row by row. Source: thesis, sections 4.1 and 4.3.
-
-    Args:
-        config: of the model.
-    """
+    """Reads a document row by row. Source: thesis, sections 4.1 and 4.3."""
 
     _reads_source = True
 
@@ -81,36 +72,25 @@ class CoarseToFineLstmEncoder(CoarseToFineLstmPreTrainedModel):
     @can_return_tuple
     def forward(
         self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        row_ids: torch.Tensor | None = None,
-        inputs_embeds: torch.Tensor | None = None,
+        input_ids: torch.Tensor | None = None,  # (batch, source)
+        attention_mask: torch.Tensor | None = None,  # (batch, source)
+        row_ids: torch.Tensor | None = None,  # (batch, source)
+        inputs_embeds: torch.Tensor | None = None,  # (batch, source, embedding_size)
         output_hidden_states: bool | None = None,
         **kwargs: Any,
     ) -> CoarseToFineLstmEncoderOutput:
-        """Encode a source.
-
-        Args:
-            input_ids: source token ids, `(batch, source)`.
-            attention_mask: 1 for tokens, 0 for padding, `(batch, source)`.
-            row_ids: row of each token in its document, counted from 0, not decreasing; -1 for padding,
-                `(batch, source)`. Without them the whole source is one row.
-            inputs_embeds: embeddings in place of `input_ids`, `(batch, source, embedding_size)`.
-            output_hidden_states: return the states of all layers; all rows are then read at once.
-            **kwargs: not used; generation gives all that it has.
-
-        Returns:
-            States of the words, and what attention over rows needs.
-
-        Raises:
-            ValueError: if inputs are missing or given twice, have a wrong shape or are out of range, or there are more
-                rows than row positions.
-        """
+        """Encode a source."""
         config = self.config
-        check_inputs(config, input_ids, inputs_embeds, attention_mask, row_ids)
-        given = input_ids if input_ids is not None else inputs_embeds
-        assert given is not None
+        check_source(config, input_ids, inputs_embeds, attention_mask, width="embedding_size")
+        given: Any = input_ids if input_ids is not None else inputs_embeds
         shape = given.shape[:2]
+        if input_ids is None and config.attends_to_rows and config.coarse_representation == "bag_of_words":
+            raise ValueError(
+                "`inputs_embeds` must not be given with coarse_representation='bag_of_words', which has embeddings of "
+                "its own and needs the words. Give `input_ids`."
+            )
+        if row_ids is not None:
+            check_row_ids(row_ids, shape)
         is_word = torch.ones(shape, dtype=torch.bool, device=given.device)
         if attention_mask is not None:
             is_word = attention_mask.to(given.device) != 0
@@ -163,16 +143,8 @@ class CoarseToFineLstmEncoder(CoarseToFineLstmPreTrainedModel):
         )
 
     def read(self, vectors: torch.Tensor, rows: Rows, is_padding: torch.Tensor | None) -> list[torch.Tensor]:
-        """Run the LSTM over rows, each from a state of zeros. Source: equation 4.12.
-
-        Args:
-            vectors: word embeddings, `(tokens, embedding_size)`.
-            rows: the rows; where their tokens are in the source does not matter.
-            is_padding: tokens that are not read, and whose states are zero, `(tokens,)`.
-
-        Returns:
-            The embeddings and the states of each layer, `(tokens, width)` each.
-        """
+        """Run the LSTM over rows, each from a state of zeros. Source: equation 4.12."""
+        # vectors (tokens, embedding_size)
         all_states = [vectors]
         if is_padding is not None:
             rows = rows.only(~is_padding)
@@ -185,7 +157,7 @@ class CoarseToFineLstmEncoder(CoarseToFineLstmPreTrainedModel):
             states = layer(states if i == 0 else self.dropout(states), batch_sizes)
             zeros = states.new_zeros(len(vectors), states.shape[-1])
             all_states.append(zeros.index_copy(0, places, states))
-        return all_states
+        return all_states  # (tokens, width)
 
     def _embed(
         self,

@@ -11,34 +11,117 @@ Axes in shape comments:
     d_model     width
 """
 
+from typing import Any, Self
+
 import torch
 from torch import nn
 from torch.nn.attention.flex_attention import BlockMask
-from transformers.models.bart.modeling_bart import BartAttention, BartEncoderLayer, BartLearnedPositionalEmbedding
+from transformers.models.bart.modeling_bart import BartAttention, BartEncoderLayer
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, logging
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .bart_warm_start import make_token_embedding
+from .bart_warm_start import BartWarmStart
 from .bos_positions import token_positions
 from .configuration_top_down_transformer import TopDownTransformerConfig
-from .input_checks_top_down_transformer import check_inputs
-from .layers_top_down_transformer import (
+from .input_checks import check_length, check_source
+from .local_attention import TopDownTransformerLocalAttention, create_local_attention_mask
+from .model_outputs import TopDownTransformerEncoderOutput
+from .segment_pooling import Segments, check_importance
+from .top_down_layers import (
     TopDownTransformerBottomUpLayer,
     TopDownTransformerSegmentAttention,
     TopDownTransformerSegmentLevels,
     TopDownTransformerTopDownLayer,
     find_segments,
 )
-from .local_attention_top_down_transformer import TopDownTransformerLocalAttention, create_local_attention_mask
-from .modeling_outputs_top_down_transformer import TopDownTransformerEncoderOutput
-from .pooling_top_down_transformer import Segments
-from .pretrained_top_down_transformer import TopDownTransformerPreTrainedModel
 from .warm_start import begin_layers
 
 
 logger = logging.get_logger(__name__)
+
+
+class TopDownTransformerPreTrainedModel(BartWarmStart):
+    """What the models of this file share."""
+
+    config: TopDownTransformerConfig
+    config_class = TopDownTransformerConfig
+    _no_split_modules = [
+        "BartEncoderLayer",
+        "CopyDecoderLayer",
+        "TopDownTransformerBottomUpLayer",
+        "TopDownTransformerTopDownLayer",
+    ]
+
+    @classmethod
+    def from_bart(  # type: ignore[override]
+        cls,
+        pretrained_model_name_or_path: str,
+        *,
+        max_encoder_position_embeddings: int = 16384,
+        max_decoder_position_embeddings: int | None = None,
+        extra_positions: str = "tile",
+        **kwargs: Any,
+    ) -> Self:
+        """Warm start from a BART checkpoint, with room for longer documents.
+
+        All of BART's weights are kept: the first encoder layers are the bottom-up layers, the others the top-down
+        layers. Only what has to do with segments is new, and begins as if it were not there (`new_modules`): with a
+        window of twice the text, the model is BART. Without growing positions, plain `from_pretrained` of the BART
+        checkpoint does the same. The checkpoint's tokenizer keeps its own limit: load it with `model_max_length=` the
+        new number of positions.
+
+        Source: section 3 and appendix B, which start from `bart-large` (8 and 4 of its 12 encoder layers).
+
+        Args:
+            pretrained_model_name_or_path: a BART checkpoint, on the Hub or in a folder.
+            max_encoder_position_embeddings: longest source, in tokens.
+            max_decoder_position_embeddings: longest target, in tokens; as in the checkpoint when not given.
+            extra_positions: `"tile"` repeats the learned positions, and segments get positions of their own
+                (`segment_position_embeddings`) unless `new_modules="random"`; `"random"` draws new ones.
+            **kwargs: fields of [`TopDownTransformerConfig`], such as `pooling` or `attention_window`, and arguments of
+                `from_pretrained`, such as `dtype` or `revision`.
+
+        Returns:
+            A model of the class this is called on; with `output_loading_info=True`, the model and the loading report.
+
+        Raises:
+            ValueError: if the checkpoint is of another family than BART and this one, `extra_positions` is neither of
+                the two, or a number of positions is no integer or less than BART's.
+        """
+        positions = {
+            "max_encoder_position_embeddings": max_encoder_position_embeddings,
+            "max_decoder_position_embeddings": max_decoder_position_embeddings,
+        }
+        return cls.load_bart(pretrained_model_name_or_path, positions, extra_positions, **kwargs)
+
+    _upper_positions = frozenset({"segment_position_embeddings"})
+
+    def _wanted_above(self) -> list[tuple[str, str, int]]:
+        wanted = 0
+        if self.config.pooling_windows:
+            kernel, stride = self.config.pooling_windows[0]
+            wanted = -(-max(0, self.config.max_encoder_position_embeddings - kernel) // stride) + 1
+        return [("segment_position_embeddings", "embed_segment_positions", wanted)]
+
+    def resize_position_embeddings(  # type: ignore[override]
+        self, new_num_position_embeddings: int, side: str = "encoder", extra_positions: str = "tile"
+    ) -> None:
+        """Grow the positions, so that the model takes longer sources or targets.
+
+        Args:
+            new_num_position_embeddings: longest source or target, in tokens.
+            side: `"encoder"` for sources, `"decoder"` for targets.
+            extra_positions: `"tile"` repeats the learned positions, and segments get positions of their own unless
+                `new_modules="random"`; `"random"` draws new ones.
+
+        Raises:
+            ValueError: if it is no integer or less than there are, or another argument is neither of its two.
+        """
+        if side not in ("encoder", "decoder"):
+            raise ValueError(f"`side` must be 'encoder' or 'decoder', got {side!r}.")
+        self.grow_positions(new_num_position_embeddings, extra_positions, f"max_{side}_position_embeddings")
 
 
 class TopDownTransformerEncoder(TopDownTransformerPreTrainedModel):
@@ -53,23 +136,20 @@ class TopDownTransformerEncoder(TopDownTransformerPreTrainedModel):
 
     def __init__(self, config: TopDownTransformerConfig):
         super().__init__(config)
-        self.embed_tokens = make_token_embedding(config)
-        self.embed_positions = BartLearnedPositionalEmbedding(config.max_encoder_position_embeddings, config.d_model)
-        self.layernorm_embedding = nn.LayerNorm(config.d_model)
         self.has_segments = config.top_down_update != "none"
         # One list, so that the layers have the names that they have in BART.
-        self.layers = nn.ModuleList(
+        layers = (
             TopDownTransformerTopDownLayer(config, layer_idx=i)
             if self.has_segments and i >= config.bottom_up_layers
             else TopDownTransformerBottomUpLayer(config, layer_idx=i)
             for i in range(config.encoder_layers)
         )
+        self.add_layers(layers, config.max_encoder_position_embeddings)
         if self.has_segments:
             self.segment_levels = TopDownTransformerSegmentLevels(config)
         self.embed_segment_positions = None
         if self.has_segments and config.segment_position_embeddings:
             self.embed_segment_positions = nn.Embedding(config.segment_position_embeddings, config.d_model)
-        self.gradient_checkpointing = False
         self.post_init()
 
     def begin_as_identity(self, new: set[str]) -> list[str]:
@@ -114,13 +194,14 @@ class TopDownTransformerEncoder(TopDownTransformerPreTrainedModel):
         inputs_embeds: torch.Tensor | None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> TopDownTransformerEncoderOutput:
-        check_inputs(self.config, input_ids, inputs_embeds, attention_mask, token_importance)
+        shape = check_source(self.config, input_ids, inputs_embeds, attention_mask)
+        check_length(self.config, shape[1], name="max_encoder_position_embeddings")
+        if token_importance is not None:
+            check_importance(self.config, token_importance, shape, attention_mask)
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)  # (batch, source, d_model)
         position_ids = token_positions(inputs_embeds, attention_mask).clamp(min=0)  # (batch, source)
-        positions = self.embed_positions(input_ids, position_ids=position_ids)[0]  # made for ids without a batch
-        hidden_states = self.layernorm_embedding(inputs_embeds + positions.to(inputs_embeds.device))
-        hidden_states = nn.functional.dropout(hidden_states, p=self.config.dropout, training=self.training)
+        hidden_states = self._begin(self._add_positions(inputs_embeds, position_ids))
 
         token_mask = create_local_attention_mask(self.config, inputs_embeds, attention_mask)
         segments, from_segments = None, None
@@ -165,4 +246,4 @@ class TopDownTransformerEncoder(TopDownTransformerPreTrainedModel):
         return segments, find_segments(self.config, hidden_states, exists, segments)
 
 
-__all__ = ["TopDownTransformerEncoder"]
+__all__ = ["TopDownTransformerEncoder", "TopDownTransformerPreTrainedModel"]

@@ -10,48 +10,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 
+# What a row has for each token, and what is not the same for all.
+_COLUMNS = ("ids", "tokens", "offsets", "word_ids", "sequence_ids", "special_tokens_mask", "attention_mask")
+
+
 @dataclass
 class TokenizedText:
-    """The tokens of one text, without markers, and where its sentences begin.
+    """The tokens of one text, without markers, and where its sentences begin."""
 
-    Args:
-        ids: Token ids.
-        tokens: The tokens as strings.
-        offsets: (start, end) of each token in characters of the text; of its word if the text came as words.
-        words: The word each token belongs to, None for none.
-        starts: Index of the first token of each sentence, ascending, from 0. A sentence without tokens has none.
-        in_words: Whether the text came as words.
-    """
-
-    ids: list[int]
-    tokens: list[str]
+    ids: list[int]  # Token ids
+    tokens: list[str]  # The tokens as strings
+    # (start, end) of each token in characters of the text; of its word if the text came as words.
     offsets: list[tuple[int, int]]
-    words: list[int | None]
+    words: list[int | None]  # The word each token belongs to, None for none
+    # Index of the first token of each sentence, ascending, from 0. A sentence without tokens has none.
     starts: list[int]
-    in_words: bool = False
+    in_words: bool = False  # Whether the text came as words
 
     def cost(self, start: int, end: int) -> int:
-        """Count the tokens of a span with its markers: one at its beginning, one for each sentence that begins later.
-
-        Args:
-            start: Its first token.
-            end: The token after its last.
-
-        Returns:
-            Its length in a row.
-        """
+        """Count the tokens of a span with its markers: one at its beginning and at each sentence that begins later."""
         return end - start + 1 + max(0, bisect_left(self.starts, end) - bisect_right(self.starts, start))
 
     def last_end(self, start: int, budget: int) -> int:
-        """Find how far a span that begins here can go.
-
-        Args:
-            start: Its first token.
-            budget: Tokens that it may take with its markers.
-
-        Returns:
-            The end of the longest span that fits.
-        """
+        """Find how far a span that begins here can go."""
         low, high = start, min(len(self.ids), start + max(0, budget - 1))
         while low < high:
             middle = (low + high + 1) // 2
@@ -59,15 +40,7 @@ class TokenizedText:
         return low
 
     def first_start(self, end: int, budget: int) -> int:
-        """Find where a span that ends here can begin.
-
-        Args:
-            end: The token after its last.
-            budget: Tokens that it may take with its markers.
-
-        Returns:
-            The beginning of the longest span that fits.
-        """
+        """Find where a span that ends here can begin."""
         low, high = max(0, end - max(0, budget - 1)), end
         while low < high:
             middle = (low + high) // 2
@@ -75,24 +48,14 @@ class TokenizedText:
         return low
 
     def windows(self, budget: int, stride: int, from_right: bool = False) -> list[tuple[int, int]]:
-        """Cut the text into overlapping spans that cover it.
-
-        Args:
-            budget: Tokens that a span may take with its markers; at least 2.
-            stride: Tokens that neighbors share, markers not counted. Where so many sentences begin that a span holds
-                no more tokens than that, they share half of it.
-            from_right: Begin at the end of the text.
-
-        Returns:
-            (start, end) of each span, in tokens.
-        """
+        """Cut the text into overlapping spans that cover it."""
         spans = []
         size = len(self.ids)
         start, end = (self.first_start(size, budget), size) if from_right else (0, self.last_end(0, budget))
         while True:
             spans.append((start, end))
             if start == 0 if from_right else end == size:
-                return spans
+                return spans  # (start, end)
             shared = stride if stride < end - start else (end - start) // 2
             if from_right:
                 end = start + shared
@@ -102,15 +65,7 @@ class TokenizedText:
                 end = self.last_end(start, budget)
 
     def sentences_cut(self, start: int, end: int) -> int:
-        """Count the sentences that a span does not hold whole.
-
-        Args:
-            start: Its first token.
-            end: The token after its last.
-
-        Returns:
-            The sentences that lose a token.
-        """
+        """Count the sentences that a span does not hold whole."""
         bounds = itertools.pairwise([*self.starts, len(self.ids)])
         return sum(a < b and (a < start or b > end) for a, b in bounds)
 
@@ -123,57 +78,30 @@ class MarkedEncoding:
     one at its beginning: `special_tokens_mask` is 1, `sequence_ids` and `word_ids` are None. Its offset is empty, at
     the first character of its sentence, so that the offsets of a text ascend; with words instead of a text it is
     (0, 0).
-
-    Args:
-        n_sequences: 1 for a text, 2 for a pair.
-        num_truncated_tokens: Tokens that were cut off, markers included.
-        num_truncated_sentences: Sentences that lost a token.
-        ids: Token ids.
-        tokens: The tokens as strings.
-        offsets: (start, end) in characters of the text.
-        word_ids: The word of its text each token belongs to.
-        sequence_ids: The text each token belongs to, 0 or 1.
-        special_tokens_mask: 1 for markers, separators and padding.
-        attention_mask: 0 for padding.
-        type_ids: 0, as in RoBERTa.
-        overflowing: Always empty: what did not fit comes in rows of its own.
     """
 
-    n_sequences: int = 1
-    num_truncated_tokens: int = 0
-    num_truncated_sentences: int = 0
-    ids: list[int] = field(default_factory=list)
-    tokens: list[str] = field(default_factory=list)
-    offsets: list[tuple[int, int]] = field(default_factory=list)
-    word_ids: list[int | None] = field(default_factory=list)
-    sequence_ids: list[int | None] = field(default_factory=list)
-    special_tokens_mask: list[int] = field(default_factory=list)
-    attention_mask: list[int] = field(default_factory=list)
-    type_ids: list[int] = field(default_factory=list)
-    overflowing: Sequence["MarkedEncoding"] = ()
+    n_sequences: int = 1  # 1 for a text, 2 for a pair
+    num_truncated_tokens: int = 0  # Tokens that were cut off, markers included
+    num_truncated_sentences: int = 0  # Sentences that lost a token
+    ids: list[int] = field(default_factory=list)  # Token ids
+    tokens: list[str] = field(default_factory=list)  # The tokens as strings
+    offsets: list[tuple[int, int]] = field(default_factory=list)  # (start, end) in characters of the text
+    word_ids: list[int | None] = field(default_factory=list)  # The word of its text each token belongs to
+    sequence_ids: list[int | None] = field(default_factory=list)  # The text each token belongs to, 0 or 1
+    special_tokens_mask: list[int] = field(default_factory=list)  # 1 for markers, separators and padding
+    attention_mask: list[int] = field(default_factory=list)  # 0 for padding
+    type_ids: list[int] = field(default_factory=list)  # 0, as in RoBERTa
+    overflowing: Sequence["MarkedEncoding"] = ()  # Always empty: what did not fit comes in rows of its own
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def add_special(self, token_id: int, token: str, place: int = 0) -> None:
-        """Append a marker or a separator.
-
-        Args:
-            token_id: Its id.
-            token: The token.
-            place: The character it stands at.
-        """
+        """Append a marker or a separator."""
         self.add_tokens([token_id], [token], [(place, place)], [None], None)
 
     def add_span(self, text: TokenizedText, start: int, end: int, sequence: int) -> None:
-        """Append tokens of a text.
-
-        Args:
-            text: The text.
-            start: The first token.
-            end: The token after the last.
-            sequence: 0 for a first text, 1 for a second.
-        """
+        """Append tokens of a text."""
         span = slice(start, end)
         self.add_tokens(text.ids[span], text.tokens[span], text.offsets[span], text.words[span], sequence)
 
@@ -181,19 +109,11 @@ class MarkedEncoding:
         self,
         ids: list[int],
         tokens: list[str],
-        offsets: list[tuple[int, int]],
+        offsets: list[tuple[int, int]],  # (start, end)
         words: list[int | None],
         sequence: int | None,
     ) -> None:
-        """Append any tokens.
-
-        Args:
-            ids: Their ids.
-            tokens: The tokens as strings.
-            offsets: (start, end) of each in characters.
-            words: The word of each.
-            sequence: The text they belong to; None for special tokens.
-        """
+        """Append any tokens."""
         self.ids += ids
         self.tokens += tokens
         self.offsets += offsets
@@ -204,14 +124,7 @@ class MarkedEncoding:
         self.type_ids += [0] * len(ids)
 
     def pad(self, length: int, token_id: int, token: str, left: bool) -> None:
-        """Fill the row up.
-
-        Args:
-            length: Tokens to fill it up to.
-            token_id: Id of the padding token.
-            token: The padding token.
-            left: Whether to fill on the left.
-        """
+        """Fill the row up."""
         missing = length - len(self)
         if missing <= 0:
             return
@@ -219,98 +132,41 @@ class MarkedEncoding:
         self.add_tokens([token_id] * missing, [token] * missing, [(0, 0)] * missing, [None] * missing, None)
         self.attention_mask[size:] = [0] * missing
         if left:
-            self.ids = self.ids[size:] + self.ids[:size]
-            self.tokens = self.tokens[size:] + self.tokens[:size]
-            self.offsets = self.offsets[size:] + self.offsets[:size]
-            self.word_ids = self.word_ids[size:] + self.word_ids[:size]
-            self.sequence_ids = self.sequence_ids[size:] + self.sequence_ids[:size]
-            self.special_tokens_mask = self.special_tokens_mask[size:] + self.special_tokens_mask[:size]
-            self.attention_mask = self.attention_mask[size:] + self.attention_mask[:size]
+            for name in _COLUMNS:
+                column = getattr(self, name)
+                setattr(self, name, column[size:] + column[:size])
 
     def token_to_sequence(self, token_index: int) -> int | None:
-        """Find the text of a token.
-
-        Args:
-            token_index: The token.
-
-        Returns:
-            0, 1, or None for a special token.
-        """
+        """Find the text of a token."""
         return self.sequence_ids[token_index]
 
     def token_to_chars(self, token_index: int) -> tuple[int, int] | None:
-        """Find the characters of a token.
-
-        Args:
-            token_index: The token.
-
-        Returns:
-            (start, end), None for a special token.
-        """
-        return None if self.sequence_ids[token_index] is None else self.offsets[token_index]
+        """Find the characters of a token."""
+        return None if self.sequence_ids[token_index] is None else self.offsets[token_index]  # (start, end)
 
     def token_to_word(self, token_index: int) -> int | None:
-        """Find the word of a token.
-
-        Args:
-            token_index: The token.
-
-        Returns:
-            The word, None for a special token.
-        """
+        """Find the word of a token."""
         return self.word_ids[token_index]
 
     def char_to_token(self, char_index: int, sequence_index: int = 0) -> int | None:
-        """Find the token of a character.
-
-        Args:
-            char_index: The character.
-            sequence_index: The text it is in.
-
-        Returns:
-            The token, None if no token of this row has the character.
-        """
+        """Find the token of a character."""
         for i, (sequence, (start, end)) in enumerate(zip(self.sequence_ids, self.offsets, strict=True)):
             if sequence == sequence_index and start <= char_index < end:
                 return i
         return None
 
     def char_to_word(self, char_index: int, sequence_index: int = 0) -> int | None:
-        """Find the word of a character.
-
-        Args:
-            char_index: The character.
-            sequence_index: The text it is in.
-
-        Returns:
-            The word, None if no token of this row has the character.
-        """
+        """Find the word of a character."""
         token = self.char_to_token(char_index, sequence_index)
         return None if token is None else self.word_ids[token]
 
     def word_to_tokens(self, word_index: int, sequence_index: int = 0) -> tuple[int, int] | None:
-        """Find the tokens of a word.
-
-        Args:
-            word_index: The word.
-            sequence_index: The text it is in.
-
-        Returns:
-            (first, last + 1), None if no token of this row has the word.
-        """
+        """Find the tokens of a word."""
         pairs = zip(self.sequence_ids, self.word_ids, strict=True)
         found = [i for i, (sequence, word) in enumerate(pairs) if sequence == sequence_index and word == word_index]
-        return (found[0], found[-1] + 1) if found else None
+        return (found[0], found[-1] + 1) if found else None  # (first, last + 1)
 
     def word_to_chars(self, word_index: int, sequence_index: int = 0) -> tuple[int, int] | None:
-        """Find the characters of a word.
-
-        Args:
-            word_index: The word.
-            sequence_index: The text it is in.
-
-        Returns:
-            (start, end), None if no token of this row has the word.
-        """
+        """Find the characters of a word."""
         tokens = self.word_to_tokens(word_index, sequence_index)
-        return None if tokens is None else (self.offsets[tokens[0]][0], self.offsets[tokens[1] - 1][1])
+        return None if tokens is None else (self.offsets[tokens[0]][0], self.offsets[tokens[1] - 1][1])  # (start, end)

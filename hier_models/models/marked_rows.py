@@ -26,22 +26,7 @@ class Layout(NamedTuple):
 def layout_of(
     truncation: bool | str | None, limit: int, stride: int, overflow: bool, pairs: bool, from_left: bool
 ) -> Layout:
-    """Check how rows are to be cut.
-
-    Args:
-        truncation: As in a call of a tokenizer.
-        limit: Tokens of a row.
-        stride: Tokens that neighboring windows share.
-        overflow: Whether what does not fit goes on in further rows.
-        pairs: Whether there are second texts.
-        from_left: Whether the beginnings of texts are cut off, not the ends.
-
-    Returns:
-        The layout.
-
-    Raises:
-        ValueError: If an option is not one that there is, or nothing would fit.
-    """
+    """Check how rows are to be cut."""
     if truncation not in CUTS:
         raise ValueError(
             f"`truncation` must be True, 'longest_first', 'only_first', 'only_second' or False, got {truncation!r}"
@@ -73,21 +58,7 @@ def layout_of(
 
 
 def rows_of(number: int, texts: list[TokenizedText], layout: Layout, bos: Token, end: Token) -> list[MarkedEncoding]:
-    """Make the row of one text or pair, or its windows.
-
-    Args:
-        number: Which input it is, for messages.
-        texts: The text, or the two of a pair.
-        layout: How rows are cut.
-        bos: The marker.
-        end: What ends a text.
-
-    Returns:
-        The rows, not padded.
-
-    Raises:
-        ValueError: If there is no room for a text.
-    """
+    """Make the row of one text or pair, or its windows."""
     spans = [(0, len(text.ids)) for text in texts]
     costs = [text.cost(*span) for text, span in zip(texts, spans, strict=True)]
     room = None if layout.limit is None else layout.limit - (1 if len(texts) == 1 else 3)

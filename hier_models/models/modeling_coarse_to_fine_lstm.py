@@ -2,9 +2,9 @@
 
 Source: Jeffrey Ling, "Coarse-to-Fine Attention Models for Document Summarization", chapter 4.
 
-In the order data flows: encoder_coarse_to_fine_lstm.py, with its rows (rows_…, coarse_…, row_store_…, screening_…);
-decoder_coarse_to_fine_lstm.py, with what it attends to (memory_…) and its state (cache_…); reinforce_…; and here the
-models.
+In the order data flows: encoder_coarse_to_fine_lstm.py, with its rows (rows.py, row_representation.py), which are read
+when they are selected (conditional_reading.py); decoder_coarse_to_fine_lstm.py, with its state (recurrent_cache.py);
+reinforce.py; and here the models.
 
 Axes in shape comments:
     batch       documents
@@ -19,22 +19,22 @@ import torch
 from torch import nn
 from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
-from transformers.models.bart.modeling_bart import shift_tokens_right
 from transformers.processing_utils import Unpack
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple, logging
 
-from .cache_coarse_to_fine_lstm import CoarseToFineLstmCache
+from .bart_body import of_both, target_of
 from .configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
 from .decoder_coarse_to_fine_lstm import CoarseToFineLstmDecoder, RowChoice
 from .encoder_coarse_to_fine_lstm import CoarseToFineLstmEncoder
-from .input_checks_coarse_to_fine_lstm import check_labels
-from .modeling_outputs_coarse_to_fine_lstm import (
+from .input_checks import check_one
+from .model_outputs import (
     CoarseToFineLstmEncoderOutput,
     CoarseToFineLstmLMOutput,
     CoarseToFineLstmModelOutput,
 )
 from .pretrained_coarse_to_fine_lstm import CoarseToFineLstmPreTrainedModel
-from .reinforce_coarse_to_fine_lstm import RewardBaseline, surrogate_loss
+from .reinforce import RewardBaseline, surrogate_loss
+from .seq2seq_head import WritesTargets
 
 
 logger = logging.get_logger(__name__)
@@ -45,8 +45,6 @@ class CoarseToFineLstmModel(CoarseToFineLstmPreTrainedModel):
 
     Source: thesis, chapter 4. `soft_attention` makes hard attention soft in training ("+PRETRAIN").
 
-    Args:
-        config: of the model.
     """
 
     def __init__(self, config: CoarseToFineLstmConfig):
@@ -116,14 +114,8 @@ class CoarseToFineLstmModel(CoarseToFineLstmPreTrainedModel):
             ValueError: if inputs are missing or given twice, have a wrong shape or are out of range, or there are more
                 rows than row positions.
         """
-        if decoder_input_ids is None and decoder_inputs_embeds is None:
-            if input_ids is None:
-                raise ValueError("Give `decoder_input_ids` or `decoder_inputs_embeds` when there are no `input_ids`.")
-            decoder_input_ids = shift_tokens_right(
-                input_ids, self.config.pad_token_id, self.config.decoder_start_token_id
-            )
-        if decoder_input_ids is not None and decoder_inputs_embeds is not None:
-            raise ValueError("Give exactly one of `decoder_input_ids` and `decoder_inputs_embeds`, got both.")
+        decoder_input_ids = target_of(self.config, input_ids, decoder_input_ids, decoder_inputs_embeds)
+        check_one(decoder_input_ids, decoder_inputs_embeds, "decoder_")
         wants = {
             name: kwargs.get(name) if kwargs.get(name) is not None else getattr(self.config, name)
             for name in ("output_attentions", "output_hidden_states")
@@ -140,29 +132,23 @@ class CoarseToFineLstmModel(CoarseToFineLstmPreTrainedModel):
             encoder_outputs = _from_tuple(encoder_outputs)
         encoder_outputs = self._with_rows(encoder_outputs, attention_mask, row_ids)
 
-        use_cache = self.config.use_cache if use_cache is None else use_cache
-        if self.training and self.decoder.step.gradient_checkpointing:
-            use_cache = False
         decoder_outputs = self.decoder(
             input_ids=decoder_input_ids,
             attention_mask=decoder_attention_mask,
             encoder_outputs=encoder_outputs,
             choice=self._row_choice(),
-            cache=_own_cache(cache),
+            cache=cache,
             inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,
             **wants,
         )
-        on_demand = encoder_outputs.get("row_store") is not None
+        found = of_both(encoder_outputs, decoder_outputs)
+        if encoder_outputs.get("row_store") is not None:
+            found["encoder_last_hidden_state"] = None  # nothing was read
+        if wants["output_attentions"]:
+            found["decoder_attentions"] = ()  # LSTMs have none; assisted decoding wants something to iterate over
         return CoarseToFineLstmModelOutput(
-            last_hidden_state=decoder_outputs.last_hidden_state,
-            cache=decoder_outputs.cache,
-            decoder_hidden_states=decoder_outputs.hidden_states,
-            # LSTMs have none; assisted decoding wants something to iterate over.
-            decoder_attentions=() if wants["output_attentions"] else None,
-            cross_attentions=decoder_outputs.cross_attentions,
-            encoder_last_hidden_state=None if on_demand else encoder_outputs.last_hidden_state,
-            encoder_hidden_states=encoder_outputs.get("hidden_states"),
+            **found,
             row_attentions=decoder_outputs.row_attentions,
             row_log_probabilities=decoder_outputs.row_log_probabilities,
             row_counts=decoder_outputs.row_counts,
@@ -209,12 +195,8 @@ class CoarseToFineLstmModel(CoarseToFineLstmPreTrainedModel):
         return CoarseToFineLstmEncoderOutput(**{**encoder_outputs, "row_ids": row_ids})
 
 
-class CoarseToFineLstmForConditionalGeneration(CoarseToFineLstmPreTrainedModel, GenerationMixin):
-    """The Coarse-to-Fine LSTM with its generator, for summarization. Source: thesis, chapter 4, equation 4.7.
-
-    Args:
-        config: of the model.
-    """
+class CoarseToFineLstmForConditionalGeneration(WritesTargets, CoarseToFineLstmPreTrainedModel, GenerationMixin):
+    """The Coarse-to-Fine LSTM with its generator, for summarization. Source: thesis, chapter 4, equation 4.7."""
 
     def __init__(self, config: CoarseToFineLstmConfig):
         super().__init__(config)
@@ -274,9 +256,8 @@ class CoarseToFineLstmForConditionalGeneration(CoarseToFineLstmPreTrainedModel, 
             labels: target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
                 shifted to the right are the `decoder_input_ids` if none are given.
             use_cache: see there.
-            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch. [`Trainer`]
-                gives it, so that accumulated batches of unequal length weigh each token the same. Without it the loss
-                is a mean over this batch.
+            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch, which [`Trainer`]
+                gives; without it the loss is a mean over this batch.
 
         Returns:
             `logits`, `(batch, target, vocab_size)`, `loss` if there are `labels`, and what else was asked for.
@@ -284,14 +265,7 @@ class CoarseToFineLstmForConditionalGeneration(CoarseToFineLstmPreTrainedModel, 
         Raises:
             ValueError: see there.
         """
-        if labels is not None:
-            check_labels(
-                self.config, labels, decoder_inputs_embeds if decoder_input_ids is None else decoder_input_ids
-            )
-            use_cache = False
-            if decoder_input_ids is None and decoder_inputs_embeds is None:
-                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-
+        decoder_input_ids, use_cache = self._read_labels(labels, decoder_input_ids, decoder_inputs_embeds, use_cache)
         num_items_in_batch = kwargs.pop("num_items_in_batch", None)
         outputs = self.model(
             input_ids,
@@ -389,10 +363,6 @@ class CoarseToFineLstmForConditionalGeneration(CoarseToFineLstmPreTrainedModel, 
         """
         return attention_mask
 
-    def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
-        """Shift `labels` to the right, behind the start token; -100 becomes padding."""
-        return shift_tokens_right(labels, self.config.pad_token_id, self.config.decoder_start_token_id)
-
 
 @torch.no_grad()
 def _resized(embedding: nn.Embedding, vocab_size: int, init_range: float) -> nn.Embedding:
@@ -405,18 +375,6 @@ def _resized(embedding: nn.Embedding, vocab_size: int, init_range: float) -> nn.
     if padding_idx is not None and padding_idx >= vocab_size:
         padding_idx = None
     return nn.Embedding.from_pretrained(new, freeze=not weight.requires_grad, padding_idx=padding_idx)
-
-
-def _own_cache(cache: Cache | None) -> CoarseToFineLstmCache | None:
-    """Put our cache in the place of the empty one that generation makes for Transformers."""
-    if cache is None or isinstance(cache, CoarseToFineLstmCache):
-        return cache
-    if cache.get_seq_length():
-        raise ValueError(
-            f"`cache` must be what this model returned, got a {type(cache).__name__} with "
-            f"{cache.get_seq_length()} tokens."
-        )
-    return None
 
 
 def _from_tuple(encoder_outputs: tuple[Any, ...]) -> CoarseToFineLstmEncoderOutput:

@@ -2,8 +2,8 @@
 
 Source: "Hierarchical Attention: What Really Counts in Various NLP Tasks".
 
-In the order data flows: attention_ham.py; gru_ham.py and transformer_ham.py, encoder and decoder of each body;
-cache_ham.py, the GRU decoder's state; and here the models.
+In the order data flows: hierarchical_attention.py; gru_body.py and transformer_body.py, encoder and decoder of both;
+recurrent_cache.py, the GRU decoder's state; and here the models.
 
 Axes in shape comments:
     batch       sources
@@ -14,55 +14,36 @@ Axes in shape comments:
 from typing import Any
 
 import torch
-from torch import nn
-from transformers import initialization as init
 from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
 from transformers.masking_utils import create_masks_for_generate
-from transformers.models.bart.modeling_bart import shift_tokens_right
 from transformers.processing_utils import Unpack
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
-from .cache_ham import HamCache
+from .bart_body import BartBodyModel, make_token_embedding, of_both, target_of
 from .configuration_ham import HamConfig
-from .gru_ham import HamGruDecoder, HamGruEncoder
-from .input_checks_ham import check_labels, check_source
-from .modeling_outputs_ham import HamEncoderOutput, HamLMOutput, HamModelOutput
-from .pretrained_ham import HamPreTrainedModel, make_embedding
-from .transformer_ham import HamTransformerDecoder, HamTransformerEncoder
+from .gru_body import HamGruDecoder, HamGruEncoder
+from .input_checks import check_shape
+from .model_outputs import HamEncoderOutput, HamLMOutput, HamModelOutput
+from .pretrained_ham import HamPreTrainedModel
+from .seq2seq_head import Seq2SeqHead
+from .transformer_body import HamTransformerDecoder, HamTransformerEncoder
 
 
-class HamModel(HamPreTrainedModel):
+class HamModel(BartBodyModel, HamPreTrainedModel):
     """Encoder and decoder of HAM, without the head.
 
     Source: sections 3 and 5.2. With the Transformer body and one level, equal to [`BartModel`].
 
-    Args:
-        config: of the model.
     """
-
-    _tied_weights_keys = {
-        "decoder.embed_tokens.weight": "shared.weight",
-        "encoder.embed_tokens.weight": "shared.weight",
-    }
 
     def __init__(self, config: HamConfig):
         super().__init__(config)
         is_gru = config.body == "gru"
-        self.shared = make_embedding(config)
+        self.shared = make_token_embedding(config)
         self.encoder = HamGruEncoder(config) if is_gru else HamTransformerEncoder(config)
         self.decoder = HamGruDecoder(config) if is_gru else HamTransformerDecoder(config)
         self.post_init()
-
-    def get_input_embeddings(self) -> nn.Embedding:
-        """Return the embedding that encoder and decoder share."""
-        return self.shared
-
-    def set_input_embeddings(self, value: nn.Embedding) -> None:
-        """Replace the embedding that encoder and decoder share."""
-        self.shared = value
-        self.encoder.embed_tokens = value
-        self.decoder.embed_tokens = value
 
     @can_return_tuple
     def forward(
@@ -105,12 +86,7 @@ class HamModel(HamPreTrainedModel):
             ValueError: if inputs are missing or given twice, have a wrong shape, are out of range, or are longer than
                 the positions reach.
         """
-        if decoder_input_ids is None and decoder_inputs_embeds is None:
-            if input_ids is None:
-                raise ValueError("Give `decoder_input_ids` or `decoder_inputs_embeds` when there are no `input_ids`.")
-            decoder_input_ids = shift_tokens_right(
-                input_ids, self.config.pad_token_id, self.config.decoder_start_token_id
-            )
+        decoder_input_ids = target_of(self.config, input_ids, decoder_input_ids, decoder_inputs_embeds)
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
                 input_ids=input_ids,
@@ -122,34 +98,21 @@ class HamModel(HamPreTrainedModel):
         else:
             if not isinstance(encoder_outputs, ModelOutput):
                 encoder_outputs = _from_tuple(encoder_outputs)
-            check_source(encoder_outputs.last_hidden_state, attention_mask)
+            shape = encoder_outputs.last_hidden_state.shape[:2]
+            check_shape("attention_mask", attention_mask, shape, " like `encoder_outputs`")
         memory_mask = encoder_outputs.get("memory_mask")
-        is_gru = self.config.body == "gru"
-        use_cache = self.config.use_cache if use_cache is None else use_cache
-        if is_gru and self.training and self.decoder.step.gradient_checkpointing:
-            use_cache = False
         decoder_outputs = self.decoder(
             input_ids=decoder_input_ids,
             attention_mask=decoder_attention_mask,
             encoder_hidden_states=encoder_outputs.last_hidden_state,
             encoder_attention_mask=attention_mask if memory_mask is None else memory_mask,
-            cache=_own_cache(cache) if is_gru else cache,
+            cache=cache,
             inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,
             **kwargs,
         )
-        decoder_attentions = decoder_outputs.attentions
-        if decoder_attentions is None and decoder_outputs.cross_attentions is not None:
-            decoder_attentions = ()  # GRUs have none; assisted decoding wants something to iterate over
         return HamModelOutput(
-            last_hidden_state=decoder_outputs.last_hidden_state,
-            cache=decoder_outputs.cache,
-            decoder_hidden_states=decoder_outputs.hidden_states,
-            decoder_attentions=decoder_attentions,
-            cross_attentions=decoder_outputs.cross_attentions,
-            encoder_last_hidden_state=encoder_outputs.last_hidden_state,
-            encoder_hidden_states=encoder_outputs.get("hidden_states"),
-            encoder_attentions=encoder_outputs.get("attentions"),
+            **of_both(encoder_outputs, decoder_outputs),
             level_weights=self._level_weights(decoder_outputs.last_hidden_state),
             level_attentions=decoder_outputs.get("level_attentions"),
         )
@@ -160,38 +123,14 @@ class HamModel(HamPreTrainedModel):
         return torch.stack(mixtures).expand(len(states), -1, -1)
 
 
-class HamForConditionalGeneration(HamPreTrainedModel, GenerationMixin):
-    """HAM with a head, for poems, translation and summaries. Source: sections 3 and 5.2.
-
-    Args:
-        config: of the model.
-    """
-
-    _tied_weights_keys = {"lm_head.weight": "model.shared.weight"}
-    _keys_to_ignore_on_load_missing = ["final_logits_bias"]
+class HamForConditionalGeneration(Seq2SeqHead, HamPreTrainedModel, GenerationMixin):
+    """HAM with a head, for poems, translation and summaries. Source: sections 3 and 5.2."""
 
     def __init__(self, config: HamConfig):
         super().__init__(config)
-        assert config.embedding_size is not None
         self.model = HamModel(config)
-        self.final_logits_bias = nn.Buffer(torch.zeros(1, config.vocab_size))
-        self.lm_head = nn.Linear(config.embedding_size, config.vocab_size, bias=False)
+        self.make_head(config)
         self.post_init()
-
-    def _init_weights(self, module: nn.Module) -> None:
-        super()._init_weights(module)
-        if module is self:
-            init.zeros_(module.final_logits_bias)
-
-    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
-        """Resize the shared embedding, the head and its bias; see `PreTrainedModel.resize_token_embeddings`."""
-        embeddings = super().resize_token_embeddings(*args, **kwargs)
-        bias = self.final_logits_bias
-        new = bias.new_zeros(1, embeddings.num_embeddings)
-        kept = min(new.shape[1], bias.shape[1])
-        new[:, :kept] = bias[:, :kept]
-        self.final_logits_bias = nn.Buffer(new)
-        return embeddings
 
     @can_return_tuple
     def forward(
@@ -224,9 +163,8 @@ class HamForConditionalGeneration(HamPreTrainedModel, GenerationMixin):
             labels: target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
                 shifted to the right are the `decoder_input_ids` if none are given.
             use_cache: see there.
-            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch. [`Trainer`]
-                gives it, so that accumulated batches of unequal length weigh each token the same. Without it the loss
-                is a mean over this batch.
+            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch, which [`Trainer`]
+                gives; without it the loss is a mean over this batch.
 
         Returns:
             `logits`, `(batch, target, vocab_size)`, `loss` if there are `labels`, and what else was asked for.
@@ -234,14 +172,7 @@ class HamForConditionalGeneration(HamPreTrainedModel, GenerationMixin):
         Raises:
             ValueError: see there.
         """
-        if labels is not None:
-            check_labels(
-                self.config, labels, decoder_inputs_embeds if decoder_input_ids is None else decoder_input_ids
-            )
-            use_cache = False
-            if decoder_input_ids is None and decoder_inputs_embeds is None:
-                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-
+        decoder_input_ids, use_cache = self._read_labels(labels, decoder_input_ids, decoder_inputs_embeds, use_cache)
         num_items_in_batch = kwargs.pop("num_items_in_batch", None)
         outputs = self.model(
             input_ids,
@@ -256,14 +187,7 @@ class HamForConditionalGeneration(HamPreTrainedModel, GenerationMixin):
             use_cache=use_cache,
             **kwargs,
         )
-        logits = self.lm_head(outputs.last_hidden_state)  # (batch, target, vocab_size)
-        logits = logits + self.final_logits_bias.to(logits.device)
-        loss = None if labels is None else _loss(logits, labels, num_items_in_batch)
-        return HamLMOutput(
-            loss=loss,
-            logits=logits,
-            **{name: value for name, value in outputs.items() if name != "last_hidden_state"},
-        )
+        return HamLMOutput(**self.predict(outputs, labels, num_items_in_batch))
 
     def create_masks_for_generate(self, **kwargs: Any) -> Any:
         """Make the masks of generation; the GRU body keeps the target's as it is, for it has no keys and values.
@@ -278,36 +202,12 @@ class HamForConditionalGeneration(HamPreTrainedModel, GenerationMixin):
             return kwargs.get("attention_mask")
         return create_masks_for_generate(**kwargs)
 
-    def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
-        """Shift `labels` to the right, behind the start token; -100 becomes padding."""
-        return shift_tokens_right(labels, self.config.pad_token_id, self.config.decoder_start_token_id)
-
-
-def _own_cache(cache: Cache | None) -> HamCache | None:
-    """Put our cache in the place of the empty one that generation makes for Transformers."""
-    if cache is None or isinstance(cache, HamCache):
-        return cache
-    if cache.get_seq_length():
-        raise ValueError(
-            f"`cache` must be what this model returned, got a {type(cache).__name__} with "
-            f"{cache.get_seq_length()} tokens."
-        )
-    return None
-
 
 def _from_tuple(encoder_outputs: tuple[Any, ...]) -> HamEncoderOutput:
     """Read what the encoder returns with `return_dict=False`: its fields in order, without those that are missing."""
     states, *others = encoder_outputs
     has_mask = bool(others) and isinstance(others[0], torch.Tensor)
     return HamEncoderOutput(last_hidden_state=states, memory_mask=others[0] if has_mask else None)
-
-
-def _loss(logits: torch.Tensor, labels: torch.Tensor, num_items_in_batch: Any) -> torch.Tensor:
-    """Mean over labels that are not -100, of this batch or of the whole accumulated one."""
-    flat_labels = labels.to(logits.device).reshape(-1)
-    reduction = "mean" if num_items_in_batch is None else "sum"
-    loss = nn.functional.cross_entropy(logits.flatten(0, 1), flat_labels, reduction=reduction)
-    return loss if num_items_in_batch is None else loss / num_items_in_batch
 
 
 __all__ = ["HamForConditionalGeneration", "HamModel"]

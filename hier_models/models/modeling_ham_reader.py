@@ -2,8 +2,8 @@
 
 Source: "Hierarchical Attention: What Really Counts in Various NLP Tasks", sections 3 and 5.1.
 
-In the order data flows: layout_ham_reader.py (documents of a context); words_… (words and characters);
-readers_ham_reader.py, with its attentions (levels_…, matching_…) and pointer_…; and here the model.
+In the order data flows: passage_layout.py (documents of a context); words_… (words and characters);
+readers.py, with its attentions (levels_…, matching_…) and pointer_…; and here the model.
 
 Axes in shape comments:
     batch       questions, each with its context
@@ -24,31 +24,26 @@ from transformers.processing_utils import Unpack
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
 from .configuration_ham_reader import HamReaderConfig
-from .input_checks_ham_reader import check_documents, check_question, check_words
-from .layout_ham_reader import Layout
-from .levels_ham_reader import BidafAttention, LevelWeights
-from .readers_ham_reader import READERS
-from .words_ham_reader import WordEncoder
+from .input_checks import check_values
+from .passage_layout import Layout
+from .question_attention import BidafAttention, LevelWeights
+from .readers import READERS
+from .word_encoder import WordEncoder
 
 
 @dataclass
 class HamReaderOutput(ModelOutput):
-    """Output of a reader.
+    """Output of a reader."""
 
-    Args:
-        loss: mean of the cross entropies of starts and ends, with `start_positions` and `end_positions`.
-        start_logits: scores of words as the answer's first, the least number for padding, `(batch, words)`.
-        end_logits: scores of words as the answer's last, as those, `(batch, words)`.
-        level_weights: weights of the levels of each attention, the same for all of the batch,
-            `(batch, attentions, depth)`; R-NET has two, the matching's and the self-matching's.
-        question_attention: attention of the context to the question, all levels together, `(batch, words, keys)`; with
-            `output_attentions`.
-    """
-
+    # mean of the cross entropies of starts and ends, with `start_positions` and `end_positions`.
     loss: torch.Tensor | None = None
+    # scores of words as the answer's first, the least number for padding, (batch, words).
     start_logits: torch.Tensor | None = None
-    end_logits: torch.Tensor | None = None
+    end_logits: torch.Tensor | None = None  # scores of words as the answer's last, as those, (batch, words)
+    # weights of the levels of each attention, the same for all of the batch, (batch, attentions, depth); R-NET has
+    # two, the matching's and the self-matching's.
     level_weights: torch.Tensor | None = None
+    # attention of the context to the question, all levels together, (batch, words, keys); with `output_attentions`.
     question_attention: torch.Tensor | None = None
 
 
@@ -166,8 +161,8 @@ class HamReaderForQuestionAnswering(HamReaderPreTrainedModel):
                 word, or one of start and end is missing.
         """
         config = self.config
-        check_words("", config, input_ids, attention_mask, char_ids, inputs_embeds)
-        check_words("question_", config, question_ids, question_attention_mask, question_char_ids)
+        _check_words("", config, input_ids, attention_mask, char_ids, inputs_embeds)
+        _check_words("question_", config, question_ids, question_attention_mask, question_char_ids)
         given = inputs_embeds if input_ids is None else self.words.embed_tokens(input_ids)
         asked = self.words.embed_tokens(question_ids)
         if len(given) != len(asked):
@@ -176,8 +171,8 @@ class HamReaderForQuestionAnswering(HamReaderPreTrainedModel):
             )
         mask = _mask(attention_mask, given)
         question_mask = _mask(question_attention_mask, asked)
-        check_documents(document_ids, mask)
-        check_question(question_mask)
+        _check_documents(document_ids, mask)
+        _check_question(question_mask)
 
         layout = Layout(mask, document_ids)
         asked_layout = Layout(question_mask)
@@ -236,6 +231,74 @@ def _loss(
         summed = nn.functional.cross_entropy(logits, places, reduction="sum")
         losses.append(summed / (places != -100).sum().clamp(min=1))
     return (losses[0] + losses[1]) / 2
+
+
+def _check_words(
+    name: str,
+    config: HamReaderConfig,
+    ids: torch.Tensor | None,  # (batch, words)
+    mask: torch.Tensor | None,  # (batch, words)
+    char_ids: torch.Tensor | None,  # (batch, words, chars)
+    embeds: torch.Tensor | None = None,  # (batch, words, embedding_size)
+) -> None:
+    """Refuse words that cannot be read."""
+    ids_name = f"{name}ids" if name else "input_ids"
+    given = ids if ids is not None else embeds
+    if given is None or (ids is not None and embeds is not None):
+        either = f"`{ids_name}`" + ("" if name else " and `inputs_embeds`")
+        got = "none" if given is None else "both"
+        raise ValueError(f"Give {'' if name else 'exactly one of '}{either}, got {got}.")
+    if given.dim() != (2 if ids is not None else 3) or 0 in given.shape[:2]:
+        shown = ids_name if ids is not None else "inputs_embeds"
+        raise ValueError(
+            f"`{shown}` must be (batch, words{'' if ids is not None else ', embedding_size'}) and not empty, got the "
+            f"shape {tuple(given.shape)}."
+        )
+    if ids is not None:
+        check_values(ids_name, ids, config.vocab_size, "vocab_size")
+    shape = tuple(given.shape[:2])
+    if mask is not None and tuple(mask.shape) != shape:
+        raise ValueError(
+            f"`{name}attention_mask` must have the shape of `{ids_name}`, {shape}, got {tuple(mask.shape)}."
+        )
+    if char_ids is None:
+        if config.char_vocab_size:
+            raise ValueError(f"Give `{name}char_ids`, got none: the model reads characters of words.")
+        return
+    if not config.char_vocab_size:
+        raise ValueError(
+            f"`{name}char_ids` must not be given to a model that reads words only (char_vocab_size=0), got the shape "
+            f"{tuple(char_ids.shape)}."
+        )
+    if char_ids.dim() != 3 or tuple(char_ids.shape[:2]) != shape or not char_ids.shape[2]:
+        raise ValueError(
+            f"`{name}char_ids` must be (batch, words, characters) for `{ids_name}` of {shape}, got "
+            f"{tuple(char_ids.shape)}."
+        )
+    check_values(f"{name}char_ids", char_ids, config.char_vocab_size, "char_vocab_size")
+
+
+def _check_documents(document_ids: torch.Tensor | None, mask: torch.Tensor) -> None:
+    """Refuse documents that do not follow each other."""
+    # document_ids (batch, words), mask (batch, words)
+    if document_ids is None:
+        return
+    if document_ids.shape != mask.shape:
+        raise ValueError(
+            f"`document_ids` must have the shape of the context, {tuple(mask.shape)}, got {tuple(document_ids.shape)}."
+        )
+    of_words = document_ids.masked_fill(~mask, -1)
+    if bool((document_ids[mask] < 0).any()):
+        raise ValueError(f"`document_ids` must be 0 or more for every word, got {int(document_ids[mask].min())}.")
+    if bool(((of_words.cummax(-1).values != of_words) & mask).any()):
+        raise ValueError("`document_ids` must not decrease in a context, got some that do.")
+
+
+def _check_question(mask: torch.Tensor) -> None:  # mask (batch, words)
+    """Refuse a question without words."""
+    empty = (~mask.any(-1)).nonzero().flatten().tolist()
+    if empty:
+        raise ValueError(f"`question_ids` must have a word in every question, got none in question {empty[0]}.")
 
 
 def _in_given_order(attention: torch.Tensor, layout: Layout, asked: Layout) -> torch.Tensor:

@@ -12,37 +12,29 @@ Axes in shape comments:
     d_model     width
 """
 
-from typing import Any, Self
-
 import torch
 from torch import nn
-from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderDecoderCache, StaticLayer
+from transformers.cache_utils import Cache, DynamicLayer, EncoderDecoderCache, StaticLayer
 from transformers.generation import GenerationMixin
-from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
-from transformers.modeling_utils import PreTrainedModel
-from transformers.models.bart.modeling_bart import (
-    BartAttention,
-    BartDecoderLayer,
-    BartEncoderLayer,
-    BartLearnedPositionalEmbedding,
-    shift_tokens_right,
-)
+from transformers.masking_utils import create_bidirectional_mask
+from transformers.models.bart.modeling_bart import BartAttention, BartEncoderLayer
 from transformers.processing_utils import Unpack
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .bart_warm_start import BartWarmStart, make_token_embedding
-from .bos_positions import fill_unmarked, find_bos_positions, silence_markers, token_positions
+from .bart_body import BartBodyDecoder, BartBodyModel, make_token_embedding, of_both, target_of
+from .bart_warm_start import BartWarmStart
+from .bos_positions import check_bos_positions, fill_unmarked, find_bos_positions, silence_markers, token_positions
 from .configuration_hat_bart import HatBartConfig
-from .copy_mechanism import CopyAttention
-from .input_checks_hat_bart import check_decoded, check_inputs, check_labels, check_length, check_target
-from .modeling_outputs_hat_bart import HatBartDecoderOutput, HatBartEncoderOutput, HatBartLMOutput, HatBartModelOutput
+from .copy_mechanism import CopyDecoderLayer
+from .input_checks import check_length, check_shape, check_source, check_values
+from .model_outputs import HatBartDecoderOutput, HatBartEncoderOutput, HatBartLMOutput, HatBartModelOutput
 from .seq2seq_head import Seq2SeqHead
 from .warm_start import begin_attention, begin_layers
 
 
-class HatBartDecoderLayer(BartDecoderLayer):
+class HatBartDecoderLayer(CopyDecoderLayer):
     """BART's decoder layer with a third attention, over sentence states, between the second and the feed-forward.
 
     Source: section 3.3 and figure 1.
@@ -50,9 +42,6 @@ class HatBartDecoderLayer(BartDecoderLayer):
 
     def __init__(self, config: HatBartConfig, layer_idx: int):
         super().__init__(config, layer_idx=layer_idx)
-        self.copies = config.use_copy and layer_idx == config.decoder_layers - 1
-        if self.copies:
-            self.encoder_attn = CopyAttention(config, layer_idx)
         self.has_hierarchy = config.hierarchical_layers > 0
         if self.has_hierarchy:
             self.hierarchical_attn = BartAttention(
@@ -76,104 +65,51 @@ class HatBartDecoderLayer(BartDecoderLayer):
 
     def forward(
         self,
-        hidden_states: torch.Tensor,
+        hidden_states: torch.Tensor,  # (batch, target, d_model)
         attention_mask: torch.Tensor | None = None,
-        encoder_hidden_states: torch.Tensor | None = None,
-        hierarchical_hidden_states: torch.Tensor | None = None,
+        encoder_hidden_states: torch.Tensor | None = None,  # (batch, source, d_model)
+        hierarchical_hidden_states: torch.Tensor | None = None,  # (batch, sentences, d_model)
         encoder_attention_mask: torch.Tensor | None = None,
         hierarchical_attention_mask: torch.Tensor | None = None,
         cache: Cache | None = None,
         use_cache: bool | None = True,
-        source_mask: torch.Tensor | None = None,
+        source_mask: torch.Tensor | None = None,  # (batch, source)
         **kwargs: Unpack[TransformersKwargs],
     ) -> torch.Tensor | tuple[torch.Tensor, ...]:
-        """Update target tokens, (batch, target, d_model); where it is copied from, also return what is copied."""
-
-        def add_and_norm(norm: nn.LayerNorm, residual: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
-            update = nn.functional.dropout(update, p=self.dropout, training=self.training)
-            return norm(residual + update)
-
-        attended, _ = self.self_attn(hidden_states, cache=cache, attention_mask=attention_mask, **kwargs)
-        hidden_states = add_and_norm(self.self_attn_layer_norm, hidden_states, attended)  # (batch, target, d_model)
-
+        """Update target tokens by those before them, by the source, by its sentences, then each by itself."""
+        hidden_states, *_ = self.attend(
+            self.self_attn,
+            self.self_attn_layer_norm,
+            hidden_states,
+            cache=cache,
+            attention_mask=attention_mask,
+            **kwargs,
+        )
         copied: list[torch.Tensor] = []  # (batch, target, source)
         if encoder_hidden_states is not None:
-            attended, _, *copied = self.encoder_attn(
-                hidden_states,
-                key_value_states=encoder_hidden_states,
-                attention_mask=encoder_attention_mask,
-                cache=cache,
-                **({"source_mask": source_mask} if self.copies else {}),
-                **kwargs,
+            hidden_states, *copied = self.attend_to_source(
+                hidden_states, encoder_hidden_states, encoder_attention_mask, cache, source_mask, **kwargs
             )
-            hidden_states = add_and_norm(self.encoder_attn_layer_norm, hidden_states, attended)
-
         if hierarchical_hidden_states is not None and self.has_hierarchy:
-            attended, _ = self.hierarchical_attn(
+            hidden_states, *_ = self.attend(
+                self.hierarchical_attn,
+                self.hierarchical_attn_layer_norm,
                 hidden_states,
                 key_value_states=hierarchical_hidden_states,
                 attention_mask=hierarchical_attention_mask,
                 cache=cache,
                 **kwargs,
             )
-            hidden_states = add_and_norm(self.hierarchical_attn_layer_norm, hidden_states, attended)
-
-        expanded = self.activation_fn(self.fc1(hidden_states))
-        expanded = nn.functional.dropout(expanded, p=self.activation_dropout, training=self.training)
-        hidden_states = add_and_norm(self.final_layer_norm, hidden_states, self.fc2(expanded))
+        hidden_states = self.feed_forward(hidden_states)
         return (hidden_states, *copied) if copied else hidden_states
 
 
-class HatBartPreTrainedModel(BartWarmStart, PreTrainedModel):
-    """What the models of this file share: initialization of weights, capabilities and the warm start."""
+class HatBartPreTrainedModel(BartWarmStart):
+    """What the models of this file share."""
 
     config: HatBartConfig
     config_class = HatBartConfig
-    base_model_prefix = "model"
-    supports_gradient_checkpointing = True
-    _keys_to_ignore_on_load_unexpected = [r"encoder\.version", r"decoder\.version"]
     _no_split_modules = ["BartEncoderLayer", "HatBartDecoderLayer"]
-    _supports_flash_attn = True
-    _supports_sdpa = True
-    _supports_flex_attn = True
-    _can_compile_fullgraph = True
-
-    @classmethod
-    def from_bart(
-        cls,
-        pretrained_model_name_or_path: str,
-        *,
-        max_position_embeddings: int | None = None,
-        extra_positions: str = "tile",
-        **kwargs: Any,
-    ) -> Self:
-        """Warm start from a BART checkpoint, with room for longer documents.
-
-        All of BART's weights are kept. What is new, the hierarchical modules and, if asked for, segment embeddings,
-        begins as if it were not there (`new_modules`): the model is BART until it is trained. Without growing
-        positions, plain `from_pretrained` of the BART checkpoint does the same. The checkpoint's tokenizer keeps its
-        own limit: load it with `model_max_length=` the new number of positions.
-
-        Source: section 4.1, which starts from BART with random positions for the added length, and random modules.
-
-        Args:
-            pretrained_model_name_or_path: a BART checkpoint, on the Hub or in a folder.
-            max_position_embeddings: positions to grow to, in tokens. The paper uses 3072 for papers.
-            extra_positions: `"tile"` repeats the learned positions, and sentences get positions of their own
-                (`sentence_position_embeddings`) unless `new_modules="random"`; `"random"` (paper) draws new ones.
-            **kwargs: fields of [`HatBartConfig`], such as `hierarchical_layers` or `num_segments`, and arguments of
-                `from_pretrained`, such as `dtype` or `revision`.
-
-        Returns:
-            A model of the class this is called on; with `output_loading_info=True`, the model and the loading report.
-
-        Raises:
-            ValueError: if the checkpoint is of another family than BART and this one, `extra_positions` is neither of
-                the two, or `max_position_embeddings` is no integer or less than BART's.
-        """
-        positions = {"max_position_embeddings": max_position_embeddings}
-        return cls.load_bart(pretrained_model_name_or_path, positions, extra_positions, **kwargs)
-
     _upper_positions = frozenset({"sentence_position_embeddings"})
 
     def _wanted_above(self) -> list[tuple[str, str, int]]:
@@ -193,18 +129,15 @@ class HatBartEncoder(HatBartPreTrainedModel):
 
     def __init__(self, config: HatBartConfig):
         super().__init__(config)
-        self.embed_tokens = make_token_embedding(config)
-        self.embed_positions = BartLearnedPositionalEmbedding(config.max_position_embeddings, config.d_model)
+        layers = (BartEncoderLayer(config, layer_idx=i) for i in range(config.encoder_layers))
+        self.add_layers(layers, config.max_position_embeddings)
         if config.num_segments:
             self.embed_segments = nn.Embedding(config.num_segments, config.d_model)
-        self.layernorm_embedding = nn.LayerNorm(config.d_model)
-        self.layers = nn.ModuleList(BartEncoderLayer(config, layer_idx=i) for i in range(config.encoder_layers))
         self.hierarchical_layers = nn.ModuleList(
             BartEncoderLayer(config, layer_idx=i) for i in range(config.hierarchical_layers)
         )
         if config.hierarchical_layers and config.sentence_position_embeddings:
             self.embed_sentence_positions = nn.Embedding(config.sentence_position_embeddings, config.d_model)
-        self.gradient_checkpointing = False
         self.post_init()
 
     def begin_as_identity(self, new: set[str]) -> list[str]:
@@ -230,7 +163,13 @@ class HatBartEncoder(HatBartPreTrainedModel):
         **kwargs: Unpack[TransformersKwargs],
     ) -> HatBartEncoderOutput:
         """Encode documents into token states and sentence states; the arguments are those of [`HatBartModel`]."""
-        check_inputs(self.config, input_ids, inputs_embeds, attention_mask, segment_ids, bos_positions)
+        shape = check_source(self.config, input_ids, inputs_embeds, attention_mask, takes_made_masks=True)
+        if not self.config.silent_markers:  # they take no position, see `silence_markers`
+            check_length(self.config, shape[1])
+        if segment_ids is not None:
+            _check_segment_ids(self.config, segment_ids, shape)
+        if bos_positions is not None and (self.config.hierarchical_layers or self.config.silent_markers):
+            check_bos_positions(bos_positions, shape, attention_mask)
         if bos_positions is None and (self.config.hierarchical_layers or self.config.silent_markers):
             # Embeddings do not show where the markers are: then no id is a marker.
             ids = input_ids if input_ids is not None else inputs_embeds.new_full(inputs_embeds.shape[:2], -1).long()
@@ -242,16 +181,14 @@ class HatBartEncoder(HatBartPreTrainedModel):
         read_mask = None  # (batch, source)
         if self.config.silent_markers:
             read_mask, position_ids = silence_markers(self.config, bos_positions, attention_mask, position_ids)
-            is_long = inputs_embeds.shape[1] > self.config.max_position_embeddings
+            is_long = shape[1] > self.config.max_position_embeddings
             if is_long and not torch.compiler.is_compiling():
-                check_length(self.config, int((position_ids * read_mask).max()) + 1, "source")
+                check_length(self.config, int((position_ids * read_mask).max()) + 1)
         position_ids = position_ids.clamp(min=0, max=self.config.max_position_embeddings - 1)
-        positions = self.embed_positions(input_ids, position_ids=position_ids)[0]  # made for ids without a batch
-        hidden_states = inputs_embeds + positions.to(inputs_embeds.device)
+        hidden_states = self._add_positions(inputs_embeds, position_ids)
         if segment_ids is not None:
             hidden_states = hidden_states + self.embed_segments(segment_ids).to(hidden_states.device)
-        hidden_states = self.layernorm_embedding(hidden_states)
-        hidden_states = nn.functional.dropout(hidden_states, p=self.config.dropout, training=self.training)
+        hidden_states = self._begin(hidden_states)
 
         token_mask = create_bidirectional_mask(
             self.config, inputs_embeds, attention_mask if read_mask is None else read_mask
@@ -289,7 +226,17 @@ class HatBartEncoder(HatBartPreTrainedModel):
         return states, sentence_mask
 
 
-class HatBartDecoder(HatBartPreTrainedModel):
+def _check_segment_ids(config: HatBartConfig, segment_ids: torch.Tensor, shape: tuple[int, int]) -> None:
+    if not config.num_segments:
+        raise ValueError(
+            "`segment_ids` were given to a model without segment embeddings. Load it with `num_segments=` set to "
+            "the largest number of roles in a document, or make the processor with `num_segments=0`."
+        )
+    check_shape("segment_ids", segment_ids, shape)
+    check_values("segment_ids", segment_ids, config.num_segments, "num_segments")
+
+
+class HatBartDecoder(BartBodyDecoder, HatBartPreTrainedModel):
     """BART's decoder with a third attention, over sentence states, in every layer. Source: section 3.3."""
 
     _can_record_outputs = {
@@ -301,11 +248,8 @@ class HatBartDecoder(HatBartPreTrainedModel):
 
     def __init__(self, config: HatBartConfig):
         super().__init__(config)
-        self.embed_tokens = make_token_embedding(config)
-        self.embed_positions = BartLearnedPositionalEmbedding(config.max_position_embeddings, config.d_model)
-        self.layernorm_embedding = nn.LayerNorm(config.d_model)
-        self.layers = nn.ModuleList(HatBartDecoderLayer(config, layer_idx=i) for i in range(config.decoder_layers))
-        self.gradient_checkpointing = False
+        layers = (HatBartDecoderLayer(config, layer_idx=i) for i in range(config.decoder_layers))
+        self.add_layers(layers, config.max_position_embeddings)
         self.post_init()
 
     @merge_with_config_defaults
@@ -324,69 +268,26 @@ class HatBartDecoder(HatBartPreTrainedModel):
         **kwargs: Unpack[TransformersKwargs],
     ) -> HatBartDecoderOutput:
         """Decode; the hierarchical arguments are the encoder's outputs of the same names, see [`HatBartModel`]."""
-        check_target(self.config, input_ids, inputs_embeds, encoder_hidden_states, attention_mask)
-        if inputs_embeds is None:
-            inputs_embeds = self.embed_tokens(input_ids)  # (batch, target, d_model)
-        if use_cache and cache is None:
-            cache = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
-        if hierarchical_hidden_states is not None:
-            self._make_room(cache, hierarchical_hidden_states.shape[1])
-
-        past_length = cache.get_seq_length() if cache is not None else 0
-        check_decoded(self.config, cache, inputs_embeds.shape[1])
-        position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + past_length
-        positions = self.embed_positions(input_ids, past_length, position_ids=position_ids)
-        hidden_states = self.layernorm_embedding(inputs_embeds + positions.to(inputs_embeds.device))
-        hidden_states = nn.functional.dropout(hidden_states, p=self.config.dropout, training=self.training)
-
-        is_pair = isinstance(cache, EncoderDecoderCache)
-        causal_mask = create_causal_mask(
-            config=self.config,
-            inputs_embeds=inputs_embeds,
-            attention_mask=attention_mask,
-            cache=cache.self_attention_cache if is_pair else cache,
-        )
-        token_mask = create_bidirectional_mask(
-            self.config, inputs_embeds, encoder_attention_mask, encoder_hidden_states=encoder_hidden_states
+        hidden_states, causal_mask, token_mask, cache = self.start(
+            input_ids, attention_mask, encoder_hidden_states, encoder_attention_mask, cache, inputs_embeds, use_cache
         )
         sentence_mask = None
         if hierarchical_hidden_states is not None:
-            sentence_mask = create_bidirectional_mask(
-                self.config,
-                inputs_embeds,
-                hierarchical_attention_mask,
-                encoder_hidden_states=hierarchical_hidden_states,
-            )
-        for mask in (token_mask, sentence_mask):
-            self._refuse_padding(mask, inputs_embeds.shape[1])
-        copy_attentions = None
-        for layer in self.layers:
-            if self._drops_layer(self.config.decoder_layerdrop) and not layer.copies:
-                continue
-            hidden_states = layer(
-                hidden_states,
-                causal_mask,
-                encoder_hidden_states,  # positional, as are the sentence states, for gradient checkpointing
-                hierarchical_hidden_states,
-                encoder_attention_mask=token_mask,
-                hierarchical_attention_mask=sentence_mask,
-                cache=cache,
-                use_cache=use_cache,
-                source_mask=encoder_attention_mask,
-                **kwargs,
-            )
-            if isinstance(hidden_states, tuple):
-                hidden_states, copy_attentions = hidden_states
+            self._make_room(cache, hierarchical_hidden_states.shape[1])
+            sentence_mask = self.mask_of(hidden_states, hierarchical_attention_mask, hierarchical_hidden_states)
+        hidden_states, copy_attentions = self.run(
+            hidden_states,
+            causal_mask,
+            encoder_hidden_states,  # positional, as are the sentence states, for gradient checkpointing
+            hierarchical_hidden_states,
+            encoder_attention_mask=token_mask,
+            hierarchical_attention_mask=sentence_mask,
+            cache=cache,
+            use_cache=use_cache,
+            source_mask=encoder_attention_mask,
+            **kwargs,
+        )
         return HatBartDecoderOutput(last_hidden_state=hidden_states, cache=cache, copy_attentions=copy_attentions)
-
-    @staticmethod
-    def _refuse_padding(mask: Any, target: int) -> None:
-        # A mask of this shape is flash attention's, where Transformers takes that of the keys for the queries too.
-        if isinstance(mask, torch.Tensor) and mask.dim() == 2 and target > 1:
-            raise ValueError(
-                "Flash attention cannot read a target of several tokens beside a batch with padding (or with unequal "
-                'numbers of sentences). Use batches of one document, or `model.set_attn_implementation("sdpa")`.'
-            )
 
     def _make_room(self, cache: Cache | None, sentences: int) -> None:
         """Append to the cross-attention cache one layer for each third attention.
@@ -408,16 +309,11 @@ class HatBartDecoder(HatBartPreTrainedModel):
             attended.layers.append(make_layer())
 
 
-class HatBartModel(HatBartPreTrainedModel):
+class HatBartModel(BartBodyModel, HatBartPreTrainedModel):
     """HAT-BART's encoder and decoder, without a head.
 
     Source: section 3 and figure 1. With `hierarchical_layers=0`, equal to [`BartModel`].
     """
-
-    _tied_weights_keys = {
-        "decoder.embed_tokens.weight": "shared.weight",
-        "encoder.embed_tokens.weight": "shared.weight",
-    }
 
     def __init__(self, config: HatBartConfig):
         super().__init__(config)
@@ -425,16 +321,6 @@ class HatBartModel(HatBartPreTrainedModel):
         self.encoder = HatBartEncoder(config)
         self.decoder = HatBartDecoder(config)
         self.post_init()
-
-    def get_input_embeddings(self) -> nn.Embedding:
-        """Return the embedding that encoder, decoder and head share."""
-        return self.shared
-
-    def set_input_embeddings(self, value: nn.Embedding) -> None:
-        """Replace the embedding that encoder and decoder share."""
-        self.shared = value
-        self.encoder.embed_tokens = value
-        self.decoder.embed_tokens = value
 
     @can_return_tuple
     def forward(
@@ -481,12 +367,7 @@ class HatBartModel(HatBartPreTrainedModel):
                 twice, have a wrong shape or are out of range, or `segment_ids` come to a model without segment
                 embeddings.
         """
-        if decoder_input_ids is None and decoder_inputs_embeds is None:
-            if input_ids is None:
-                raise ValueError("Give `decoder_input_ids` or `decoder_inputs_embeds` when there are no `input_ids`.")
-            decoder_input_ids = shift_tokens_right(
-                input_ids, self.config.pad_token_id, self.config.decoder_start_token_id
-            )
+        decoder_input_ids = target_of(self.config, input_ids, decoder_input_ids, decoder_inputs_embeds)
         if kwargs.get("output_attentions", self.config.output_attentions):
             kwargs["output_hierarchical_attentions"] = True  # type: ignore[typeddict-unknown-key]
 
@@ -522,14 +403,7 @@ class HatBartModel(HatBartPreTrainedModel):
             **kwargs,
         )
         return HatBartModelOutput(
-            last_hidden_state=decoder_outputs.last_hidden_state,
-            cache=decoder_outputs.cache,
-            decoder_hidden_states=decoder_outputs.hidden_states,
-            decoder_attentions=decoder_outputs.attentions,
-            cross_attentions=decoder_outputs.cross_attentions,
-            encoder_last_hidden_state=encoder_outputs.last_hidden_state,
-            encoder_hidden_states=encoder_outputs.get("hidden_states"),
-            encoder_attentions=encoder_outputs.get("attentions"),
+            **of_both(encoder_outputs, decoder_outputs),
             hierarchical_attentions=decoder_outputs.hierarchical_attentions,
             encoder_hierarchical_attentions=encoder_outputs.get("hierarchical_attentions"),
             copy_attentions=decoder_outputs.copy_attentions,
@@ -597,21 +471,13 @@ class HatBartForConditionalGeneration(Seq2SeqHead, HatBartPreTrainedModel, Gener
                 shifted to the right are the `decoder_input_ids` if none are given.
             use_cache: see there.
             output_copying: return `copy_probability` and `copy_attentions` of a model that copies.
-            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch. [`Trainer`]
-                gives it, so that accumulated batches of unequal length weigh each token the same. Without it the loss
-                is a mean over this batch.
+            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch, which [`Trainer`]
+                gives; without it the loss is a mean over this batch.
 
         Returns:
             `logits`, `(batch, target, vocab_size)`, `loss` if there are `labels`, and what else was asked for.
         """
-        if labels is not None:
-            check_labels(
-                self.config, labels, decoder_inputs_embeds if decoder_input_ids is None else decoder_input_ids
-            )
-            use_cache = False
-            if decoder_input_ids is None and decoder_inputs_embeds is None:
-                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-
+        decoder_input_ids, use_cache = self._read_labels(labels, decoder_input_ids, decoder_inputs_embeds, use_cache)
         num_items_in_batch = kwargs.pop("num_items_in_batch", None)
         outputs = self.model(
             input_ids,
@@ -628,8 +494,7 @@ class HatBartForConditionalGeneration(Seq2SeqHead, HatBartPreTrainedModel, Gener
             **kwargs,
         )
         wants_copying = output_copying or kwargs.get("output_attentions", self.config.output_attentions)
-        predicted = self.predict(outputs, labels, num_items_in_batch, wants_copying)
-        return HatBartLMOutput(**predicted)
+        return HatBartLMOutput(**self.predict(outputs, labels, num_items_in_batch, wants_copying))
 
 
 __all__ = ["HatBartForConditionalGeneration", "HatBartModel", "HatBartPreTrainedModel"]

@@ -2,7 +2,7 @@
 
 Source: Rohde, Wu and Liu, "Hierarchical Learning for Generation with Long Source Sequences", section 7, "Encoder-only
 transformer hierarchical attention". A BOS token stands before every sentence. In every layer, after the
-self-attention, the *hierarchical attention* attends to the states at these BOS positions (layers_hat_encoder.py).
+self-attention, the *hierarchical attention* attends to the states at these BOS positions (hat_encoder_layers.py).
 
 Axes in shape comments:
     batch       texts; of multiple choice, texts times choices
@@ -28,11 +28,12 @@ from transformers.utils import TransformersKwargs, can_return_tuple
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .bos_positions import find_bos_positions, silence_markers
+from .classification_loss import classification_loss, cross_entropy
 from .configuration_hat_encoder import HatEncoderConfig
-from .input_checks_hat_encoder import check_choices, check_inputs, check_length
-from .layers_hat_encoder import HatEncoderLayer, HatEncoderLayers
-from .losses_hat_encoder import classification_loss, cross_entropy
-from .modeling_outputs_hat_encoder import (
+from .hat_encoder_inputs import check_choices, check_inputs, check_length
+from .hat_encoder_layers import HatEncoderLayer, HatEncoderLayers
+from .input_checks import check_one
+from .model_outputs import (
     HatEncoderMaskedLMOutput,
     HatEncoderModelOutput,
     HatEncoderMultipleChoiceOutput,
@@ -40,7 +41,7 @@ from .modeling_outputs_hat_encoder import (
     HatEncoderSequenceClassifierOutput,
     HatEncoderTokenClassifierOutput,
 )
-from .sentence_level_hat_encoder import find_first_tokens, make_sentence_level
+from .sentence_level import find_first_tokens, make_sentence_level
 from .warm_start import BeginsAsBase
 
 
@@ -256,9 +257,8 @@ class HatEncoderForMaskedLM(HatEncoderPreTrainedModel):
             bos_positions: see there.
             inputs_embeds: see there.
             labels: ids of the masked tokens, -100 where there is no loss, `(batch, tokens)`.
-            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch. [`Trainer`]
-                gives it, so that accumulated batches weigh each label the same. Without it the loss is a mean over
-                this batch.
+            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch, which [`Trainer`]
+                gives; without it the loss is a mean over this batch.
 
         Returns:
             `logits`, `(batch, tokens, vocab_size)`, `loss` if there are `labels`, and what else was asked for.
@@ -378,9 +378,7 @@ class HatEncoderForMultipleChoice(HatEncoderPreTrainedModel):
             ValueError: if an input has no axis of choices.
         """
         num_items_in_batch = kwargs.pop("num_items_in_batch", None)
-        if (input_ids is None) == (inputs_embeds is None):
-            got = "both" if input_ids is not None else "none"
-            raise ValueError(f"Give exactly one of `input_ids` and `inputs_embeds`, got {got}.")
+        check_one(input_ids, inputs_embeds)
 
         def flat(name: str, tensor: torch.Tensor | None) -> torch.Tensor | None:
             check_choices(name, tensor, 4 if name == "inputs_embeds" else 3)

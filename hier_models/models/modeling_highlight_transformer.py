@@ -3,8 +3,8 @@
 Source: Liu et al., "Highlight-Transformer: Leveraging Key Phrase Aware Attention to Improve Abstractive Multi-Document
 Summarization", section 3.
 
-In the order data flows: encoder_highlight_transformer.py, with its attention (highlight_attention_…) and layers
-(layers_…); decoder_highlight_transformer.py; copying_highlight_transformer.py; and here the models.
+In the order data flows: highlight_band.py, what is highlighted; highlight_attention.py; here the encoder; the decoder
+of copy_mechanism.py; and here the models.
 
 Axes in shape comments:
     batch       documents, each of which may be several articles
@@ -15,37 +15,140 @@ Axes in shape comments:
 """
 
 import torch
-from torch import nn
+from torch.nn.attention.flex_attention import BlockMask
 from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
-from transformers.models.bart.modeling_bart import shift_tokens_right
+from transformers.masking_utils import create_bidirectional_mask
+from transformers.models.bart.modeling_bart import BartAttention, BartEncoderLayer
 from transformers.processing_utils import Unpack
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
+from transformers.utils.generic import merge_with_config_defaults
+from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .bart_warm_start import make_token_embedding
+from .bart_body import BartBodyModel, make_token_embedding, of_both, target_of
+from .bart_warm_start import BartWarmStart
+from .bos_positions import token_positions
 from .configuration_highlight_transformer import HighlightTransformerConfig
-from .decoder_highlight_transformer import HighlightTransformerDecoder
-from .encoder_highlight_transformer import HighlightTransformerEncoder
-from .input_checks_highlight_transformer import check_labels
-from .modeling_outputs_highlight_transformer import (
-    HighlightTransformerEncoderOutput,
-    HighlightTransformerLMOutput,
-    HighlightTransformerModelOutput,
-)
-from .pretrained_highlight_transformer import HighlightTransformerPreTrainedModel
+from .copy_mechanism import CopyDecoder, after, before, feed_forward
+from .highlight_attention import HighlightTransformerSelfAttention
+from .highlight_band import Band, check_phrases, make_band
+from .input_checks import check_length, check_shape, check_source, check_values
+from .model_outputs import CopyLMOutput, CopyModelOutput, HighlightTransformerEncoderOutput
 from .seq2seq_head import Seq2SeqHead
 
 
-class HighlightTransformerModel(HighlightTransformerPreTrainedModel):
+class HighlightTransformerPreTrainedModel(BartWarmStart):
+    """What the models of this file share."""
+
+    config: HighlightTransformerConfig
+    config_class = HighlightTransformerConfig
+    _no_split_modules = ["HighlightTransformerEncoderLayer", "CopyDecoderLayer"]
+
+
+class HighlightTransformerEncoderLayer(BartEncoderLayer):
+    """Self-attention with highlighted heads, and a feed-forward network. Source: section 3.3."""
+
+    def __init__(self, config: HighlightTransformerConfig, layer_idx: int):
+        super().__init__(config, layer_idx=layer_idx)
+        self.self_attn = HighlightTransformerSelfAttention(config, layer_idx)
+        self.normalize_before = config.normalize_before
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,  # (batch, source, d_model)
+        attention_mask: torch.Tensor | BlockMask | None = None,
+        band: Band | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> torch.Tensor:
+        """Update tokens by each other, then each by itself."""
+        inputs = before(self, self.self_attn_layer_norm, hidden_states)
+        attended, _ = self.self_attn(inputs, attention_mask=attention_mask, band=band, **kwargs)
+        hidden_states = after(self, self.self_attn_layer_norm, hidden_states, attended)
+        norm = self.final_layer_norm
+        return after(self, norm, hidden_states, feed_forward(self, before(self, norm, hidden_states)))
+
+
+class HighlightTransformerEncoder(HighlightTransformerPreTrainedModel):
+    """Token embeddings, positions, and layers some of whose heads are highlighted. Source: section 3."""
+
+    _can_record_outputs = {
+        "hidden_states": HighlightTransformerEncoderLayer,
+        "attentions": OutputRecorder(BartAttention, index=1, layer_name="self_attn"),
+    }
+
+    def __init__(self, config: HighlightTransformerConfig):
+        super().__init__(config)
+        layers = (HighlightTransformerEncoderLayer(config, layer_idx=i) for i in range(config.encoder_layers))
+        self.add_layers(layers, config.max_position_embeddings)
+        self.post_init()
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        phrase_positions: torch.Tensor | None = None,
+        phrase_values: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        source_ids: torch.Tensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> HighlightTransformerEncoderOutput:
+        """Encode documents; the arguments are those of [`HighlightTransformerModel`]."""
+        shape = check_source(self.config, input_ids, inputs_embeds, attention_mask)
+        check_length(self.config, shape[1])
+        if source_ids is not None:
+            check_shape("source_ids", source_ids, shape)
+            check_values("source_ids", source_ids, self.config.vocab_size, "vocab_size")
+        check_phrases(self.config, phrase_positions, phrase_values, shape, attention_mask)
+        source_ids = input_ids if source_ids is None else source_ids
+        if inputs_embeds is None:
+            inputs_embeds = self.embed_tokens(input_ids)  # (batch, source, d_model)
+        position_ids = token_positions(inputs_embeds, attention_mask).clamp(min=0)  # (batch, source)
+        hidden_states = self._begin(self._add_positions(inputs_embeds, position_ids))
+
+        # Where a dense mask is made, one row of it stands for all tokens.
+        implementation = self.config._attn_implementation
+        queries = inputs_embeds[:, :1] if implementation in ("eager", "sdpa") else inputs_embeds
+        mask = create_bidirectional_mask(self.config, queries, attention_mask, encoder_hidden_states=inputs_embeds)
+        band = self._make_band(hidden_states, attention_mask, phrase_positions, phrase_values)
+        for layer in self.layers:
+            if not self._drops_layer(self.config.encoder_layerdrop):
+                hidden_states = layer(hidden_states, mask, band=band, **kwargs)
+        if self.normalize_before:
+            hidden_states = self.layer_norm(hidden_states)
+        return HighlightTransformerEncoderOutput(last_hidden_state=hidden_states, source_ids=source_ids)
+
+    def _make_band(
+        self,
+        hidden_states: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        phrase_positions: torch.Tensor | None,
+        phrase_values: torch.Tensor | None,
+    ) -> Band | None:
+        if phrase_positions is None or phrase_values is None or not self.config.highlighted_layers:
+            return None
+        device = hidden_states.device
+        return make_band(
+            phrase_positions.to(device),
+            phrase_values.to(device),
+            None if attention_mask is None else attention_mask.to(device),
+            tokens=hidden_states.shape[1],
+            brightness=self.config.brightness,
+            max_phrase_length=self.config.max_phrase_length,
+            dtype=torch.promote_types(hidden_states.dtype, torch.float32),
+        )
+
+
+class HighlightTransformerDecoder(CopyDecoder, HighlightTransformerPreTrainedModel):
+    """The CopyTransformer's decoder, or BART's; the last layer says what is copied. Source: section 3."""
+
+
+class HighlightTransformerModel(BartBodyModel, HighlightTransformerPreTrainedModel):
     """Encoder and decoder of the Highlight-Transformer, without a head.
 
     Source: section 3. With BART's body and nothing highlighted, equal to [`BartModel`].
     """
-
-    _tied_weights_keys = {
-        "decoder.embed_tokens.weight": "shared.weight",
-        "encoder.embed_tokens.weight": "shared.weight",
-    }
 
     def __init__(self, config: HighlightTransformerConfig):
         super().__init__(config)
@@ -53,16 +156,6 @@ class HighlightTransformerModel(HighlightTransformerPreTrainedModel):
         self.encoder = HighlightTransformerEncoder(config)
         self.decoder = HighlightTransformerDecoder(config)
         self.post_init()
-
-    def get_input_embeddings(self) -> nn.Embedding:
-        """Return the embedding that encoder, decoder and head share."""
-        return self.shared
-
-    def set_input_embeddings(self, value: nn.Embedding) -> None:
-        """Replace the embedding that encoder and decoder share."""
-        self.shared = value
-        self.encoder.embed_tokens = value
-        self.decoder.embed_tokens = value
 
     @can_return_tuple
     def forward(
@@ -80,7 +173,7 @@ class HighlightTransformerModel(HighlightTransformerPreTrainedModel):
         decoder_inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> HighlightTransformerModelOutput:
+    ) -> CopyModelOutput:
         """Encode a source and decode a target.
 
         Args:
@@ -110,13 +203,7 @@ class HighlightTransformerModel(HighlightTransformerPreTrainedModel):
             ValueError: if inputs are missing or given twice, have a wrong shape, are out of range, or are longer than
                 the positions reach.
         """
-        if decoder_input_ids is None and decoder_inputs_embeds is None:
-            if input_ids is None:
-                raise ValueError("Give `decoder_input_ids` or `decoder_inputs_embeds` when there are no `input_ids`.")
-            decoder_input_ids = shift_tokens_right(
-                input_ids, self.config.pad_token_id, self.config.decoder_start_token_id
-            )
-
+        decoder_input_ids = target_of(self.config, input_ids, decoder_input_ids, decoder_inputs_embeds)
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
                 input_ids=input_ids,
@@ -143,15 +230,8 @@ class HighlightTransformerModel(HighlightTransformerPreTrainedModel):
             use_cache=use_cache,
             **kwargs,
         )
-        return HighlightTransformerModelOutput(
-            last_hidden_state=decoder_outputs.last_hidden_state,
-            cache=decoder_outputs.cache,
-            decoder_hidden_states=decoder_outputs.hidden_states,
-            decoder_attentions=decoder_outputs.attentions,
-            cross_attentions=decoder_outputs.cross_attentions,
-            encoder_last_hidden_state=encoder_outputs.last_hidden_state,
-            encoder_hidden_states=encoder_outputs.get("hidden_states"),
-            encoder_attentions=encoder_outputs.get("attentions"),
+        return CopyModelOutput(
+            **of_both(encoder_outputs, decoder_outputs),
             copy_attentions=decoder_outputs.copy_attentions,
             source_ids=encoded_ids,
         )
@@ -184,7 +264,7 @@ class HighlightTransformerForConditionalGeneration(Seq2SeqHead, HighlightTransfo
         use_cache: bool | None = None,
         output_copying: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> HighlightTransformerLMOutput:
+    ) -> CopyLMOutput:
         """Predict the target.
 
         With copying, `logits` are logarithms of probabilities: what generation and scoring make of logits is then the
@@ -206,9 +286,8 @@ class HighlightTransformerForConditionalGeneration(Seq2SeqHead, HighlightTransfo
                 shifted to the right are the `decoder_input_ids` if none are given.
             use_cache: see there.
             output_copying: return `copy_probability` and `copy_attentions`, with any attention implementation.
-            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch. [`Trainer`]
-                gives it, so that accumulated batches of unequal length weigh each token the same. Without it the loss
-                is a mean over this batch.
+            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch, which [`Trainer`]
+                gives; without it the loss is a mean over this batch.
 
         Returns:
             `logits`, `(batch, target, vocab_size)`, `loss` if there are `labels`, and what else was asked for.
@@ -217,14 +296,7 @@ class HighlightTransformerForConditionalGeneration(Seq2SeqHead, HighlightTransfo
             ValueError: if the model copies and is given neither `input_ids` nor `source_ids`, nor encoder outputs that
                 hold them, or ids of another shape than the encoded source; and see there.
         """
-        if labels is not None:
-            check_labels(
-                self.config, labels, decoder_inputs_embeds if decoder_input_ids is None else decoder_input_ids
-            )
-            use_cache = False
-            if decoder_input_ids is None and decoder_inputs_embeds is None:
-                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-
+        decoder_input_ids, use_cache = self._read_labels(labels, decoder_input_ids, decoder_inputs_embeds, use_cache)
         num_items_in_batch = kwargs.pop("num_items_in_batch", None)
         outputs = self.model(
             input_ids,
@@ -242,8 +314,7 @@ class HighlightTransformerForConditionalGeneration(Seq2SeqHead, HighlightTransfo
             **kwargs,
         )
         wants_copying = output_copying or kwargs.get("output_attentions", self.config.output_attentions)
-        predicted = self.predict(outputs, labels, num_items_in_batch, wants_copying)
-        return HighlightTransformerLMOutput(**predicted)
+        return CopyLMOutput(**self.predict(outputs, labels, num_items_in_batch, wants_copying))
 
 
 def _from_tuple(encoder_outputs: tuple[torch.Tensor, ...]) -> HighlightTransformerEncoderOutput:
@@ -253,4 +324,8 @@ def _from_tuple(encoder_outputs: tuple[torch.Tensor, ...]) -> HighlightTransform
     return HighlightTransformerEncoderOutput(last_hidden_state=states, source_ids=others[0] if has_ids else None)
 
 
-__all__ = ["HighlightTransformerForConditionalGeneration", "HighlightTransformerModel"]
+__all__ = [
+    "HighlightTransformerForConditionalGeneration",
+    "HighlightTransformerModel",
+    "HighlightTransformerPreTrainedModel",
+]

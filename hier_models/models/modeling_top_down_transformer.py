@@ -2,8 +2,9 @@
 
 Source: Pang et al., "Long Document Summarization with Top-down and Bottom-up Inference", section 2 and figure 1.
 
-In the order data flows: encoder_top_down_transformer.py, with its window (local_attention_…), its pooling (pooling_…)
-and its layers (layers_…); decoder_top_down_transformer.py; and here the models, with and without heads.
+In the order data flows: encoder_top_down_transformer.py, with its window (local_attention.py), its pooling
+(segment_pooling.py) and its layers (top_down_layers.py); the decoder of copy_mechanism.py; and here the models, with
+and without heads.
 
 Axes in shape comments:
     batch       documents
@@ -17,36 +18,34 @@ import torch
 from torch import nn
 from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
-from transformers.models.bart.modeling_bart import shift_tokens_right
 from transformers.processing_utils import Unpack
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
-from .bart_warm_start import make_token_embedding
+from .bart_body import BartBodyModel, make_token_embedding, of_both, target_of
 from .configuration_top_down_transformer import TopDownTransformerConfig
-from .decoder_top_down_transformer import TopDownTransformerDecoder
-from .encoder_top_down_transformer import TopDownTransformerEncoder
-from .input_checks_top_down_transformer import check_labels
-from .modeling_outputs_top_down_transformer import (
+from .copy_mechanism import CopyDecoder
+from .encoder_top_down_transformer import TopDownTransformerEncoder, TopDownTransformerPreTrainedModel
+from .model_outputs import (
     TopDownTransformerEncoderOutput,
     TopDownTransformerLMOutput,
     TopDownTransformerModelOutput,
     TopDownTransformerTokenClassifierOutput,
 )
-from .pretrained_top_down_transformer import TopDownTransformerPreTrainedModel
 from .seq2seq_head import Seq2SeqHead, token_loss
 
 
-class TopDownTransformerModel(TopDownTransformerPreTrainedModel):
+class TopDownTransformerDecoder(CopyDecoder, TopDownTransformerPreTrainedModel):
+    """BART's decoder, over the states of the source's tokens. Source: section 2 and figure 1, right."""
+
+    positions_field = "max_decoder_position_embeddings"
+
+
+class TopDownTransformerModel(BartBodyModel, TopDownTransformerPreTrainedModel):
     """Encoder and decoder of the Top-Down Transformer, without a head.
 
     Source: section 2 and figure 1. With `top_down_update="none"` and a window of twice the source, equal to
     [`BartModel`].
     """
-
-    _tied_weights_keys = {
-        "decoder.embed_tokens.weight": "shared.weight",
-        "encoder.embed_tokens.weight": "shared.weight",
-    }
 
     def __init__(self, config: TopDownTransformerConfig):
         super().__init__(config)
@@ -54,16 +53,6 @@ class TopDownTransformerModel(TopDownTransformerPreTrainedModel):
         self.encoder = TopDownTransformerEncoder(config)
         self.decoder = TopDownTransformerDecoder(config)
         self.post_init()
-
-    def get_input_embeddings(self) -> nn.Embedding:
-        """Return the embedding that encoder, decoder and head share."""
-        return self.shared
-
-    def set_input_embeddings(self, value: nn.Embedding) -> None:
-        """Replace the embedding that encoder and decoder share."""
-        self.shared = value
-        self.encoder.embed_tokens = value
-        self.decoder.embed_tokens = value
 
     @can_return_tuple
     def forward(
@@ -106,13 +95,7 @@ class TopDownTransformerModel(TopDownTransformerPreTrainedModel):
             ValueError: if inputs are missing or given twice, have a wrong shape, are out of range, or are longer than
                 the positions reach.
         """
-        if decoder_input_ids is None and decoder_inputs_embeds is None:
-            if input_ids is None:
-                raise ValueError("Give `decoder_input_ids` or `decoder_inputs_embeds` when there are no `input_ids`.")
-            decoder_input_ids = shift_tokens_right(
-                input_ids, self.config.pad_token_id, self.config.decoder_start_token_id
-            )
-
+        decoder_input_ids = target_of(self.config, input_ids, decoder_input_ids, decoder_inputs_embeds)
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
                 input_ids=input_ids,
@@ -136,14 +119,7 @@ class TopDownTransformerModel(TopDownTransformerPreTrainedModel):
             **kwargs,
         )
         return TopDownTransformerModelOutput(
-            last_hidden_state=decoder_outputs.last_hidden_state,
-            cache=decoder_outputs.cache,
-            decoder_hidden_states=decoder_outputs.hidden_states,
-            decoder_attentions=decoder_outputs.attentions,
-            cross_attentions=decoder_outputs.cross_attentions,
-            encoder_last_hidden_state=encoder_outputs.last_hidden_state,
-            encoder_hidden_states=encoder_outputs.get("hidden_states"),
-            encoder_attentions=encoder_outputs.get("attentions"),
+            **of_both(encoder_outputs, decoder_outputs),
             segment_attentions=encoder_outputs.get("segment_attentions"),
             token_segment_attentions=encoder_outputs.get("token_segment_attentions"),
             copy_attentions=decoder_outputs.get("copy_attentions"),
@@ -205,21 +181,13 @@ class TopDownTransformerForConditionalGeneration(Seq2SeqHead, TopDownTransformer
                 shifted to the right are the `decoder_input_ids` if none are given.
             use_cache: see there.
             output_copying: return `copy_probability` and `copy_attentions` of a model that copies.
-            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch. [`Trainer`]
-                gives it, so that accumulated batches of unequal length weigh each token the same. Without it the loss
-                is a mean over this batch.
+            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch, which [`Trainer`]
+                gives; without it the loss is a mean over this batch.
 
         Returns:
             `logits`, `(batch, target, vocab_size)`, `loss` if there are `labels`, and what else was asked for.
         """
-        if labels is not None:
-            check_labels(
-                self.config, labels, decoder_inputs_embeds if decoder_input_ids is None else decoder_input_ids
-            )
-            use_cache = False
-            if decoder_input_ids is None and decoder_inputs_embeds is None:
-                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-
+        decoder_input_ids, use_cache = self._read_labels(labels, decoder_input_ids, decoder_inputs_embeds, use_cache)
         num_items_in_batch = kwargs.pop("num_items_in_batch", None)
         outputs = self.model(
             input_ids,
@@ -235,11 +203,10 @@ class TopDownTransformerForConditionalGeneration(Seq2SeqHead, TopDownTransformer
             **kwargs,
         )
         wants_copying = output_copying or kwargs.get("output_attentions", self.config.output_attentions)
-        predicted = self.predict(outputs, labels, num_items_in_batch, wants_copying)
-        return TopDownTransformerLMOutput(**predicted)
+        return TopDownTransformerLMOutput(**self.predict(outputs, labels, num_items_in_batch, wants_copying))
 
 
-class TopDownTransformerEncoderModel(TopDownTransformerPreTrainedModel):
+class TopDownTransformerEncoderModel(BartBodyModel, TopDownTransformerPreTrainedModel):
     """The encoder alone. Checkpoints of the other models load into it, and BART's. Source: section 2."""
 
     _tied_weights_keys = {"encoder.embed_tokens.weight": "shared.weight"}
@@ -250,15 +217,6 @@ class TopDownTransformerEncoderModel(TopDownTransformerPreTrainedModel):
         self.shared = make_token_embedding(config)
         self.encoder = TopDownTransformerEncoder(config)
         self.post_init()
-
-    def get_input_embeddings(self) -> nn.Embedding:
-        """Return the token embedding."""
-        return self.shared
-
-    def set_input_embeddings(self, value: nn.Embedding) -> None:
-        """Replace the token embedding."""
-        self.shared = value
-        self.encoder.embed_tokens = value
 
     def forward(
         self,

@@ -8,7 +8,7 @@ from transformers import initialization as init
 from transformers.modeling_utils import PreTrainedModel
 
 from .configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
-from .reinforce_coarse_to_fine_lstm import RewardBaseline
+from .reinforce import RewardBaseline
 
 
 class CoarseToFineLstmPreTrainedModel(PreTrainedModel):

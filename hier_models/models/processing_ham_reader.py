@@ -4,7 +4,6 @@ In the order the data flow: reading the input, then the processor, which turns i
 contexts into windows, finds the answers' places, and pads.
 """
 
-import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,8 +11,8 @@ from typing import Any, NamedTuple
 
 from transformers import BatchEncoding, PreTrainedTokenizerBase, ProcessorMixin
 
+from .text_inputs import check_text
 
-LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 # Ids of characters: padding, all unknown ones, and then `characters` in their order.
 CHAR_PAD, CHAR_UNKNOWN, CHAR_FIRST = 0, 1, 2
@@ -47,21 +46,7 @@ class Window(NamedTuple):
 
 
 def fit_characters(texts: Iterable[str], num_characters: int | None = None, min_count: int = 1) -> str:
-    """Collect the characters of texts for a reader's processor.
-
-    Args:
-        texts: Contexts and questions of the training data.
-        num_characters: The most to keep; None for all.
-        min_count: Characters seen less often are left out.
-
-    Returns:
-        The characters, the commonest first; of equally common ones, in the order of their code points. White space is
-        none of them.
-
-    Raises:
-        TypeError: If `texts` is a single string.
-        ValueError: If a number is below 1.
-    """
+    """Collect the characters of texts for a reader's processor."""
     if isinstance(texts, str):
         raise TypeError("`texts` must be a list of texts, or another iterable of them, got a single string")
     for name, number in (("num_characters", num_characters), ("min_count", min_count)):
@@ -275,11 +260,13 @@ class HamReaderProcessor(ProcessorMixin):
             got = "none" if context is None else "both"
             raise ValueError(f"give exactly one of `context` and `documents`, got {got}: a question needs a text")
         batched = not isinstance(question, str)
-        questions = _texts("question", question) if batched else [_text("question", question)]
+        questions = _texts("question", question) if batched else [check_text("question", question)]
         if documents is None:
             if isinstance(context, str) is batched:
                 raise ValueError("`context` must be a list if `question` is one, and a string if it is a string")
-            contexts = [[text] for text in (_texts("context", context) if batched else [_text("context", context)])]
+            contexts = [
+                [text] for text in (_texts("context", context) if batched else [check_text("context", context)])
+            ]
         else:
             if isinstance(documents, str) or not isinstance(documents, Sequence):
                 raise TypeError(f"`documents` must be a list of strings for each question, got {documents!r:.60}")
@@ -428,17 +415,10 @@ def _place(
     return first, last
 
 
-def _text(name: str, value: object) -> str:
-    """Check that a value is text; surrogates, which tokenizers cannot take, become U+FFFD one for one."""
-    if not isinstance(value, str):
-        raise TypeError(f"`{name}` must be a string, got {type(value).__name__}")
-    return value if value.isascii() else LONE_SURROGATE.sub("\ufffd", value)
-
-
 def _texts(name: str, values: object) -> list[str]:
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise TypeError(f"`{name}` must be a list of strings, got {type(values).__name__}")
-    texts = [_text(f"{name}[{i}]", value) for i, value in enumerate(values)]
+    texts = [check_text(f"{name}[{i}]", value) for i, value in enumerate(values)]
     if not texts:
         raise ValueError(f"`{name}` is an empty list; give at least one text")
     return texts

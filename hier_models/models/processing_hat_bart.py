@@ -1,99 +1,31 @@
-"""Processor of HAT-BART: text in, `<s> sentence <s> sentence … </s>` out.
+"""Processor of HAT-BART: text in, `<s> sentence <s> sentence … </s>` out."""
 
-In the order the data flow: reading the four kinds of input, then the processor, which turns them into ids, inserts the
-markers, cuts, reports what it cut, and pads.
-"""
-
-import copy
 import itertools
 import weakref
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from tokenizers.pre_tokenizers import ByteLevel
-from transformers import BatchEncoding, PreTrainedTokenizerBase, ProcessorMixin
-from transformers.utils import logging
+from transformers import BatchEncoding, PreTrainedTokenizerBase
 
-from .sentence_splitting import check_language, split_sentences
-from .summary_lengths import begin_with_lengths
-from .text_inputs import check_text
-
-
-logger = logging.get_logger(__name__)
-
-
-# ------------------------------------------------------------------------------------------------- reading the input
-
-
-class Document(NamedTuple):
-    """One input: its running text, where each sentence but the first begins, and each sentence's segment."""
-
-    text: str
-    cuts: list[int]
-    segments: list[int]
+from .sentence_splitting import check_language
+from .source_processing import (
+    Document,
+    GivesRunningText,
+    SentenceProcessor,
+    bounds_by_offset,
+    cut_at,
+    pieces_of,
+)
 
 
-def _items(name: str, value: object, wanted: str) -> list[Any]:
-    """Check that a value is a list (or another sequence, such as a data set's column)."""
-    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
-        raise TypeError(f"`{name}` must be {wanted}, got {type(value).__name__}")
-    return list(value)
+# Per processor, kept out of it as in source_processing.py: its copy of the backend, and the tokens' widths.
+_WIDTHS: "weakref.WeakKeyDictionary[HatBartProcessor, tuple[Any, Any]]" = weakref.WeakKeyDictionary()
 
 
-def _batch(name: str, value: object, item: type, wanted: str) -> tuple[list[tuple[str, list[Any]]], bool]:
-    """Return named lists of items, one per document, and whether the value was a batch of such lists."""
-    outer = _items(name, value, f"{wanted}, or a list of such lists")
-    if not outer or isinstance(outer[0], item):
-        return [(name, outer)], False
-    return [(f"{name}[{i}]", _items(f"{name}[{i}]", inner, wanted)) for i, inner in enumerate(outer)], True
-
-
-def _join(parts: Iterable[tuple[str, int]]) -> Document:
-    """Make one running text of sentences and their segments, a space between them; an empty one adds no space."""
-    text, length, cuts, segments = [], 0, [], []
-    for part, segment in parts:
-        cuts.append(length)
-        segments.append(segment)
-        part = part.strip()
-        if part:
-            text.append(part)
-            length += len(part) + (length > 0)
-    return Document(" ".join(text), cuts[1:], segments or [0])
-
-
-# --------------------------------------------------------------------------------------- where sentences begin in ids
-
-
-def _bounds_by_width(widths: "np.ndarray[Any, Any]", document: Document) -> list[int] | None:
-    """Find each cut's token from the tokens' widths in bytes; None if the widths do not add up to the text."""
-    pieces = [document.text[a:b].encode() for a, b in itertools.pairwise([0, *document.cuts, len(document.text)])]
-    ends = np.cumsum(widths)
-    lengths = list(itertools.accumulate(map(len, pieces)))
-    if (int(ends[-1]) if len(ends) else 0) != lengths[-1]:
-        return None
-    bounds: list[int] = np.searchsorted(ends - widths, lengths[:-1]).tolist()
-    return bounds
-
-
-def _bounds_by_offset(offsets: list[tuple[int, int]], document: Document) -> list[int]:
-    """Find each cut's token, the first that begins there or later, from the tokens' offsets in characters."""
-    bounds = [0]
-    for cut in document.cuts:
-        bounds.append(bisect_left(offsets, (cut,), lo=bounds[-1]))
-    return bounds[1:]
-
-
-# ------------------------------------------------------------------------------------------------------ the processor
-
-# Per processor, kept out of it so that pickling, hashing and saving it do not change with use: the tokenizer's backend
-# and size with our copy of that backend and its tokens' widths; and which processors have warned of cuts.
-_BACKENDS: "weakref.WeakKeyDictionary[HatBartProcessor, tuple[Any, int, Any, Any]]" = weakref.WeakKeyDictionary()
-_WARNED: "weakref.WeakSet[HatBartProcessor]" = weakref.WeakSet()
-
-
-class HatBartProcessor(ProcessorMixin):
+class HatBartProcessor(GivesRunningText, SentenceProcessor):
     """Turns documents into HAT-BART's input: every sentence begins with a BOS token, one EOS ends the document.
 
     The markers are inserted as ids: the literal text `<s>` stays text. Without the markers, the ids are those that the
@@ -118,13 +50,8 @@ class HatBartProcessor(ProcessorMixin):
         self, tokenizer: PreTrainedTokenizerBase | None = None, num_segments: int = 0, language: str | None = None
     ) -> None:
         super().__init__(tokenizer)
-        for token in ("bos_token", "eos_token"):
-            if getattr(tokenizer, f"{token}_id") is None:
-                raise ValueError(
-                    f"`tokenizer` ({type(tokenizer).__name__}) has no {token}; BOS tokens mark the sentences, an EOS "
-                    f'token ends the document. Add one with tokenizer.add_special_tokens({{"{token}": …}}) and resize '
-                    "the model's embeddings."
-                )
+        marks = {"bos_token": "BOS tokens mark the sentences", "eos_token": "an EOS token ends the document"}
+        self._check_tokens(tokenizer, marks)
         if self.tokenizer.bos_token_id == self.tokenizer.eos_token_id:
             raise ValueError(
                 f"`tokenizer` has {self.tokenizer.bos_token!r} as bos_token and as eos_token, so that the end would "
@@ -132,64 +59,18 @@ class HatBartProcessor(ProcessorMixin):
             )
         if isinstance(num_segments, bool) or not isinstance(num_segments, int) or num_segments < 0:
             raise ValueError(f"`num_segments` must be an integer, 0 or more, got {num_segments!r}")
-        marks = hasattr(self.tokenizer, "encode_sentences")  # by what it can: remote code has a class of its own
+        # By what it can: remote code has a class of its own.
+        sets_markers = hasattr(self.tokenizer, "encode_sentences")
         self.num_segments = num_segments
-        self.language = language or (self.tokenizer.language if marks else "english")
+        self.language = language or (self.tokenizer.language if sets_markers else "english")
         check_language(self.language)
-        if marks:
+        if sets_markers:
             self.tokenizer.language = self.language
 
     @property
     def extra_inputs(self) -> dict[str, int]:
         """Per-token inputs beyond ids and mask, and the value that pads them."""
         return {"segment_ids": 0} if self.num_segments else {}
-
-    @property
-    def model_input_names(self) -> list[str]:
-        """Names of the model inputs that the processor makes."""
-        return ["input_ids", "attention_mask", *self.extra_inputs]
-
-    def split_sentences(self, text: str) -> list[tuple[int, int]]:
-        """Find the sentences of a text, as `text=` does.
-
-        Args:
-            text: The text.
-
-        Returns:
-            (start, end) in characters, one per sentence.
-        """
-        return split_sentences(text, self.language)
-
-    def running_text(
-        self,
-        text: str | Sequence[str] | None = None,
-        *,
-        sentences: Sequence[str] | Sequence[Sequence[str]] | None = None,
-        turns: Sequence[Mapping[str, str]] | Sequence[Sequence[Mapping[str, str]]] | None = None,
-        documents: Sequence[str] | Sequence[Sequence[str]] | None = None,
-    ) -> str | list[str]:
-        """Give the text that is tokenized, whose characters `offset_mapping` counts.
-
-        Args:
-            text: As in the call, of which one is given; it is its own running text.
-            sentences: As in the call; joined by spaces.
-            turns: As in the call; "role: content", joined by spaces.
-            documents: As in the call; their sentences, joined by spaces.
-
-        Returns:
-            The text of one input, or a list of them.
-
-        Raises:
-            ValueError: If the inputs are none, several or malformed.
-        """
-        inputs = {"text": text, "sentences": sentences, "turns": turns, "documents": documents}
-        given = [name for name, value in inputs.items() if value is not None]
-        if len(given) != 1:
-            got = " and ".join(given) or "none"
-            raise ValueError(f"give exactly one of `text`, `sentences`, `turns` and `documents`, got {got}")
-        rows, batched = self._read(given[0], inputs[given[0]])
-        texts = [row.text for row in rows]
-        return texts if batched else texts[0]
 
     def __call__(
         self,
@@ -251,161 +132,67 @@ class HatBartProcessor(ProcessorMixin):
                 document has more roles than `num_segments`, or a limit is below 2.
             TypeError: If an input is not text, or a list of text, as described.
         """
-        if truncation not in (True, False, None, "longest_first", "only_first", "do_not_truncate"):
-            raise ValueError(f"`truncation` must be True or False, got {truncation!r}")
-        by_limits = truncation is None and padding in (False, None, "do_not_pad")  # as in Transformers
-        cut = max_length is not None if by_limits else truncation not in (False, None, "do_not_truncate")
-        cut_target = max_target_length is not None if by_limits else cut
         inputs = {"text": text, "sentences": sentences, "turns": turns, "documents": documents}
-        given = [name for name, value in inputs.items() if value is not None]
-        if len(given) > 1 or (not given and text_target is None):
-            raise ValueError(
-                f"give exactly one of `text`, `sentences`, `turns` and `documents` (or only `text_target`), "
-                f"got {' and '.join(given) or 'none'}"
-            )
+        data, batched = self._prepare(
+            inputs,
+            text_target,
+            padding=padding,
+            truncation=truncation,
+            max_length=max_length,
+            max_target_length=max_target_length,
+            pad_to_multiple_of=pad_to_multiple_of,
+            padding_side=padding_side,
+            return_tensors=return_tensors,
+            return_truncation=return_truncation,
+            return_offsets=return_offsets_mapping,
+        )
+        return self._encoded(data, batched, return_tensors)
 
-        data: dict[str, Any] = {}
-        batched = True
-        for name in given:
-            sources, batched = self._read(name, inputs[name])
-            limit = self._limit("max_length", max_length) if cut else None
-            data = self._ids(sources, limit, return_offsets_mapping)
-        if text_target is not None:
-            targets, targets_batched = self._read("text_target", text_target)
-            counts = [(len(data.get("input_ids", [])), batched), (len(targets), targets_batched)]
-            if given and counts[0] != counts[1]:
-                got = [f"a list of {n}" if many else "one" for n, many in counts]
-                raise ValueError(f"`text_target` must match `{given[0]}`, got {got[1]} for {got[0]}")
-            batched = targets_batched
-            labels = self._ids(targets, self._limit("max_target_length", max_target_length) if cut_target else None)
-            texts = [target.text for target in targets]
-            data["labels"] = begin_with_lengths(labels["input_ids"], texts, self.tokenizer)
-            data["num_truncated_target_tokens"] = labels["num_truncated_tokens"]
+    def _running_texts(self, name: str, value: object) -> tuple[list[str], bool]:
+        documents, batched = self._read(name, value)
+        return [document.text for document in documents], batched
 
-        if not return_truncation:
-            self._report_cuts(data)
-        self._pad(data, padding, max_length, max_target_length, pad_to_multiple_of, padding_side)
-        if not batched and return_tensors is None:
-            data = {key: values[0] for key, values in data.items()}
-        return BatchEncoding(data, tensor_type=return_tensors)
-
-    def _read(self, name: str, value: object) -> tuple[list[Document], bool]:
-        """Bring any kind of input to documents; say whether it was a batch."""
-        if name in ("text", "text_target"):
-            batched = not isinstance(value, str)
-            values = _items(name, value, "a string or a list of strings") if batched else [value]
-            if not values:
-                raise ValueError(f"`{name}` is an empty list; give at least one text")
-            texts = [check_text(f"{name}[{i}]" if batched else name, item) for i, item in enumerate(values)]
-            if name == "text_target":
-                return [Document(target, [], [0]) for target in texts], batched
-            return [self._document(item) for item in texts], batched
-        if name == "turns":
-            rows, batched = _batch(name, value, Mapping, "a list of turns")
-            return [self._dialogue(label, row) for label, row in rows], batched
-        rows, batched = _batch(name, value, str, "a list of strings")
-        checked = [[check_text(f"{label}[{j}]", part) for j, part in enumerate(row)] for label, row in rows]
-        if name == "documents":
-            checked = [
-                [article[a:b] for article in row for a, b in split_sentences(article, self.language)]
-                for row in checked
-            ]
-        return [_join((part, 0) for part in row) for row in checked], batched
-
-    def _document(self, text: str) -> Document:
-        spans = split_sentences(text, self.language)
-        cuts = [end for _, end in spans[:-1]]  # the white space before a sentence is its own, as tokenizers have it
-        return Document(text, cuts, [0] * (len(cuts) + 1))
-
-    def _dialogue(self, label: str, turns: list[Any]) -> Document:
-        """Join turns to "role: content", numbering the roles."""
-        roles: dict[str, int] = {}
-        parts = []
-        for j, turn in enumerate(turns):
-            place = f"{label}[{j}]"
-            if not isinstance(turn, Mapping):
-                raise TypeError(f'`{place}` must be {{"role": …, "content": …}}, got {type(turn).__name__}')
-            if set(turn) != {"role", "content"}:
-                raise ValueError(f"`{place}` must have the keys role and content, got {list(turn)}")
-            role, content = (check_text(f"{place}[{key!r}]", turn[key]).strip() for key in ("role", "content"))
-            if not role:
-                raise ValueError(f"`{place}['role']` is empty; name the speaker")
-            parts.append((f"{role}: {content}", roles.setdefault(role, len(roles))))
-        if self.num_segments and len(roles) > self.num_segments:
-            raise ValueError(
-                f"`{label}` has {len(roles)} roles, more than num_segments={self.num_segments}: merge roles, or set a "
-                "larger num_segments here and in the model's config"
-            )
-        return _join((part, segment if self.num_segments else 0) for part, segment in parts)
-
-    def _limit(self, name: str, value: int | None) -> int:
-        limit = int(self.tokenizer.model_max_length) if value is None else value
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 2:
-            raise ValueError(f"`{name}` must be an integer of at least 2 (a BOS and an EOS token), got {limit!r}")
-        return limit
-
-    def _ids(self, documents: list[Document], limit: int | None, return_offsets: bool = False) -> dict[str, list[Any]]:
-        """Make every document's ids, mask and segments, with the counts of what the limit cut."""
+    def _sources(
+        self, name: str, value: Any, limit: int | None, cut: bool, *, return_offsets: bool = False
+    ) -> tuple[dict[str, list[Any]], bool]:
+        documents, batched = self._read(name, value)
+        encoded = self._sentences(documents)
+        places = self._encode([document.text for document in documents], located=True) if return_offsets else None
         rows = []
-        for sentences, document in zip(self._encode(documents), documents, strict=True):
+        for number, (sentences, document) in enumerate(zip(encoded, documents, strict=True)):
             row = self._mark(sentences, document.segments, limit)
-            if return_offsets:
-                kept = self._offsets(sentences, document)[: len(row["input_ids"]) - 1]
-                row["offset_mapping"] = [*kept, (0, 0)]
+            if places is not None:  # a marker stands nowhere
+                offsets = iter(places[number][1])
+                spread = [place for ids in sentences for place in ((0, 0), *itertools.islice(offsets, len(ids)))]
+                row["offset_mapping"] = [*spread[: len(row["input_ids"]) - 1], (0, 0)]
             rows.append(row)
-        return {key: [row[key] for row in rows] for key in rows[0]}
+        return {key: [row[key] for row in rows] for key in rows[0]}, batched
 
-    def _offsets(self, sentences: list[list[int]], document: Document) -> list[tuple[int, int]]:
-        """Where the tokens of a document stand in it, with its markers, which stand nowhere."""
-        if not self.tokenizer.is_fast:
-            raise ValueError(
-                f"`tokenizer` ({type(self.tokenizer).__name__}) has no fast backend, which knows where in the text a "
-                "token is; `return_offsets_mapping` needs one. Load it with AutoTokenizer."
-            )
-        offsets = iter(self._backend()[0].encode(document.text, add_special_tokens=False).offsets)
-        return [place for sentence in sentences for place in ((0, 0), *itertools.islice(offsets, len(sentence)))]
-
-    def _encode(self, documents: list[Document]) -> list[list[list[int]]]:
-        """Tokenize every document's sentences, without special tokens.
-
-        Documents go through whole, so that the ids are the tokenizer's own, and the ids are cut where sentences begin.
-        """
-        if not self.tokenizer.is_fast:
-            return [self._encode_slowly(document) for document in documents]
-        backend, widths = self._backend()
-        texts = [document.text for document in documents]
+    def _sentences(self, documents: list[Document]) -> list[list[list[int]]]:
         # Where tokens tell their widths, the backend need not work out offsets: it then takes two thirds of the time.
-        encode = backend.encode_batch if widths is None else backend.encode_batch_fast
+        widths = self._widths() if self.tokenizer.is_fast else None
+        if widths is None:
+            return super()._sentences(documents)
         encoded = []
-        for encoding, document in zip(encode(texts, add_special_tokens=False), documents, strict=True):
-            ids = encoding.ids
-            bounds = None if widths is None else _bounds_by_width(widths[ids], document)
-            if bounds is None:
-                if widths is not None:
-                    encoding = backend.encode(document.text, add_special_tokens=False)
-                ids, bounds = self._plain(encoding.ids), _bounds_by_offset(encoding.offsets, document)
-            encoded.append([ids[a:b] for a, b in itertools.pairwise([0, *bounds, len(ids)])])
+        backend = self._backend()
+        encodings = backend.encode_batch_fast([document.text for document in documents], add_special_tokens=False)
+        for encoding, document in zip(encodings, documents, strict=True):
+            bounds = _bounds_by_width(widths[encoding.ids], document)
+            if bounds is not None:
+                encoded.append(cut_at(encoding.ids, bounds))
+                continue
+            encoding = backend.encode(document.text, add_special_tokens=False)
+            encoded.append(cut_at(self._plain(encoding.ids), bounds_by_offset(encoding.offsets, document)))
         return encoded
 
-    def _encode_slowly(self, document: Document) -> list[list[int]]:
-        pieces = [document.text[a:b] for a, b in itertools.pairwise([0, *document.cuts, len(document.text)])]
-        encoded = self.tokenizer(pieces, add_special_tokens=False, split_special_tokens=True, verbose=False)
-        return [self._plain(ids) for ids in encoded["input_ids"]]
+    def _widths(self) -> "np.ndarray[Any, Any] | None":
+        """Tokens' widths in bytes, known in a byte-level vocabulary without normalizer (BART's): a letter is a byte.
 
-    def _backend(self) -> "tuple[Any, np.ndarray[Any, Any] | None]":
-        """Return a copy of the tokenizer's backend that reads special tokens as text, and its tokens' widths.
-
-        A copy, since the switch lives in the backend: the tokenizer stays as it is for its other users and threads.
-        The widths in bytes are known in a byte-level vocabulary without normalizer (BART's): one letter is one byte.
         Added tokens have none, so that a document that has one is cut by offsets.
         """
-        original, size = self.tokenizer.backend_tokenizer, len(self.tokenizer)
-        known = _BACKENDS.get(self)
-        if known is None or known[0] is not original or known[1] != size:
-            backend = copy.deepcopy(original)
-            backend.encode_special_tokens = True
-            backend.no_truncation()
-            backend.no_padding()
+        backend = self._backend()
+        known = _WIDTHS.get(self)
+        if known is None or known[0] is not backend:
             widths = None
             split = backend.pre_tokenizer
             if backend.normalizer is None and isinstance(split, ByteLevel) and not split.add_prefix_space:
@@ -414,18 +201,8 @@ class HatBartProcessor(ProcessorMixin):
                 widths = np.zeros(1 + max([*vocabulary.values(), *added]), dtype=np.int64)
                 widths[list(vocabulary.values())] = [len(token) for token in vocabulary]
                 widths[added] = 0
-            known = _BACKENDS[self] = (original, size, backend, widths)
-        return known[2], known[3]
-
-    def _plain(self, ids: list[int]) -> list[int]:
-        """Turn special tokens that a vocabulary still finds in text (Unigram, whole words) into the unknown token."""
-        unknown = self.tokenizer.unk_token_id
-        special = set(self.tokenizer.all_special_ids) - {unknown}
-        if special.isdisjoint(ids):
-            return ids
-        if unknown is None:
-            raise ValueError("the text contains a special token, and `tokenizer` has no unk_token to put in its place")
-        return [unknown if i in special else i for i in ids]
+            known = _WIDTHS[self] = (backend, widths)
+        return known[1]
 
     def _mark(self, sentences: list[list[int]], segments: list[int], limit: int | None) -> dict[str, Any]:
         """Put the markers in, cut to the limit, and count what was cut."""
@@ -453,50 +230,15 @@ class HatBartProcessor(ProcessorMixin):
         counts = {"num_truncated_tokens": tokens - len(ids), "num_truncated_sentences": len(sentences) - kept}
         return {**row, **counts}
 
-    def _report_cuts(self, data: dict[str, Any]) -> None:
-        """Take the counts out of the result and log them."""
-        data.pop("num_truncated_sentences", None)
-        counts = {"texts": "num_truncated_tokens", "targets": "num_truncated_target_tokens"}
-        lost = {kind: [n for n in data.pop(name, []) if n] for kind, name in counts.items()}
-        if any(lost.values()):
-            message = " and ".join(f"{sum(n)} tokens of {len(n)} {kind}" for kind, n in lost.items() if n)
-            log = logger.info if self in _WARNED else logger.warning
-            _WARNED.add(self)
-            log(
-                f"Truncation cut {message}. return_truncation=True returns the counts per text; a larger max_length "
-                "or max_target_length, where the model has positions for it, keeps more."
-            )
 
-    def _pad(
-        self,
-        data: dict[str, Any],
-        padding: bool | str,
-        max_length: int | None,
-        max_target_length: int | None,
-        pad_to_multiple_of: int | None,
-        padding_side: str | None,
-    ) -> None:
-        """Pad in place: ids and mask by the tokenizer, the rest to the same lengths."""
-        options = {"padding": padding, "pad_to_multiple_of": pad_to_multiple_of, "return_attention_mask": True}
-        to_limit = padding == "max_length"
-        if "input_ids" in data:
-            lengths = [len(ids) for ids in data["input_ids"]]
-            inputs = {key: data[key] for key in ("input_ids", "attention_mask")}
-            limit = max_length if to_limit else None
-            data.update(self.tokenizer.pad(inputs, **options, max_length=limit, padding_side=padding_side))
-            left = (padding_side or self.tokenizer.padding_side) == "left"
-            pads = self.extra_inputs | ({"offset_mapping": (0, 0)} if "offset_mapping" in data else {})
-            for key, value in pads.items():
-                fill: list[list[Any]] = [
-                    [value] * (len(ids) - n) for ids, n in zip(data["input_ids"], lengths, strict=True)
-                ]
-                data[key] = [f + row if left else row + f for f, row in zip(fill, data[key], strict=True)]
-        if "labels" in data:
-            rows, limit = data["labels"], max_target_length if to_limit else None
-            padded = self.tokenizer.pad({"input_ids": rows}, **options, max_length=limit, padding_side="right")
-            data["labels"] = [
-                row + [-100] * (len(ids) - len(row)) for row, ids in zip(rows, padded["input_ids"], strict=True)
-            ]
+def _bounds_by_width(widths: "np.ndarray[Any, Any]", document: Document) -> list[int] | None:
+    """Find each cut's token from the tokens' widths in bytes; None if the widths do not add up to the text."""
+    ends = np.cumsum(widths)
+    lengths = list(itertools.accumulate(len(piece.encode()) for piece in pieces_of(document)))
+    if (int(ends[-1]) if len(ends) else 0) != lengths[-1]:
+        return None
+    bounds: list[int] = np.searchsorted(ends - widths, lengths[:-1]).tolist()
+    return bounds
 
 
 __all__ = ["HatBartProcessor"]

@@ -36,17 +36,6 @@ def split_sentences(text: str, language: str = "english") -> list[tuple[int, int
     abbreviation, a mark and a further word; a blank line; the full stops of Chinese, Japanese, Hindi and Urdu) are
     found by one regular expression, which makes it two to three times as fast as punkt alone. Not blingfire 0.1.8:
     its wheel holds x86-64 libraries only, of no use on Apple silicon or aarch64, and it knows no blank lines.
-
-    Args:
-        text: The text, of any length.
-        language: One of punkt's languages; decides abbreviations and sentence marks.
-
-    Returns:
-        (start, end) in characters, one per sentence, ascending. Between them lies nothing but white space. Text with
-        nothing but white space has none.
-
-    Raises:
-        ValueError: If punkt does not know the language.
     """
     spans: list[tuple[int, int]] = []
     splitter, abbreviations, doubtful_end = _load(language)
@@ -70,7 +59,7 @@ def split_sentences(text: str, language: str = "english") -> list[tuple[int, int
                 spans[-1] = (spans[-1][0], offset + b)
             else:
                 spans.append((offset + a, offset + b))
-    return spans
+    return spans  # (start, end)
 
 
 def _is_plain_end(text: str, mark: int, abbreviations: frozenset[str]) -> bool:
@@ -87,14 +76,7 @@ def _is_plain_end(text: str, mark: int, abbreviations: frozenset[str]) -> bool:
 
 
 def check_language(language: str) -> None:
-    """Refuse a language that punkt does not know.
-
-    Args:
-        language: The name.
-
-    Raises:
-        ValueError: If punkt does not know it.
-    """
+    """Refuse a language that punkt does not know."""
     if language not in punkt.available_languages():
         raise ValueError(f"`language` must be one of {', '.join(punkt.available_languages())}, got {language!r}")
 

@@ -17,9 +17,34 @@ from transformers.models.bart.modeling_bart import shift_tokens_right
 from transformers.utils import ModelOutput
 
 from .copy_mechanism import CLOSED, CopyGate, mix_log_probabilities
+from .input_checks import check_labels
 
 
-class Seq2SeqHead(nn.Module):
+class WritesTargets:
+    """What a model does with labels before it decodes; stands before `PreTrainedModel` among a model's bases."""
+
+    config: Any
+
+    def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
+        """Shift `labels` to the right, behind the start token; -100 becomes padding."""
+        return shift_tokens_right(labels, self.config.pad_token_id, self.config.decoder_start_token_id)
+
+    def _read_labels(
+        self,
+        labels: torch.Tensor | None,
+        ids: torch.Tensor | None,
+        embeds: torch.Tensor | None,
+        use_cache: bool | None,
+    ) -> tuple[torch.Tensor | None, bool | None]:
+        """Check labels; the target's ids, which are labels shifted to the right if none are given, and `use_cache`."""
+        if labels is None:
+            return ids, use_cache
+        check_labels(self.config, labels, embeds if ids is None else ids)
+        is_given = ids is not None or embeds is not None
+        return ids if is_given else self.prepare_decoder_input_ids_from_labels(labels), False
+
+
+class Seq2SeqHead(WritesTargets, nn.Module):
     """BART's head, and the gate between generating and copying; stands before `PreTrainedModel` among a model's bases.
 
     The decoder's output has `copy_attentions`, the encoder's `source_ids`, where `config.use_copy`.
@@ -27,13 +52,12 @@ class Seq2SeqHead(nn.Module):
 
     _tied_weights_keys = {"lm_head.weight": "model.shared.weight"}
     _keys_to_ignore_on_load_missing: Any = ["final_logits_bias"]
-    config: Any
 
     def make_head(self, config: PreTrainedConfig) -> None:
         """Make the head's layers."""
         self.final_logits_bias = nn.Buffer(torch.zeros(1, config.vocab_size))
-        self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=False)
-        if config.use_copy:
+        self.lm_head = nn.Linear(getattr(config, "embedding_size", config.d_model), config.vocab_size, bias=False)
+        if self._copies:
             self.copy_gate = CopyGate(config.d_model, 1)
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -59,38 +83,23 @@ class Seq2SeqHead(nn.Module):
         self.final_logits_bias = nn.Buffer(new)
         return embeddings
 
-    def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
-        """Shift `labels` to the right, behind the start token; -100 becomes padding."""
-        return shift_tokens_right(labels, self.config.pad_token_id, self.config.decoder_start_token_id)
+    @property
+    def _copies(self) -> bool:
+        return getattr(self.config, "use_copy", False)
 
     def predict(
         self,
-        outputs: ModelOutput,
-        labels: torch.Tensor | None,
+        outputs: ModelOutput,  # (batch, target, d_model)
+        labels: torch.Tensor | None,  # (batch, target)
         num_items_in_batch: torch.Tensor | int | None,
-        wants_copying: bool | None,
+        wants_copying: bool | None = False,
     ) -> dict[str, Any]:
-        """Turn the decoder's states into logits, and a loss if there are labels.
-
-        Args:
-            outputs: of the model without head: `last_hidden_state`, (batch, target, d_model), and, to copy,
-                `copy_attentions`, (batch, target, source), and `source_ids`, (batch, source).
-            labels: target token ids, -100 where there is no loss, (batch, target).
-            num_items_in_batch: labels in the whole accumulated batch; without it the loss is a mean over this one.
-            wants_copying: also return how the model copies.
-
-        Returns:
-            `loss`, `logits` (logarithms of probabilities where the model copies), `copy_probability`, (batch, target),
-            and `copy_attentions`, those that there are; and the rest of `outputs`.
-
-        Raises:
-            ValueError: if the model copies, and does not know what.
-        """
+        """Turn the decoder's states into logits, and a loss if there are labels."""
         hidden_states = outputs["last_hidden_state"]
         logits = self.lm_head(hidden_states)  # (batch, target, vocab_size)
         logits = logits + self.final_logits_bias.to(logits.device)
         gate, copy_attentions = None, outputs.get("copy_attentions")
-        if self.config.use_copy:
+        if self._copies:
             gate = self.copy_gate(hidden_states)  # (batch, target, 1)
             logits = _copy(logits, gate, copy_attentions, outputs.get("source_ids"))
         loss = None if labels is None else token_loss(logits, labels, num_items_in_batch, are_logs=gate is not None)
@@ -100,7 +109,7 @@ class Seq2SeqHead(nn.Module):
         if wants_copying and gate is not None and copy_attentions is not None:
             result["copy_probability"] = gate.squeeze(-1).to(copy_attentions.dtype).sigmoid()
             result["copy_attentions"] = copy_attentions
-        return result
+        return result  # (batch, target)
 
 
 def _copy(
@@ -127,21 +136,8 @@ def _copy(
 
 def token_loss(
     logits: torch.Tensor, labels: torch.Tensor, num_items_in_batch: Any, are_logs: bool = False
-) -> torch.Tensor:
-    """Mean over labels that are not -100, of this batch or of the whole accumulated one.
-
-    Args:
-        logits: scores, or logarithms of probabilities, (batch, tokens, classes).
-        labels: -100 where there is no loss, (batch, tokens).
-        num_items_in_batch: labels in the whole accumulated batch, if they are more than this one's.
-        are_logs: whether the scores are logarithms of probabilities.
-
-    Returns:
-        The loss.
-
-    Raises:
-        ValueError: if there is not a label for each token.
-    """
+) -> torch.Tensor:  # logits (batch, tokens, classes), labels (batch, tokens)
+    """Mean over labels that are not -100, of this batch or of the whole accumulated one."""
     if labels.shape != logits.shape[:-1]:
         raise ValueError(
             f"`labels` must be {tuple(logits.shape[:-1])}, one for each token, got shape {tuple(labels.shape)}."
@@ -153,4 +149,4 @@ def token_loss(
     return loss if num_items_in_batch is None else loss / num_items_in_batch
 
 
-__all__ = ["Seq2SeqHead", "token_loss"]
+__all__ = ["Seq2SeqHead", "WritesTargets", "token_loss"]

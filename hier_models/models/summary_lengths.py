@@ -9,14 +9,7 @@ LENGTHS: dict[str, float] = {"line": 25, "short": 110, "long": float("inf")}
 
 
 def length_ids(tokenizer: Any) -> dict[str, int]:
-    """Find the tokens that a summary of a length begins with.
-
-    Args:
-        tokenizer: A tokenizer of Transformers.
-
-    Returns:
-        Length -> id of its token; empty if the tokenizer has not all of them, as special tokens.
-    """
+    """Find the tokens that a summary of a length begins with."""
     special = set(tokenizer.all_special_tokens)
     if not all(f"[{length}]" in special for length in LENGTHS):
         return {}
@@ -24,29 +17,13 @@ def length_ids(tokenizer: Any) -> dict[str, int]:
 
 
 def length_of(summary: str) -> str:
-    """Tell which length a summary teaches.
-
-    Args:
-        summary: A summary.
-
-    Returns:
-        line (at most 25 words), short (at most 110) or long.
-    """
+    """Tell which length a summary teaches."""
     words = len(summary.split())
     return next(length for length, most in LENGTHS.items() if words <= most)
 
 
 def begin_with_lengths(rows: list[list[int]], summaries: Sequence[str], tokenizer: Any) -> list[list[int]]:
-    """Have each target begin with the token of its length, if the tokenizer has such tokens.
-
-    Args:
-        rows: Ids of targets, which begin with BOS.
-        summaries: Their texts.
-        tokenizer: The tokenizer.
-
-    Returns:
-        The ids.
-    """
+    """Have each target begin with the token of its length, if the tokenizer has such tokens."""
     ids = length_ids(tokenizer)
     if not ids:
         return rows

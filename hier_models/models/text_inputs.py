@@ -9,36 +9,14 @@ LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def check_text(name: str, value: object) -> str:
-    """Check that a value is text.
-
-    Args:
-        name: Its name, for the message.
-        value: The value.
-
-    Returns:
-        The text; lone surrogates, which tokenizers cannot take, become U+FFFD one for one.
-
-    Raises:
-        TypeError: If it is something else.
-    """
+    """Check that a value is text."""
     if not isinstance(value, str):
         raise TypeError(f"`{name}` must be a string, got {type(value).__name__}")
     return value if value.isascii() else LONE_SURROGATE.sub("\ufffd", value)
 
 
 def check_words(name: str, value: object) -> list[str]:
-    """Check that a value is a list of strings: words or sentences.
-
-    Args:
-        name: Its name, for the message.
-        value: The value.
-
-    Returns:
-        The strings.
-
-    Raises:
-        TypeError: If it is something else.
-    """
+    """Check that a value is a list of strings: words or sentences."""
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise TypeError(f"`{name}` must be a list of strings, got {type(value).__name__}")
     return [check_text(f"{name}[{i}]", item) for i, item in enumerate(value)]
@@ -59,20 +37,7 @@ def _is_batch(name: str, value: object, words: bool) -> bool:
 
 
 def read_texts(text: Any, text_pair: Any, words: bool) -> tuple[list[Any], list[Any] | None, bool]:
-    """Bring one text or many, alone or in pairs, to lists.
-
-    Args:
-        text: A text, a list of texts, or a list of pairs.
-        text_pair: The second text or texts.
-        words: Whether texts are lists of words.
-
-    Returns:
-        The first texts, the second texts or None, and whether it was a batch.
-
-    Raises:
-        ValueError: If the batch is empty, or the second texts do not match the first.
-        TypeError: If something is not text.
-    """
+    """Bring one text or many, alone or in pairs, to lists."""
     if not _is_batch("text", text, words):
         if text_pair is not None and _is_batch("text_pair", text_pair, words):
             raise ValueError(f"`text_pair` must be one text, as `text` is, got a list of {len(text_pair)}")
@@ -95,20 +60,7 @@ def read_texts(text: Any, text_pair: Any, words: bool) -> tuple[list[Any], list[
 
 
 def read_choices(text: Any, text_pair: Any, choices: Any) -> tuple[list[str], list[str], int, bool]:
-    """Make a pair of texts for every choice.
-
-    Args:
-        text: A text or a list of texts.
-        text_pair: The question of each, or None.
-        choices: The choices of each: a list of strings, or a list of such lists.
-
-    Returns:
-        The first texts, the second texts, how many choices each text has, and whether it was a batch.
-
-    Raises:
-        ValueError: If they do not match.
-        TypeError: If something is not text, or a list of it.
-    """
+    """Make a pair of texts for every choice."""
     batched = not isinstance(text, str)
     texts = check_words("text", text) if batched else [check_text("text", text)]
     if text_pair is None:

@@ -13,28 +13,13 @@ from transformers.modeling_utils import PreTrainedModel
 
 
 class BeginsAsBase:
-    """Gives a model a `from_pretrained` that begins what a checkpoint lacks as `config.new_modules` says.
-
-    Attributes:
-        new_parameters: names of the parameters that the checkpoint lacked and that began as the identity. They learn
-            faster than the others (`hier_models.training.optimizer_with_rates`).
-    """
+    """Gives a model a `from_pretrained` that begins what a checkpoint lacks as `config.new_modules` says."""
 
     new_parameters: tuple[str, ...] = ()
 
     @classmethod
     def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Self:
-        """Load a checkpoint, of this family or a base of it; see `PreTrainedModel.from_pretrained`.
-
-        Args:
-            *args: see there.
-            output_loading_info: see there.
-            **kwargs: see there; with `new_modules="random"`, what the checkpoint lacks begins at random, as in the
-                papers.
-
-        Returns:
-            The model; with `output_loading_info=True`, the model and the loading report.
-        """
+        """Load a checkpoint, of this family or a base of it; see `PreTrainedModel.from_pretrained`."""
         loader = cast(Any, super())
         model, report = loader.from_pretrained(*args, output_loading_info=True, **kwargs)
         if model.config.new_modules == "identity":
@@ -49,16 +34,6 @@ def begin_as_identity(model: PreTrainedModel, lacking: set[str]) -> tuple[str, .
 
     Modules that know how have a method `begin_as_identity(new)`, which is given the names of their parameters that are
     new and returns the names of their modules that it began. A module is asked before those inside of it.
-
-    Args:
-        model: the model, loaded.
-        lacking: names of its parameters that the checkpoint lacks.
-
-    Returns:
-        Names of the parameters that were begun.
-
-    Raises:
-        ValueError: if parameters cannot be written to.
     """
     parameters = dict(model.named_parameters())
     embedding = model.get_input_embeddings().weight
@@ -78,27 +53,13 @@ def begin_as_identity(model: PreTrainedModel, lacking: set[str]) -> tuple[str, .
 def begin_attention(
     new: nn.Module, output: nn.Linear, norm: nn.LayerNorm, before: nn.Module, norm_before: nn.LayerNorm
 ) -> None:
-    """Begin an attention, with the norm behind it, as the identity, and with the projections of the one before it.
-
-    Args:
-        new: the attention.
-        output: its last layer.
-        norm: the layer norm behind it.
-        before: the attention before it, with parameters of the same names.
-        norm_before: the layer norm between the two.
-    """
+    """Begin an attention, with the norm behind it, as the identity, and with the projections of the one before it."""
     new.load_state_dict(before.state_dict())
     begin_update(output, norm, norm_before)
 
 
 def begin_update(output: nn.Linear, norm: nn.LayerNorm, norm_before: nn.LayerNorm) -> None:
-    """Begin an update of a normalised stream as the identity.
-
-    Args:
-        output: the last layer of what is added to the stream.
-        norm: the layer norm behind it.
-        norm_before: the layer norm before it.
-    """
+    """Begin an update of a normalised stream as the identity."""
     nn.init.zeros_(output.weight)
     nn.init.zeros_(output.bias)
     norm.load_state_dict(norm_before.state_dict())
@@ -108,17 +69,7 @@ def begin_update(output: nn.Linear, norm: nn.LayerNorm, norm_before: nn.LayerNor
 
 
 def begin_layers(layers: Any, base: Any, new: set[str], name: str) -> bool:
-    """Begin new layers as the base's last ones, or, behind layers that are trained already, as the identity.
-
-    Args:
-        layers: BART's encoder layers, some of which may be new. They may have more parameters than the base's.
-        base: layers with parameters of the same names.
-        new: names of new parameters, as the parent of `layers` has them.
-        name: of `layers` in their parent.
-
-    Returns:
-        Whether any of them is new.
-    """
+    """Begin new layers as the base's last ones, or, behind layers that are trained already, as the identity."""
     is_new = [f"{name}.{number}.fc1.weight" in new for number in range(len(layers))]
     for number, layer in enumerate(layers):
         if not is_new[number]:

@@ -22,7 +22,7 @@ from transformers.utils.import_utils import is_torch_bf16_gpu_available
 from ..data.finding import visible_files
 from ..data.reading import DATA_SUFFIXES, TEXT_SUFFIXES, data_suffix
 from ..data.versioned import source_version
-from ..models.key_phrases_highlight_transformer import KEY_PHRASES_FILE
+from ..models.key_phrase_extraction import KEY_PHRASES_FILE
 from .arguments import Recipe
 
 

@@ -11,7 +11,7 @@ from transformers.utils.hub import cached_file
 from ..data.key_phrases import fit_key_phrases
 from ..data.phrase_columns import PHRASES
 from ..data.tokenizing import highlights
-from ..models.key_phrases_highlight_transformer import KEY_PHRASES_FILE, KeyPhraseExtractor
+from ..models.key_phrase_extraction import KEY_PHRASES_FILE, KeyPhraseExtractor
 from .arguments import DataArguments, RecipeError
 from .models import Processor
 

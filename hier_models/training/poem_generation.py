@@ -36,7 +36,7 @@ from ..data.poems import (
 from ..data.tokenizing import plain_tokenizer
 from ..metrics import DocumentScores, PoemBleu, document_keys
 from ..metrics.document_bleu import POEM_METRICS, document_poem_bleu
-from ..models.keywords_ham import PoemKeywords
+from ..models.keywords import PoemKeywords
 from .arguments import Recipe, RecipeError, for_prediction, reading_data
 from .metrics import decode
 from .models import Processor, set_generation

@@ -8,7 +8,7 @@ import torch
 from transformers import DynamicCache, EncoderDecoderCache
 
 from hier_models import CoarseToFineLstmConfig, CoarseToFineLstmForConditionalGeneration
-from hier_models.models.cache_coarse_to_fine_lstm import CoarseToFineLstmCache
+from hier_models.models.recurrent_cache import RecurrentCache
 
 
 BOS, PAD, EOS = 0, 1, 2
@@ -298,9 +298,9 @@ class TestCache:
 
     def test_it_takes_the_place_of_transformers_empty_one(self, model):
         batch, target = make_batch(5, 3), torch.tensor([[BOS, 7], [BOS, 9]])
-        for given in (None, EncoderDecoderCache(DynamicCache(), DynamicCache()), CoarseToFineLstmCache()):
+        for given in (None, EncoderDecoderCache(DynamicCache(), DynamicCache()), RecurrentCache()):
             cache = model(**batch, decoder_input_ids=target, cache=given, use_cache=True).cache
-            assert type(cache) is CoarseToFineLstmCache
+            assert type(cache) is RecurrentCache
             assert (cache.get_seq_length(), cache.batch_size, cache.is_initialized) == (2, 2, True)
 
     def test_another_kind_of_cache_is_refused(self, model):

@@ -9,7 +9,7 @@ from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments
 
 from hier_models import CoarseToFineLstmConfig, CoarseToFineLstmForConditionalGeneration
 from hier_models.models import decoder_coarse_to_fine_lstm
-from hier_models.models.reinforce_coarse_to_fine_lstm import draw_rows
+from hier_models.models.reinforce import draw_rows
 from hier_models.training import PerplexityDecay, SoftPretraining, SurrogateLog, optimizer_with_rates
 from tests import forks
 from tests.references.reinforce import expected_loss, outcomes, probability_of
@@ -278,7 +278,7 @@ def test_models_2_and_3_load_each_others_checkpoints(tmp_path):
 TRAIN_IN_PROCESS = """
 import sys
 import torch
-from hier_models.models.reinforce_coarse_to_fine_lstm import RewardBaseline
+from hier_models.models.reinforce import RewardBaseline
 from tests.coarse_to_fine_lstm.test_hard_attention_coarse_to_fine_lstm import batch_of, make
 
 rank, folder = int(sys.argv[1]), sys.argv[2]

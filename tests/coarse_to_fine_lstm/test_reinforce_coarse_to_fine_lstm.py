@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from hier_models.models.reinforce_coarse_to_fine_lstm import (
+from hier_models.models.reinforce import (
     RewardBaseline,
     draw_rows,
     rewards_to_go,

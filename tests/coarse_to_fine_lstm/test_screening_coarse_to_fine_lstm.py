@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from hier_models.models import screening_coarse_to_fine_lstm as screening
-from hier_models.models.screening_coarse_to_fine_lstm import RowScreen
+from hier_models.models import conditional_reading as screening
+from hier_models.models.conditional_reading import RowScreen
 from tests.coarse_to_fine_lstm.test_generation_coarse_to_fine_lstm import dense, make_batch, make_model
 
 

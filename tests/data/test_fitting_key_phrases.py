@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerFast
 
 from hier_models.data import TruncationReport, fit_key_phrases, load_documents, tokenize_documents
 from hier_models.data.stopwords import load_stopwords
-from hier_models.models.key_phrases_highlight_transformer import KeyPhraseExtractor
+from hier_models.models.key_phrase_extraction import KeyPhraseExtractor
 from hier_models.models.processing_highlight_transformer import HighlightTransformerProcessor
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 

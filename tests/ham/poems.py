@@ -2,7 +2,7 @@
 
 from hier_models import HamProcessor
 from hier_models.data import train_characters
-from hier_models.models.keywords_ham import PoemKeywords
+from hier_models.models.keywords import PoemKeywords
 
 
 FIVE = [

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hier_models import HierarchicalAttention
-from hier_models.models import attention_ham
+from hier_models.models import hierarchical_attention
 from tests.references import ham as reference
 
 
@@ -30,7 +30,7 @@ def random(*shape, seed=1):
 @pytest.fixture(params=[True, False], ids=["fused", "plain"])
 def fused(request, monkeypatch):
     """Both ways to compute levels."""
-    monkeypatch.setattr(attention_ham, "_FUSED_KEYS", 1000 if request.param else 0)
+    monkeypatch.setattr(hierarchical_attention, "_FUSED_KEYS", 1000 if request.param else 0)
     return request.param
 
 

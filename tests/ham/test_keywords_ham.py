@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hier_models.models import keywords_ham
-from hier_models.models.keywords_ham import STOPWORDS, PoemKeywords, chinese_runs, is_chinese, segment, text_rank
+from hier_models.models import keywords as keywords_room
+from hier_models.models.keywords import STOPWORDS, PoemKeywords, chinese_runs, is_chinese, segment, text_rank
 from tests.ham.poems import POEMS
 
 
@@ -44,10 +44,10 @@ def test_words_are_jieba_s():
 
 def test_without_jieba_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "jieba", None)
-    keywords_ham._jieba.cache_clear()
+    keywords_room._jieba.cache_clear()
     with pytest.raises(ImportError, match="pip install jieba"):
         segment("春风", "words")
-    keywords_ham._jieba.cache_clear()
+    keywords_room._jieba.cache_clear()
     assert segment("春风", "characters") == ["春", "风"]
 
 
@@ -58,7 +58,7 @@ def test_text_rank_is_networkx_pagerank(sequences):
     for words in sequences:
         graph.add_nodes_from(words)
         for i, j in itertools.combinations(range(len(words)), 2):
-            if j - i < keywords_ham.WINDOW and words[i] != words[j]:
+            if j - i < keywords_room.WINDOW and words[i] != words[j]:
                 weight = graph.get_edge_data(words[i], words[j], {"weight": 0})["weight"]
                 graph.add_edge(words[i], words[j], weight=weight + 1)
     ranked = text_rank(sequences)
@@ -172,7 +172,7 @@ def test_fitting_is_the_same_in_every_process(keywords, tmp_path):
     keywords.save(tmp_path / "here.json")
     code = (
         "import sys, pathlib; sys.path.insert(0, '.'); from tests.ham.poems import POEMS; "
-        "from hier_models.models.keywords_ham import PoemKeywords; "
+        "from hier_models.models.keywords import PoemKeywords; "
         "PoemKeywords.fit(POEMS, 'characters', min_count=1).save(pathlib.Path(sys.argv[1]))"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "there.json")], check=True, timeout=120, cwd=ROOT)

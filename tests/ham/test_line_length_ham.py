@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from hier_models.models.line_length_ham import LineLengthLogitsProcessor
+from hier_models.models.line_length import LineLengthLogitsProcessor
 
 
 @pytest.mark.parametrize("length", [5, 7])

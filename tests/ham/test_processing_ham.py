@@ -5,7 +5,7 @@ import torch
 
 from hier_models import HamProcessor
 from hier_models.data import HierDataCollator, train_characters
-from hier_models.models.keywords_ham import PoemKeywords
+from hier_models.models.keywords import PoemKeywords
 from tests.conftest import DOCUMENTS, TURNS, assert_a_limit_alone_cuts
 from tests.ham.poems import FIVE, POEMS, poem_processor
 

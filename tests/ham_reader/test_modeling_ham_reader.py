@@ -6,8 +6,8 @@ from huggingface_hub.errors import StrictDataclassClassValidationError
 from transformers import AutoModelForQuestionAnswering
 
 from hier_models import HamReaderConfig, HamReaderForQuestionAnswering
-from hier_models.models import levels_ham_reader
-from hier_models.models.levels_ham_reader import LevelWeights
+from hier_models.models import question_attention
+from hier_models.models.question_attention import LevelWeights
 from tests.references import ham_reader as reference
 
 
@@ -258,7 +258,7 @@ def test_chunks_of_self_matching_change_nothing(monkeypatch):
     want.loss.backward()
     gradient = model.reader.self_matching.key_projection.weight.grad.clone()
     model.zero_grad()
-    monkeypatch.setitem(levels_ham_reader.CHUNK_ELEMENTS, "cpu", 1)
+    monkeypatch.setitem(question_attention.CHUNK_ELEMENTS, "cpu", 1)
     got = model(**batch, start_positions=torch.tensor([1, 0]), end_positions=torch.tensor([2, 2]))
     got.loss.backward()
     torch.testing.assert_close(got.loss, want.loss)

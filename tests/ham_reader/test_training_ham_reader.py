@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hier_models import HamReaderForQuestionAnswering
-from hier_models.models.levels_ham_reader import BidafAttention, SelfMatchingAttention
+from hier_models.models.question_attention import BidafAttention, SelfMatchingAttention
 from tests.ham_reader.test_modeling_ham_reader import READERS, make_batch, make_config, make_model
 
 

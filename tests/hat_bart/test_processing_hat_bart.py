@@ -499,8 +499,8 @@ def test_both_ways_of_finding_sentences_agree(tokenizer: PreTrainedTokenizerFast
     backend = copy.deepcopy(tokenizer.backend_tokenizer)
     backend.normalizer = normalizers.Sequence([])  # no change, but widths are not relied on
     offsets = HatBartProcessor(PreTrainedTokenizerFast(tokenizer_object=backend, **SPECIAL))
-    assert widths._backend()[1] is not None
-    assert offsets._backend()[1] is None
+    assert widths._widths() is not None
+    assert offsets._widths() is None
     for text in [*DOCUMENTS, MIXED, "", "  ", "a\n\n\n b"]:
         assert widths(text=text) == offsets(text=text)
 

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from hier_models import HighlightTransformerConfig, HighlightTransformerModel
-from hier_models.models import band_highlight_transformer as band_module
-from hier_models.models import flash_highlight_transformer as flash_module
-from hier_models.models import highlight_attention_highlight_transformer as module
-from hier_models.models.band_highlight_transformer import make_band
-from hier_models.models.flash_highlight_transformer import attend_on_cpu, correct_rows
-from hier_models.models.highlight_attention_highlight_transformer import highlight_rows
+from hier_models.models import flash_highlighting as flash_module
+from hier_models.models import highlight_attention as module
+from hier_models.models import highlight_band as band_module
+from hier_models.models.flash_highlighting import attend_on_cpu, correct_rows
+from hier_models.models.highlight_attention import highlight_rows
+from hier_models.models.highlight_band import make_band
 
 
 HEADS, LIT, HEAD_DIM = 4, 3, 5
@@ -356,8 +356,8 @@ def test_memory_does_not_grow_with_the_square_of_the_tokens():
     """A dense matrix of 16,384 tokens would be a gigabyte; the whole process stays well below that."""
     program = """
 import json, resource, torch
-from hier_models.models.band_highlight_transformer import make_band
-from hier_models.models.flash_highlight_transformer import attend_on_cpu, correct_rows
+from hier_models.models.highlight_band import make_band
+from hier_models.models.flash_highlighting import attend_on_cpu, correct_rows
 tokens = 16384
 start = torch.arange(0, tokens - 8, 300)
 positions = torch.stack([start, start + 3], dim=-1)[None]

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from hier_models.data.stopwords import load_stopwords
-from hier_models.models import key_phrases_highlight_transformer
-from hier_models.models.key_phrases_highlight_transformer import KeyPhraseExtractor
-from hier_models.models.phrase_spans_highlight_transformer import Phrase
-from hier_models.models.words_highlight_transformer import split_words
+from hier_models.models import key_phrase_extraction as key_phrases
+from hier_models.models.key_phrase_extraction import KeyPhraseExtractor
+from hier_models.models.phrase_spans import Phrase
+from hier_models.models.phrase_words import split_words
 from tests.conftest import DOCUMENTS, SUMMARIES
 
 
@@ -225,7 +225,7 @@ def test_a_document_may_be_articles_and_the_corpus_a_generator() -> None:
 
 
 def test_document_frequencies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_phrases_highlight_transformer, "_GATHERED", 50)  # many small merges
+    monkeypatch.setattr(key_phrases, "_GATHERED", 50)  # many small merges
     texts = corpus(120, seed=1)
     extractor = KeyPhraseExtractor(STOPWORDS).fit(texts, min_documents=1)
     expected = Counter(phrase for text in texts for phrase in set(candidates(text)))
@@ -253,13 +253,13 @@ def test_memory_is_bounded_and_the_error_known(monkeypatch: pytest.MonkeyPatch) 
     texts = corpus(400, seed=3)
     counts = Counter(phrase for text in texts for phrase in set(candidates(text)))
     sizes = []
-    merge = key_phrases_highlight_transformer._Table._merge
+    merge = key_phrases._Table._merge
 
     def watched(table: Any) -> None:
         merge(table)
         sizes.append(len(table.keys))
 
-    monkeypatch.setattr(key_phrases_highlight_transformer._Table, "_merge", watched)
+    monkeypatch.setattr(key_phrases._Table, "_merge", watched)
     extractor = KeyPhraseExtractor(STOPWORDS).fit(texts, min_documents=1, max_counted=500)
     assert len(counts) > 2000
     assert max(sizes) <= 500
@@ -271,7 +271,7 @@ def test_memory_is_bounded_and_the_error_known(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_memory_of_words_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_phrases_highlight_transformer, "_WORDS_IN_MEMORY", 10)
+    monkeypatch.setattr(key_phrases, "_WORDS_IN_MEMORY", 10)
     texts = corpus(40, seed=4)
     extractor = KeyPhraseExtractor(STOPWORDS).fit(texts)
     monkeypatch.undo()

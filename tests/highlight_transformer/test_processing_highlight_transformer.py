@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from hier_models.data import HierDataCollator
-from hier_models.models.key_phrases_highlight_transformer import KeyPhraseExtractor
+from hier_models.models.key_phrase_extraction import KeyPhraseExtractor
 from hier_models.models.processing_highlight_transformer import HighlightTransformerProcessor
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS, assert_a_limit_alone_cuts
 from tests.hat_bart.test_processing_hat_bart import MIXED, TOKENIZERS, plain_ids
@@ -319,7 +319,7 @@ def test_each_article_keeps_its_share(processor: HighlightTransformerProcessor) 
     ],
 )
 def test_shares(lengths: list[int], budget: int, expected: list[int]) -> None:
-    from hier_models.models.phrase_spans_highlight_transformer import shares
+    from hier_models.models.phrase_spans import shares
 
     assert shares(lengths, budget) == expected
 

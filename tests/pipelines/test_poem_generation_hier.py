@@ -7,7 +7,7 @@ import torch
 from transformers import BartConfig, BartForConditionalGeneration, GenerationConfig, pipeline
 
 from hier_models import HamConfig, HamForConditionalGeneration, HamProcessor
-from hier_models.models.keywords_ham import is_chinese
+from hier_models.models.keywords import is_chinese
 from hier_models.pipelines import PoemGenerationPipeline
 from tests.ham.poems import POEMS, poem_processor
 

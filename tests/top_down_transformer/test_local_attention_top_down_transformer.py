@@ -7,8 +7,8 @@ import torch
 from torch.nn.attention.flex_attention import create_mask, flex_attention
 
 from hier_models import TopDownTransformerConfig
-from hier_models.models import local_attention_top_down_transformer as module
-from hier_models.models.local_attention_top_down_transformer import (
+from hier_models.models import local_attention as module
+from hier_models.models.local_attention import (
     TopDownTransformerLocalAttention,
     create_local_attention_mask,
     local_attention,
@@ -267,7 +267,7 @@ LONG = """
 import json
 from pathlib import Path
 import torch
-from hier_models.models.local_attention_top_down_transformer import local_attention
+from hier_models.models.local_attention import local_attention
 
 def held():
     return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024

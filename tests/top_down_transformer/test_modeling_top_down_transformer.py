@@ -155,7 +155,7 @@ class TestAgainstThePaper:
         assert (result.double() - expected).abs().max() / expected.abs().max() < tolerance
 
     def test_without_gradients_a_long_document_widens_in_parts(self, monkeypatch):
-        monkeypatch.setattr("hier_models.models.layers_top_down_transformer.TOKENS_AT_ONCE", 8)
+        monkeypatch.setattr("hier_models.models.top_down_layers.TOKENS_AT_ONCE", 8)
         encoder = make_model(TopDownTransformerModel).encoder
         widths = []
         for layer in encoder.layers:

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hier_models.models.pooling_top_down_transformer import Segments, align, pool
+from hier_models.models.segment_pooling import Segments, align, pool
 from tests.references import top_down_transformer as reference
 
 

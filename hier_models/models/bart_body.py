@@ -1,0 +1,247 @@
+"""What models with BART's body have alike, whether they begin with its weights or not: embeddings, and the decoder.
+
+Axes in shape comments:
+    batch       documents
+    source      source tokens
+    target      target tokens
+    d_model     width
+"""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
+from transformers.configuration_utils import PreTrainedConfig
+from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
+from transformers.modeling_utils import PreTrainedModel
+from transformers.models.bart.modeling_bart import (
+    BartAttention,
+    BartLearnedPositionalEmbedding,
+    BartScaledWordEmbedding,
+    shift_tokens_right,
+)
+from transformers.utils import ModelOutput
+
+from .input_checks import check_decoded, check_target, refuse_flash_mask
+
+
+class BartBodyPreTrainedModel(PreTrainedModel):
+    """Capabilities, and embeddings that encoder and decoder may share."""
+
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _keys_to_ignore_on_load_unexpected = [r"encoder\.version", r"decoder\.version"]
+    _supports_flash_attn = True
+    _supports_sdpa = True
+    _supports_flex_attn = True
+
+    def add_layers(self, layers: Iterable[nn.Module], positions: int | None) -> None:
+        """Make what an encoder and a decoder have: embeddings, layers, and norms behind the one or the others."""
+        self.embed_tokens = make_token_embedding(self.config)
+        if getattr(self.config, "position_embedding_type", "learned") == "sinusoidal":
+            self.embed_positions: nn.Module = SinusoidalPositions(self.config.d_model)
+        else:
+            self.embed_positions = BartLearnedPositionalEmbedding(positions, self.config.d_model)
+        self.normalize_before = getattr(self.config, "normalize_before", False)
+        if not self.normalize_before:
+            self.layernorm_embedding = nn.LayerNorm(self.config.d_model)
+        self.layers = nn.ModuleList(layers)
+        if self.normalize_before:
+            self.layer_norm = nn.LayerNorm(self.config.d_model)
+        self.gradient_checkpointing = False
+
+    def _add_positions(self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
+        if isinstance(self.embed_positions, SinusoidalPositions):
+            positions = self.embed_positions(position_ids, inputs_embeds.dtype)
+        else:  # made for ids without a batch
+            positions = self.embed_positions(position_ids, position_ids=position_ids)[0]
+        return inputs_embeds + positions.to(inputs_embeds.device)  # (batch, tokens, d_model)
+
+    def _begin(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Norm what was embedded, unless norms stand before the layers, and drop some."""
+        if not self.normalize_before:
+            hidden_states = self.layernorm_embedding(hidden_states)
+        return nn.functional.dropout(hidden_states, p=self.config.dropout, training=self.training)
+
+    def _drops_layer(self, probability: float) -> bool:
+        return self.training and probability > 0.0 and torch.rand([]).item() < probability
+
+    def resize_token_embeddings(
+        self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
+    ) -> nn.Embedding:
+        """Resize all embeddings; those of source and target for themselves where they are not shared."""
+        own = [
+            (part, part.embed_tokens)
+            for part in self.modules()
+            if part is not self and isinstance(part, PreTrainedModel) and "embed_tokens" in part._modules
+        ]
+        embeddings: nn.Embedding = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+        if not self.config.tie_word_embeddings:
+            for part, old in own:
+                part.embed_tokens = old  # in whose place the shared one was put
+                part.resize_token_embeddings(embeddings.num_embeddings, mean_resizing=mean_resizing)
+        return embeddings
+
+
+class SinusoidalPositions(nn.Module):
+    """Sines and cosines of each position, in turns, at wavelengths from 2 pi to 20,000 pi.
+
+    Source: Vaswani et al., "Attention Is All You Need", section 3.5.
+    """
+
+    def __init__(self, embedding_dim: int):
+        super().__init__()
+        self.embedding_dim = embedding_dim  # even
+
+    def forward(self, position_ids: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """Return (…, embedding_dim) for positions of any shape, computed in float32 at least."""
+        wide = torch.promote_types(dtype, torch.float32)
+        steps = torch.arange(0, self.embedding_dim, 2, device=position_ids.device, dtype=wide)
+        angles = position_ids[..., None] * torch.exp(steps * (-math.log(10000.0) / self.embedding_dim))
+        return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2).to(dtype)
+
+
+class BartBodyDecoder(nn.Module):
+    """What happens before, in and behind a decoder's layers; stands before `PreTrainedModel` among its bases."""
+
+    positions_field = "max_position_embeddings"  # of the configuration: how many there are
+    config: Any
+
+    def start(
+        self,
+        input_ids: torch.Tensor | None,  # (batch, target)
+        attention_mask: torch.Tensor | None,  # (batch, target), or with earlier tokens in front
+        encoder_hidden_states: torch.Tensor | None,  # (batch, source, d_model)
+        encoder_attention_mask: torch.Tensor | None,  # (batch, source)
+        cache: Cache | None,
+        inputs_embeds: torch.Tensor | None,  # (batch, target, d_model)
+        use_cache: bool | None,
+    ) -> tuple[torch.Tensor, Any, Any, Cache | None]:
+        """Check and embed a target: its states, the masks of target and source, and the cache."""
+        model: Any = self
+        check_target(self.config, input_ids, inputs_embeds, encoder_hidden_states, attention_mask)
+        if inputs_embeds is None:
+            inputs_embeds = model.embed_tokens(input_ids)  # (batch, target, d_model)
+        if use_cache and cache is None:
+            cache = EncoderDecoderCache(DynamicCache(config=self.config), DynamicCache(config=self.config))
+        past_length = cache.get_seq_length() if cache is not None else 0
+        check_decoded(self.config, cache, inputs_embeds.shape[1], self.positions_field)
+        position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + past_length
+        hidden_states = model._begin(model._add_positions(inputs_embeds, position_ids))
+        causal_mask = create_causal_mask(
+            config=self.config,
+            inputs_embeds=inputs_embeds,
+            attention_mask=attention_mask,
+            cache=cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache,
+        )
+        source_mask = self.mask_of(inputs_embeds, encoder_attention_mask, encoder_hidden_states)
+        return hidden_states, causal_mask, source_mask, cache
+
+    def mask_of(self, targets: torch.Tensor, mask: torch.Tensor | None, states: torch.Tensor | None) -> Any:
+        """Make the mask of attention to states, (batch, source, d_model), some of which are padding."""
+        made = create_bidirectional_mask(self.config, targets, mask, encoder_hidden_states=states)
+        refuse_flash_mask(made, targets.shape[1])
+        return made
+
+    def run(
+        self, hidden_states: torch.Tensor, *positional: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Go through the layers: states, and where it is copied from, attention to the source."""
+        model: Any = self
+        copied = None  # (batch, target, source)
+        for layer in model.layers:
+            if model._drops_layer(self.config.decoder_layerdrop) and not getattr(layer, "copies", False):
+                continue
+            hidden_states = layer(hidden_states, *positional, **kwargs)
+            if isinstance(hidden_states, tuple):
+                hidden_states, copied = hidden_states
+        return model.layer_norm(hidden_states) if model.normalize_before else hidden_states, copied
+
+
+class BartBodyModel(nn.Module):
+    """Encoder and decoder that share an embedding; stands before `PreTrainedModel` among a model's bases."""
+
+    _tied_weights_keys = {
+        "decoder.embed_tokens.weight": "shared.weight",
+        "encoder.embed_tokens.weight": "shared.weight",
+    }
+    shared: nn.Embedding
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """Return the embedding that encoder, decoder and head share."""
+        return self.shared
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        """Replace the embedding that encoder and decoder share."""
+        self.shared = value
+        for part in ("encoder", "decoder"):
+            if hasattr(self, part):
+                getattr(self, part).embed_tokens = value
+
+
+def target_of(
+    config: PreTrainedConfig,
+    input_ids: torch.Tensor | None,
+    decoder_input_ids: torch.Tensor | None,
+    decoder_inputs_embeds: torch.Tensor | None,
+) -> torch.Tensor | None:
+    """Return the target's ids: those of the source shifted to the right where no target is given, as in BART."""
+    if decoder_input_ids is not None or decoder_inputs_embeds is not None:
+        return decoder_input_ids
+    if input_ids is None:
+        raise ValueError("Give `decoder_input_ids` or `decoder_inputs_embeds` when there are no `input_ids`.")
+    return shift_tokens_right(input_ids, config.pad_token_id, config.decoder_start_token_id)
+
+
+def of_both(encoder_outputs: ModelOutput, decoder_outputs: ModelOutput) -> dict[str, Any]:
+    """Gather what a [`Seq2SeqModelOutput`] has of encoder and decoder."""
+    names = ("hidden_states", "attentions")
+    return {
+        "last_hidden_state": decoder_outputs["last_hidden_state"],
+        "cache": decoder_outputs.get("cache"),
+        "cross_attentions": decoder_outputs.get("cross_attentions"),
+        "encoder_last_hidden_state": encoder_outputs["last_hidden_state"],
+        **{f"decoder_{name}": decoder_outputs.get(name) for name in names},
+        **{f"encoder_{name}": encoder_outputs.get(name) for name in names},
+    }
+
+
+def make_token_embedding(config: PreTrainedConfig) -> BartScaledWordEmbedding:
+    """Make the embedding that encoder, decoder and head share."""
+    size = getattr(config, "embedding_size", config.d_model)
+    embed_scale = math.sqrt(size) if config.scale_embedding else 1.0
+    return BartScaledWordEmbedding(config.vocab_size, size, config.pad_token_id, embed_scale=embed_scale)
+
+
+def keys_and_values(
+    attention: BartAttention, states: torch.Tensor | None, cache: Cache | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Keys and values of an attention, (batch, heads, keys, head_dim); those of the source are made once."""
+    stored, layer_idx, is_pair = cache, attention.layer_idx, isinstance(cache, EncoderDecoderCache)
+    if is_pair:
+        stored = cache.cross_attention_cache
+        if cache.is_updated.get(layer_idx):
+            return stored.layers[layer_idx].keys, stored.layers[layer_idx].values
+    assert states is not None
+    shape = (*states.shape[:-1], -1, attention.head_dim)
+    key, value = (part(states).view(shape).transpose(1, 2) for part in (attention.k_proj, attention.v_proj))
+    if stored is not None:
+        key, value = stored.update(key, value, layer_idx)
+        if is_pair:
+            cache.is_updated[layer_idx] = True
+    return key, value
+
+
+__all__ = [
+    "BartBodyDecoder",
+    "BartBodyModel",
+    "BartBodyPreTrainedModel",
+    "SinusoidalPositions",
+    "keys_and_values",
+    "make_token_embedding",
+    "of_both",
+    "target_of",
+]

@@ -1,0 +1,382 @@
+"""Key phrases of a document: runs of two or three words with the highest tf-idf by the counts of a corpus."""
+
+import base64
+import hashlib
+import json
+import math
+import os
+import unicodedata
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .phrase_spans import Phrase
+from .phrase_words import ends_in_a_word, is_unspaced, split_words
+
+
+# The file beside a processor's settings.
+KEY_PHRASES_FILE = "key_phrases.json"
+FORMAT = "hier_models key phrases 1"
+
+# Words whose hashes are kept at hand, and phrases of documents that are gathered before they are counted together.
+_WORDS_IN_MEMORY = 2**20
+_GATHERED = 2**21
+# A phrase's key is h(first word)·K + h(second word), and so on; odd, so that no bit is lost.
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_ODD = np.uint64(1)
+
+Array = np.ndarray[Any, Any]
+
+
+class _WordHashes(dict[str, int]):
+    """Words to numbers of 64 bits, the same on every machine; 0 for what is in no phrase, odd unless all digits."""
+
+    def __missing__(self, word: str) -> int:
+        number = 0
+        composed = unicodedata.normalize("NFC", word)
+        if composed != word:  # é as e and an accent is the same letter
+            number = self[composed]
+        elif len(word) > 1 or is_unspaced(word):
+            digest = hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+            number = max(2, int.from_bytes(digest, "little") & ~1) | (not word.isdigit())
+        self[word] = number
+        return number
+
+
+class KeyPhraseExtractor:
+    """Finds the key phrases of a document by tf-idf.
+
+    Candidates are runs of words side by side with no punctuation between, none of them a stopword or a single letter
+    (as in scikit-learn; not so in scripts without spaces), and not all of them numbers. Their tf-idf is that of
+    scikit-learn's `TfidfVectorizer` with its defaults, tf · (ln((1 + N) / (1 + df)) + 1), where the df of a phrase
+    that the corpus lacks is 0. Unlike there, phrases are known by a hash of 64 bits, so that a corpus of any size is
+    counted in bounded memory and quickly, and the counts are a small file without pickle.
+
+    Args:
+        stopwords: Words that are in no phrase.
+        lengths: How many words a phrase may have.
+        top_k: How many phrases of a document are chosen.
+
+    Raises:
+        ValueError: If a length or `top_k` is below 1, or there is no length.
+        TypeError: If a stopword is no string.
+
+    Source: section 4.1.
+    """
+
+    def __init__(self, stopwords: Iterable[str] = (), lengths: Sequence[int] = (2, 3), top_k: int = 10) -> None:
+        if isinstance(stopwords, str):
+            raise TypeError(f"`stopwords` must be a list of words, got the string {stopwords[:80]!r}")
+        words = list(stopwords)
+        if not all(isinstance(word, str) for word in words):
+            raise TypeError(f"`stopwords` must be words, got {next(w for w in words if not isinstance(w, str))!r}")
+        if not lengths or not all(_is_count(n) for n in lengths):
+            raise ValueError(f"`lengths` must be numbers of words of 1 or more, such as (2, 3), got {lengths!r}")
+        if not _is_count(top_k):
+            raise ValueError(f"`top_k` must be an integer of 1 or more, got {top_k!r}")
+        # As words are found in texts: "won't" is one word, "e-mail" two.
+        self.stopwords = frozenset(
+            unicodedata.normalize("NFC", part) for word in words for part in split_words(word)[0]
+        )
+        self.lengths = tuple(sorted(set(lengths)))
+        self.top_k = top_k
+        self.documents = 0
+        self.uncounted = 0
+        self._keys: Array = np.zeros(0, dtype=np.uint64)
+        self._counts: Array = np.zeros(0, dtype=np.uint32)
+        self._hashes = _WordHashes()
+
+    def __len__(self) -> int:
+        """How many phrases of the corpus are known."""
+        return len(self._keys)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.documents} documents, {len(self)} phrases, {len(self.stopwords)} stopwords, "
+            f"lengths={self.lengths}, top_k={self.top_k})"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_hashes": _WordHashes()}  # the same however much it was used
+
+    # Fitting
+
+    def fit(
+        self,
+        texts: Iterable[str | Sequence[str]],
+        *,
+        max_phrases: int = 1_000_000,
+        min_documents: int = 2,
+        max_counted: int = 8_000_000,
+    ) -> "KeyPhraseExtractor":
+        """Count in how many documents of a corpus each phrase is; what was counted before is forgotten.
+
+        Memory does not grow with the corpus: about 50 bytes times `max_counted`. When more phrases than that are
+        counted, the rarer half is dropped and begins anew; `uncounted` says by how much a count may be too low.
+
+        Args:
+            texts: A document each: a text, or a list of its articles. Read once, so that it may be a generator.
+            max_phrases: How many phrases to keep: those of the most documents.
+            min_documents: Phrases of fewer documents are not kept. They count as if no document had them.
+            max_counted: How many phrases to count at a time.
+
+        Returns:
+            The extractor itself.
+
+        Raises:
+            ValueError: If there is no document, or a number is below 1.
+            TypeError: If a document is no text.
+        """
+        limits = {"max_phrases": max_phrases, "min_documents": min_documents, "max_counted": max_counted}
+        for name, limit in limits.items():
+            if not _is_count(limit):
+                raise ValueError(f"`{name}` must be an integer of 1 or more, got {limit!r}")
+        if isinstance(texts, str):
+            raise TypeError("`texts` must be documents, got one string")
+        table = _Table(max_counted)
+        documents = 0
+        for text in texts:
+            if not isinstance(text, str) and not (
+                isinstance(text, Sequence) and all(isinstance(article, str) for article in text)
+            ):
+                raise TypeError(
+                    f"document {documents} of `texts` must be a string or a list of strings, got {type(text).__name__}"
+                )
+            keys, _ = self._candidates(text if isinstance(text, str) else "\n\n".join(text), None)
+            table.add(np.unique(keys))
+            documents += 1
+        if not documents:
+            raise ValueError("`texts` has no document")
+        keys, counts = table.most(max_phrases, min_documents)
+        self.documents, self.uncounted, self._keys, self._counts = documents, table.uncounted, keys, counts
+        return self
+
+    def document_frequency(self, phrase: str) -> int:
+        """Look up a phrase.
+
+        Args:
+            phrase: Words as in a text.
+
+        Returns:
+            In how many documents of the corpus it is; 0 where it is not kept.
+
+        Raises:
+            ValueError: If it is no candidate: by its number of words, a stopword, numbers, or punctuation.
+        """
+        words = split_words(phrase)[0]
+        keys, bounds = self._candidates(phrase, None)
+        whole = [key for key, (start, end) in zip(keys, bounds, strict=True) if len(split_words(phrase[start:end])[0])
+                 == len(words)]  # fmt: skip
+        if not whole:
+            raise ValueError(
+                f"`phrase` must be {' or '.join(map(str, self.lengths))} words side by side without a stopword, got "
+                f"{phrase!r}"
+            )
+        return int(self._frequencies(np.array(whole[:1], dtype=np.uint64))[0])
+
+    # Finding
+
+    def find(self, text: str, ranges: Sequence[tuple[int, int]] | None = None) -> list[Phrase]:
+        """Find the key phrases of a document.
+
+        Args:
+            text: The document.
+            ranges: Where to look, as (start, end) in characters, such as what is left of each article; by default
+                everywhere. A word that a range cuts is not looked at.
+
+        Returns:
+            At most `top_k` phrases, the most important first and of equals the earlier one. Their values have an L2
+            norm of 1. A phrase looks as where it first occurs, and has all its places in the ranges.
+
+        Raises:
+            ValueError: If the extractor is not fitted.
+
+        Source: section 4.1.
+        """
+        if not self.documents:
+            raise ValueError("the KeyPhraseExtractor is not fitted; give its `fit` the documents of a corpus")
+        keys, bounds = self._candidates(text, ranges)
+        if not len(keys):
+            return []
+        found, first, inverse, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+        idf = np.log((1 + self.documents) / (1 + self._frequencies(found))) + 1
+        scores = counts * idf
+        chosen = np.lexsort((first, bounds[first, 0], -scores))[: self.top_k]
+        values = scores[chosen] / math.sqrt(float(np.sum(scores[chosen] ** 2)))
+        phrases = []
+        for number, value in zip(chosen, values.tolist(), strict=True):
+            places = bounds[inverse == number].tolist()
+            start, end = places[0]
+            phrases.append(Phrase(" ".join(text[start:end].split()), value, tuple((a, b) for a, b in places)))
+        return phrases
+
+    def _frequencies(self, keys: Array) -> Array:
+        """Look up in how many documents phrases are; (phrases,)."""
+        if not len(self._keys):
+            return np.zeros(len(keys), dtype=np.int64)
+        places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        return np.where(self._keys[places] == keys, self._counts[places].astype(np.int64), 0)
+
+    def _candidates(self, text: str, ranges: Sequence[tuple[int, int]] | None) -> tuple[Array, Array]:
+        """Find every phrase that may be a key phrase: its key (phrases,) and its characters (phrases, 2)."""
+        if len(self._hashes) > _WORDS_IN_MEMORY or not self._hashes:
+            self._hashes = _WordHashes(dict.fromkeys(self.stopwords, 0))
+        keys, places = [], []
+        for start, end in [(0, len(text))] if ranges is None else ranges:
+            for key, place in self._candidates_of(text, start, end):
+                keys.append(key)
+                places.append(place)
+        if not keys:
+            return np.zeros(0, dtype=np.uint64), np.zeros((0, 2), dtype=np.int64)
+        return np.concatenate(keys), np.concatenate(places)
+
+    def _candidates_of(self, text: str, start: int, end: int) -> Iterator[tuple[Array, Array]]:
+        words, bounds, beside = split_words(text[start:end])
+        if words and end < len(text) and ends_in_a_word(text, start + int(bounds[-1, 0]), end):
+            words, bounds, beside = words[:-1], bounds[:-1], beside[:-1]
+        if not words:
+            return
+        hashes = np.fromiter(map(self._hashes.__getitem__, words), dtype=np.uint64, count=len(words))
+        bounds = bounds + start
+        content = hashes != 0
+        linked = content[:-1] & content[1:] & beside  # (words - 1,): this word and the next are of one phrase
+        keys, valid, named = hashes, content, hashes & _ODD
+        for n in range(1, self.lengths[-1] + 1):
+            if n > 1:
+                keys = keys[:-1] * _FACTOR + hashes[n - 1 :]
+                valid = valid[:-1] & linked[n - 2 :]
+                named = named[:-1] | (hashes[n - 1 :] & _ODD)
+            if not len(keys):
+                return
+            if n in self.lengths:
+                at = np.flatnonzero(valid & (named != 0))
+                yield keys[at], np.stack([bounds[at, 0], bounds[at + n - 1, 1]], axis=1)
+
+    # Saving
+
+    def save(self, file: str | os.PathLike[str]) -> None:
+        """Save everything as JSON.
+
+        Args:
+            file: The file, written anew.
+        """
+        text = json.dumps(self.as_dict(), indent=1, ensure_ascii=False)
+        Path(file).write_text(f"{text}\n", encoding="utf-8")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give all that is counted.
+
+        Returns:
+            What `save` writes.
+        """
+        return {
+            "format": FORMAT,
+            "documents": self.documents,
+            "uncounted": self.uncounted,
+            "lengths": list(self.lengths),
+            "top_k": self.top_k,
+            "stopwords": sorted(self.stopwords),
+            "keys": _packed(self._keys.astype("<u8")),
+            "counts": _packed(self._counts.astype("<u4")),
+        }
+
+    @classmethod
+    def load(cls, file: str | os.PathLike[str]) -> "KeyPhraseExtractor":
+        """Load what `save` has saved.
+
+        Args:
+            file: The file.
+
+        Returns:
+            An extractor that finds the same phrases.
+
+        Raises:
+            ValueError: If it is no such file.
+        """
+        try:
+            content = json.loads(Path(file).read_text(encoding="utf-8"))
+            found = content["format"]
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(f"{file} is no file of key phrases: {error!r}") from error
+        if found != FORMAT:
+            raise ValueError(f"{file} is in the format {found!r}, and this version reads {FORMAT!r}")
+        try:
+            extractor = cls(content["stopwords"], content["lengths"], content["top_k"])
+            extractor.documents, extractor.uncounted = int(content["documents"]), int(content["uncounted"])
+            extractor._keys = _unpacked(content["keys"], "<u8").astype(np.uint64)
+            extractor._counts = _unpacked(content["counts"], "<u4").astype(np.uint32)
+        except (KeyError, TypeError, ValueError, zlib.error) as error:
+            raise ValueError(f"{file} is damaged: {error!r}") from error
+        if len(extractor._keys) != len(extractor._counts):
+            raise ValueError(f"{file} is damaged: {len(extractor._keys)} keys, {len(extractor._counts)} counts")
+        return extractor
+
+
+class _Table:
+    """Counts keys in bounded memory: when there are too many, the rarer half goes (lossy counting)."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.uncounted = 0
+        self.keys: Array = np.zeros(0, dtype=np.uint64)
+        self.counts: Array = np.zeros(0, dtype=np.uint32)
+        self._gathered: list[Array] = []
+        self._waiting = 0
+
+    def add(self, keys: Array) -> None:
+        """Count each of some keys once more."""
+        self._gathered.append(keys)
+        self._waiting += len(keys)
+        if self._waiting >= min(_GATHERED, self.size):
+            self._merge()
+
+    def most(self, size: int, least: int) -> tuple[Array, Array]:
+        """Give the keys with the highest counts, and these."""
+        self._merge()
+        self._keep(self.counts >= least)
+        if len(self.keys) > size:
+            self._keep(self.counts > _cut(self.counts, size))
+        return self.keys, self.counts
+
+    def _merge(self) -> None:
+        if not self._waiting:
+            return
+        keys, counts = np.unique(np.concatenate(self._gathered), return_counts=True)
+        self._gathered, self._waiting = [], 0
+        places = np.searchsorted(self.keys, keys)
+        known = np.zeros(len(keys), dtype=bool)
+        inside = places < len(self.keys)
+        known[inside] = self.keys[places[inside]] == keys[inside]
+        self.counts[places[known]] += counts[known].astype(np.uint32)
+        self.keys = np.insert(self.keys, places[~known], keys[~known])
+        self.counts = np.insert(self.counts, places[~known], counts[~known].astype(np.uint32))
+        if len(self.keys) > self.size:
+            dropped = _cut(self.counts, max(1, self.size // 2))
+            self.uncounted += dropped
+            self._keep(self.counts > dropped)
+
+    def _keep(self, chosen: Array) -> None:
+        self.keys, self.counts = self.keys[chosen], self.counts[chosen]
+
+
+def _cut(counts: Array, size: int) -> int:
+    """Give the count that at most `size` counts are above."""
+    return int(np.partition(counts, len(counts) - size - 1)[len(counts) - size - 1])
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _packed(array: Array) -> str:
+    return base64.b64encode(zlib.compress(array.tobytes(), 1)).decode("ascii")
+
+
+def _unpacked(text: str, dtype: str) -> Array:
+    return np.frombuffer(zlib.decompress(base64.b64decode(text, validate=True)), dtype=dtype)
+
+
+__all__ = ["KeyPhraseExtractor"]

@@ -1,0 +1,408 @@
+"""Local self-attention: an exact sliding window whose time and memory grow linearly with the number of tokens.
+
+Every token attends to the `window / 2` tokens on its left, the `window / 2` on its right, and itself.
+
+Source: Pang et al., "Long Document Summarization with Top-down and Bottom-up Inference", section 2.1, appendix B.1 and
+figure 2.
+
+`local_attention` works on any device through `scaled_dot_product_attention`: a block of neighbouring queries shares
+its keys, and a mask cuts the band out of it. On the CPU the blocks are views, all blocks share a mask, and forward and
+backward call torch's flash kernel on them.
+
+Axes in shape comments:
+    batch     documents
+    heads     attention heads
+    tokens    source tokens
+    head_dim  width of a head
+    blocks    blocks of queries
+    keys      keys that one block of queries can see
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.nn.attention.flex_attention import BlockMask
+from torch.utils.checkpoint import checkpoint
+from transformers.configuration_utils import PreTrainedConfig
+from transformers.masking_utils import create_bidirectional_mask
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.models.bart.modeling_bart import BartAttention, eager_attention_forward
+
+from .input_checks import refuse_flex_dropout
+
+
+class TopDownTransformerLocalAttention(BartAttention):
+    """Multi-head self-attention over a sliding window, with the parameters of BART's attention.
+
+    `config._attn_implementation` chooses the way, as it does everywhere in Transformers: `"sdpa"` blocks of queries,
+    on any device, `"flex_attention"` a kernel with a block mask, `"flash_attention_2"` and its relatives their own
+    window, `"eager"` a dense mask, for short inputs and for attention weights.
+
+    Source: section 2.1, appendix B.1.
+    """
+
+    def __init__(self, config: PreTrainedConfig, layer_idx: int | None = None):
+        super().__init__(
+            embed_dim=config.d_model,
+            num_heads=config.encoder_attention_heads,
+            dropout=config.attention_dropout,
+            config=config,
+            layer_idx=layer_idx,
+        )
+        self.window = config.attention_window
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,  # (batch, tokens, d_model)
+        attention_mask: torch.Tensor | BlockMask | None = None,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Attend."""
+        device = hidden_states.device.type
+        if torch.is_autocast_enabled(device) and hidden_states.dtype != torch.float64:  # which autocast leaves alone
+            # Once, and not a copy for each projection, kept until the backward pass.
+            hidden_states = hidden_states.to(torch.get_autocast_dtype(device))
+        shape = (*hidden_states.shape[:-1], -1, self.head_dim)
+        query, key, value = (
+            projection(hidden_states).view(shape).transpose(1, 2)  # (batch, heads, tokens, head_dim)
+            for projection in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        dropout = self.dropout if self.training else 0.0
+        refuse_flex_dropout(self.config._attn_implementation, dropout)
+        weights = None
+        if self.config._attn_implementation == "sdpa":
+            attended = local_attention(query, key, value, self.window, attention_mask, dropout, self.scaling)
+            attended = attended.transpose(1, 2)  # (batch, tokens, heads, head_dim)
+        else:
+            attend: Callable[..., Any] = ALL_ATTENTION_FUNCTIONS.get_interface(
+                self.config._attn_implementation, eager_attention_forward
+            )
+            kwargs["sliding_window"] = self.window // 2 + 1  # read by flash attention: it counts the token itself
+            attended, weights = attend(
+                self, query, key, value, attention_mask, dropout=dropout, scaling=self.scaling, **kwargs
+            )
+        return self.out_proj(attended.reshape(*shape[:-2], -1)), weights
+
+
+def create_local_attention_mask(
+    config: PreTrainedConfig, inputs_embeds: torch.Tensor, attention_mask: torch.Tensor | None
+) -> torch.Tensor | BlockMask | None:  # inputs_embeds (batch, tokens, d_model), attention_mask (batch, tokens)
+    """Make the mask that `TopDownTransformerLocalAttention` takes, once for all layers."""
+    implementation = config._attn_implementation
+    if implementation == "sdpa":
+        return None if attention_mask is None else attention_mask.bool()
+    if implementation == "flex_attention":
+        return _flex_block_mask(inputs_embeds, config.attention_window, attention_mask)
+    if "flash" in implementation:
+        return create_bidirectional_mask(config, inputs_embeds, attention_mask)
+    half = config.attention_window // 2
+    return create_bidirectional_mask(
+        config,
+        inputs_embeds,
+        attention_mask,
+        and_mask_function=lambda batch, head, query, key: (query - key).abs() <= half,
+    )
+
+
+def local_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    window: int,
+    attention_mask: torch.Tensor | None = None,
+    dropout: float = 0.0,
+    scale: float | None = None,
+) -> torch.Tensor:
+    """Scaled dot product attention of every token to `window / 2` tokens on each side and to itself.
+
+    Exact, forwards and backwards, with time and memory linear in the number of tokens. On the CPU without dropout, and
+    with padding only at the ends of a document, it takes the fast path.
+
+    Source: section 2.1, appendix B.1.
+
+    Args:
+        query: (batch, heads, tokens, head_dim).
+        key: (batch, heads, tokens, head_dim).
+        value: (batch, heads, tokens, head_dim).
+        window: neighbours that a token attends to, half on each side; even. One larger than the document is fine:
+            attention is then full.
+        attention_mask: (batch, tokens), true or 1 for tokens, false or 0 for padding.
+        dropout: probability of leaving out an attention weight.
+        scale: factor of the scores, by default one over the square root of `head_dim`.
+
+    Returns:
+        (batch, heads, tokens, head_dim). What stands at padding means nothing.
+
+    Raises:
+        ValueError: if the shapes do not fit, or `window` is odd or less than 2.
+    """
+    _check(query, key, value, window, attention_mask)
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    if query.device.type == "cpu" and not dropout and not torch.compiler.is_compiling():
+        spans = _document_spans(query, attention_mask)
+        if spans is not None:
+            attended: torch.Tensor = _FlashOnCpu.apply(query, key, value, window, scale, spans)
+            return attended
+    return _attend_in_blocks(query, key, value, window, attention_mask, dropout, scale)
+
+
+def _check(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, window: int, attention_mask: torch.Tensor | None
+) -> None:
+    if query.dim() != 4 or not query.shape == key.shape == value.shape:
+        raise ValueError(
+            "`query`, `key` and `value` must have one shape, (batch, heads, tokens, head_dim), got "
+            f"{tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}."
+        )
+    if window < 2 or window % 2:
+        raise ValueError(f"`window` must be even and at least 2, half of it on each side, got {window}.")
+    if attention_mask is not None and attention_mask.shape != (query.shape[0], query.shape[2]):
+        raise ValueError(
+            f"`attention_mask` must be (batch, tokens) = {(query.shape[0], query.shape[2])}, got "
+            f"{tuple(attention_mask.shape)}."
+        )
+
+
+def _document_spans(query: torch.Tensor, attention_mask: torch.Tensor | None) -> list[tuple[int, int]] | None:
+    """First and last token (excluded) of each document, or `None` if padding stands inside of one."""
+    batch, tokens = query.shape[0], query.shape[2]
+    if attention_mask is None:
+        return [(0, tokens)] * batch
+    mask = attention_mask.bool()
+    lengths = mask.sum(dim=1)
+    starts = mask.int().argmax(dim=1)  # the first of the largest
+    places = torch.arange(tokens)
+    filled = (places >= starts[:, None]) & (places < (starts + lengths)[:, None])
+    if not torch.equal(filled, mask):
+        return None
+    return [(start, start + length) for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)]
+
+
+class _Blocks(NamedTuple):
+    """Neighbouring blocks of queries that see equally many keys, at equal distances."""
+
+    first_query: int
+    first_key: int  # of the first block; that of the next lies `size` further
+    size: int  # queries in a block
+    count: int
+    keys: int  # seen by a block
+
+    def split_queries(self, states: torch.Tensor) -> torch.Tensor:
+        """View (heads, tokens, …) as (blocks, heads, queries, …)."""
+        end = self.first_query + self.count * self.size
+        return states[:, self.first_query : end].unflatten(1, (self.count, self.size)).transpose(0, 1)
+
+    def split_keys(self, states: torch.Tensor) -> torch.Tensor:
+        """View (heads, tokens, head_dim) as overlapping (blocks, heads, keys, head_dim)."""
+        end = self.first_key + (self.count - 1) * self.size + self.keys
+        return states[:, self.first_key : end].unfold(1, self.keys, self.size).permute(1, 0, 3, 2)
+
+    def mask(self, half: int, dtype: torch.dtype) -> torch.Tensor | None:
+        """What to add to scores, (1, 1, queries, keys), or `None` if every query sees every key."""
+        offset = self.first_key - self.first_query
+        if self.size - 1 - offset <= half and offset + self.keys - 1 <= half:
+            return None
+        right, left = (torch.full((1, 1, self.size, self.keys), -torch.inf, dtype=dtype) for _ in range(2))
+        return right.triu_(half - offset + 1) + left.tril_(-half - offset - 1)
+
+
+def _block_size(window: int) -> int:
+    """Queries in a block: few to waste little outside of the band, many for the matrix units."""
+    return min(256, max(64, window // 2))
+
+
+def _divide(tokens: int, window: int) -> Iterator[_Blocks]:
+    """Divide a document into blocks; those in its middle, which all look alike, go together."""
+    half, size = window // 2, _block_size(window)
+    if tokens <= half + 1:  # all see all
+        size = max(tokens, 1)
+    together = max(1, 4096 // size)  # bounds what the backward pass holds at once
+    start = 0
+    while start < tokens:
+        rest = tokens - start
+        inside = (rest - half) // size if start >= half else 0  # blocks whose window lies inside the document
+        if inside > 0:
+            count = min(inside, together)
+            yield _Blocks(start, start - half, size, count, size + 2 * half)
+            start += count * size
+        else:
+            queries = min(size, rest)
+            first_key = max(0, start - half)
+            yield _Blocks(start, first_key, queries, 1, min(tokens, start + queries + half) - first_key)
+            start += queries
+
+
+class _FlashOnCpu(torch.autograd.Function):
+    """Local attention by torch's flash kernel for CPUs over blocks that are views."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        window: int,
+        scale: float,
+        spans: list[tuple[int, int]],
+    ) -> torch.Tensor:
+        attended = torch.zeros_like(query.transpose(1, 2), memory_format=torch.contiguous_format).transpose(1, 2)
+        wanted = any(ctx.needs_input_grad)
+        kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+        normalizers = []  # log-sum-exp of the scores, (blocks, heads, queries) for each call of the kernel
+        for document, blocks, mask in _walk(spans, window, query.dtype):
+            output, normalizer = kernel(
+                blocks.split_queries(query[document]),
+                blocks.split_keys(key[document]),
+                blocks.split_keys(value[document]),
+                attn_mask=mask,
+                scale=scale,
+            )
+            blocks.split_queries(attended[document]).copy_(output)
+            if wanted:
+                normalizers.append(normalizer)
+        ctx.save_for_backward(query, key, value, attended, *normalizers)
+        ctx.window, ctx.scale, ctx.spans = window, scale, spans
+        return attended
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        query, key, value, attended, *normalizers = ctx.saved_tensors
+        kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+        # A key's gradient is a sum over blocks: in float32 at least, and laid out as the projections want it.
+        wide = torch.promote_types(query.dtype, torch.float32)
+        layout = query.transpose(1, 2)
+        grad_query = torch.zeros_like(layout, memory_format=torch.contiguous_format).transpose(1, 2)
+        grad_key, grad_value = (
+            torch.zeros_like(layout, dtype=wide, memory_format=torch.contiguous_format).transpose(1, 2)
+            for _ in range(2)
+        )
+        for (document, blocks, mask), normalizer in zip(
+            _walk(ctx.spans, ctx.window, query.dtype), normalizers, strict=True
+        ):
+            block_query, *block_keys = kernel(
+                blocks.split_queries(grad[document]),
+                blocks.split_queries(query[document]),
+                blocks.split_keys(key[document]),
+                blocks.split_keys(value[document]),
+                blocks.split_queries(attended[document]),
+                normalizer,
+                0.0,
+                False,
+                attn_mask=mask,
+                scale=ctx.scale,
+            )
+            blocks.split_queries(grad_query[document]).copy_(block_query)
+            for total, parts in zip((grad_key[document], grad_value[document]), block_keys, strict=True):
+                for number, part in enumerate(parts):
+                    start = blocks.first_key + number * blocks.size
+                    total[:, start : start + blocks.keys] += part
+        return grad_query, grad_key.to(key.dtype), grad_value.to(value.dtype), None, None, None
+
+
+def _walk(
+    spans: list[tuple[int, int]], window: int, dtype: torch.dtype
+) -> Iterator[tuple[int, _Blocks, torch.Tensor | None]]:
+    """All blocks of all documents, each with its mask; equal masks are made once."""
+    masks: dict[tuple[int, int, int], torch.Tensor | None] = {}
+    for document, (start, end) in enumerate(spans):
+        for blocks in _divide(end - start, window):
+            kind = (blocks.first_key - blocks.first_query, blocks.size, blocks.keys)
+            if kind not in masks:
+                masks[kind] = blocks.mask(window // 2, dtype)
+            place = blocks._replace(first_query=start + blocks.first_query, first_key=start + blocks.first_key)
+            yield document, place, masks[kind]
+
+
+def _attend_in_blocks(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    window: int,
+    attention_mask: torch.Tensor | None,
+    dropout: float,
+    scale: float,
+) -> torch.Tensor:
+    """Local attention by masked blocks through `scaled_dot_product_attention`, on any device."""
+    batch, _, tokens, _ = query.shape
+    half = window // 2
+    size = min(max(128, half), tokens)  # queries in a block
+    count = -(-tokens // size)
+    keys = size + 2 * half
+    lacking = count * size - tokens
+
+    def split_queries(states: torch.Tensor) -> torch.Tensor:  # (batch, blocks, heads, size, head_dim)
+        return nn.functional.pad(states, (0, 0, 0, lacking)).unflatten(2, (count, size)).transpose(1, 2)
+
+    def split_keys(states: torch.Tensor) -> torch.Tensor:  # (batch, blocks, heads, keys, head_dim), overlapping
+        padded = nn.functional.pad(states, (0, 0, half, half + lacking))
+        return padded.unfold(2, keys, size).permute(0, 2, 1, 4, 3)
+
+    if attention_mask is None:
+        attention_mask = torch.ones(1, tokens, dtype=torch.bool, device=query.device)
+    exists = nn.functional.pad(attention_mask.bool(), (half, half + lacking)).unfold(1, keys, size)
+    exists = exists[:, :, None, None]  # (batch or 1, blocks, 1, 1, keys)
+    distance = torch.arange(keys, device=query.device) - half - torch.arange(size, device=query.device)[:, None]
+    # The token itself always, for the sake of rows of padding: softmax over nothing is not a number.
+    visible = (exists & (distance.abs() <= half)) | (distance == 0)  # (batch or 1, blocks, 1, size, keys)
+
+    operands = (split_queries(query), split_keys(key), split_keys(value), visible)
+    if dropout and query.device.type == "cpu":
+        # Weights are held here: those of a few blocks at a time, computed again in the backward pass.
+        parts = zip(*(operand.split(max(1, 1024 // size), dim=1) for operand in operands), strict=True)
+        attended = torch.cat(
+            [checkpoint(_attend_with_dropout, *part, dropout, scale, use_reentrant=False) for part in parts], dim=1
+        )
+    else:
+        blocked_query, blocked_key, blocked_value = (operand.flatten(0, 1) for operand in operands[:3])
+        mask = visible.expand(batch, *visible.shape[1:]).flatten(0, 1)
+        attended = nn.functional.scaled_dot_product_attention(
+            blocked_query, blocked_key, blocked_value, attn_mask=mask, dropout_p=dropout, scale=scale
+        ).unflatten(0, (batch, count))
+    return attended.transpose(1, 2).flatten(2, 3)[:, :, :tokens]
+
+
+def _attend_with_dropout(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, dropout: float, scale: float
+) -> torch.Tensor:
+    """Attention with dropout on the CPU, where torch's own spends most of the time on drawing numbers.
+
+    Sixteen random bits a weight do: the probability is kept to 1 / 65,536, and what is kept is scaled by it exactly.
+    """
+    scores = (query * scale) @ key.transpose(-1, -2)  # (batch, blocks, heads, size, keys)
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    drawn = torch.empty(-(-weights.numel() // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
+    dropped = max(1, round(dropout * 2**16))  # of 65,536 drawn numbers
+    kept = (drawn[: weights.numel()] > dropped - 2**15 - 1).view_as(weights)
+    return (weights * kept) @ (value * (2**16 / max(1, 2**16 - dropped)))
+
+
+def _flex_block_mask(inputs_embeds: torch.Tensor, window: int, attention_mask: torch.Tensor | None) -> BlockMask:
+    """Block mask of the band for FlexAttention, made without looking at every pair of tokens."""
+    batch, tokens = inputs_embeds.shape[:2]
+    device, half, size = inputs_embeds.device, window // 2, 128
+    exists = None if attention_mask is None else attention_mask.to(device=device, dtype=torch.bool)
+
+    def visible(batch_idx: torch.Tensor, _: torch.Tensor, query_idx: torch.Tensor, key_idx: torch.Tensor) -> Any:
+        near = (query_idx - key_idx).abs() <= half
+        return near if exists is None else near & exists[batch_idx, key_idx]
+
+    blocks = -(-tokens // size)
+    row = torch.arange(blocks, device=device, dtype=torch.int32)
+    first = (row - (half + size - 1) // size).clamp(min=0)
+    last = (row + (half + size - 1) // size).clamp(max=blocks - 1)
+    count = last - first + 1
+    # Every row lists its own blocks first; what stands behind them is not read.
+    indices = ((first[:, None] + row) % blocks).to(torch.int32)
+    return BlockMask.from_kv_blocks(
+        count[None, None].expand(batch, 1, -1).contiguous(),
+        indices[None, None].expand(batch, 1, -1, -1).contiguous(),
+        BLOCK_SIZE=size,
+        mask_mod=visible,
+        seq_lengths=(tokens, tokens),
+    )
+
+
+__all__ = ["TopDownTransformerLocalAttention", "create_local_attention_mask", "local_attention"]

@@ -1,0 +1,173 @@
+"""The three readers: how a context is read with a question, and where the answer is looked for in what was read.
+
+Each has the same four steps, of which the model makes an answer: `read_question`, once for each question; `read`, for
+each document; and `point`, over all documents of a context.
+
+Axes in shape comments:
+    batch       questions
+    rows        documents of all contexts
+    words       words of a document, or of all documents of a context
+    keys        words of a question
+    size        2 · hidden_size, the width of a word that was read
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from .answer_pointer import AnswerPointer, QuestionPooling
+from .configuration_ham_reader import HamReaderConfig
+from .match_recurrence import GatedMatchGru, MatchLstm
+from .question_attention import BidafAttention, SelfMatchingAttention
+from .word_encoder import RecurrentEncoder
+
+
+class BidafReader(nn.Module):
+    """Bi-directional attention flow.
+
+    Source: Seo et al. 2016, section 2, layers 3 to 6; the attention in levels (HAM, section 3.1). For several
+    documents each is read with the question, and start and end are looked for in all of them together, as DuReader's
+    authors do.
+    """
+
+    def __init__(self, config: HamReaderConfig):
+        super().__init__()
+        hidden, dropout = config.hidden_size, config.dropout
+        size = 2 * hidden
+        self.contextual = RecurrentEncoder("lstm", config.word_size, hidden, config.encoder_layers, dropout=dropout)
+        self.attention = BidafAttention(size, config.attention_depth, config.level_weights)
+        self.modeling = RecurrentEncoder("lstm", 4 * size, hidden, config.modeling_layers, dropout=dropout)
+        self.end_modeling = RecurrentEncoder("lstm", size, hidden, dropout=dropout)
+        self.start_score = nn.Linear(5 * size, 1)
+        self.end_score = nn.Linear(5 * size, 1)
+        self.dropout = nn.Dropout(dropout)
+
+    def read_question(self, words: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """Read questions."""
+        # words (batch, keys, word_size)
+        states: torch.Tensor = self.contextual(words, lengths)[0]
+        return states  # (batch, keys, size)
+
+    def read(
+        self,
+        words: torch.Tensor,  # (rows, words, word_size)
+        lengths: torch.Tensor,
+        mask: torch.Tensor,  # (rows, words)
+        question: torch.Tensor,  # (rows, keys, size)
+        question_mask: torch.Tensor,  # (rows, keys)
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        """Read documents with their questions."""
+        context = self.contextual(words, lengths)[0]
+        of_question, of_context, attention = self.attention(context, mask, question, question_mask)
+        joined = torch.cat([context, of_question, context * of_question, context * of_context], -1)  # G
+        modeled = self.modeling(joined, lengths)[0]  # M
+        for_end = self.end_modeling(modeled, lengths)[0]  # M²
+        return (torch.cat([joined, modeled], -1), torch.cat([joined, for_end], -1)), attention
+
+    def point(
+        self, read: tuple[torch.Tensor, ...], mask: torch.Tensor, question: torch.Tensor, question_mask: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Score words as the answer's first and last."""
+        # read (batch, words, …), mask (batch, words), question (batch, keys, size), question_mask (batch, keys)
+        for_start, for_end = read
+        start = self.start_score(self.dropout(for_start)).squeeze(-1)
+        return start, self.end_score(self.dropout(for_end)).squeeze(-1)  # (batch, words)
+
+
+class MatchLstmReader(nn.Module):
+    """Match-LSTM with the boundary model of the answer pointer.
+
+    Source: Wang and Jiang 2016, section 2.2; the attention in levels (HAM, section 3.1). Context and question are read
+    in both directions here; the paper's LSTM reads forwards, as that of the code HAM's authors began with.
+    """
+
+    def __init__(self, config: HamReaderConfig):
+        super().__init__()
+        hidden, dropout = config.hidden_size, config.dropout
+        size = 2 * hidden
+        self.preprocessing = RecurrentEncoder("lstm", config.word_size, hidden, config.encoder_layers, dropout=dropout)
+        self.matching = MatchLstm(size, hidden, config.attention_depth, config.level_weights)
+        self.pointer = AnswerPointer(size, hidden, hidden, "lstm")
+        self.dropout = nn.Dropout(dropout)
+
+    def read_question(self, words: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """Read questions; see `BidafReader.read_question`."""
+        states: torch.Tensor = self.preprocessing(words, lengths)[0]
+        return states
+
+    def read(
+        self,
+        words: torch.Tensor,
+        lengths: torch.Tensor,
+        mask: torch.Tensor,
+        question: torch.Tensor,
+        question_mask: torch.Tensor,
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        """Read documents with their questions; see `BidafReader.read`."""
+        context = self.preprocessing(words, lengths)[0]
+        matched, attention = self.matching(self.dropout(context), mask, lengths, self.dropout(question), question_mask)
+        return (matched,), attention
+
+    def point(
+        self, read: tuple[torch.Tensor, ...], mask: torch.Tensor, question: torch.Tensor, question_mask: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Score words as the answer's first and last; see `BidafReader.point`."""
+        found: tuple[torch.Tensor, torch.Tensor] = self.pointer(self.dropout(read[0]), mask)
+        return found
+
+
+class RNetReader(nn.Module):
+    """R-NET: gated matching with the question, then of the context with itself.
+
+    Source: Wang et al. 2017, section 3; both attentions in levels (HAM, section 5.1): the first as HAM-V, that of the
+    context to itself as HAM-S.
+    """
+
+    def __init__(self, config: HamReaderConfig):
+        super().__init__()
+        hidden, dropout = config.hidden_size, config.dropout
+        depth, weights = config.attention_depth, config.level_weights
+        size = 2 * hidden
+        self.encoder = RecurrentEncoder("gru", config.word_size, hidden, config.encoder_layers, dropout=dropout)
+        self.matching = GatedMatchGru(size, hidden, depth, weights)
+        self.self_matching = SelfMatchingAttention(hidden, hidden, depth, weights, config.self_attention_keys)
+        self.self_gate = nn.Linear(size, size, bias=False)
+        self.aggregation = RecurrentEncoder("gru", size, hidden, dropout=dropout)
+        self.question_pooling = QuestionPooling(size, hidden)
+        self.pointer = AnswerPointer(size, hidden, size, "gru")
+        self.dropout = nn.Dropout(dropout)
+
+    def read_question(self, words: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """Read questions; see `BidafReader.read_question`."""
+        states: torch.Tensor = self.encoder(words, lengths)[0]
+        return states
+
+    def read(
+        self,
+        words: torch.Tensor,
+        lengths: torch.Tensor,
+        mask: torch.Tensor,
+        question: torch.Tensor,
+        question_mask: torch.Tensor,
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        """Read documents with their questions; see `BidafReader.read`."""
+        context = self.encoder(words, lengths)[0]
+        matched, attention = self.matching(self.dropout(context), mask, lengths, self.dropout(question), question_mask)
+        matched = self.dropout(matched)
+        seen = torch.cat([matched, self.self_matching(matched, mask)], -1)
+        return (self.aggregation(self.self_gate(seen).sigmoid() * seen, lengths)[0],), attention
+
+    def point(
+        self, read: tuple[torch.Tensor, ...], mask: torch.Tensor, question: torch.Tensor, question_mask: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Score words as the answer's first and last; see `BidafReader.point`."""
+        state = self.question_pooling(question, question_mask)
+        found: tuple[torch.Tensor, torch.Tensor] = self.pointer(self.dropout(read[0]), mask, state)
+        return found
+
+
+READERS: dict[str, Any] = {"bidaf": BidafReader, "match_lstm": MatchLstmReader, "r_net": RNetReader}
+
+
+__all__ = ["READERS", "BidafReader", "MatchLstmReader", "RNetReader"]

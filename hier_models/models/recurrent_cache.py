@@ -1,0 +1,125 @@
+"""The state of a recurrent decoder between decoding steps."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from transformers.cache_utils import Cache
+
+
+class RecurrentCache(Cache):
+    """State of a decoder after each token, and what its attention needs of the source.
+
+    Unlike keys and values, only the last state matters for what comes. Those before it are kept until beams are
+    reordered, so that [`crop`] can take tokens back.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(layers=[])
+        # Context, hidden states, cells of an LSTM: each (batch, 1 + layers, width) or (batch, 1 + 2 * layers, width).
+        self.states: list[torch.Tensor] = []
+        self.seen = 0
+        self.memory: Any = None
+
+    @property
+    def state(self) -> torch.Tensor | None:
+        """State after the last token."""
+        return self.states[-1] if self.states else None
+
+    @property
+    def encoded_rows(self) -> torch.Tensor | None:
+        """Rows that were read of each document, `(documents,)`, if they are read on demand."""
+        store = getattr(self.memory, "store", None)
+        return None if store is None else store.encoded_rows.clone()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copy and pickle the state alone: what attention needs is made anew of the encoder's outputs."""
+        return {**self.__dict__, "memory": None}
+
+    def append(self, states: list[torch.Tensor]) -> None:
+        """Add the states after further tokens."""
+        self.states += states
+        self.seen += len(states)
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Return the number of tokens that went in."""
+        return self.seen
+
+    def get_max_length(self, layer_idx: int | None = None) -> int:
+        """Return -1: there is no limit."""
+        return -1
+
+    def reorder_cache(self, beam_idx: torch.Tensor) -> None:
+        """Give each beam the state of the beam that it goes on from, of the same source."""
+        self._change(lambda state: state.index_select(0, beam_idx.to(state.device)))
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Repeat each state."""
+        self.memory = None
+        self._change(lambda state: state.repeat_interleave(repeats, dim=0))
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        """Select sequences."""
+        self.memory = None
+        self._change(lambda state: state[indices.to(state.device)])
+
+    def _change(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        self.states = [function(state) for state in self.states[-1:]]
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Take the last tokens back: their number, negative, as Transformers' caches want it."""
+        removed = -tokens_to_remove
+        if removed < 0:
+            raise ValueError(f"`tokens_to_remove` must be 0 or negative, got {tokens_to_remove}.")
+        if removed > self.seen or (removed >= len(self.states) and removed < self.seen):
+            raise ValueError(
+                f"`tokens_to_remove` must be at most the {max(0, len(self.states) - 1)} tokens whose states are kept, "
+                f"got {tokens_to_remove}. States before the last reordering of beams are not kept."
+            )
+        if removed:
+            del self.states[-removed:]
+            self.seen -= removed
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.states, self.seen, self.memory = [], 0, None
+
+    @property
+    def batch_size(self) -> int:
+        """Sequences in the cache, -1 before the first token."""
+        return len(self.states[-1]) if self.states else -1
+
+    @property
+    def is_compileable(self) -> bool:
+        """Always false: the state is no key and no value."""
+        return False
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether a token went in."""
+        return bool(self.states)
+
+    @property
+    def is_linear(self) -> list[bool]:
+        """Not linear attention, which `generate` takes a cache without layers for: what is cached is not read again."""
+        return [False]
+
+    @property
+    def is_croppable(self) -> bool:
+        """Always true."""
+        return True
+
+
+def own_cache(cache: Cache | None) -> RecurrentCache | None:
+    """Put our cache in the place of the empty one that generation makes for Transformers."""
+    if cache is None or isinstance(cache, RecurrentCache):
+        return cache
+    if cache.get_seq_length():
+        raise ValueError(
+            f"`cache` must be what this model returned, got a {type(cache).__name__} with "
+            f"{cache.get_seq_length()} tokens."
+        )
+    return None
+
+
+__all__ = ["RecurrentCache", "own_cache"]
