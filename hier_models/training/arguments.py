@@ -30,14 +30,7 @@ class PrecisionError(RecipeError):
 
 @contextmanager
 def reading_data(setting: str) -> Iterator[None]:
-    """Name the setting of a recipe whose data are not there.
-
-    Args:
-        setting: Its name and section, such as "data: train".
-
-    Raises:
-        RecipeError: If what is read here is not found.
-    """
+    """Name the setting of a recipe whose data are not there."""
     try:
         yield
     except FileNotFoundError as error:
@@ -47,15 +40,7 @@ def reading_data(setting: str) -> Iterator[None]:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Help with a misspelled name.
-
-    Args:
-        name: What was given.
-        names: What is known.
-
-    Returns:
-        The end of a message: the names that it is near to, or all of them.
-    """
+    """Help with a misspelled name."""
     known = sorted(names)
     close = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
     return f"; did you mean {' or '.join(close)}?" if close else f"; allowed are {', '.join(known)}"
@@ -478,15 +463,7 @@ SECTIONS: dict[str, type] = {
 
 
 def set_accumulation(recipe: Recipe) -> None:
-    """Set how many small batches make a step.
-
-    Args:
-        recipe: Changed in place: `gradient_accumulation_steps` follows from `total_train_batch_size`; or that, if it
-            is not given, from the others.
-
-    Raises:
-        RecipeError: If steps of so many documents cannot be made of batches of this size.
-    """
+    """Set how many small batches make a step."""
     total, arguments = recipe.run.total_train_batch_size, recipe.training
     at_once = arguments.train_batch_size * arguments.world_size
     if total is None:
@@ -504,15 +481,7 @@ IN_ORDER = {"train_sampling_strategy": "random", "dataloader_drop_last": False, 
 
 
 def for_prediction(arguments: Seq2SeqTrainingArguments, **changes: Any) -> Seq2SeqTrainingArguments:
-    """Change a run's arguments to those of a run that only predicts, in the order of the data.
-
-    Args:
-        arguments: Arguments of a training run.
-        **changes: What else is to change.
-
-    Returns:
-        A copy of them.
-    """
+    """Change a run's arguments to those of a run that only predicts, in the order of the data."""
     names = inspect.signature(type(arguments)).parameters
     values = {name: value for name, value in arguments.to_dict().items() if name in names}
     values |= {

@@ -44,10 +44,6 @@ class BookSummarizationTask(SummarizationTask):
     saved with, summarizes the chapters; a file in the output folder keeps each summary, and a stopped run goes on
     there.
 
-    Args:
-        recipe: The whole recipe.
-        output_dir: Folder of the run.
-
     Source:
         Section 3.4.2 of the Top-Down Transformer's paper.
     """

@@ -52,14 +52,7 @@ class BrightnessDecay(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Note where the brightness begins.
-
-        Args:
-            args: The Trainer's arguments.
-            state: Its state, not at the beginning in a run that is resumed.
-            control: Its flow.
-            **kwargs: `model` among them.
-        """
+        """Note where the brightness begins."""
         config = kwargs["model"].config
         if not hasattr(config, "brightness"):
             raise ValueError(
@@ -73,41 +66,20 @@ class BrightnessDecay(TrainerCallback):
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Lower the brightness, before the epoch's model is evaluated and saved.
-
-        Args:
-            args: The Trainer's arguments.
-            state: Its state.
-            control: Its flow.
-            **kwargs: `model` among them.
-        """
+        """Lower the brightness, before the epoch's model is evaluated and saved."""
         self._set(kwargs["model"].config, state)
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Lower the brightness where epochs are counted in steps.
-
-        Args:
-            args: The Trainer's arguments.
-            state: Its state.
-            control: Its flow.
-            **kwargs: `model` among them.
-        """
+        """Lower the brightness where epochs are counted in steps."""
         if self.steps_per_epoch is not None:
             self._set(kwargs["model"].config, state)
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Give the best model, where that was loaded, the brightness that it was saved with.
-
-        Args:
-            args: The Trainer's arguments.
-            state: Its state.
-            control: Its flow.
-            **kwargs: `model` among them.
-        """
+        """Give the best model, where that was loaded, the brightness that it was saved with."""
         if not args.load_best_model_at_end or state.best_model_checkpoint is None:
             return
         file = Path(state.best_model_checkpoint) / "config.json"

@@ -279,15 +279,7 @@ def _check_seeds(path: str | os.PathLike[str], overrides: Sequence[str] | Mappin
 
 
 def check_tasks(comparison: Comparison, recipes: Mapping[str, Recipe]) -> None:
-    """Refuse metrics that there are not, and runs without test data.
-
-    Args:
-        comparison: What is compared.
-        recipes: The recipe of each variant.
-
-    Raises:
-        RecipeError: If a variant's test part has no such scores of single documents.
-    """
+    """Refuse metrics that there are not, and runs without test data."""
     for name, recipe in recipes.items():
         known = task_class(recipe.run.task).document_metrics
         if not known:
@@ -306,22 +298,7 @@ def check_tasks(comparison: Comparison, recipes: Mapping[str, Recipe]) -> None:
 
 
 def check_recipes(comparison: Comparison, name: str, recipe: Recipe, twin: str, of_twin: Recipe) -> list[str]:
-    """Refuse a variant that is trained in another way than its twin.
-
-    Args:
-        comparison: What is compared.
-        name: The variant.
-        recipe: Its recipe.
-        twin: Its twin.
-        of_twin: The twin's recipe.
-
-    Returns:
-        What besides the model differs, with the file's reason.
-
-    Raises:
-        RecipeError: If anything but the model differs, and the file gives no reason; or if the best model would not
-            be there to be scored.
-    """
+    """Refuse a variant that is trained in another way than its twin."""
     values, others = _compared(recipe), _compared(of_twin)
     different = [key for key in dict.fromkeys((*values, *others)) if values.get(key) != others.get(key)]
 
@@ -379,17 +356,7 @@ def _with_own_data(recipes: Iterable[Recipe]) -> list[Recipe]:
 
 
 def check_vocabularies(name: str, recipe: Recipe, twin: str, of_twin: Recipe) -> None:
-    """Refuse to compare perplexities where a variant begins with another tokenizer's checkpoint than its twin.
-
-    Args:
-        name: The variant.
-        recipe: Its recipe.
-        twin: Its twin.
-        of_twin: The twin's recipe.
-
-    Raises:
-        RecipeError: If the vocabularies differ.
-    """
+    """Refuse to compare perplexities where a variant begins with another tokenizer's checkpoint than its twin."""
     sources = [each.tokenizer or each.checkpoint for each in (recipe.model.resolved(), of_twin.model.resolved())]
     if sources[0] == sources[1]:
         return
@@ -411,14 +378,7 @@ def check_vocabularies(name: str, recipe: Recipe, twin: str, of_twin: Recipe) ->
 
 
 def count_parameters(recipes: Mapping[str, Recipe]) -> dict[str, int]:
-    """Make the models of recipes and count their parameters.
-
-    Args:
-        recipes: Variant -> its recipe; what a task fills in is filled in afterwards.
-
-    Returns:
-        Variant -> the parameters, tied ones once.
-    """
+    """Make the models of recipes and count their parameters."""
     verbosity = transformers.logging.get_verbosity()
     transformers.logging.set_verbosity_error()  # which weights are new is said when the variant is trained
     sizes, folders = dict[str, int](), dict[str, Path]()
@@ -437,18 +397,7 @@ def count_parameters(recipes: Mapping[str, Recipe]) -> dict[str, int]:
 
 
 def check_parameters(comparison: Comparison, name: str, parameters: int, twin: str, of_twin: int) -> None:
-    """Refuse a variant that is larger or smaller than its twin.
-
-    Args:
-        comparison: What is compared.
-        name: The variant.
-        parameters: How many it has.
-        twin: Its twin.
-        of_twin: How many that has.
-
-    Raises:
-        RecipeError: If they differ by more than `parameters_within`.
-    """
+    """Refuse a variant that is larger or smaller than its twin."""
     share = parameters / of_twin - 1
     within: Any = comparison.parameters_within
     if isinstance(within, dict):
@@ -462,18 +411,7 @@ def check_parameters(comparison: Comparison, name: str, parameters: int, twin: s
 
 
 def check_overlap(comparison: Comparison, recipe: Recipe) -> str:
-    """Refuse training documents that share text with test documents.
-
-    Args:
-        comparison: What is compared.
-        recipe: A variant's recipe.
-
-    Returns:
-        What was checked, for the table.
-
-    Raises:
-        RecipeError: If there are such documents; the message names some.
-    """
+    """Refuse training documents that share text with test documents."""
     if comparison.check_overlap is False:
         return "not checked"
     data = recipe.data
@@ -551,15 +489,7 @@ def _smoke(
 
 
 def command_of(path: str | os.PathLike[str], overrides: Sequence[str] | Mapping[str, Any] = ()) -> str:
-    """Write the command that runs a comparison.
-
-    Args:
-        path: Its file.
-        overrides: What is changed, as for `load_recipe`.
-
-    Returns:
-        A line for the shell.
-    """
+    """Write the command that runs a comparison."""
     if isinstance(overrides, Mapping):
         options = [option for name, value in overrides.items() for option in as_options(str(name), value)]
     else:

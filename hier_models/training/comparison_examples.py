@@ -22,14 +22,6 @@ def choose_documents(scores: Mapping[str, DocumentScores], metric: str) -> list[
 
     They are ordered by the mean score that all variants have on them, and those a quarter, half and three quarters up
     are taken: a document that is hard for all models, a common one, and an easy one.
-
-    Args:
-        scores: Variant -> the scores of its test documents.
-        metric: The score that orders them.
-
-    Returns:
-        Up to three documents' keys, each with the score of each variant, from low scores to high ones. Documents that
-        not all variants scored, or that have no such score, are not among them.
     """
     common = set.intersection(*(set(found.documents) for found in scores.values()))
     keys = [key for key in next(iter(scores.values())).documents if key in common]
@@ -57,17 +49,7 @@ def write_examples(
     scores: Mapping[str, DocumentScores],
     predictions: Mapping[str, Path],
 ) -> None:
-    """Write what the variants make of the documents of `choose_documents`, side by side.
-
-    Args:
-        path: A Markdown file.
-        question: Heads it.
-        metric: The score that orders the documents.
-        seed: The seed of the models, for the reader.
-        scores: Variant -> the scores of its test documents.
-        predictions: Variant -> the JSON lines that its run wrote of them: one for each document, in the same order.
-            What all variants have in common there was given to them; the rest is theirs.
-    """
+    """Write what the variants make of the documents of `choose_documents`, side by side."""
     rows = {name: _rows(predictions[name], scores[name]) for name in scores}
     said = [
         f"# {question}",

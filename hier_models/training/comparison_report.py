@@ -40,15 +40,7 @@ IMPROVING = 0.02
 
 @dataclass(frozen=True)
 class Reading:
-    """What tells whether a model reads.
-
-    Args:
-        score: A score of the test documents.
-        exchanged: The same where models got the source, or the question, of another row.
-        title: Of its column.
-        meaning: Said below the table.
-        higher_is_better: Of the score.
-    """
+    """What tells whether a model reads."""
 
     score: str
     exchanged: str
@@ -57,27 +49,12 @@ class Reading:
     higher_is_better: bool = False
 
     def of(self, run: Mapping[str, Any]) -> tuple[float, float] | None:
-        """Give both scores of a run.
-
-        Args:
-            run: What it found.
-
-        Returns:
-            The score, and the same of what was exchanged; None if it was not measured.
-        """
+        """Give both scores of a run."""
         found = run["test"]
         return (found[self.score], found[self.exchanged]) if self.exchanged in found else None
 
     def hardly(self, own: float, other: float) -> bool:
-        """Tell whether a model hardly reads.
-
-        Args:
-            own: The score.
-            other: The same of what was exchanged.
-
-        Returns:
-            Whether they are less than 5 % apart.
-        """
+        """Tell whether a model hardly reads."""
         return own < READS * other if self.higher_is_better else other < READS * own
 
 
@@ -108,20 +85,7 @@ def write_report(
     command: str,
     overlap: str,
 ) -> dict[str, Any]:
-    """Write what the finished runs of a comparison show.
-
-    Args:
-        folder: Where to write `table.md`, `table.csv`, `results.json`, `curves.csv`, `learning_curves.png` and
-            `examples.md`.
-        comparison: What is compared.
-        twins: Variant -> the variant that it is compared with.
-        runs: What the finished runs found; a variant may have none yet.
-        command: The command of the comparison.
-        overlap: What was checked of training documents in the test data.
-
-    Returns:
-        `results`, as in results.json, and `table`, as in table.md.
-    """
+    """Write what the finished runs of a comparison show."""
     scores = {
         name: {seed: DocumentScores.load(_folder(folder, name, seed) / SCORES_FILE) for seed in of_seeds}
         for name, of_seeds in runs.items()
@@ -509,17 +473,7 @@ def _curve_rows(curves: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[d
 
 
 def draw_curves(path: Path, title: str, curves: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> None:
-    """Draw the losses of training and validation over the steps, a line for each variant.
-
-    Args:
-        path: A PNG file.
-        title: Stands above.
-        curves: Variant -> seed -> `train` and `validation`, each step -> loss. The line is the mean of the seeds at
-            the steps that all of them have; the band reaches from the lowest to the highest.
-
-    Raises:
-        ImportError: If matplotlib is not installed.
-    """
+    """Draw the losses of training and validation over the steps, a line for each variant."""
     require_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

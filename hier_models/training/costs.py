@@ -47,9 +47,6 @@ class RunCosts(TrainerCallback, ExportableState):
     Memory on CUDA is the most that tensors took, on the fullest device of the first process. On the CPU it is the
     process' resident memory at its highest, Python and the libraries included; Linux lets a process begin this count
     anew, so that of several runs in one process each has its own. Elsewhere it is that of the process so far.
-
-    Args:
-        arguments: Of the Trainer. The count begins here, before the model is made.
     """
 
     def __init__(self, arguments: TrainingArguments) -> None:
@@ -68,14 +65,7 @@ class RunCosts(TrainerCallback, ExportableState):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Go on with what earlier sittings took.
-
-        Args:
-            args: Of the Trainer.
-            state: That of the checkpoint, after resuming.
-            control: Not used.
-            **kwargs: Not used.
-        """
+        """Go on with what earlier sittings took."""
         saved: Any = state.stateful_callbacks or {}
         if type(self).__name__ in saved:
             self._earlier = saved[type(self).__name__]["attributes"]
@@ -84,33 +74,17 @@ class RunCosts(TrainerCallback, ExportableState):
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Stop the clock: what comes after training is not counted.
-
-        Args:
-            args: Of the Trainer.
-            state: Not used.
-            control: Not used.
-            **kwargs: Not used.
-        """
+        """Stop the clock: what comes after training is not counted."""
         self._measure()
         self._begun = None
 
     def state(self) -> dict[str, Any]:
-        """Give what the Trainer keeps in trainer_state.json.
-
-        Returns:
-            What the run took so far.
-        """
+        """Give what the Trainer keeps in trainer_state.json."""
         self._measure()
         return {"args": {}, "attributes": self._totals()}
 
     def as_dict(self) -> dict[str, Any]:
-        """The costs for a results file.
-
-        Returns:
-            `training_seconds` (with the evaluations in between), `sittings`, `peak_memory` in bytes, and `memory_of`,
-            what was measured: CUDA, resident (of the process during this run) or process (of all its runs so far).
-        """
+        """The costs for a results file."""
         return {**self._totals(), "memory_of": self.memory_of}
 
     def _totals(self) -> dict[str, Any]:
@@ -171,14 +145,7 @@ class LogAtCheckpoints(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Log if a checkpoint is to be written.
-
-        Args:
-            args: Of the Trainer.
-            state: Not used.
-            control: Says whether one is, and is told to log.
-            **kwargs: Not used.
-        """
+        """Log if a checkpoint is to be written."""
         if control.should_save and args.logging_strategy == "steps":
             control.should_log = True
 
@@ -190,9 +157,6 @@ class TimeLimit(TrainerCallback):
 
     It stops after a step whose loss is logged anyway, so that the log of a run that goes on is that of one that was
     never stopped. Several processes stop together.
-
-    Args:
-        deadline: When, in seconds of `time.monotonic`.
     """
 
     def __init__(self, deadline: float) -> None:
@@ -202,14 +166,7 @@ class TimeLimit(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Stop if the time is up.
-
-        Args:
-            args: Of the Trainer.
-            state: Says which step it is.
-            control: Is told to save and to stop.
-            **kwargs: Not used.
-        """
+        """Stop if the time is up."""
         if args.logging_strategy == "steps" and not control.should_log:
             return
         if is_up(self.deadline, args):
@@ -219,15 +176,7 @@ class TimeLimit(TrainerCallback):
 
 
 def is_up(deadline: float, arguments: TrainingArguments) -> bool:
-    """Tell whether the time is up, in one process and so in all.
-
-    Args:
-        deadline: When, in seconds of `time.monotonic`.
-        arguments: Of the Trainer.
-
-    Returns:
-        True once it is.
-    """
+    """Tell whether the time is up, in one process and so in all."""
     up = time.monotonic() >= deadline
     if arguments.world_size == 1:
         return up
@@ -258,14 +207,7 @@ def has_fast_bfloat16(use_cpu: bool = False) -> bool:
 
 
 def machine(arguments: TrainingArguments) -> dict[str, Any]:
-    """Say on what a run computes.
-
-    Args:
-        arguments: Of the Trainer.
-
-    Returns:
-        `device`, its name; `processes`; and `precision`: float32, or bfloat16 or float16 (as autocast has them).
-    """
+    """Say on what a run computes."""
     if arguments.device.type == "cuda":
         device = torch.cuda.get_device_name(arguments.device)
         device = f"{arguments.n_gpu} x {device}" if arguments.n_gpu > 1 else device
@@ -286,14 +228,7 @@ def _cpu_name() -> str:
 
 
 def data_version(recipe: Recipe) -> dict[str, str]:
-    """Say what is in the files that a recipe begins with, since files of the same names may be others later.
-
-    Args:
-        recipe: The recipe.
-
-    Returns:
-        For each name of `named_sources` a digest of the files or folders here; of checkpoints, of their weights.
-    """
+    """Say what is in the files that a recipe begins with, since files of the same names may be others later."""
     named = named_sources(recipe).items()
     found = {
         name: _digest_of([file for source in sources for file in _files_of(name, source)])
@@ -303,14 +238,7 @@ def data_version(recipe: Recipe) -> dict[str, str]:
 
 
 def named_sources(recipe: Recipe) -> dict[str, tuple[str, list[str]]]:
-    """Say what of a recipe names files or folders, here or on the Hub, that decide what a run learns or scores.
-
-    Args:
-        recipe: The recipe.
-
-    Returns:
-        For each name its section and what the recipe gives for it.
-    """
+    """Say what of a recipe names files or folders, here or on the Hub, that decide what a run learns or scores."""
     given = [
         (section, name, getattr(getattr(recipe, section), name)) for section, names in FILES.items() for name in names
     ]
@@ -344,12 +272,7 @@ def _digest(path: Path, modified: int) -> str:
 
 @functools.cache
 def code_version() -> dict[str, Any]:
-    """Say which code ran.
-
-    Returns:
-        `hier_models`, its version; `source`, a digest of its source files, the same wherever they are; and, where they
-        are files of a git repository, `commit`, with "+" if tracked files of it had changes.
-    """
+    """Say which code ran."""
     folder = Path(__file__).parent.parent
     found: dict[str, Any] = {"hier_models": version("hier_models"), "source": source_version()}
     try:

@@ -74,10 +74,6 @@ class DenoisingTask(Task):
     by the perplexity of the validation documents, whose noise is always the same; and, to see that the source is read
     at all, by that of the same documents with the sources of others.
 
-    Args:
-        recipe: The whole recipe.
-        output_dir: Folder of the run.
-
     Source: Lewis et al., 2020 (BART), sections 2.2 and 5.1.
     """
 

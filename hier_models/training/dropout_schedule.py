@@ -35,42 +35,21 @@ class DropoutSchedule(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Note every dropout of the model.
-
-        Args:
-            args: The Trainer's arguments.
-            state: Its state.
-            control: Its flow.
-            **kwargs: `model` among them.
-        """
+        """Note every dropout of the model."""
         self._places = list(_dropouts(kwargs["model"]))
         self._on = True
 
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Turn dropout off or on, as the epoch asks for.
-
-        Args:
-            args: The Trainer's arguments.
-            state: Its state; `epoch` is how many are done, as a fraction.
-            control: Its flow.
-            **kwargs: What else the Trainer passes.
-        """
+        """Turn dropout off or on, as the epoch asks for."""
         # Fractions of an epoch are sums of roundings; a step is never as short as this.
         self._turn(on=(state.epoch or 0) + 1e-9 >= self.free_epochs)
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Leave the model with its own dropout, also where training ended before the first epoch did.
-
-        Args:
-            args: The Trainer's arguments.
-            state: Its state.
-            control: Its flow.
-            **kwargs: What else the Trainer passes.
-        """
+        """Leave the model with its own dropout, also where training ended before the first epoch did."""
         self._turn(on=True)
 
     def _turn(self, on: bool) -> None:

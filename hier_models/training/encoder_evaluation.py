@@ -28,14 +28,7 @@ HEADS = {
 
 
 def encoder_task_of(config: PretrainedConfig) -> str | None:
-    """Tell which task of encoders a checkpoint was trained for.
-
-    Args:
-        config: The checkpoint's configuration, which names the class that was saved.
-
-    Returns:
-        The task, as in a recipe's `run: task:`, or None if it was for none of them.
-    """
+    """Tell which task of encoders a checkpoint was trained for."""
     names = config.architectures or []
     return next((task for name in names for head, task in HEADS.items() if name.endswith(head)), None)
 

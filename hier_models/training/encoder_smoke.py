@@ -36,28 +36,14 @@ CLAIMS = (
 
 
 def texts(text_column: str | None) -> list[dict[str, Any]]:
-    """Make documents to pretrain on.
-
-    Args:
-        text_column: The column of the text; None for `text`.
-
-    Returns:
-        Eight rows.
-    """
+    """Make documents to pretrain on."""
     return [
         {text_column or "text": f"{STORIES[i % 4]} {STORIES[(i + 1 + i // 4) % 4]}"} for i in range(2 * len(STORIES))
     ]
 
 
 def questions(options: Any) -> list[dict[str, Any]]:
-    """Make questions on a context, some of them without an answer.
-
-    Args:
-        options: The task's options, with the columns' names.
-
-    Returns:
-        Twelve rows as in SQuAD 2.0, of which the first four hold both kinds.
-    """
+    """Make questions on a context, some of them without an answer."""
     question, context = options.question_column or "question", options.context_column or "context"
     answers = options.answers_column or "answers"
     answered = [
@@ -77,15 +63,7 @@ def questions(options: Any) -> list[dict[str, Any]]:
 
 
 def labelled_pairs(text_column: str | None, options: Any) -> list[dict[str, Any]]:
-    """Make pairs of a story and a sentence, labelled as in MNLI.
-
-    Args:
-        text_column: The column of the first text; None for `premise`.
-        options: The task's options, with the other columns' names and the classes.
-
-    Returns:
-        Twelve rows. With classes given, the labels are their numbers.
-    """
+    """Make pairs of a story and a sentence, labelled as in MNLI."""
     second, label = options.second_column or "hypothesis", options.label_column or "label"
     rows = []
     for story, claims in zip(STORIES, CLAIMS, strict=True):
@@ -98,14 +76,7 @@ def labelled_pairs(text_column: str | None, options: Any) -> list[dict[str, Any]
 
 
 def questions_with_options(options: Any) -> list[dict[str, Any]]:
-    """Make questions with four options as in RACE.
-
-    Args:
-        options: The task's options, with the columns' names.
-
-    Returns:
-        Eight rows; the right option has another letter each time.
-    """
+    """Make questions with four options as in RACE."""
     rows = []
     for number, (story, question, right, wrong) in enumerate(QUESTIONS):
         place = number % 4

@@ -54,29 +54,16 @@ class CutReport:
         self._totals = SharedTotals(len(self.NAMES))
 
     def add(self, cut: Sequence[int]) -> None:
-        """Count some rows.
-
-        Args:
-            cut: Tokens cut off each.
-        """
+        """Count some rows."""
         self._totals.add(len(cut), sum(number > 0 for number in cut), sum(cut))
 
     def as_dict(self) -> dict[str, int]:
-        """The report for a results file.
-
-        Returns:
-            Every count by its name.
-        """
+        """The report for a results file."""
         return {name: self._totals[number] for number, name in enumerate(self.NAMES)}
 
 
 class EncoderTask(Task):
-    """A task of an encoder, trained with the stock `Trainer`.
-
-    Args:
-        recipe: The whole recipe.
-        output_dir: Folder of the run.
-    """
+    """A task of an encoder, trained with the stock `Trainer`."""
 
     # What the recipes' `model_name_or_path` is: a pretrained model, whose head is new in every other task.
     checkpoint_class: ClassVar[str | None] = "AutoModelForMaskedLM"
@@ -98,27 +85,11 @@ class EncoderTask(Task):
         self._cuts = {"train": CutReport(), "validation": CutReport()}
 
     def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:
-        """Give what recognizes the columns.
-
-        Args:
-            part: `train` or `validation`.
-
-        Returns:
-            An argument for `load_rows`.
-        """
+        """Give what recognizes the columns."""
         raise TypeError(f"{type(self).__name__} must say how its columns are recognized")
 
     def read(self, part: str, source: str | Path, **options: Any) -> Dataset | IterableDataset:
-        """Read a source.
-
-        Args:
-            part: What it is for, `train` or `validation`.
-            source: Hub id, file or folder.
-            **options: Further arguments of `load_rows`.
-
-        Returns:
-            Its rows.
-        """
+        """Read a source."""
         return load_rows(source, self.resolver(part), **options)
 
     def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:  # noqa: D102  # as in Task
@@ -167,14 +138,7 @@ class EncoderTask(Task):
         }
 
     def rows(self, part: str) -> Any:
-        """Load the rows of a part of the data, once.
-
-        Args:
-            part: `train` or `validation`, and `test` where a task has it.
-
-        Returns:
-            A dataset of the task's format, a stream of it, or None if the recipe names no such part.
-        """
+        """Load the rows of a part of the data, once."""
         if part not in self._rows:
             self._rows[part] = self._load(part)
         return self._rows[part]
@@ -198,15 +162,7 @@ class EncoderTask(Task):
         return rows.take(most) if isinstance(rows, IterableDataset) else rows.take(min(most, len(rows)))
 
     def tokenized(self, part: str, tokenize: Callable[[dict[str, list[Any]]], dict[str, list[Any]]]) -> Dataset | None:
-        """Turn the rows of a part into model inputs and count what is cut.
-
-        Args:
-            part: `train` or `validation`.
-            tokenize: Maps a batch of rows to inputs and, as `num_truncated_tokens`, what each lost.
-
-        Returns:
-            The inputs, or None if the recipe names no such part.
-        """
+        """Turn the rows of a part into model inputs and count what is cut."""
         rows = self.rows(part)
         if rows is None or part in self._tokenized:
             return self._tokenized.get(part)
@@ -236,26 +192,13 @@ class EncoderTask(Task):
     def write_predictions(
         self, trainer: Trainer, rows: Sequence[Mapping[str, Any]], file: str = "predictions.jsonl"
     ) -> None:
-        """Write what the model said of the validation data, or of others, in the first process.
-
-        Args:
-            trainer: The Trainer.
-            rows: A mapping for each.
-            file: Name of the file in the output folder.
-        """
+        """Write what the model said of the validation data, or of others, in the first process."""
         if trainer.is_world_process_zero():
             write_json_lines(self.output_dir / file, rows)
 
 
 def usable_positions(config: PretrainedConfig) -> int | None:
-    """Tell how many tokens an encoder takes.
-
-    Args:
-        config: The model's configuration.
-
-    Returns:
-        Tokens, or None where there is no limit.
-    """
+    """Tell how many tokens an encoder takes."""
     most = positions(config, "encoder")
     if most is None or config.model_type not in SHIFTED_POSITIONS:
         return most
@@ -263,16 +206,7 @@ def usable_positions(config: PretrainedConfig) -> int | None:
 
 
 def encode(processor: Processor, limit: int, **texts: list[str]) -> tuple[dict[str, list[Any]], list[int]]:
-    """Tokenize texts or pairs, cut them to a length and count the tokens that each lost.
-
-    Args:
-        processor: The processor or tokenizer.
-        limit: Tokens of an input. What is too long loses tokens at the end of the longer of its texts.
-        **texts: `text` and perhaps `text_pair`.
-
-    Returns:
-        Lists of `input_ids` and `attention_mask`, and the tokens cut off each.
-    """
+    """Tokenize texts or pairs, cut them to a length and count the tokens that each lost."""
     tokenizer: Callable[..., Any] = plain_tokenizer(processor)
     if hasattr(tokenizer, "encode_sentences"):  # one that puts markers in, and counts what it cuts
         kept = tokenizer(**texts, truncation="longest_first", max_length=limit, return_truncation=True)
@@ -288,26 +222,14 @@ def encode(processor: Processor, limit: int, **texts: list[str]) -> tuple[dict[s
 
 
 def write_json_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows to a file.
-
-    Args:
-        path: The file; its folder is made if it is not there.
-        rows: What to write.
-    """
+    """Write rows to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as stream:
         stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def identifiers(rows: Dataset) -> list[str]:
-    """Give every row an identifier of its own.
-
-    Args:
-        rows: A dataset, perhaps with a column `id`.
-
-    Returns:
-        The ids; the numbers of the rows where there are none or one occurs twice.
-    """
+    """Give every row an identifier of its own."""
     if "id" in rows.column_names:
         found = list(rows["id"])
         if len(set(found)) == len(found):

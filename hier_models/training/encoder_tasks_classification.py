@@ -48,10 +48,6 @@ class ClassificationTask(EncoderTask):
     """Texts or pairs of texts with one label each, scored by accuracy.
 
     Rows that the data say have no label (-1, or - in MNLI's own files) are left out and counted.
-
-    Args:
-        recipe: The whole recipe.
-        output_dir: Folder of the run.
     """
 
     arguments = ClassificationArguments
@@ -175,14 +171,7 @@ class ClassificationTask(EncoderTask):
 
 
 def log_probabilities(predictions: Any) -> np.ndarray[Any, Any]:
-    """Turn logits into log-probabilities.
-
-    Args:
-        predictions: (rows, classes) logits, perhaps the first of a tuple.
-
-    Returns:
-        (rows, classes), float64.
-    """
+    """Turn logits into log-probabilities."""
     logits = predictions[0] if isinstance(predictions, tuple) else predictions
     shifted = np.asarray(logits, dtype=np.float64)
     shifted = shifted - shifted.max(axis=-1, keepdims=True)
@@ -191,13 +180,6 @@ def log_probabilities(predictions: Any) -> np.ndarray[Any, Any]:
 
 
 def accuracy(eval_prediction: EvalPrediction | Any) -> dict[str, float]:
-    """Score classes or choices; the `compute_metrics` of both tasks.
-
-    Args:
-        eval_prediction: Logits (rows, classes) as `predictions` and classes (rows) as `label_ids`.
-
-    Returns:
-        `accuracy` in percent.
-    """
+    """Score classes or choices; the `compute_metrics` of both tasks."""
     predicted = log_probabilities(eval_prediction.predictions).argmax(axis=-1)
     return {"accuracy": 100 * float((predicted == np.asarray(eval_prediction.label_ids)).mean())}

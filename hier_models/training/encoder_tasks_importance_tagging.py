@@ -22,10 +22,6 @@ class ImportanceTaggingTask(EncoderTask):
     """Documents and summaries; a token is important whose word, not a stopword, has its lemma in the summary.
 
     Scored by precision, recall, F1 and area under the ROC curve, over all tokens of the validation data.
-
-    Args:
-        recipe: The whole recipe.
-        output_dir: Folder of the run.
     """
 
     arguments = EncoderArguments
@@ -171,16 +167,6 @@ def area_under_curve(scores: "np.ndarray[Any, Any]", positive: "np.ndarray[Any, 
     """Find the area under the ROC curve: how often a positive scores higher than a negative, ties as halves.
 
     Exact, from ranks, in the time of a sort.
-
-    Args:
-        scores: (n,) one for each item.
-        positive: (n,) whether it is positive.
-
-    Returns:
-        From 0 to 1.
-
-    Raises:
-        ValueError: If there is no positive, or no negative.
     """
     positives = int(positive.sum())
     negatives = len(positive) - positives

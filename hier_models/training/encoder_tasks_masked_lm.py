@@ -53,10 +53,6 @@ class MaskedLMTask(EncoderTask):
 
     The masks of the training data are drawn anew for every batch; those of the validation data are drawn once and are
     the same in every evaluation. Scored by perplexity over the masked tokens.
-
-    Args:
-        recipe: The whole recipe.
-        output_dir: Folder of the run.
     """
 
     arguments = MaskedLMArguments
@@ -182,15 +178,7 @@ class _MaskOrPad:
 
 
 def sums_over_tokens(logits: Any, labels: torch.Tensor) -> torch.Tensor:
-    """Reduce logits to what perplexity needs; the Trainer's `preprocess_logits_for_metrics`.
-
-    Args:
-        logits: (batch, tokens, vocabulary), perhaps the first of a tuple.
-        labels: (batch, tokens), -100 where nothing is to be told.
-
-    Returns:
-        (batch, 3): the sum of the negative log-likelihoods in nats, the tokens to tell, and how many are told right.
-    """
+    """Reduce logits to what perplexity needs; the Trainer's `preprocess_logits_for_metrics`."""
     scores = logits[0] if isinstance(logits, tuple) else logits
     rows, places = (labels != -100).nonzero(as_tuple=True)
     scores, targets = scores[rows, places].float(), labels[rows, places]

@@ -46,10 +46,6 @@ class MultipleChoiceTask(EncoderTask):
     Each option makes an input of its own: the text, then the question with the option, which takes the place of a
     blank ("_") in the question if there is one, as in RACE's questions to be completed. What is too long loses
     tokens at the end of the text, or of the question with its option if that is longer.
-
-    Args:
-        recipe: The whole recipe.
-        output_dir: Folder of the run.
     """
 
     arguments = MultipleChoiceArguments
@@ -113,15 +109,7 @@ class MultipleChoiceTask(EncoderTask):
 
 
 def complete(question: str, option: str) -> str:
-    """Put a question and an option together.
-
-    Args:
-        question: The question, perhaps with a blank.
-        option: The option.
-
-    Returns:
-        The question with the option in its blank, or followed by the option.
-    """
+    """Put a question and an option together."""
     return BLANK.sub(lambda _: option, question) if "_" in question else f"{question} {option}"
 
 

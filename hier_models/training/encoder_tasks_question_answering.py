@@ -49,12 +49,7 @@ class QuestionAnsweringArguments(EncoderArguments):
 
 
 class QuestionAnsweringTask(EncoderTask):
-    """Questions on contexts, scored by exact match and F1 of SQuAD 2.0.
-
-    Args:
-        recipe: The whole recipe.
-        output_dir: Folder of the run.
-    """
+    """Questions on contexts, scored by exact match and F1 of SQuAD 2.0."""
 
     arguments = QuestionAnsweringArguments
     auto_class = "AutoModelForQuestionAnswering"

@@ -39,41 +39,20 @@ class SoftPretraining(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Refuse a model that has nothing to be soft instead of.
-
-        Args:
-            args: The Trainer's arguments.
-            state: Its state.
-            control: Its flow.
-            **kwargs: `model` among them.
-        """
+        """Refuse a model that has nothing to be soft instead of."""
         check_hard_attention(kwargs["model"], type(self).__name__)
 
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Attend softly or hard, as the epoch asks for.
-
-        Args:
-            args: The Trainer's arguments.
-            state: Its state.
-            control: Its flow.
-            **kwargs: `model` among them.
-        """
+        """Attend softly or hard, as the epoch asks for."""
         done = state.epoch or 0 if self.steps_per_epoch is None else state.global_step / self.steps_per_epoch
         kwargs["model"].soft_attention = done + ROUNDING < self.epochs
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Leave the model with hard attention, also where training ended before that began.
-
-        Args:
-            args: The Trainer's arguments.
-            state: Its state.
-            control: Its flow.
-            **kwargs: `model` among them.
-        """
+        """Leave the model with hard attention, also where training ended before that began."""
         kwargs["model"].soft_attention = False
 
 
@@ -102,14 +81,7 @@ class SurrogateLog(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Begin to watch the model.
-
-        Args:
-            args: The Trainer's arguments.
-            state: Its state.
-            control: Its flow.
-            **kwargs: `model` among them.
-        """
+        """Begin to watch the model."""
         check_hard_attention(kwargs["model"], type(self).__name__)
         self._remove()
         self._hook = kwargs["model"].register_forward_hook(self._see, with_kwargs=True)
@@ -117,14 +89,7 @@ class SurrogateLog(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Add up a step.
-
-        Args:
-            args: The Trainer's arguments.
-            state: Its state.
-            control: Its flow.
-            **kwargs: What else the Trainer passes.
-        """
+        """Add up a step."""
         if self._in_step is None:
             return
         # Normalised by the step's labels, those of its batches add up; else each is a mean of its own.
@@ -134,14 +99,7 @@ class SurrogateLog(TrainerCallback):
         self._in_step, self._batches = None, 0
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Put it into the entry.
-
-        Args:
-            args: The Trainer's arguments.
-            state: Its state, whose log has the entry already.
-            control: Its flow.
-            **kwargs: `logs` among them.
-        """
+        """Put it into the entry."""
         if "loss" not in kwargs["logs"]:
             return  # of an evaluation, or the last of the run
         found = torch.zeros(2, dtype=torch.float64)
@@ -161,14 +119,7 @@ class SurrogateLog(TrainerCallback):
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Leave the model alone.
-
-        Args:
-            args: The Trainer's arguments.
-            state: Its state.
-            control: Its flow.
-            **kwargs: What else the Trainer passes.
-        """
+        """Leave the model alone."""
         self._remove()
 
     def _see(self, model: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> None:
@@ -187,15 +138,7 @@ class SurrogateLog(TrainerCallback):
 
 
 def check_hard_attention(model: Any, what: str) -> None:
-    """Refuse a model that has no hard attention.
-
-    Args:
-        model: A model.
-        what: Who needs it.
-
-    Raises:
-        ValueError: If its configuration says otherwise.
-    """
+    """Refuse a model that has no hard attention."""
     attention = getattr(model.config, "attention", None)
     if attention != "hard":
         raise ValueError(

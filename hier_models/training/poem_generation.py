@@ -78,10 +78,6 @@ class PoemGenerationArguments:
 class PoemGenerationTask(Task):
     """Quatrains line by line, each line from its keyword and the lines before it, scored with the paper's BLEU.
 
-    Args:
-        recipe: The whole recipe.
-        output_dir: Folder of the run.
-
     Source: HAM, section 5.2; Wang et al. (2016), sections 3.3 and 4.1.
     """
 
@@ -394,14 +390,7 @@ def _write(
 
 
 def poem_table(results: dict[str, Any]) -> str:
-    """Lay out the scores as in the paper's Table 2.
-
-    Args:
-        results: What `run_poem_evaluation` returns.
-
-    Returns:
-        One line for each score, a column for each length of lines.
-    """
+    """Lay out the scores as in the paper's Table 2."""
     lengths = [length for length in (5, 7) if f"bleu_{length}" in results]
     rows = [["", *(f"{length}-Char" for length in lengths)]]
     for label, name in (*((f"BLEU{line}", f"bleu{line}") for line in range(1, LINES)), ("BLEU", "bleu")):

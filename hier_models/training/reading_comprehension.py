@@ -98,29 +98,16 @@ class ReadingReport:
         self._totals = SharedTotals(len(self.NAMES))
 
     def add(self, **amounts: int) -> None:
-        """Count.
-
-        Args:
-            **amounts: What to add to the numbers of these names.
-        """
+        """Count."""
         self._totals.add(*(amounts.get(name, 0) for name in self.NAMES))
 
     def as_dict(self) -> dict[str, int]:
-        """The report for a results file.
-
-        Returns:
-            Every count by its name.
-        """
+        """The report for a results file."""
         return {name: self._totals[number] for number, name in enumerate(self.NAMES)}
 
 
 class ReadingComprehensionTask(EncoderTask):
-    """Questions on one context or several documents, answered by a span: SQuAD, MS MARCO, DuReader.
-
-    Args:
-        recipe: The whole recipe.
-        output_dir: Folder of the run.
-    """
+    """Questions on one context or several documents, answered by a span: SQuAD, MS MARCO, DuReader."""
 
     arguments = ReadingComprehensionArguments
     document_metrics = ("exact", "f1", "bleu1", "bleu4", "rougeL")
@@ -366,24 +353,13 @@ class ReadingComprehensionTask(EncoderTask):
 
 
 class ReadingCollator:
-    """Pads windows to a batch of tensors.
-
-    Args:
-        processor: The reader's processor.
-    """
+    """Pads windows to a batch of tensors."""
 
     def __init__(self, processor: Any) -> None:
         self.processor = processor
 
     def __call__(self, features: Sequence[Mapping[str, Any]]) -> BatchEncoding:
-        """Make a batch.
-
-        Args:
-            features: The windows.
-
-        Returns:
-            The batch.
-        """
+        """Make a batch."""
         # Scores of batches are put together with padding on the right, where the words of a row then begin.
         batch: BatchEncoding = self.processor.pad(features, padding_side="right", return_tensors="pt")
         return batch

@@ -134,17 +134,7 @@ def load_recipe(
 
 
 def comparison_section(path: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Read what a sweep says of the comparison of its variants.
-
-    Args:
-        path: A YAML file, as for `load_recipe`.
-
-    Returns:
-        Its section `comparison`, or None if it has none.
-
-    Raises:
-        RecipeError: If the file cannot be read, or the section is no mapping.
-    """
+    """Read what a sweep says of the comparison of its variants."""
     content = _content_of_file(Path(path))
     section = content.get(COMPARISON)
     if COMPARISON in content and not isinstance(section, dict):
@@ -168,15 +158,7 @@ def variant_names(path: str | os.PathLike[str]) -> list[str]:
 
 
 def check_overrides(path: str | os.PathLike[str], overrides: Sequence[str] | Mapping[str, Any]) -> None:
-    """Refuse to change for all variants of a sweep what they differ in: they would be one and the same.
-
-    Args:
-        path: A YAML file with variants.
-        overrides: What to change, as for `load_recipe`.
-
-    Raises:
-        RecipeError: If a variant sets one of these names itself.
-    """
+    """Refuse to change for all variants of a sweep what they differ in: they would be one and the same."""
     if isinstance(overrides, Mapping):
         given = {str(name) for name in overrides}
     else:
@@ -330,15 +312,7 @@ def _check_name(name: str, where: str, sections: Mapping[str, type], section: st
 
 
 def as_options(name: str, value: Any) -> list[str]:
-    """Write a value as it is given on the command line.
-
-    Args:
-        name: The option, without dashes.
-        value: Its value.
-
-    Returns:
-        The option; nothing for None.
-    """
+    """Write a value as it is given on the command line."""
     option = f"--{_renamed().get(name, name)}"
     if value is None:
         return []

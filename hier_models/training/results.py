@@ -6,12 +6,7 @@ from typing import Any
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a results file, for people and programs: all of it or, if the process is killed, nothing.
-
-    Args:
-        path: The file; its folder is made if it is not there.
-        content: What to write.
-    """
+    """Write a results file, for people and programs: all of it or, if the process is killed, nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(content, indent=2, ensure_ascii=False, default=str)
     unfinished = path.with_name(f"{path.name}.unfinished")

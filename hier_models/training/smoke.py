@@ -86,17 +86,7 @@ def shrink(
     folder: Path,
     variant: str | None = None,
 ) -> tuple[Recipe, dict[str, tuple[Any, Any]]]:
-    """Make the small recipe of a recipe, with the data and the checkpoint that it needs.
-
-    Args:
-        path: A YAML file, as for `load_recipe`.
-        overrides: What to change in it, as for `load_recipe`.
-        folder: Where to write data, tokenizer and checkpoint, and for the run if the overrides name no `output_dir`.
-        variant: Which variant of a sweep, as for `load_recipe`.
-
-    Returns:
-        The small recipe, and what was changed: name -> (the recipe's value, the value here).
-    """
+    """Make the small recipe of a recipe, with the data and the checkpoint that it needs."""
     from .tasks import task_class
 
     given = [] if isinstance(overrides, Mapping) else list(overrides)
@@ -210,15 +200,7 @@ def _word_vectors(rows: Sequence[Any], tokenizer: PreTrainedTokenizerBase, path:
 
 
 def tiny_tagger(tokenizer: PreTrainedTokenizerBase, folder: Path) -> Path:
-    """Make a random importance tagger.
-
-    Args:
-        tokenizer: Its tokenizer.
-        folder: Where to save it.
-
-    Returns:
-        The folder.
-    """
+    """Make a random importance tagger."""
     from .models import save_processor
 
     family = "top_down_transformer"
@@ -324,16 +306,7 @@ def _datasets_cache(folder: Path) -> Iterator[None]:
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], split: str | None) -> Path:
-    """Write rows as JSON lines.
-
-    Args:
-        path: The file.
-        rows: The rows.
-        split: Goes into a column `split`, by which `load_documents` finds the rows whatever the recipe's split is.
-
-    Returns:
-        The file.
-    """
+    """Write rows as JSON lines."""
     split_column = {} if split is None else {"split": split}
     lines = (json.dumps({**row, **split_column}, ensure_ascii=False) + "\n" for row in rows)
     path.write_text("".join(lines), encoding="utf-8")
@@ -341,15 +314,7 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], split: str | None)
 
 
 def train_tokenizer(rows: Sequence[Any], vocab_size: int = 500) -> PreTrainedTokenizerBase:
-    """Train byte-level BPE on whatever text the rows hold, with the special tokens of BART and RoBERTa.
-
-    Args:
-        rows: Strings, or lists and mappings of them, of any depth.
-        vocab_size: Most entries of the vocabulary.
-
-    Returns:
-        The tokenizer, with a vocabulary of a few hundred entries.
-    """
+    """Train byte-level BPE on whatever text the rows hold, with the special tokens of BART and RoBERTa."""
     backend = ByteLevelBPETokenizer()
     special_tokens = list(WITH_MASK)
     backend.train_from_iterator(
@@ -390,14 +355,7 @@ _TURN_SUMMARIES = ("Bob will book a room for nine.", "Ann and Cem want a room.",
 
 
 def documents(data: DataArguments) -> list[dict[str, Any]]:
-    """Make documents with summaries, of the kind and in the columns that a recipe names.
-
-    Args:
-        data: The section `data` of the recipe.
-
-    Returns:
-        Eight rows.
-    """
+    """Make documents with summaries, of the kind and in the columns that a recipe names."""
     if data.source_kind == "turns":
         column = data.text_column or "turns"
         dialogues = [_TURNS[i % 3 : 6 - i // 4] for i in range(8)]

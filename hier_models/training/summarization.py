@@ -45,12 +45,7 @@ logger = logging.getLogger(__name__)
 
 
 class SummarizationTask(Task):
-    """Documents and their summaries, scored with ROUGE.
-
-    Args:
-        recipe: The whole recipe.
-        output_dir: Folder of the run.
-    """
+    """Documents and their summaries, scored with ROUGE."""
 
     document_metrics = ("rouge1", "rouge2", "rougeL", "rougeLsum", "rougeSU4", "perplexity")
 
@@ -375,14 +370,7 @@ def run_evaluation(
 
 
 def generation_settings(config: GenerationConfig) -> dict[str, Any]:
-    """List what a generation config sets.
-
-    Args:
-        config: A generation config.
-
-    Returns:
-        Name -> value, without what is at its default.
-    """
+    """List what a generation config sets."""
     settings = config.to_diff_dict()
     return {
         name: value for name, value in settings.items() if not name.startswith("_") and name != "transformers_version"
@@ -390,20 +378,7 @@ def generation_settings(config: GenerationConfig) -> dict[str, Any]:
 
 
 def load_part(data: DataArguments, part: str, set_aside_file: Path | None, report: LoadReport) -> Any:
-    """Load one part of a recipe's data.
-
-    Args:
-        data: The section `data` of the recipe.
-        part: train, validation or test.
-        set_aside_file: For lines that cannot be used; None to stop at them.
-        report: Is told of them.
-
-    Returns:
-        The documents, as many as the recipe takes; None if it names no such data.
-
-    Raises:
-        RecipeError: If they have no summaries.
-    """
+    """Load one part of a recipe's data."""
     source, split = data.source_of(part)
     if source is None:
         return None
@@ -434,14 +409,7 @@ def load_part(data: DataArguments, part: str, set_aside_file: Path | None, repor
 
 
 def references_of(documents: Dataset) -> list[str] | list[list[str]]:
-    """Give what summaries are compared with.
-
-    Args:
-        documents: Documents with `summary`, and perhaps `references`.
-
-    Returns:
-        The references of each document; its summary where there are no others.
-    """
+    """Give what summaries are compared with."""
     return list(documents[REFERENCES if REFERENCES in documents.column_names else "summary"])
 
 
@@ -455,13 +423,7 @@ def _texts(documents: Dataset | IterableDataset) -> Iterator[str]:
 
 
 def write_predictions(path: Path, documents: Dataset, summaries: list[str]) -> None:
-    """Write summaries beside their references, as JSON lines.
-
-    Args:
-        path: The file.
-        documents: Documents with `summary`, and perhaps `references` and `id`.
-        summaries: A summary of each.
-    """
+    """Write summaries beside their references, as JSON lines."""
     path.parent.mkdir(parents=True, exist_ok=True)
     identifiers = list(documents["id"]) if "id" in documents.column_names else None
     several = list(documents[REFERENCES]) if REFERENCES in documents.column_names else None

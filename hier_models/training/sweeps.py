@@ -89,27 +89,13 @@ def _scores(results: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def table_of(results: Mapping[str, Any]) -> str:
-    """Lay out the scores of variants.
-
-    Args:
-        results: Variant -> what `run_training` returned for it.
-
-    Returns:
-        A table in Markdown, and which variants were made longer.
-    """
+    """Lay out the scores of variants."""
     longer = made_longer({name: {0: found.get("made_longer_after", [])} for name, found in results.items()})
     return _markdown(_scores(results)) + (f"\n\n{longer}" if longer else "")
 
 
 def made_longer(after: Mapping[str, Mapping[int, Sequence[int]]]) -> str:
-    """Say of a table which runs were made longer.
-
-    Args:
-        after: Variant -> seed -> `made_longer_after` of its results.
-
-    Returns:
-        A paragraph in Markdown; empty if none was.
-    """
+    """Say of a table which runs were made longer."""
     groups: dict[str, list[str]] = {}
     for name, of_seeds in after.items():
         by_steps: dict[str, list[str]] = {}
@@ -143,12 +129,7 @@ def _markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def write_tables(folder: Path, results: Mapping[str, Any]) -> None:
-    """Write the scores of variants as table.md and table.csv.
-
-    Args:
-        folder: Where to.
-        results: Variant -> what `run_training` returned for it.
-    """
+    """Write the scores of variants as table.md and table.csv."""
     rows = _scores(results)
     (folder / "table.md").write_text(table_of(results) + "\n", encoding="utf-8")
     with (folder / "table.csv").open("w", encoding="utf-8", newline="") as stream:

@@ -50,12 +50,6 @@ def in_order(trainer_class: type[Trainer]) -> type[Trainer]:
 
     Answers are put together from windows, and documents from chunks, by their order. What changes the order of the
     training, such as `train_sampling_strategy="group_by_length"`, changes that of Transformers' evaluation too.
-
-    Args:
-        trainer_class: `Trainer` or a class that inherits from it.
-
-    Returns:
-        A class to use in its place.
     """
     from .arguments import IN_ORDER
 
@@ -73,25 +67,11 @@ def in_order(trainer_class: type[Trainer]) -> type[Trainer]:
                     setattr(self.args, name, value)
 
         def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
-            """Make the batches; see `Trainer`.
-
-            Args:
-                eval_dataset: What to evaluate on, if not on the Trainer's own.
-
-            Returns:
-                The loader.
-            """
+            """Make the batches; see `Trainer`."""
             return self._ordered(super().get_eval_dataloader, eval_dataset)
 
         def get_test_dataloader(self, test_dataset: Any) -> DataLoader[Any]:
-            """Make the batches; see `Trainer`.
-
-            Args:
-                test_dataset: What to predict.
-
-            Returns:
-                The loader.
-            """
+            """Make the batches; see `Trainer`."""
             return self._ordered(super().get_test_dataloader, test_dataset)
 
     InOrder.__name__ = InOrder.__qualname__ = trainer_class.__name__

@@ -69,10 +69,6 @@ class TranslationArguments:
 class TranslationTask(Task):
     """Aligned documents in two languages, cut into chunks, scored with BLEU of whole documents (d-BLEU).
 
-    Args:
-        recipe: The whole recipe.
-        output_dir: Folder of the run.
-
     Source: HAT-BART, section 4.2.
     """
 
@@ -426,14 +422,7 @@ def run_translation_evaluation(
 
 
 def bleu_table(results: dict[str, Any]) -> str:
-    """Lay out d-BLEU, its signature and the lengths.
-
-    Args:
-        results: What `run_translation_evaluation` returns.
-
-    Returns:
-        One line for each.
-    """
+    """Lay out d-BLEU, its signature and the lengths."""
     counts = results["counts"]
     rows = [
         ("d-BLEU", f"{results['bleu']:.2f}"),

@@ -158,14 +158,7 @@ def set_word_vectors(
 
 
 def count_tokens(dataset: Dataset) -> np.ndarray[Any, Any]:
-    """Count the tokens of tokenized documents.
-
-    Args:
-        dataset: With a column `input_ids`.
-
-    Returns:
-        How often each id occurs, up to the largest.
-    """
+    """Count the tokens of tokenized documents."""
     counts = np.zeros(0, dtype=np.int64)
     for table in dataset.select_columns("input_ids").with_format("arrow").iter(batch_size=4096):
         for chunk in table["input_ids"].chunks:
