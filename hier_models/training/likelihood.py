@@ -1,18 +1,15 @@
 """How likely a model finds texts."""
 
-import copy
 import math
-import tempfile
 from typing import Any, cast
 
 import numpy as np
 import torch
 from datasets import Dataset
 from torch.utils.data import Dataset as TorchDataset
-from transformers import PreTrainedModel, Seq2SeqTrainer, Seq2SeqTrainingArguments
+from transformers import PreTrainedModel, Seq2SeqTrainingArguments
 
-from ..data import HierDataCollator
-from .arguments import for_prediction
+from .evaluation import longest_first, predicting
 from .models import Processor
 
 
@@ -64,14 +61,14 @@ def perplexity(
     return perplexity_of(likelihoods(model, processor, dataset, training_args))
 
 
-def reading(
+def perplexities(
     model: PreTrainedModel,
     processor: Processor,
     dataset: Dataset,
     training_args: Seq2SeqTrainingArguments,
 ) -> "tuple[np.ndarray[Any, Any], dict[str, float]]":
     """Measure how likely labels are, and how much of that a model owes to their sources."""
-    order = np.argsort([-len(ids) for ids in dataset["input_ids"]], kind="stable")
+    order = longest_first(dataset)
     by_length = dataset.select(order)
     of_labels = likelihoods(model, processor, by_length, training_args)[np.argsort(order)]
     found = {"perplexity": perplexity_of(of_labels)}
@@ -94,17 +91,15 @@ def likelihoods(
     training_args: Seq2SeqTrainingArguments,
 ) -> "np.ndarray[Any, Any]":
     """Add up the negative log-likelihood of each document's labels."""
-    with tempfile.TemporaryDirectory() as scratch:
-        trainer = Seq2SeqTrainer(
-            model=model,
-            args=for_prediction(training_args, output_dir=scratch, predict_with_generate=False, report_to="none"),
-            processing_class=processor,
-            data_collator=HierDataCollator(processor, model=model),
-            preprocess_logits_for_metrics=_negative_log_likelihoods,
-        )
-        generation_config = copy.deepcopy(model.generation_config)
-        outcome = trainer.predict(dataset, metric_key_prefix="test")
-        model.generation_config = generation_config
+    with predicting(
+        model,
+        processor,
+        training_args,
+        preprocess_logits=_negative_log_likelihoods,
+        predict_with_generate=False,
+        report_to="none",
+    ) as trainer:
+        outcome = trainer.predict(cast(Any, dataset), metric_key_prefix="test")
     # Several processes fill up their last batch with rows from the beginning.
     documents = cast(Any, dataset)
     labels, found = (np.asarray(rows)[: len(documents)] for rows in (outcome.label_ids, outcome.predictions))

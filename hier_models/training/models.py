@@ -256,7 +256,7 @@ def warn_if_endless(processor: Processor) -> None:
 
 
 def default_max_new_tokens(model: PreTrainedModel, **generate_kwargs: Any) -> int | None:
-    """Tell how much to generate where nobody says: as much as the pipelines, where `generate` stops after 20 tokens."""
+    """Tell how much to generate where nobody says: as the pipelines, where `generate` stops after 20 tokens."""
     from ..pipelines.summarization_hier import DEFAULT_MAX_NEW_TOKENS
 
     own = model.generation_config

@@ -8,9 +8,9 @@ from pathlib import Path
 from transformers import PreTrainedTokenizerBase
 
 from .arguments import Recipe
-from .costs import data_version
 from .distributed import last_complete_checkpoint
 from .resuming import HOW
+from .run_metadata import data_version
 
 
 TOKENIZER_FOLDER = "tokenizer"

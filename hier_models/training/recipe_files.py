@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
+import torch
 import yaml
 from transformers import HfArgumentParser, Seq2SeqTrainingArguments
 
 from .arguments import SECTIONS, PrecisionError, Recipe, RecipeError, RunArguments, nearest
+from .run_metadata import has_fast_bfloat16
 from .tasks import TASKS, task_class
 
 
@@ -256,13 +258,9 @@ def _precision_options(arguments: Sequence[str]) -> list[str]:
     for name in ("bf16", "fp16"):
         if given[name] in _TRUE:
             raise RecipeError(f"run: bf16_where_fast and training: {name} are both given; leave one out")
-    from .costs import has_fast_bfloat16
-
     use_cpu = given["use_cpu"] in _TRUE
     if not has_fast_bfloat16(use_cpu):
         return []
-    import torch
-
     # Transformers takes bf16 on a CPU only if it is told that a CPU is meant.
     return [*as_options("bf16", True), *([] if torch.accelerator.is_available() else as_options("use_cpu", True))]
 

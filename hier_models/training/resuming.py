@@ -11,8 +11,8 @@ from transformers import PreTrainedConfig, TrainerCallback, TrainerControl, Trai
 from transformers.trainer_callback import ExportableState
 
 from .arguments import Recipe, RecipeError, set_accumulation
-from .costs import data_version, named_sources
 from .distributed import last_complete_checkpoint
+from .run_metadata import data_version, named_sources
 
 
 logger = logging.getLogger(__name__)

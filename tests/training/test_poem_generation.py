@@ -9,7 +9,7 @@ from hier_models.data import load_poems
 from hier_models.hub import task_of
 from hier_models.metrics import DocumentScores, PoemBleu
 from hier_models.training import RecipeError, load_recipe, run_poem_evaluation, run_training
-from hier_models.training.poem_generation import PoemGenerationTask, poem_table
+from hier_models.training.tasks.poem_generation import PoemGenerationTask, poem_table
 from tests.ham.poems import POEMS
 
 

@@ -9,16 +9,9 @@ import yaml
 from transformers import AutoConfig, AutoModelForQuestionAnswering, AutoModelForSeq2SeqLM, AutoProcessor
 
 from hier_models import HatBartProcessor
-from hier_models.training import (
-    RecipeError,
-    load_recipe,
-    read_comparison,
-    run_smoke,
-    run_sweep,
-    smoke,
-    variant_names,
-)
-from hier_models.training.comparison import check_recipes, check_tasks
+from hier_models.experiments import read_comparison, run_sweep
+from hier_models.experiments.comparison_checks import check_recipes, check_tasks
+from hier_models.training import RecipeError, load_recipe, run_smoke, smoke, variant_names
 from hier_models.training.smoke import shrink
 from tests.conftest import DOCUMENTS
 

@@ -1,41 +1,46 @@
 """Training of readers on questions with their contexts or documents."""
 
 import dataclasses
+import functools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
-from transformers import BatchEncoding, EvalPrediction, PreTrainedModel, PreTrainedTokenizerBase, Trainer
+from transformers import EvalPrediction, PreTrainedModel, PreTrainedTokenizerBase, Trainer
 from transformers.utils import logging
 
-from ..data.characters import train_characters
-from ..data.columns import RowFormat
-from ..data.reading_rows import resolve_reading
-from ..data.totals import SharedTotals
-from ..data.versioned import Versioned
-from ..data.word_level import train_word_level
-from ..metrics import DocumentScores, document_keys
-from ..metrics.answers import f1_of_characters, score_answers, usual_unit
-from ..metrics.document_bleu import document_answers
-from ..metrics.squad import exact_score, f1_score
-from ..models.processing_ham_reader import AnswerNotFoundError, fit_characters
-from ..pipelines.reading_comprehension_hier import best_spans
-from .arguments import Recipe, RecipeError
-from .encoder_smoke import QUESTIONS, STORIES
-from .encoder_tasks import EncoderArguments, EncoderTask, identifiers
-from .models import Processor
-from .own_tokenizer import own_tokenizer
-from .tasks import PREDICTIONS_FILE, SCORES_FILE
+from ...data.characters import train_characters
+from ...data.columns import RowFormat
+from ...data.reading_rows import resolve_reading
+from ...data.versioned import Versioned
+from ...data.word_level import train_word_level
+from ...metrics import DocumentScores, document_keys
+from ...metrics.answers import f1_of_characters, score_answers, usual_unit
+from ...metrics.document_bleu import document_answers
+from ...metrics.squad import exact_score, f1_score
+from ...models.processing_ham_reader import AnswerNotFoundError, fit_characters
+from ...pipelines.reading_comprehension_hier import best_spans
+from ..arguments import ModelArguments, Recipe, RecipeError
+from ..models import Processor
+from ..smoke_rows import ROWS, STORIES, questions
+from .base import PREDICTIONS_FILE, SCORES_FILE
+from .encoder import EncoderArguments, EncoderTask, identifiers
 
 
 logger = logging.get_logger(__name__)
 
 NOTES = ("example_index", "context_spans")
 CHECKS = ("long_question", "widened_answer")
+# What is counted of the questions of a part. An answer that begins or ends inside of a word is widened: it is learned
+# with all of it; one that is misplaced stands beside others that stand where they should.
+COUNTS = (
+    *("questions", "windows", "windows_without_answer", "without_answer", "lost_answers", "long_questions"),
+    *("widened_answers", "misplaced_answers"),
+)
 QUESTIONS_IN_MEMORY = 200
 # The task's name in a config's `task_specific_params`.
 PIPELINE = "reading-comprehension"
@@ -61,21 +66,17 @@ class ReadingComprehensionArguments(EncoderArguments):
             a script that writes words without spaces, as Chinese.
     """
 
-    question_column: str | None = field(default=None, metadata={"help": "Column with the question."})
-    context_column: str | None = field(default=None, metadata={"help": "Column with the context or the documents."})
-    answers_column: str | None = field(default=None, metadata={"help": "Column with the answers."})
-    characters: bool = field(default=False, metadata={"help": "Read characters too."})
-    num_characters: int | None = field(default=None, metadata={"help": "The most characters to fit."})
-    split_into: Literal["words", "characters"] = field(
-        default="words", metadata={"help": "What a fitted tokenizer splits texts into."}
-    )
-    lowercase: bool = field(default=True, metadata={"help": "Fit words in small letters."})
-    stride: int = field(default=128, metadata={"help": "Words that neighboring windows of a context share."})
-    max_question_length: int = field(default=64, metadata={"help": "Words of a question."})
-    max_answer_length: int = field(default=30, metadata={"help": "Words of an answer."})
-    unit: Literal["words", "characters"] | None = field(
-        default=None, metadata={"help": "What F1, BLEU and ROUGE-L compare; by default what the answers' script has."}
-    )
+    question_column: str | None = None
+    context_column: str | None = None
+    answers_column: str | None = None
+    characters: bool = False
+    num_characters: int | None = None
+    split_into: Literal["words", "characters"] = "words"
+    lowercase: bool = True
+    stride: int = 128
+    max_question_length: int = 64
+    max_answer_length: int = 30
+    unit: Literal["words", "characters"] | None = None
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -85,31 +86,11 @@ class ReadingComprehensionArguments(EncoderArguments):
                 raise RecipeError(f"{name} must be {least} or more, got {getattr(self, name)}")
 
 
-class ReadingReport:
-    """What became of the questions."""
-
-    NAMES = (
-        *("questions", "windows", "windows_without_answer", "without_answer", "lost_answers", "long_questions"),
-        "widened_answers",  # that begin or end inside of a word, and are learned with all of it
-        "misplaced_answers",  # beside others that stand where they should
-    )
-
-    def __init__(self) -> None:
-        self._totals = SharedTotals(len(self.NAMES))
-
-    def add(self, **amounts: int) -> None:
-        """Count."""
-        self._totals.add(*(amounts.get(name, 0) for name in self.NAMES))
-
-    def as_dict(self) -> dict[str, int]:
-        """The report for a results file."""
-        return {name: self._totals[number] for number, name in enumerate(self.NAMES)}
-
-
 class ReadingComprehensionTask(EncoderTask):
     """Questions on one context or several documents, answered by a span: SQuAD, MS MARCO, DuReader."""
 
     arguments = ReadingComprehensionArguments
+    fits_words = True
     document_metrics = ("exact", "f1", "bleu1", "bleu4", "rougeL")
     unused = tuple(name for name in EncoderTask.unused if name not in ("test", "test_split"))
     auto_class = "AutoModelForQuestionAnswering"
@@ -118,9 +99,9 @@ class ReadingComprehensionTask(EncoderTask):
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
         self._windows: dict[str, Any] = {}
-        self._reports = {part: ReadingReport() for part in self._parts}
+        self._counts = {part: dict.fromkeys(COUNTS, 0) for part in self.parts}
 
-    def check(self) -> None:  # noqa: D102  # as in Task
+    def check(self) -> None:
         super().check()
         if self.options.stride >= self.recipe.data.max_source_length:
             raise RecipeError(
@@ -128,26 +109,29 @@ class ReadingComprehensionTask(EncoderTask):
                 f"and {self.recipe.data.max_source_length}"
             )
 
-    def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:  # noqa: D102
+    def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:
         options = self.options
-        return _Resolver(options.question_column, options.context_column, options.answers_column, part == "train")
+        return functools.partial(
+            resolve_reading,
+            question_column=options.question_column,
+            context_column=options.context_column,
+            answers_column=options.answers_column,
+            named_paragraphs=part == "train",
+        )
 
-    def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:  # noqa: D102
-        arguments = self.recipe.model
-        changed = arguments
-        if arguments.tokenizer_words is not None:
-            folder = own_tokenizer(self.recipe, self.output_dir, self._fitted_tokenizer)
-            changed = dataclasses.replace(changed, tokenizer=str(folder), tokenizer_words=None)
-        if self.options.characters and arguments.model_name_or_path is None:
-            characters = fit_characters(self._texts(), self.options.num_characters)
-            given = {**changed.processor_settings(), "characters": characters}
-            sizes = {**changed.overrides(), "char_vocab_size": len(characters) + 2}
-            changed = dataclasses.replace(
-                changed, processor_overrides=json.dumps(given), config_overrides=json.dumps(sizes)
-            )
-        self.recipe.model = changed
+    def model_arguments(self) -> ModelArguments:
+        arguments = super().model_arguments()
+        if not self.options.characters or arguments.model_name_or_path is not None:
+            return arguments
+        characters = fit_characters(self._texts(), self.options.num_characters)
+        settings = {**arguments.processor_settings(), "characters": characters}
+        sizes = {**arguments.overrides(), "char_vocab_size": len(characters) + 2}
+        return dataclasses.replace(
+            arguments, processor_overrides=json.dumps(settings), config_overrides=json.dumps(sizes)
+        )
+
+    def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
         model, processor = super().load_model_and_processor()
-        self.recipe.model = arguments
         # The pipeline and `evaluate` read and answer as in training.
         params = getattr(model.config, "task_specific_params", None) or {}
         own = {name: getattr(self.options, name) for name in ("stride", "max_question_length", "max_answer_length")}
@@ -159,30 +143,29 @@ class ReadingComprehensionTask(EncoderTask):
         rows = self.rows("train")
         return chain.from_iterable((row["question"], *row["documents"]) for row in rows)
 
-    def _fitted_tokenizer(self) -> PreTrainedTokenizerBase:
+    def fitted_tokenizer(self) -> PreTrainedTokenizerBase:
         words = self.recipe.model.tokenizer_words or 1
         if self.options.split_into == "characters":
             return train_characters(self._texts(), words)
         return train_word_level(self._texts(), words, lowercase=self.options.lowercase, digits=None)
 
-    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:  # noqa: D102
-        if "test" in self._parts:
+    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:
+        if "test" in self.parts:
             self._inputs("test", processor)  # now, so that what is wrong with them shows at once
         return super().validation_dataset(model, processor)
 
-    def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:  # noqa: D102
-        return ReadingCollator(processor)
+    def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:
+        # Scores of batches are put together with padding on the right, where the words of a row then begin.
+        return functools.partial(cast(Any, processor).pad, padding_side="right", return_tensors="pt")
 
-    def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]]:  # noqa: D102
+    def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]]:
         return self._scores
 
-    def evaluate(  # noqa: D102
-        self, trainer: Trainer, model: PreTrainedModel, processor: Processor
-    ) -> dict[str, Any] | None:
+    def evaluate(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
         found = self._predict("validation", trainer, processor, "predictions.jsonl")
         return None if found is None else self._score(found, "validation")
 
-    def test(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:  # noqa: D102
+    def test(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
         found = self._predict("test", trainer, processor, PREDICTIONS_FILE)
         if found is None:
             return None
@@ -232,29 +215,17 @@ class ReadingComprehensionTask(EncoderTask):
         trainer.compute_metrics = compute_metrics
         return output.predictions
 
-    def reports(self) -> dict[str, Any]:  # noqa: D102
-        return {**super().reports(), "truncation": {name: r.as_dict() for name, r in self._reports.items()}}
+    def reports(self) -> dict[str, Any]:
+        return {**super().reports(), "truncation": self._counts}
 
-    def smoke_rows(self) -> list[dict[str, Any]]:  # noqa: D102
-        options = self.options
-        names = options.question_column or "question", options.context_column or "context"
-        return [
-            {
-                names[0]: question.replace(" _ .", " what?"),
-                names[1]: STORIES[story],
-                options.answers_column or "answers": {
-                    "text": [answer],
-                    "answer_start": [STORIES[story].index(answer)],
-                },
-            }
-            for story, question, answer, _ in QUESTIONS
-        ]
+    def smoke_rows(self) -> list[dict[str, Any]]:
+        return [row for row in questions(self.options) if row[self.options.answers_column or "answers"]["text"]]
 
-    def smoke_changes(self) -> dict[str, Any]:  # noqa: D102
+    def smoke_changes(self) -> dict[str, Any]:
         return {"stride": 8, "max_question_length": 24}
 
-    def smoke_tokenizer(self) -> PreTrainedTokenizerBase:  # noqa: D102
-        return train_word_level([*STORIES, *(question for _, question, _, _ in QUESTIONS)], 200, digits=None)
+    def smoke_tokenizer(self) -> PreTrainedTokenizerBase:
+        return train_word_level([*STORIES, *(question for _, question, _, _ in ROWS["questions"])], 200, digits=None)
 
     def _inputs(self, part: str, processor: Processor) -> Any:
         if part not in self._windows:
@@ -295,16 +266,16 @@ class ReadingComprehensionTask(EncoderTask):
                 "all of it; where words are not written apart, as in Chinese, let split_into be characters"
             )
         answered = [bool(answer["text"]) for answer in rows["answers"]]
-        self._reports[part].add(
-            questions=len(rows),
-            windows=len(examples),
-            windows_without_answer=sum(end < 0 for end in ends),
-            without_answer=answered.count(False),
-            lost_answers=sum(has and i not in found for i, has in enumerate(answered)),
-            long_questions=len(long),
-            widened_answers=len(widened),
-            misplaced_answers=sum(rows["misplaced_answers"]),
-        )
+        self._counts[part] = {
+            "questions": len(rows),
+            "windows": len(examples),
+            "windows_without_answer": sum(end < 0 for end in ends),
+            "without_answer": answered.count(False),
+            "lost_answers": sum(has and i not in found for i, has in enumerate(answered)),
+            "long_questions": len(long),
+            "widened_answers": len(widened),
+            "misplaced_answers": sum(rows["misplaced_answers"]),
+        }
 
     def _answers(self, predictions: Any, rows: Any, windows: Any) -> list[tuple[str, float]]:
         """The best answer to each question, over all of its windows."""
@@ -350,32 +321,6 @@ class ReadingComprehensionTask(EncoderTask):
             **score_answers([answer for answer, _ in pairs], [golds for _, golds in pairs], self._unit(part)),
             "total": len(pairs),
         }
-
-
-class ReadingCollator:
-    """Pads windows to a batch of tensors."""
-
-    def __init__(self, processor: Any) -> None:
-        self.processor = processor
-
-    def __call__(self, features: Sequence[Mapping[str, Any]]) -> BatchEncoding:
-        """Make a batch."""
-        # Scores of batches are put together with padding on the right, where the words of a row then begin.
-        batch: BatchEncoding = self.processor.pad(features, padding_side="right", return_tensors="pt")
-        return batch
-
-
-@dataclass(frozen=True)
-class _Resolver:
-    """Recognizes the columns; picklable."""
-
-    question: str | None
-    context: str | None
-    answers: str | None
-    named_paragraphs: bool
-
-    def __call__(self, row: Mapping[str, Any]) -> RowFormat:
-        return resolve_reading(row, self.question, self.context, self.answers, self.named_paragraphs)
 
 
 class _Windows:

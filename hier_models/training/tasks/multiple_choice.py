@@ -3,20 +3,19 @@
 import functools
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from transformers import DataCollatorForMultipleChoice, PreTrainedModel, Trainer
 
-from ..data.columns import RowFormat
-from ..data.task_rows import resolve_choices
-from ..data.tokenizing import plain_tokenizer
-from .arguments import RecipeError
-from .encoder_smoke import questions_with_options
-from .encoder_tasks import EncoderArguments, EncoderTask, encode, identifiers
-from .encoder_tasks_classification import accuracy, log_probabilities
-from .models import Processor
+from ...data.columns import RowFormat
+from ...data.task_rows import resolve_choices
+from ...data.tokenizing import plain_tokenizer
+from ..arguments import RecipeError
+from ..models import Processor
+from ..smoke_rows import questions_with_options
+from .classification import accuracy, score_choices
+from .encoder import EncoderArguments, EncoderTask, encode
 
 
 BLANK = re.compile("_+")
@@ -34,10 +33,10 @@ class MultipleChoiceArguments(EncoderArguments):
         answer_column: Column with the right option; recognized by its name if not given.
     """
 
-    context_column: str | None = field(default=None, metadata={"help": "Column with the text."})
-    question_column: str | None = field(default=None, metadata={"help": "Column with the question."})
-    options_column: str | None = field(default=None, metadata={"help": "Column with the options."})
-    answer_column: str | None = field(default=None, metadata={"help": "Column with the right option."})
+    context_column: str | None = None
+    question_column: str | None = None
+    options_column: str | None = None
+    answer_column: str | None = None
 
 
 class MultipleChoiceTask(EncoderTask):
@@ -51,7 +50,7 @@ class MultipleChoiceTask(EncoderTask):
     arguments = MultipleChoiceArguments
     auto_class = "AutoModelForMultipleChoice"
 
-    def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:  # noqa: D102  # as in EncoderTask
+    def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:
         return functools.partial(
             resolve_choices,
             context_column=self.options.context_column,
@@ -60,33 +59,16 @@ class MultipleChoiceTask(EncoderTask):
             answer_column=self.options.answer_column,
         )
 
-    def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:  # noqa: D102
+    def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:
         return DataCollatorForMultipleChoice(plain_tokenizer(processor))
 
-    def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]]:  # noqa: D102
+    def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]]:
         return accuracy
 
-    def evaluate(  # noqa: D102
-        self, trainer: Trainer, model: PreTrainedModel, processor: Processor
-    ) -> dict[str, Any] | None:
-        rows = self.rows("validation")
-        if rows is None:
-            return None
-        output = trainer.predict(self._inputs("validation", processor))
-        scores = log_probabilities(output.predictions)
-        predictions = [
-            {
-                "id": identifier,
-                "prediction": int(row.argmax()),
-                "probability": float(np.exp(row.max())),
-                "label": int(label),
-            }
-            for identifier, row, label in zip(identifiers(rows), scores, np.asarray(output.label_ids), strict=True)
-        ]
-        self.write_predictions(trainer, predictions)
-        return {**accuracy(output), "rows": len(rows)}
+    def evaluate(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
+        return score_choices(self, trainer, self._inputs("validation", processor), int)
 
-    def smoke_rows(self) -> list[dict[str, Any]]:  # noqa: D102
+    def smoke_rows(self) -> list[dict[str, Any]]:
         return questions_with_options(self.options)
 
     def _inputs(self, part: str, processor: Processor) -> Any:

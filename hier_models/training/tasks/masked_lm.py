@@ -1,7 +1,7 @@
 """Pretraining of encoders by masked language modeling, after RoBERTa."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,15 +10,16 @@ import torch
 from datasets import Dataset, IterableDataset, concatenate_datasets, interleave_datasets
 from transformers import EvalPrediction, PreTrainedModel, Trainer
 
-from ..data import HierDataCollator, LoadReport, load_documents
-from ..data.masking import MaskingCollator
-from ..data.packing import PackingReport, pack_documents
-from ..data.versioned import Versioned
-from .arguments import Recipe, RecipeError, reading_data
-from .encoder_smoke import texts
-from .encoder_tasks import EncoderArguments, EncoderTask
-from .likelihood import perplexity_of
-from .models import Processor
+from ...data import HierDataCollator, LoadReport, load_documents
+from ...data.masking import MaskingCollator
+from ...data.packing import PackingReport, pack_documents
+from ...data.versioned import Versioned
+from ..arguments import Recipe, RecipeError, named_in_errors
+from ..likelihood import perplexity_of
+from ..models import Processor
+from ..smoke_rows import texts
+from .base import as_dicts
+from .encoder import EncoderArguments, EncoderTask
 
 
 @dataclass
@@ -33,13 +34,9 @@ class MaskedLMArguments(EncoderArguments):
             `id:configuration`, of which the split `train` is taken.
     """
 
-    mlm_probability: float = field(default=0.15, metadata={"help": "Share of the tokens to tell."})
-    across_documents: bool = field(
-        default=False, metadata={"help": "An input that is not full goes on with the next document."}
-    )
-    also_train: list[str] | None = field(
-        default=None, metadata={"help": "More training documents: files, folders, or hub ids (id:configuration)."}
-    )
+    mlm_probability: float = 0.15
+    across_documents: bool = False
+    also_train: list[str] | None = None
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -68,9 +65,7 @@ class MaskedLMTask(EncoderTask):
         self._packing = {"train": PackingReport(), "validation": PackingReport()}
         self._validation: Dataset | None = None
 
-    def read(  # noqa: D102  # as in EncoderTask
-        self, part: str, source: str | Path, **options: Any
-    ) -> Dataset | IterableDataset:
+    def read(self, part: str, source: str | Path, **options: Any) -> Dataset | IterableDataset:
         data = self.recipe.data
         return load_documents(
             source,
@@ -81,7 +76,7 @@ class MaskedLMTask(EncoderTask):
             **options,
         )
 
-    def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset:  # noqa: D102
+    def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset:
         documents = self.rows("train")
         more = [self._more(number, source) for number, source in enumerate(self.options.also_train or [])]
         packed = [self._packed("train", part, processor) for part in (documents, *more)]
@@ -92,7 +87,7 @@ class MaskedLMTask(EncoderTask):
             return interleave_datasets(packed, stopping_strategy="all_exhausted")
         return concatenate_datasets(packed)
 
-    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | None:  # noqa: D102
+    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | None:
         documents = self.rows("validation")
         if documents is None:
             return None
@@ -106,36 +101,26 @@ class MaskedLMTask(EncoderTask):
         self._validation = cast(Dataset, packed).map(Versioned(mask), desc="Masking")
         return self._validation
 
-    def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:  # noqa: D102
+    def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:
         return _MaskOrPad(processor, self.options.mlm_probability, self.recipe.training.seed)
 
-    def trainer_options(self) -> dict[str, Any]:  # noqa: D102
+    def trainer_options(self) -> dict[str, Any]:
         return {"preprocess_logits_for_metrics": sums_over_tokens}
 
-    def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]]:  # noqa: D102
+    def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]]:
         return perplexity
 
-    def evaluate(  # noqa: D102
-        self, trainer: Trainer, model: PreTrainedModel, processor: Processor
-    ) -> dict[str, Any] | None:
+    def evaluate(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
         if self._validation is None:
             return None
         output = trainer.predict(self._validation)
         return {**perplexity(output), "rows": len(self._validation)}
 
-    def reports(self) -> dict[str, Any]:  # noqa: D102
-        common = super().reports()
-        common["truncation"] = {name: report.as_dict() for name, report in self._packing.items()}
-        return common
+    def reports(self) -> dict[str, Any]:
+        return {**super().reports(), "truncation": as_dicts(self._packing)}
 
-    def smoke_rows(self) -> list[dict[str, Any]]:  # noqa: D102
+    def smoke_rows(self) -> list[dict[str, Any]]:
         return texts(self.recipe.data.text_column)
-
-    def smoke_data(self, folder: Path) -> dict[str, Any]:  # noqa: D102
-        changes = super().smoke_data(folder)
-        # Every further source is the same file.
-        more = [changes["train"]] * len(self.options.also_train or [])
-        return {**changes, "also_train": more} if more else changes
 
     def _packed(self, part: str, documents: Any, processor: Processor) -> Dataset | IterableDataset:
         return pack_documents(
@@ -152,8 +137,8 @@ class MaskedLMTask(EncoderTask):
         path = Path(source).expanduser()
         name, _, config_name = source.partition(":")
         report = LoadReport()
-        self._set_aside[f"also_train_{number}"] = report
-        with reading_data("masked_lm: also_train"):
+        self.set_aside[f"also_train_{number}"] = report
+        with named_in_errors("masked_lm: also_train"):
             return self.read(
                 "train",
                 path if path.exists() else name,
@@ -189,17 +174,7 @@ def sums_over_tokens(logits: Any, labels: torch.Tensor) -> torch.Tensor:
 
 
 def perplexity(eval_prediction: EvalPrediction | Any) -> dict[str, float]:
-    """Score what `sums_over_tokens` made of the logits; the `compute_metrics` of the task.
-
-    Args:
-        eval_prediction: (rows, 3) as `predictions`.
-
-    Returns:
-        `perplexity` over all masked tokens, `accuracy` in percent, `masked_tokens`.
-
-    Raises:
-        ValueError: If no token is masked.
-    """
+    """Score what `sums_over_tokens` made of the logits, (rows, 3); the `compute_metrics` of the task."""
     sums = np.asarray(eval_prediction.predictions, dtype=np.float64)
     _, tokens, right = sums.sum(axis=0).tolist()
     if tokens == 0:

@@ -3,9 +3,9 @@ import json
 import pytest
 
 from hier_models.data import load_documents
+from hier_models.experiments import run_extractive_evaluation
 from hier_models.metrics import Rouge, RougeSu
 from hier_models.pipelines import ExtractiveSummarizer
-from hier_models.training import run_extractive_evaluation
 from tests.conftest import DOCUMENTS, SUMMARIES
 
 

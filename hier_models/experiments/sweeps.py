@@ -1,6 +1,5 @@
 """Sweeps: one recipe in several variants, each a run in a folder of its own, and one table of all."""
 
-import csv
 import gc
 import logging
 import os
@@ -11,12 +10,14 @@ from typing import Any
 
 import torch
 
-from .arguments import RecipeError
-from .costs import TimeUpError, is_up
-from .recipe_files import check_overrides, comparison_section, load_recipe, variant_names
-from .resuming import finished_run
-from .running import run_training
-from .smoke import run_smoke
+from ..training.arguments import RecipeError
+from ..training.recipe_files import check_overrides, comparison_section, load_recipe, variant_names
+from ..training.resuming import finished_run
+from ..training.run_metadata import TimeUpError, is_up
+from ..training.smoke import run_smoke
+from ..training.train import run_training
+from .comparison import run_comparison
+from .tables import table_of, write_tables
 
 
 logger = logging.getLogger(__name__)
@@ -51,8 +52,6 @@ def run_sweep(
         raise RecipeError(f"{path} has no variants")
     check_overrides(path, overrides)
     if comparison_section(path) is not None:
-        from .comparison import run_comparison
-
         return run_comparison(path, overrides, smoke=smoke)
     # All of them are read, and compared with what is there, before the first takes its hours.
     recipes = {} if smoke else {name: load_recipe(path, overrides, name) for name in names}
@@ -75,64 +74,3 @@ def run_sweep(
         if folder.is_dir() and (smoke or recipes[name].training.process_index == 0):
             write_tables(folder, results)
     return {"variants": results, "table": table_of(results)}
-
-
-def _scores(results: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row for each variant: its numbers on the test data, or on the validation data where there are no others."""
-    rows = []
-    for name, found in results.items():
-        scores = found.get("test") or found.get("evaluation") or {}
-        rows.append(
-            {"variant": name, **{key: value for key, value in scores.items() if isinstance(value, int | float)}}
-        )
-    return rows
-
-
-def table_of(results: Mapping[str, Any]) -> str:
-    """Lay out the scores of variants."""
-    longer = made_longer({name: {0: found.get("made_longer_after", [])} for name, found in results.items()})
-    return _markdown(_scores(results)) + (f"\n\n{longer}" if longer else "")
-
-
-def made_longer(after: Mapping[str, Mapping[int, Sequence[int]]]) -> str:
-    """Say of a table which runs were made longer."""
-    groups: dict[str, list[str]] = {}
-    for name, of_seeds in after.items():
-        by_steps: dict[str, list[str]] = {}
-        for seed, steps in of_seeds.items():
-            by_steps.setdefault(" and ".join(map(str, steps)) or "never", []).append(str(seed))
-        for steps_of, seeds in by_steps.items():
-            groups.setdefault(steps_of, []).append(f"{name} ({', '.join(seeds)})" if len(by_steps) > 1 else name)
-    if not groups.keys() - {"never"}:
-        return ""
-    said = "; ".join(f"{steps} ({', '.join(names)})" for steps, names in groups.items())
-    return (
-        f"**Made longer** after so many steps: {said}. Unless its learning rate is constant, a run that is as long "
-        "from the beginning is another one."
-    )
-
-
-def _columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(key for row in rows for key in row))
-
-
-def _markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    def cell(value: Any) -> str:
-        if not isinstance(value, float):
-            return str(value)
-        return f"{value:.3f}" if 0 < abs(value) < 1 else f"{value:.2f}"  # of scores up to 1, as papers print them
-
-    columns = _columns(rows)
-    lines = [columns, ["---", *["---:"] * (len(columns) - 1)]]
-    lines += [[cell(row.get(column, "")) for column in columns] for row in rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def write_tables(folder: Path, results: Mapping[str, Any]) -> None:
-    """Write the scores of variants as table.md and table.csv."""
-    rows = _scores(results)
-    (folder / "table.md").write_text(table_of(results) + "\n", encoding="utf-8")
-    with (folder / "table.csv").open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, _columns(rows))
-        writer.writeheader()
-        writer.writerows(rows)

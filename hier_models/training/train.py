@@ -15,20 +15,20 @@ from transformers import PreTrainedModel, Trainer, TrainerCallback, set_seed
 from transformers.integrations.integration_utils import get_reporting_integration_callbacks
 
 from .arguments import Recipe, RecipeError, set_accumulation
-from .costs import LogAtCheckpoints, RunCosts, TimeLimit, TimeUpError, code_version, data_version, machine
 from .distributed import (
     ProcessesInCheckpoint,
     has_loss_over_labels,
     loss_over_labels,
     prepare_streams,
-    process_independent,
     read_checkpoints_on_cpu,
 )
 from .hard_attention import SoftPretraining, SurrogateLog, check_hard_attention
 from .learning_rates import PerplexityDecay, optimizer_with_rates
 from .results import write_json
 from .resuming import RECIPE_FILE, RESULTS_FILE, LengthInCheckpoint, check_same_model, checkpoint_to_resume
+from .run_metadata import LogAtCheckpoints, RunCosts, TimeLimit, TimeUpError, code_version, data_version, machine
 from .tasks import task_class
+from .trainer import HierTrainer
 from .word_vectors import count_tokens
 
 
@@ -103,7 +103,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
     if validation_dataset is None and arguments.eval_strategy != "no":
         raise RecipeError("training: eval_strategy is on, but data: validation is not given")
 
-    trainer = process_independent(task.trainer_class())(
+    trainer = HierTrainer(
         model=model,
         args=arguments,
         train_dataset=train_dataset,
@@ -121,6 +121,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
             *([] if limit is None else [limit]),
         ],
         optimizers=(optimizer, None),
+        in_order=task.in_order,
         **task.trainer_options(),
     )
     # Those that report behind those that add to the log.

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,12 +12,12 @@ from datasets import Dataset, IterableDataset
 from tqdm.auto import tqdm
 from transformers import GenerationConfig, PreTrainedModel, pipeline
 
-from ..hub_texts import resolve_checkpoint
-from ..journal import Journal, digest
-from ..pipelines.book_summaries import SEPARATOR, weights_digest
-from . import smoke
-from .arguments import Recipe, RecipeError
-from .models import Processor
+from ...hub_texts import resolve_checkpoint
+from ...journal import Journal, digest
+from ...pipelines.book_summaries import SEPARATOR, weights_digest
+from ..arguments import Recipe, RecipeError
+from ..models import Processor
+from ..smoke_rows import documents_rows
 from .summarization import SummarizationTask, load_part
 
 
@@ -33,7 +33,7 @@ class BookArguments:
             text_column` names the column with the reference summaries of its chapters, in the training data.
     """
 
-    chapters_column: str = field(default="chapters", metadata={"help": "Column with the chapters of a book."})
+    chapters_column: str = "chapters"
 
 
 class BookSummarizationTask(SummarizationTask):
@@ -55,7 +55,7 @@ class BookSummarizationTask(SummarizationTask):
         self._chapter_model: tuple[PreTrainedModel, Processor] | None = None
         self._chapters: dict[str, dict[str, int]] = {}
 
-    def check(self) -> None:  # noqa: D102  # as in Task
+    def check(self) -> None:
         super().check()
         data = self.recipe.data
         if self.recipe.model.model_name_or_path is None:
@@ -70,19 +70,17 @@ class BookSummarizationTask(SummarizationTask):
                 f"data: source_kind is {data.source_kind}, but books are lists of chapters; leave it out"
             )
 
-    def validation_dataset(  # noqa: D102
-        self, model: PreTrainedModel, processor: Processor
-    ) -> Dataset | IterableDataset | None:
+    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset | None:
         self._chapter_model = model, processor
         return super().validation_dataset(model, processor)
 
-    def reports(self) -> dict[str, Any]:  # noqa: D102
+    def reports(self) -> dict[str, Any]:
         return {**super().reports(), "chapters": self._chapters}
 
-    def _load(self, part: str) -> Any:
+    def load(self, part: str) -> Any:
         column = self.recipe.data.text_column if part == "train" else self.options.chapters_column
         data = dataclasses.replace(self.recipe.data, text_column=column, source_kind="documents")
-        books = load_part(data, part, self.set_aside_file(part), self._set_aside[part])
+        books = load_part(data, part, self.set_aside_file(part), self.set_aside[part])
         if books is None:
             return None
         if part != "train":
@@ -157,10 +155,10 @@ class BookSummarizationTask(SummarizationTask):
 
     # For --smoke
 
-    def smoke_rows(self) -> list[dict[str, Any]]:  # noqa: D102
+    def smoke_rows(self) -> list[dict[str, Any]]:
         data = self.recipe.data
         plain = dataclasses.replace(data, source_kind=None, text_column="text", summary_column="summary")
-        rows = smoke.documents(plain)
+        rows = documents_rows(plain)
         return [
             {
                 str(data.text_column): [row["summary"], other["summary"]],

@@ -11,7 +11,8 @@ from transformers import TrainerCallback
 from typer.testing import CliRunner
 
 from hier_models import cli
-from hier_models.training import RecipeError, load_recipe, run_sweep, sweeps, task_class, variant_names
+from hier_models.experiments import run_sweep, sweeps
+from hier_models.training import RecipeError, load_recipe, task_class, variant_names
 from hier_models.training.arguments import set_accumulation
 from tests.conftest import DOCUMENTS, SUMMARIES
 

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from hier_models.experiments.comparison_examples import choose_documents, write_examples
 from hier_models.metrics import DocumentScores
 from hier_models.metrics.document_scores import means
-from hier_models.training.comparison_examples import choose_documents, write_examples
 
 
 def scores(values, keys=None):

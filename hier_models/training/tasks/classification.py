@@ -5,7 +5,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,13 @@ import numpy as np
 from datasets import Dataset
 from transformers import DataCollatorWithPadding, EvalPrediction, PreTrainedModel, Trainer
 
-from ..data.columns import RowFormat
-from ..data.task_rows import resolve_pairs
-from ..data.tokenizing import plain_tokenizer
-from .arguments import Recipe, RecipeError
-from .encoder_smoke import labelled_pairs
-from .encoder_tasks import EncoderArguments, EncoderTask, encode, identifiers
-from .models import Processor
+from ...data.columns import RowFormat
+from ...data.task_rows import resolve_pairs
+from ...data.tokenizing import plain_tokenizer
+from ..arguments import ModelArguments, Recipe, RecipeError
+from ..models import Processor
+from ..smoke_rows import labelled_pairs
+from .encoder import EncoderArguments, EncoderTask, encode, identifiers
 
 
 logger = logging.getLogger(__name__)
@@ -37,11 +37,9 @@ class ClassificationArguments(EncoderArguments):
             training data hold.
     """
 
-    second_column: str | None = field(default=None, metadata={"help": "Column with the second text of a pair."})
-    label_column: str | None = field(default=None, metadata={"help": "Column with the label."})
-    classes: list[str] | None = field(
-        default=None, metadata={"help": "The labels' names, in the order of their numbers in the data."}
-    )
+    second_column: str | None = None
+    label_column: str | None = None
+    classes: list[str] | None = None
 
 
 class ClassificationTask(EncoderTask):
@@ -59,7 +57,7 @@ class ClassificationTask(EncoderTask):
         self._unlabelled: dict[str, int] = {}
         self._classes: list[str] = []
 
-    def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:  # noqa: D102  # as in EncoderTask
+    def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:
         return functools.partial(
             resolve_pairs,
             text_column=self.recipe.data.text_column,
@@ -67,60 +65,33 @@ class ClassificationTask(EncoderTask):
             label_column=self.options.label_column,
         )
 
-    def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:  # noqa: D102
+    def model_arguments(self) -> ModelArguments:
         # The head has as many outputs as there are labels, so the data come first here.
         with self.recipe.training.main_process_first(desc="reading the labels"):
             self._classes = self.options.classes or self._classes_of_data()
         names = {str(number): name for number, name in enumerate(self._classes)}
-        given = self.recipe.model
-        overrides = {
-            "id2label": names,
-            "label2id": {name: int(number) for number, name in names.items()},
-            **given.overrides(),
-        }
-        self.recipe.model = replace(given, config_overrides=json.dumps(overrides))
-        loaded = super().load_model_and_processor()
-        self.recipe.model = given  # the recipe that is kept is the one that was given
-        return loaded
+        numbers = {name: int(number) for number, name in names.items()}
+        overrides = {"id2label": names, "label2id": numbers, **self.recipe.model.overrides()}
+        return replace(self.recipe.model, config_overrides=json.dumps(overrides))
 
-    def rows(self, part: str) -> Any:  # noqa: D102
-        if part not in self._rows:
-            rows = super().rows(part)
-            if rows is not None:
-                self._rows[part] = self._labelled(part, rows)
-        return self._rows[part]
+    def load(self, part: str) -> Any:
+        rows = super().load(part)
+        return None if rows is None else self._labelled(part, rows)
 
-    def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:  # noqa: D102
+    def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:
         return DataCollatorWithPadding(plain_tokenizer(processor))
 
-    def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]]:  # noqa: D102
+    def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]]:
         return accuracy
 
-    def evaluate(  # noqa: D102
-        self, trainer: Trainer, model: PreTrainedModel, processor: Processor
-    ) -> dict[str, Any] | None:
-        rows = self.rows("validation")
-        if rows is None:
-            return None
-        output = trainer.predict(self._inputs("validation", processor))
-        scores = log_probabilities(output.predictions)
-        names = self._classes
-        predictions = [
-            {
-                "id": identifier,
-                "prediction": names[int(row.argmax())],
-                "probability": float(np.exp(row.max())),
-                "label": names[label],
-            }
-            for identifier, row, label in zip(identifiers(rows), scores, np.asarray(output.label_ids), strict=True)
-        ]
-        self.write_predictions(trainer, predictions)
-        return {**accuracy(output), "rows": len(rows), "classes": names}
+    def evaluate(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
+        scores = score_choices(self, trainer, self._inputs("validation", processor), self._classes.__getitem__)
+        return None if scores is None else {**scores, "classes": self._classes}
 
-    def reports(self) -> dict[str, Any]:  # noqa: D102
+    def reports(self) -> dict[str, Any]:
         return {**super().reports(), "unlabelled": dict(self._unlabelled)}
 
-    def smoke_rows(self) -> list[dict[str, Any]]:  # noqa: D102
+    def smoke_rows(self) -> list[dict[str, Any]]:
         return labelled_pairs(self.recipe.data.text_column, self.options)
 
     def _labelled(self, part: str, rows: Dataset) -> Dataset:
@@ -183,3 +154,25 @@ def accuracy(eval_prediction: EvalPrediction | Any) -> dict[str, float]:
     """Score classes or choices; the `compute_metrics` of both tasks."""
     predicted = log_probabilities(eval_prediction.predictions).argmax(axis=-1)
     return {"accuracy": 100 * float((predicted == np.asarray(eval_prediction.label_ids)).mean())}
+
+
+def score_choices(
+    task: EncoderTask, trainer: Trainer, inputs: Any, name_of: Callable[[int], Any]
+) -> dict[str, Any] | None:
+    """Choose for each row of the validation data, and write the choices down under the names of their numbers."""
+    rows = task.rows("validation")
+    if rows is None:
+        return None
+    output = trainer.predict(inputs)
+    scores = log_probabilities(output.predictions)
+    predictions = [
+        {
+            "id": identifier,
+            "prediction": name_of(int(row.argmax())),
+            "probability": float(np.exp(row.max())),
+            "label": name_of(int(label)),
+        }
+        for identifier, row, label in zip(identifiers(rows), scores, np.asarray(output.label_ids), strict=True)
+    ]
+    task.write_predictions(trainer, predictions)
+    return {**accuracy(output), "rows": len(rows)}

@@ -1,12 +1,8 @@
 """Summarization: the task of HAT-BART and of plain encoder-decoder models, and its evaluation."""
 
-import copy
-import dataclasses
 import functools
-import json
 import logging
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -14,31 +10,30 @@ from typing import Any, cast
 import numpy as np
 from datasets import Dataset, IterableDataset
 from transformers import (
-    GenerationConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
-    Seq2SeqTrainer,
     Seq2SeqTrainingArguments,
     Trainer,
     TrainerCallback,
 )
 
-from ..data import HierDataCollator, LoadReport, TruncationReport, load_documents, tokenize_documents
-from ..data.columns import REFERENCES
-from ..data.tokenizing import Importance, plain_text, plain_tokenizer, source_kind
-from ..data.word_level import train_word_level
-from ..metrics import DocumentScores, DocumentStatistics, document_keys
-from ..metrics.document_scores import means
-from ..pipelines.importance_tagger_hier import load_importance_tagger
-from . import key_phrases, smoke
-from .arguments import DataArguments, Recipe, RecipeError, for_prediction, reading_data
-from .brightness import BrightnessDecay
-from .likelihood import reading
-from .metrics import compute_summarization_metrics, decode, mean_length, score_documents
-from .models import Processor, default_max_new_tokens, longest_source, set_generation, set_lengths, warn_if_endless
-from .own_tokenizer import own_tokenizer
-from .results import write_json
-from .tasks import PREDICTIONS_FILE, SCORES_FILE, Task
+from ...data import LoadReport, TruncationReport, load_documents, tokenize_documents
+from ...data.columns import REFERENCES
+from ...data.tokenizing import Importance, plain_text, plain_tokenizer, source_kind
+from ...data.word_level import train_word_level
+from ...metrics import DocumentScores, DocumentStatistics, document_keys
+from ...metrics.document_scores import means
+from ...pipelines.importance_tagger_hier import load_importance_tagger
+from .. import key_phrases
+from ..arguments import DataArguments, Recipe, RecipeError, named_in_errors
+from ..brightness import BrightnessDecay
+from ..evaluation import all_rows, generate, generation_settings, predicting, prediction_rows, write_evaluation
+from ..likelihood import perplexities
+from ..metrics import compute_summarization_metrics, decode, mean_length, score_documents
+from ..models import Processor, default_max_new_tokens, longest_source, set_generation, set_lengths, warn_if_endless
+from ..smoke import tiny_tagger
+from ..smoke_rows import documents_rows
+from .base import PREDICTIONS_FILE, SCORES_FILE, Task, as_dicts, at_most
 
 
 logger = logging.getLogger(__name__)
@@ -47,24 +42,19 @@ logger = logging.getLogger(__name__)
 class SummarizationTask(Task):
     """Documents and their summaries, scored with ROUGE."""
 
+    fits_words = True
     document_metrics = ("rouge1", "rouge2", "rougeL", "rougeLsum", "rougeSU4", "perplexity")
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
-        data = recipe.data
-        tested = data.test is not None or data.test_split is not None
-        parts = ["train", "validation", *(["test"] if tested else [])]
-        self._cuts = {part: TruncationReport() for part in parts}
-        self._set_aside = {part: LoadReport() for part in parts}
-        self._train_documents: Dataset | IterableDataset | None = None
-        self._validation_documents: Dataset | None = None
-        self._test_documents: Dataset | None = None
-        self._importance: Importance | None = data.importance
-        self._importance_at_test: Importance | None = data.importance
+        self._cuts = {part: TruncationReport() for part in self.parts}
+        self._importance: Importance | None = recipe.data.importance
+        self._importance_at_test: Importance | None = recipe.data.importance
         self._key_phrases: dict[str, Any] = {}
         self._highlights = False
 
-    def check(self) -> None:  # noqa: D102  # as in Task
+    def check(self) -> None:
+        super().check()
         data = self.recipe.data
         if data.importance_tagger is not None and data.importance is None:
             raise RecipeError(
@@ -72,13 +62,8 @@ class SummarizationTask(Task):
             )
         key_phrases.check(data)
 
-    def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:  # noqa: D102  # as in Task
-        arguments = self.recipe.model
-        if arguments.tokenizer_words is not None:
-            folder = own_tokenizer(self.recipe, self.output_dir, self._fitted_tokenizer)
-            self.recipe.model = dataclasses.replace(arguments, tokenizer=str(folder), tokenizer_words=None)
+    def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
         model, processor = super().load_model_and_processor()
-        self.recipe.model = arguments
         set_generation(model, self.recipe)
         set_lengths(model.config, processor, self.recipe)
         warn_if_endless(processor)
@@ -91,80 +76,68 @@ class SummarizationTask(Task):
             self.recipe.training.generation_max_length = most + 1  # with the decoder's start token
         return model, processor
 
-    def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset:  # noqa: D102
-        documents = self._load_train()
+    def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset:
+        documents = self.rows("train")
         if isinstance(documents, IterableDataset) and next(iter(documents), None) is None:
             data = self.recipe.data
             raise RecipeError(f"data: train has no usable documents ({data.train}, split {data.train_split})")
         self._key_phrases = key_phrases.prepare(self.recipe.data, model.config, processor, documents)
         return self._tokenized("train", documents, processor)
 
-    def validation_dataset(  # noqa: D102
-        self, model: PreTrainedModel, processor: Processor
-    ) -> Dataset | IterableDataset | None:
-        if "test" in self._cuts:
+    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset | None:
+        if "test" in self.parts:
             # Now and not after training, so that what is wrong with them shows at once.
-            self._test_documents = self._load("test")
-            self._tokenized("test", self._test_documents, processor)
-        self._validation_documents = self._load("validation")
-        if self._validation_documents is None:
-            return None
-        return self._tokenized("validation", self._validation_documents, processor)
+            self._tokenized("test", self.rows("test"), processor)
+        documents = self.rows("validation")
+        return None if documents is None else self._tokenized("validation", documents, processor)
 
-    def collator(self, model: PreTrainedModel, processor: Processor) -> HierDataCollator:  # noqa: D102
-        return HierDataCollator(processor, model=model)
-
-    def callbacks(self) -> list[TrainerCallback]:  # noqa: D102  # as in Task
+    def callbacks(self) -> list[TrainerCallback]:
         return [BrightnessDecay()] if self._highlights else []
 
-    def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]] | None:  # noqa: D102
+    def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]] | None:
         # Without generation the predictions would be logits: gigabytes that nothing here would look at.
         if not self.recipe.training.predict_with_generate:
             return None
         return functools.partial(compute_summarization_metrics, tokenizer=processor)
 
-    def evaluate(  # noqa: D102
-        self, trainer: Trainer, model: PreTrainedModel, processor: Processor
-    ) -> dict[str, Any] | None:
-        if self._validation_documents is None or not self.recipe.training.predict_with_generate:
+    def evaluate(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
+        if self.rows("validation") is None or not self.recipe.training.predict_with_generate:
             return None
-        return self._scores(self._validation_documents, model, processor, "predictions.jsonl")
+        return self._scores("validation", model, processor, "predictions.jsonl")
 
-    def test(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:  # noqa: D102
-        if self._test_documents is None:
-            return None
-        return self._scores(self._test_documents, model, processor, PREDICTIONS_FILE, SCORES_FILE)
+    def test(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
+        return self._scores("test", model, processor, PREDICTIONS_FILE, SCORES_FILE) if "test" in self.parts else None
 
-    def reports(self) -> dict[str, Any]:  # noqa: D102
+    def reports(self) -> dict[str, Any]:
         for name, report in self._cuts.items():
             # Streams are counted only now, and the numbers are worth repeating after hours of training.
             if report.documents:
                 logger.info("%s: %s", name, report)
         return {
-            "truncation": {name: report.as_dict() for name, report in self._cuts.items()},
-            "set_aside": {name: report.as_dict() for name, report in self._set_aside.items()},
+            "truncation": as_dicts(self._cuts),
+            **super().reports(),
             **self._importance_report(),
             **self._key_phrases,
         }
 
-    def smoke_rows(self) -> list[dict[str, Any]]:  # noqa: D102
-        return smoke.documents(self.recipe.data)
+    def smoke_rows(self) -> list[dict[str, Any]]:
+        return documents_rows(self.recipe.data)
 
-    def smoke_data(self, folder: Path) -> dict[str, Any]:  # noqa: D102
+    def smoke_data(self, folder: Path) -> dict[str, Any]:
         changes = super().smoke_data(folder)
         if self.recipe.data.importance_tagger is not None:
-            changes["importance_tagger"] = str(smoke.tiny_tagger(self.smoke_tokenizer(), folder / "tagger"))
+            changes["importance_tagger"] = str(tiny_tagger(self.smoke_tokenizer(), folder / "tagger"))
         if self.recipe.data.key_phrases is not None:
             changes["key_phrases"] = key_phrases.FIT
         return changes
 
     def _scores(
-        self, documents: Dataset, model: PreTrainedModel, processor: Processor, file: str, scores: str | None = None
+        self, part: str, model: PreTrainedModel, processor: Processor, file: str, scores: str | None = None
     ) -> dict[str, Any]:
         return run_evaluation(
             model,
             processor,
-            documents,
+            self.rows(part),
             max_source_length=self.recipe.data.max_source_length,
             training_args=self.recipe.training,
             predictions_file=self.output_dir / file,
@@ -204,24 +177,17 @@ class SummarizationTask(Task):
         at_test = data.importance_tagger or data.importance
         return {"importance": {part: data.importance if part == "train" else at_test for part in self._cuts}}
 
-    def _fitted_tokenizer(self) -> PreTrainedTokenizerBase:
-        """Fit the tokenizer of words to what is trained on."""
+    def fitted_tokenizer(self) -> PreTrainedTokenizerBase:
         words = self.recipe.model.tokenizer_words
         assert words is not None
-        tokenizer = train_word_level(_texts(self._load_train()), words, digits=self.recipe.data.digits)
+        tokenizer = train_word_level(_texts(self.rows("train")), words, digits=self.recipe.data.digits)
         found = len(tokenizer) - len(tokenizer.all_special_ids)
         if found < words:
             logger.warning("model: the training documents have only %d words of tokenizer_words: %d", found, words)
         return tokenizer
 
-    def _load_train(self) -> Any:
-        """The training documents, loaded once: a second time would count what was left out twice."""
-        if self._train_documents is None:
-            self._train_documents = self._load("train")
-        return self._train_documents
-
-    def _load(self, part: str) -> Any:
-        return load_part(self.recipe.data, part, self.set_aside_file(part), self._set_aside[part])
+    def load(self, part: str) -> Any:
+        return load_part(self.recipe.data, part, self.set_aside_file(part), self.set_aside[part])
 
     def _tokenized(self, part: str, documents: Any, processor: Processor) -> Dataset | IterableDataset:
         data = self.recipe.data
@@ -294,7 +260,7 @@ def run_evaluation(
             f"importance is for models that pool by it (pooling='importance' in the config), and "
             f"{type(model).__name__} has pooling={getattr(model.config, 'pooling', None)!r}"
         )
-    documents = Dataset.from_list(list(dataset)) if isinstance(dataset, IterableDataset) else dataset
+    documents = all_rows(dataset)
     if "summary" not in documents.column_names:
         raise ValueError(
             f"dataset must have a column 'summary' to score against, got {', '.join(documents.column_names)}; "
@@ -319,62 +285,48 @@ def run_evaluation(
             report=report,
         ),
     )
-    labelled = inputs
-    if "labels" in inputs.column_names:
-        inputs = inputs.remove_columns("labels")
-    # Longest first: batches of equal lengths need little padding, and memory runs out at once or never.
-    order = np.argsort([-len(ids) for ids in inputs["input_ids"]], kind="stable")
     found: dict[str, float] = {}
     of_labels: np.ndarray[Any, Any] | None = None
-    with tempfile.TemporaryDirectory() as scratch:
-        arguments = training_args or Seq2SeqTrainingArguments(
-            output_dir=scratch, per_device_eval_batch_size=batch_size, report_to="none"
-        )
-        arguments = for_prediction(arguments, predict_with_generate=True)
-        trainer = Seq2SeqTrainer(
-            model=model,
-            args=arguments,
-            processing_class=processor,
-            data_collator=HierDataCollator(processor, model=model),
-        )
-        generation_config = copy.deepcopy(model.generation_config)
-        generated = trainer.predict(inputs.select(order), metric_key_prefix="test", **generate_kwargs).predictions
-        model.generation_config = generation_config  # the Trainer writes every default into it
+    with predicting(model, processor, training_args, batch_size) as trainer:
+        settings = generation_settings(model.generation_config)
+        predictions = generate(trainer, without_labels(inputs), **generate_kwargs)
         if max_target_length is not None:
-            of_labels, found = reading(model, processor, labelled, arguments)
-    predictions = generated[np.argsort(order)]
+            of_labels, found = perplexities(model, processor, inputs, trainer.args)
     summaries = decode(predictions, tokenizer)
     references = references_of(documents)
-    rouge, settings = score_documents(summaries, references, use_stemmer, sentence_splitter)
+    rouge, rouge_settings = score_documents(summaries, references, use_stemmer, sentence_splitter)
     results = {
         **{name: sum(values) / len(values) for name, values in rouge.items()},
         **found,
         "gen_len": mean_length(predictions, tokenizer),
         "documents": len(documents),
-        "settings": settings,
-        "generation": {**generation_settings(generation_config), **generate_kwargs},
+        "settings": rouge_settings,
+        "generation": {**settings, **generate_kwargs},
         "truncation": report.as_dict(),
         **({} if importance is None else {"importance": "oracle" if importance == "oracle" else "tagger"}),
     }
+
+    def scores() -> DocumentScores:
+        scores = means(rouge)
+        if of_labels is not None:
+            scores["perplexity"] = DocumentStatistics(of_labels, "perplexity")
+        return DocumentScores(document_keys(references), scores)
+
     if trainer.is_world_process_zero():
-        if predictions_file is not None:
-            write_predictions(Path(predictions_file), documents, summaries)
-        if scores_file is not None:
-            scores = means(rouge)
-            if of_labels is not None:
-                scores["perplexity"] = DocumentStatistics(of_labels, "perplexity")
-            DocumentScores(document_keys(references), scores).save(Path(scores_file))
-        if results_file is not None:
-            write_json(Path(results_file), results)
+        write_evaluation(
+            results,
+            summary_rows(documents, summaries),
+            scores,
+            results_file=results_file,
+            predictions_file=predictions_file,
+            scores_file=scores_file,
+        )
     return results
 
 
-def generation_settings(config: GenerationConfig) -> dict[str, Any]:
-    """List what a generation config sets."""
-    settings = config.to_diff_dict()
-    return {
-        name: value for name, value in settings.items() if not name.startswith("_") and name != "transformers_version"
-    }
+def without_labels(inputs: Dataset) -> Dataset:
+    """The inputs without what is to be written."""
+    return inputs.remove_columns("labels") if "labels" in inputs.column_names else inputs
 
 
 def load_part(data: DataArguments, part: str, set_aside_file: Path | None, report: LoadReport) -> Any:
@@ -382,9 +334,9 @@ def load_part(data: DataArguments, part: str, set_aside_file: Path | None, repor
     source, split = data.source_of(part)
     if source is None:
         return None
-    with reading_data(f"data: {part}"):
+    with named_in_errors(f"data: {part}"):
         documents = load_documents(
-            **data.reading(source, split),
+            **data.loading(source, split),
             text_column=data.text_column,
             summary_column=data.summary_column,
             source_kind=data.source_kind,
@@ -400,12 +352,7 @@ def load_part(data: DataArguments, part: str, set_aside_file: Path | None, repor
         raise RecipeError(
             f"data: {part} has no summaries ({source}); name their column with summary_column if there are any"
         )
-    most = getattr(data, f"max_{part}_documents")
-    if most is None:
-        return documents
-    return (
-        documents.take(most) if isinstance(documents, IterableDataset) else documents.take(min(most, len(documents)))
-    )
+    return at_most(documents, getattr(data, f"max_{part}_documents"))
 
 
 def references_of(documents: Dataset) -> list[str] | list[list[str]]:
@@ -422,16 +369,7 @@ def _texts(documents: Dataset | IterableDataset) -> Iterator[str]:
         yield document["summary"]
 
 
-def write_predictions(path: Path, documents: Dataset, summaries: list[str]) -> None:
-    """Write summaries beside their references, as JSON lines."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    identifiers = list(documents["id"]) if "id" in documents.column_names else None
-    several = list(documents[REFERENCES]) if REFERENCES in documents.column_names else None
-    with path.open("w", encoding="utf-8") as stream:
-        for number, (summary, reference) in enumerate(zip(summaries, documents["summary"], strict=True)):
-            row: dict[str, Any] = {"summary": summary, "reference": reference}
-            if several is not None:
-                row["references"] = several[number]
-            if identifiers is not None:
-                row = {"id": identifiers[number], **row}
-            stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+def summary_rows(documents: Dataset, summaries: list[str]) -> list[dict[str, Any]]:
+    """Put summaries beside their references."""
+    several = {name: documents[name] for name in (REFERENCES,) if name in documents.column_names}
+    return prediction_rows(documents, summary=summaries, reference=documents["summary"], **several)

@@ -1,25 +1,24 @@
 """What the tasks of encoders share: loading rows, counting what is cut, dropout schedules, scoring after training."""
 
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 from datasets import Dataset, IterableDataset
 from transformers import PretrainedConfig, PreTrainedModel, Trainer, TrainerCallback
 
-from ..data import LoadReport
-from ..data.columns import RowFormat
-from ..data.loading import load_rows
-from ..data.tokenizing import plain_tokenizer
-from ..data.totals import SharedTotals
-from ..data.versioned import Versioned
-from .arguments import Recipe, RecipeError, reading_data
-from .dropout_schedule import DropoutSchedule
-from .models import Processor, positions
-from .tasks import Task, in_order
+from ...data.columns import RowFormat
+from ...data.loading import load_rows
+from ...data.tokenizing import plain_tokenizer
+from ...data.versioned import Versioned
+from ..arguments import Recipe, RecipeError, named_in_errors
+from ..dropout_schedule import DropoutSchedule
+from ..models import Processor, positions
+from ..results import write_json_lines
+from .base import Task, at_most
 
 
 logger = logging.getLogger(__name__)
@@ -37,29 +36,12 @@ class EncoderArguments:
         dropout_free_epochs: Epochs at the beginning without any dropout.
     """
 
-    dropout_free_epochs: int = field(default=0, metadata={"help": "Epochs at the beginning without any dropout."})
+    dropout_free_epochs: int = 0
 
     def __post_init__(self) -> None:
         """Check the values."""
         if self.dropout_free_epochs < 0:
             raise RecipeError(f"dropout_free_epochs must be 0 or more, got {self.dropout_free_epochs}")
-
-
-class CutReport:
-    """What did not fit into the inputs of an encoder."""
-
-    NAMES = ("rows", "truncated_rows", "truncated_tokens")
-
-    def __init__(self) -> None:
-        self._totals = SharedTotals(len(self.NAMES))
-
-    def add(self, cut: Sequence[int]) -> None:
-        """Count some rows."""
-        self._totals.add(len(cut), sum(number > 0 for number in cut), sum(cut))
-
-    def as_dict(self) -> dict[str, int]:
-        """The report for a results file."""
-        return {name: self._totals[number] for number, name in enumerate(self.NAMES)}
 
 
 class EncoderTask(Task):
@@ -69,20 +51,18 @@ class EncoderTask(Task):
     checkpoint_class: ClassVar[str | None] = "AutoModelForMaskedLM"
     # Whether the training data may be a stream.
     can_stream = False
-    # What of the section data means nothing to the task.
-    unused: tuple[str, ...] = (
+    in_order = True
+    unused: ClassVar[tuple[str, ...]] = (
         *("text_column", "summary_column", "source_kind", "fillers", "test", "test_split"),
         *("importance", "importance_tagger", "several_references", "digits"),
     )
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
-        self._rows: dict[str, Any] = {}
         self._tokenized: dict[str, Dataset] = {}
-        tested = recipe.data.test is not None or recipe.data.test_split is not None
-        self._parts = ("train", "validation", *(["test"] if tested else []))
-        self._set_aside = {part: LoadReport() for part in self._parts}
-        self._cuts = {"train": CutReport(), "validation": CutReport()}
+        self._cuts = {
+            part: dict.fromkeys(("rows", "truncated_rows", "truncated_tokens"), 0) for part in self.parts[:2]
+        }
 
     def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:
         """Give what recognizes the columns."""
@@ -92,27 +72,26 @@ class EncoderTask(Task):
         """Read a source."""
         return load_rows(source, self.resolver(part), **options)
 
-    def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:  # noqa: D102  # as in Task
+    def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:
         return self._inputs("train", processor)
 
-    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:  # noqa: D102  # as in Task
+    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:
         return self._inputs("validation", processor)
 
     def _inputs(self, part: str, processor: Processor) -> Any:
         raise TypeError(f"{type(self).__name__} must say what becomes of its rows")
 
-    def check(self) -> None:  # noqa: D102  # as in Task
+    def check(self) -> None:
+        super().check()
         name = self.recipe.run.task
-        given = [f"data: {item}" for item in self.unused if getattr(self.recipe.data, item) not in (None, False)]
-        given += [f"generation: {item}" for item in self.recipe.generation.settings()]
-        if given:
-            raise RecipeError(f"{given[0]} means nothing to {name} (run: task); leave it out")
+        if settings := self.recipe.generation.settings():
+            raise RecipeError(f"generation: {next(iter(settings))} means nothing to {name} (run: task); leave it out")
         if self.recipe.data.streaming and not self.can_stream:
             raise RecipeError(f"data: streaming goes with masked_lm, not with {name}")
         if self.recipe.data.streaming and self.options.dropout_free_epochs:
             raise RecipeError("dropout_free_epochs cannot be counted with data: streaming, a stream has no epochs")
 
-    def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:  # noqa: D102
+    def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
         model, processor = super().load_model_and_processor()
         most = usable_positions(model.config)
         length = self.recipe.data.max_source_length
@@ -124,42 +103,27 @@ class EncoderTask(Task):
             plain_tokenizer(processor).model_max_length = most
         return model, processor
 
-    def trainer_class(self) -> type[Trainer]:  # noqa: D102
-        return in_order(Trainer)
-
-    def callbacks(self) -> list[TrainerCallback]:  # noqa: D102
+    def callbacks(self) -> list[TrainerCallback]:
         epochs = self.options.dropout_free_epochs
         return [DropoutSchedule(epochs)] if epochs else []
 
-    def reports(self) -> dict[str, Any]:  # noqa: D102
-        return {
-            "truncation": {name: report.as_dict() for name, report in self._cuts.items()},
-            "set_aside": {name: report.as_dict() for name, report in self._set_aside.items()},
-        }
+    def reports(self) -> dict[str, Any]:
+        return {"truncation": self._cuts, **super().reports()}
 
-    def rows(self, part: str) -> Any:
-        """Load the rows of a part of the data, once."""
-        if part not in self._rows:
-            self._rows[part] = self._load(part)
-        return self._rows[part]
-
-    def _load(self, part: str) -> Any:
+    def load(self, part: str) -> Any:
         data = self.recipe.data
         source, split = data.source_of(part)
         if source is None:
             return None
-        with reading_data(f"data: {part}"):
+        with named_in_errors(f"data: {part}"):
             rows = self.read(
                 part,
-                **data.reading(source, split),
+                **data.loading(source, split),
                 streaming=data.streaming and part == "train",
                 set_aside_file=self.set_aside_file(part),
-                report=self._set_aside[part],
+                report=self.set_aside[part],
             )
-        most = getattr(data, f"max_{part}_documents")
-        if most is None:
-            return rows
-        return rows.take(most) if isinstance(rows, IterableDataset) else rows.take(min(most, len(rows)))
+        return at_most(rows, getattr(data, f"max_{part}_documents"))
 
     def tokenized(self, part: str, tokenize: Callable[[dict[str, list[Any]]], dict[str, list[Any]]]) -> Dataset | None:
         """Turn the rows of a part into model inputs and count what is cut."""
@@ -174,9 +138,9 @@ class EncoderTask(Task):
             num_proc=self.recipe.data.num_proc,
             desc="Tokenizing",
         )
-        report = self._cuts[part]
-        report.add(list(inputs["num_truncated_tokens"]))
-        counts = report.as_dict()
+        cut = np.array(inputs["num_truncated_tokens"])
+        counts = {"rows": len(cut), "truncated_rows": int((cut > 0).sum()), "truncated_tokens": int(cut.sum())}
+        self._cuts[part] = counts
         if counts["truncated_rows"]:
             logger.warning(
                 "%s: %d of %d rows did not fit into %d tokens and lost %d",
@@ -219,13 +183,6 @@ def encode(processor: Processor, limit: int, **texts: list[str]) -> tuple[dict[s
             kept = tokenizer(**texts, truncation="longest_first", max_length=limit)
         cut = [before - len(ids) for before, ids in zip(lengths, kept["input_ids"], strict=True)]
     return {name: [list(row) for row in kept[name]] for name in ("input_ids", "attention_mask")}, cut
-
-
-def write_json_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows to a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8") as stream:
-        stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def identifiers(rows: Dataset) -> list[str]:

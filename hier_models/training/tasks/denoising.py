@@ -1,29 +1,27 @@
 """Denoising after BART: the warm-up of encoder-decoder models before there are summaries to learn from."""
 
-import dataclasses
 import logging
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from datasets import Dataset, concatenate_datasets
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin, Trainer
 
-from ..data import HierDataCollator, LoadReport, load_documents
-from ..data.byte_level import train_byte_level
-from ..data.columns import KINDS
-from ..data.infilling import NoisyChunks
-from ..data.packing import PackingReport, pack_documents
-from ..data.special_tokens import WITH_MASK
-from ..data.tokenizing import plain_text
-from ..models.tokenization_hat_encoder import HatEncoderTokenizer
-from .arguments import Recipe, RecipeError, reading_data
-from .encoder_smoke import STORIES
-from .likelihood import READS, OtherSources, perplexity
-from .models import Processor, positions
-from .own_tokenizer import own_tokenizer
-from .tasks import Task
+from ...data import LoadReport, load_documents
+from ...data.byte_level import train_byte_level
+from ...data.columns import KINDS
+from ...data.infilling import NoisyChunks
+from ...data.packing import PackingReport, pack_documents
+from ...data.special_tokens import WITH_MASK
+from ...data.tokenizing import plain_text
+from ...models.tokenization_hat_encoder import HatEncoderTokenizer
+from ..arguments import Recipe, RecipeError, named_in_errors
+from ..likelihood import READS, OtherSources, perplexity
+from ..models import Processor, positions
+from ..smoke_rows import STORIES
+from .base import Task, as_dicts, at_most
 
 
 logger = logging.getLogger(__name__)
@@ -45,12 +43,12 @@ class DenoisingArguments:
         also_train: More files or folders of training documents, of any kind.
     """
 
-    mask_share: float = field(default=0.3, metadata={"help": "Share of the tokens to replace."})
-    span_mean: float = field(default=3.0, metadata={"help": "Mean length of a span in tokens."})
-    permute_sentences: bool = field(default=True, metadata={"help": "Shuffle the sentences of a chunk."})
-    copies: int = field(default=1, metadata={"help": "Noises of each chunk."})
-    tokenizer_entries: int | None = field(default=None, metadata={"help": "Entries of a tokenizer to train."})
-    also_train: list[str] | None = field(default=None, metadata={"help": "More training documents: files, folders."})
+    mask_share: float = 0.3
+    span_mean: float = 3.0
+    permute_sentences: bool = True
+    copies: int = 1
+    tokenizer_entries: int | None = None
+    also_train: list[str] | None = None
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -79,47 +77,40 @@ class DenoisingTask(Task):
 
     arguments = DenoisingArguments
 
+    unused = (
+        *("summary_column", "test", "test_split", "phrases_column", "several_references", "digits"),
+        *("importance", "importance_tagger", "key_phrases", "stopwords"),
+    )
+
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
         self._packing = {"train": PackingReport(), "validation": PackingReport()}
-        self._set_aside: dict[str, LoadReport] = {}
-        self._train_documents: list[Dataset] | None = None
         self._validation: NoisyChunks | None = None
 
-    def check(self) -> None:  # noqa: D102  # as in Task
-        data, model = self.recipe.data, self.recipe.model
-        no_meaning = (
-            *("summary_column", "test", "test_split", "phrases_column", "several_references", "digits"),
-            *("importance", "importance_tagger", "key_phrases", "stopwords"),
-        )
-        for name in no_meaning:
-            if getattr(data, name) not in (None, False):
-                raise RecipeError(f"data: {name} means nothing to denoising (run: task); leave it out")
-        if data.streaming:
+    def check(self) -> None:
+        super().check()
+        if self.recipe.data.streaming:
             raise RecipeError("data: streaming does not go with denoising, whose noise belongs to numbered chunks")
         if self.recipe.training.predict_with_generate:
             raise RecipeError("training: predict_with_generate means nothing to denoising, scored by perplexity")
         sources = ("model_name_or_path", "from_bart", "from_encoder", "tokenizer")
-        given = [name for name in sources if getattr(model, name)]
-        entries = self.options.tokenizer_entries
-        if entries is None and not given:
+        given = [name for name in sources if getattr(self.recipe.model, name)]
+        if not given and not self.fits_tokenizer():
             raise RecipeError(
                 "model: give model_name_or_path, from_encoder, or (to train from scratch) tokenizer, or denoising: "
                 "tokenizer_entries to have one trained"
             )
-        if entries is not None and given:
+        if given and self.fits_tokenizer():
             raise RecipeError(
                 f"model: {given[0]} and denoising: tokenizer_entries are both given; a tokenizer is trained only "
                 "where there is none"
             )
 
-    def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:  # noqa: D102
-        arguments = self.recipe.model
-        if self.options.tokenizer_entries is not None:
-            folder = own_tokenizer(self.recipe, self.output_dir, self._trained_tokenizer)
-            self.recipe.model = dataclasses.replace(arguments, tokenizer=str(folder))
+    def fits_tokenizer(self) -> bool:
+        return self.options.tokenizer_entries is not None
+
+    def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
         model, processor = super().load_model_and_processor()
-        self.recipe.model = arguments
         if isinstance(processor, ProcessorMixin):
             raise RecipeError(
                 f"model: denoising trains models that read plain tokens, and {model.config.model_type} has a "
@@ -133,27 +124,19 @@ class DenoisingTask(Task):
             )
         return model, processor
 
-    def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:  # noqa: D102
-        packed = [self._packed("train", documents, processor) for documents in self._load_train()]
+    def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:
+        packed = [self._packed("train", documents, processor) for documents in self.rows("train")]
         return self._noisy("train", concatenate_datasets(packed), processor, self.options.copies)
 
-    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:  # noqa: D102
-        data = self.recipe.data
-        source = data.validation
-        if source is None and data.validation_split is not None:
-            source = data.train
-        if source is None:
+    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:
+        if self.rows("validation") is None:
             return None
-        documents = self._read("validation", source, data.validation_split, data.max_validation_documents)
-        self._validation = self._noisy("validation", self._packed("validation", documents, processor), processor)
+        self._validation = self._noisy(
+            "validation", self._packed("validation", self.rows("validation"), processor), processor
+        )
         return self._validation
 
-    def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:  # noqa: D102
-        return HierDataCollator(processor, model=model)
-
-    def evaluate(  # noqa: D102
-        self, trainer: Trainer, model: PreTrainedModel, processor: Processor
-    ) -> dict[str, Any] | None:
+    def evaluate(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
         if self._validation is None:
             return None
         chunks = self._validation
@@ -171,13 +154,10 @@ class DenoisingTask(Task):
                 )
         return results
 
-    def reports(self) -> dict[str, Any]:  # noqa: D102
-        return {
-            "chunks": {name: report.as_dict() for name, report in self._packing.items()},
-            "set_aside": {name: report.as_dict() for name, report in self._set_aside.items()},
-        }
+    def reports(self) -> dict[str, Any]:
+        return {"chunks": as_dicts(self._packing), **super().reports()}
 
-    def smoke_rows(self) -> list[dict[str, Any]]:  # noqa: D102
+    def smoke_rows(self) -> list[dict[str, Any]]:
         data = self.recipe.data
         name = data.text_column or data.source_kind or "text"
         rows: list[dict[str, Any]] = []
@@ -191,13 +171,7 @@ class DenoisingTask(Task):
                 rows.append({name: " ".join(stories)})
         return rows
 
-    def smoke_data(self, folder: Path) -> dict[str, Any]:  # noqa: D102
-        changes = super().smoke_data(folder)
-        # Every further source is the same file.
-        more = [changes["train"]] * len(self.options.also_train or [])
-        return {**changes, "also_train": more} if more else changes
-
-    def smoke_changes(self) -> dict[str, Any]:  # noqa: D102
+    def smoke_changes(self) -> dict[str, Any]:
         return {} if self.options.tokenizer_entries is None else {"tokenizer_entries": LEAST_ENTRIES + 40}
 
     def _noisy(self, part: str, chunks: Dataset, processor: Processor, copies: int = 1) -> NoisyChunks:
@@ -229,24 +203,23 @@ class DenoisingTask(Task):
             ),
         )
 
-    def _load_train(self) -> list[Dataset]:
-        """The training documents, a dataset for each source, loaded once."""
-        if self._train_documents is None:
-            data = self.recipe.data
-            sources = [("train", cast(str, data.train), data.train_split)]
-            sources += [(f"also_train_{i}", name, None) for i, name in enumerate(self.options.also_train or [])]
-            self._train_documents = [
-                self._read(part, source, split, data.max_train_documents) for part, source, split in sources
-            ]
-        return self._train_documents
+    def load(self, part: str) -> Any:
+        """The documents of a part; of the training, a dataset for each source."""
+        data = self.recipe.data
+        source, split = data.source_of(part)
+        if part == "validation":
+            return None if source is None else self._read(part, source, split, data.max_validation_documents)
+        sources = [(part, cast(str, source), split)]
+        sources += [(f"also_train_{i}", name, None) for i, name in enumerate(self.options.also_train or [])]
+        return [self._read(name, source, split, data.max_train_documents) for name, source, split in sources]
 
     def _read(self, part: str, source: str, split: str | None, most: int | None) -> Dataset:
         data = self.recipe.data
-        report = self._set_aside.setdefault(part, LoadReport())
+        report = self.set_aside.setdefault(part, LoadReport())
         first = not part.startswith("also_train")
-        with reading_data(f"data: {part}" if first else "denoising: also_train"):
+        with named_in_errors(f"data: {part}" if first else "denoising: also_train"):
             rows = load_documents(
-                **data.reading(source, split),
+                **data.loading(source, split),
                 text_column=data.text_column if first else None,
                 summary_column="",
                 source_kind=data.source_kind if first else None,
@@ -254,14 +227,12 @@ class DenoisingTask(Task):
                 set_aside_file=self.set_aside_file(part),
                 report=report,
             )
-        assert isinstance(rows, Dataset)
-        return rows if most is None else rows.select(range(min(most, len(rows))))
+        return cast(Dataset, at_most(rows, most))
 
-    def _trained_tokenizer(self) -> PreTrainedTokenizerBase:
-        """Train the tokenizer of what is trained on."""
+    def fitted_tokenizer(self) -> PreTrainedTokenizerBase:
         entries = cast(int, self.options.tokenizer_entries)
         tokenizer = train_byte_level(
-            _texts(self._load_train()), entries, model_max_length=self.recipe.data.max_source_length
+            _texts(self.rows("train")), entries, model_max_length=self.recipe.data.max_source_length
         )
         if len(tokenizer) < entries:
             logger.warning(

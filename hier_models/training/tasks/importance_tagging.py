@@ -9,13 +9,13 @@ import torch
 from datasets import Dataset, IterableDataset
 from transformers import DataCollatorForTokenClassification, EvalPrediction, PreTrainedModel, Trainer
 
-from ..data import load_documents
-from ..data.importance import ImportanceLabels
-from ..data.tokenizing import WITHOUT_IMPORTANCE, plain_tokenizer, source_kind
-from . import smoke
-from .arguments import Recipe, RecipeError
-from .encoder_tasks import EncoderArguments, EncoderTask
-from .models import Processor
+from ...data import load_documents
+from ...data.importance import ImportanceLabels
+from ...data.tokenizing import WITHOUT_IMPORTANCE, plain_tokenizer, source_kind
+from ..arguments import Recipe, RecipeError
+from ..models import Processor
+from ..smoke_rows import documents_rows
+from .encoder import EncoderArguments, EncoderTask
 
 
 class ImportanceTaggingTask(EncoderTask):
@@ -33,9 +33,7 @@ class ImportanceTaggingTask(EncoderTask):
         super().__init__(recipe, output_dir)
         self._without: dict[str, int] = {}
 
-    def read(  # noqa: D102  # as in EncoderTask
-        self, part: str, source: str | Path, **options: Any
-    ) -> Dataset | IterableDataset:
+    def read(self, part: str, source: str | Path, **options: Any) -> Dataset | IterableDataset:
         data = self.recipe.data
         return load_documents(
             source,
@@ -46,7 +44,7 @@ class ImportanceTaggingTask(EncoderTask):
             **options,
         )
 
-    def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:  # noqa: D102
+    def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
         model, processor = super().load_model_and_processor()
         if not hasattr(processor, "running_text"):
             raise RecipeError(
@@ -61,7 +59,7 @@ class ImportanceTaggingTask(EncoderTask):
         model.config.label2id = {"unimportant": 0, "important": 1}
         return model, processor
 
-    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:  # noqa: D102
+    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:
         inputs = self._inputs("validation", processor)
         if inputs is not None:
             # Now and not after hours of training.
@@ -77,29 +75,27 @@ class ImportanceTaggingTask(EncoderTask):
                 )
         return inputs
 
-    def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:  # noqa: D102
+    def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:
         return DataCollatorForTokenClassification(plain_tokenizer(processor))
 
-    def trainer_options(self) -> dict[str, Any]:  # noqa: D102
+    def trainer_options(self) -> dict[str, Any]:
         return {"preprocess_logits_for_metrics": importance_probabilities}
 
-    def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]]:  # noqa: D102
+    def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]]:
         return compute_tagging_metrics
 
-    def evaluate(  # noqa: D102
-        self, trainer: Trainer, model: PreTrainedModel, processor: Processor
-    ) -> dict[str, Any] | None:
+    def evaluate(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
         inputs = self._inputs("validation", processor)
         if inputs is None:
             return None
         output = trainer.predict(inputs)
         return {**compute_tagging_metrics(output), "rows": len(inputs)}
 
-    def reports(self) -> dict[str, Any]:  # noqa: D102
+    def reports(self) -> dict[str, Any]:
         return {**super().reports(), "without_importance": dict(self._without)}
 
-    def smoke_rows(self) -> list[dict[str, Any]]:  # noqa: D102
-        return smoke.documents(self.recipe.data)
+    def smoke_rows(self) -> list[dict[str, Any]]:
+        return documents_rows(self.recipe.data)
 
     def _inputs(self, part: str, processor: Processor) -> Dataset | None:
         rows = self.rows(part)

@@ -14,16 +14,23 @@ from transformers import TrainerCallback, TrainerState, TrainingArguments
 from hier_models.data import versioned
 from hier_models.training import (
     RecipeError,
-    costs,
     last_complete_checkpoint,
     load_recipe,
     recipe_files,
+    run_metadata,
     run_training,
-    running,
     task_class,
+    train,
 )
-from hier_models.training.costs import RunCosts, TimeUpError, code_version, data_version, has_fast_bfloat16, machine
 from hier_models.training.recipe_files import as_options
+from hier_models.training.run_metadata import (
+    RunCosts,
+    TimeUpError,
+    code_version,
+    data_version,
+    has_fast_bfloat16,
+    machine,
+)
 from tests.conftest import DOCUMENTS, SUMMARIES
 from tests.training.test_distributed import launch
 
@@ -146,7 +153,7 @@ def test_the_log_of_a_run_that_was_killed_is_that_of_one_that_was_not(values, tm
 def test_the_code_is_that_of_the_beginning(values, monkeypatch):
     """Its files may be edited while a model is trained for hours."""
     version = iter([{"source": "loaded"}])
-    monkeypatch.setattr(running, "code_version", lambda: next(version))
+    monkeypatch.setattr(train, "code_version", lambda: next(version))
     monkeypatch.setattr(task_class("summarization"), "callbacks", lambda self: [Edit()])
 
     class Edit(TrainerCallback):
@@ -189,7 +196,7 @@ def test_each_run_of_a_process_has_a_memory_peak_of_its_own(tmp_path):
 def test_where_bfloat16_is_fast(tmp_path, monkeypatch):
     for flags, fast in (("fpu amx_bf16 amx_tile", True), ("fpu avx512_bf16", True), ("fpu avx512f", False)):
         has_fast_bfloat16.cache_clear()
-        monkeypatch.setattr(costs.Path, "read_text", lambda self, flags=flags, **_: f"flags\t\t: {flags}\n")
+        monkeypatch.setattr(run_metadata.Path, "read_text", lambda self, flags=flags, **_: f"flags\t\t: {flags}\n")
         assert has_fast_bfloat16(True) is fast
         monkeypatch.undo()
     has_fast_bfloat16.cache_clear()
@@ -197,7 +204,7 @@ def test_where_bfloat16_is_fast(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("fast", [False, True])
 def test_a_recipe_in_bfloat16_where_it_is_fast(values, monkeypatch, fast):
-    monkeypatch.setattr(costs, "has_fast_bfloat16", lambda use_cpu=False: fast)
+    monkeypatch.setattr(recipe_files, "has_fast_bfloat16", lambda use_cpu=False: fast)
     del values["use_cpu"]
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
     for given in ({**values, "bf16_where_fast": True}, ["--bf16_where_fast", "--output_dir", "x"]):
@@ -216,12 +223,14 @@ def test_the_code_that_ran(tmp_path, monkeypatch):
         assert re.fullmatch(r"[0-9a-f]{40}\+?", found["commit"])
     # Copies that git does not know are the same code, until one is changed.
     digests = []
-    monkeypatch.setattr(costs, "source_version", versioned.source_version.__wrapped__)
+    monkeypatch.setattr(run_metadata, "source_version", versioned.source_version.__wrapped__)
     for copy, original in (("a", root), ("b", tmp_path / "a"), ("c", tmp_path / "a")):
         shutil.copytree(original / "hier_models", tmp_path / copy / "hier_models")
         if copy == "c":
             (tmp_path / copy / "hier_models" / "hub.py").write_text("")
-        monkeypatch.setattr(costs, "__file__", str(tmp_path / copy / "hier_models" / "training" / "costs.py"))
+        monkeypatch.setattr(
+            run_metadata, "__file__", str(tmp_path / copy / "hier_models" / "training" / "run_metadata.py")
+        )
         monkeypatch.setattr(versioned, "__file__", str(tmp_path / copy / "hier_models" / "data" / "versioned.py"))
         other = code_version.__wrapped__()
         assert "commit" not in other

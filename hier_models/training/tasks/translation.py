@@ -1,16 +1,12 @@
 """Document translation: the task of HAT-BART from scratch and of other encoder-decoder models, and its evaluation."""
 
-import copy
-import dataclasses
 import functools
-import json
 import logging
 import os
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from datasets import Dataset, IterableDataset
@@ -18,29 +14,27 @@ from transformers import (
     EvalPrediction,
     PreTrainedModel,
     PreTrainedTokenizerBase,
-    Seq2SeqTrainer,
     Seq2SeqTrainingArguments,
     Trainer,
 )
 
-from ..data import HierDataCollator, LoadReport
-from ..data.joint_bpe import train_joint_bpe
-from ..data.parallel import DOCUMENT, SENTENCES, ChunkReport, chunk_parallel, load_parallel
-from ..data.tokenizing import plain_tokenizer
-from ..metrics import Bleu, DocumentScores, DocumentStatistics, document_keys
-from ..metrics.document_bleu import document_bleu
-from ..pipelines.chunking_hier import join_chunks
-from ..pipelines.document_pipeline_hier import total_length
-from ..pipelines.translation_hier import COUNTS, TranslationPipeline
-from .arguments import ModelArguments, Recipe, RecipeError, for_prediction, reading_data
-from .likelihood import reading
-from .metrics import decode, mean_length
-from .models import Processor, set_generation, set_lengths, warn_if_endless
-from .own_tokenizer import own_tokenizer
-from .results import write_json
-from .smoke import POSITIONS
+from ...data.joint_bpe import train_joint_bpe
+from ...data.parallel import DOCUMENT, SENTENCES, ChunkReport, chunk_parallel, load_parallel
+from ...data.tokenizing import plain_tokenizer
+from ...metrics import Bleu, DocumentScores, DocumentStatistics, document_keys
+from ...metrics.document_bleu import document_bleu
+from ...pipelines.chunking_hier import join_chunks
+from ...pipelines.document_pipeline_hier import total_length
+from ...pipelines.translation_hier import COUNTS, TranslationPipeline
+from ..arguments import Recipe, RecipeError, named_in_errors
+from ..evaluation import all_rows, generate, predicting, prediction_rows, write_evaluation
+from ..likelihood import perplexities
+from ..metrics import decode, mean_length
+from ..models import Processor, set_generation, set_lengths, warn_if_endless
+from ..smoke import POSITIONS
+from ..smoke_rows import ROWS
+from .base import PREDICTIONS_FILE, SCORES_FILE, Task, as_dicts, at_most
 from .summarization import generation_settings
-from .tasks import PREDICTIONS_FILE, SCORES_FILE, Task, in_order
 
 
 logger = logging.getLogger(__name__)
@@ -59,11 +53,11 @@ class TranslationArguments:
         bleu_tokenizer: sacrebleu's tokenizer: 13a, intl, zh, char, …
     """
 
-    source_column: str | None = field(default=None, metadata={"help": "Column with the sentences of the source."})
-    target_column: str | None = field(default=None, metadata={"help": "Column with those of the translation."})
-    source_language: str = field(default="english", metadata={"help": "Language of the source."})
-    bpe_codes: int | None = field(default=None, metadata={"help": "Merges of a tokenizer to train for both sides."})
-    bleu_tokenizer: str = field(default="13a", metadata={"help": "sacrebleu's tokenizer."})
+    source_column: str | None = None
+    target_column: str | None = None
+    source_language: str = "english"
+    bpe_codes: int | None = None
+    bleu_tokenizer: str = "13a"
 
 
 class TranslationTask(Task):
@@ -73,40 +67,41 @@ class TranslationTask(Task):
     """
 
     arguments = TranslationArguments
+    unused = ("importance", "importance_tagger", "several_references", "digits")
+    in_order = True
     document_metrics = ("bleu", "perplexity")
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
-        data = recipe.data
-        tested = data.test is not None or data.test_split is not None
         self._chunked = {"train": ChunkReport(), "validation": ChunkReport()}
-        self._set_aside = {part: LoadReport() for part in ("train", "validation", *(["test"] if tested else []))}
-        self._documents: dict[str, Any] = {}
         self._owners: list[int] = []
 
-    def check(self) -> None:  # noqa: D102  # as in Task
-        model, codes = self.recipe.model, self.options.bpe_codes
-        for name in ("importance", "importance_tagger", "several_references", "digits"):
-            if getattr(self.recipe.data, name) not in (None, False):
-                raise RecipeError(f"data: {name} means nothing to translation (run: task); leave it out")
+    def check(self) -> None:
+        super().check()
+        codes = self.options.bpe_codes
         if codes is not None and codes < 1:
             raise RecipeError(f"translation: bpe_codes must be at least 1, got {codes}")
-        if not (_names_a_tokenizer(model) or codes):
+        if self.fits_tokenizer() and not codes:
             raise RecipeError(
                 "model: give model_name_or_path, or (to train from scratch) tokenizer, or translation: bpe_codes to "
                 "have one trained"
             )
 
-    def trainer_class(self) -> type[Trainer]:  # noqa: D102
-        return in_order(Seq2SeqTrainer)
+    def fits_tokenizer(self) -> bool:
+        model = self.recipe.model
+        return not any((model.model_name_or_path, model.from_bart, model.from_encoder, model.tokenizer))
 
-    def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:  # noqa: D102
-        model_arguments = self.recipe.model
-        if not _names_a_tokenizer(model_arguments):
-            folder = own_tokenizer(self.recipe, self.output_dir, self._trained_tokenizer)
-            self.recipe.model = dataclasses.replace(model_arguments, tokenizer=str(folder))
+    def fitted_tokenizer(self) -> PreTrainedTokenizerBase:
+        codes = self.options.bpe_codes
+        texts = (" ".join(document[side]) for document in self.rows("train") for side in ("source", "target"))
+        tokenizer = train_joint_bpe(texts, codes, model_max_length=self.recipe.data.max_source_length)
+        found = len(tokenizer) - 256 - len(tokenizer.all_special_ids)
+        if found < codes:
+            logger.warning("translation: the training documents give only %d BPE codes of %d", found, codes)
+        return tokenizer
+
+    def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
         model, processor = super().load_model_and_processor()
-        self.recipe.model = model_arguments
         set_generation(model, self.recipe)
         set_lengths(model.config, processor, self.recipe)
         warn_if_endless(processor)
@@ -122,14 +117,14 @@ class TranslationTask(Task):
             generation.max_length = self.recipe.data.max_target_length
         return model, processor
 
-    def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset:  # noqa: D102
-        chunks = self._chunks("train", self._load("train"), processor)
+    def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset:
+        chunks = self._chunks("train", self.rows("train"), processor)
         return chunks.remove_columns([DOCUMENT, SENTENCES])
 
-    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | None:  # noqa: D102
-        if "test" in self._set_aside:
-            self._load("test")  # now and not after training, so that what is wrong with them shows at once
-        documents = self._load("validation")
+    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | None:
+        if "test" in self.parts:
+            self.rows("test")  # now and not after training, so that what is wrong with them shows at once
+        documents = self.rows("validation")
         if documents is None:
             return None
         chunks = self._chunks("validation", documents, processor)
@@ -137,10 +132,7 @@ class TranslationTask(Task):
         self._owners = list(chunks[DOCUMENT])
         return chunks.remove_columns([DOCUMENT, SENTENCES])
 
-    def collator(self, model: PreTrainedModel, processor: Processor) -> HierDataCollator:  # noqa: D102
-        return HierDataCollator(processor, model=model)
-
-    def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]] | None:  # noqa: D102
+    def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]] | None:
         if not self.recipe.training.predict_with_generate:
             return None
         return functools.partial(
@@ -150,50 +142,42 @@ class TranslationTask(Task):
             bleu_tokenizer=self.options.bleu_tokenizer,
         )
 
-    def evaluate(  # noqa: D102
-        self, trainer: Trainer, model: PreTrainedModel, processor: Processor
-    ) -> dict[str, Any] | None:
-        documents = self._documents.get("validation")
-        if documents is None or not self.recipe.training.predict_with_generate:
+    def evaluate(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
+        if self.rows("validation") is None or not self.recipe.training.predict_with_generate:
             return None
-        return self._scores(documents, model, processor, "predictions.jsonl")
+        return self._scores("validation", model, processor, "predictions.jsonl")
 
-    def test(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:  # noqa: D102
-        documents = self._documents.get("test")
-        if documents is None:
-            return None
-        return self._scores(documents, model, processor, PREDICTIONS_FILE, SCORES_FILE)
+    def test(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
+        return self._scores("test", model, processor, PREDICTIONS_FILE, SCORES_FILE) if "test" in self.parts else None
 
-    def reports(self) -> dict[str, Any]:  # noqa: D102
-        return {
-            "chunks": {name: report.as_dict() for name, report in self._chunked.items()},
-            "set_aside": {name: report.as_dict() for name, report in self._set_aside.items()},
-        }
+    def reports(self) -> dict[str, Any]:
+        return {"chunks": as_dicts(self._chunked), **super().reports()}
 
     @staticmethod
-    def table(evaluation: dict[str, Any]) -> str:  # noqa: D102
+    def table(evaluation: dict[str, Any]) -> str:
         return bleu_table(evaluation)
 
-    def smoke_rows(self) -> list[dict[str, Any]]:  # noqa: D102
+    def smoke_rows(self) -> list[dict[str, Any]]:
         source, target = self.options.source_column or "source", self.options.target_column or "target"
-        documents = [_SMOKE[number:] + _SMOKE[:number] for number in range(len(_SMOKE))]
+        pairs: list[list[str]] = ROWS["translations"]
+        documents = [pairs[number:] + pairs[:number] for number in range(len(pairs))]
         return [
-            {"id": str(number), source: [en for en, _ in pairs], target: [de for _, de in pairs]}
-            for number, pairs in enumerate(documents)
+            {"id": str(number), source: [en for en, _ in document], target: [de for _, de in document]}
+            for number, document in enumerate(documents)
         ]
 
-    def smoke_changes(self) -> dict[str, Any]:  # noqa: D102
+    def smoke_changes(self) -> dict[str, Any]:
         # A translation is as long as its source, unlike a summary.
         changes: dict[str, Any] = {"max_target_length": min(self.recipe.data.max_target_length, POSITIONS)}
         return changes if self.options.bpe_codes is None else {**changes, "bpe_codes": 200}
 
     def _scores(
-        self, documents: Dataset, model: PreTrainedModel, processor: Processor, file: str, scores: str | None = None
+        self, part: str, model: PreTrainedModel, processor: Processor, file: str, scores: str | None = None
     ) -> dict[str, Any]:
         return run_translation_evaluation(
             model,
             processor,
-            documents,
+            self.rows(part),
             max_source_length=self.recipe.data.max_source_length,
             training_args=self.recipe.training,
             predictions_file=self.output_dir / file,
@@ -201,16 +185,6 @@ class TranslationTask(Task):
             bleu_tokenizer=self.options.bleu_tokenizer,
             max_target_length=self.recipe.data.max_target_length,
         )
-
-    def _trained_tokenizer(self) -> PreTrainedTokenizerBase:
-        """Train the joint tokenizer."""
-        documents = self._load("train")
-        codes = self.options.bpe_codes
-        tokenizer = train_joint_bpe(_texts(documents), codes, model_max_length=self.recipe.data.max_source_length)
-        found = len(tokenizer) - 256 - len(tokenizer.all_special_ids)
-        if found < codes:
-            logger.warning("translation: the training documents give only %d BPE codes of %d", found, codes)
-        return tokenizer
 
     def _chunks(self, part: str, documents: Any, processor: Processor) -> Dataset | IterableDataset:
         data = self.recipe.data
@@ -223,42 +197,23 @@ class TranslationTask(Task):
             report=self._chunked[part],
         )
 
-    def _load(self, part: str) -> Any:
-        """The documents of a part, read once."""
-        if part not in self._documents:
-            self._documents[part] = self._loaded(part)
-        return self._documents[part]
-
-    def _loaded(self, part: str) -> Any:
+    def load(self, part: str) -> Any:
         data = self.recipe.data
         source, split = data.source_of(part)
         if source is None:
             return None
-        with reading_data(f"data: {part}"):
+        with named_in_errors(f"data: {part}"):
             documents = load_parallel(
-                **data.reading(source, split),
+                **data.loading(source, split),
                 source_column=self.options.source_column,
                 target_column=self.options.target_column,
                 streaming=data.streaming and part == "train",
                 set_aside_file=self.set_aside_file(part),
-                report=self._set_aside[part],
+                report=self.set_aside[part],
             )
         if isinstance(documents, IterableDataset) and next(iter(documents), None) is None:
             raise RecipeError(f"data: {part} has no usable documents ({source}, split {split})")
-        most = getattr(data, f"max_{part}_documents", None)
-        if most is None:
-            return documents
-        return documents.take(most if isinstance(documents, IterableDataset) else min(most, len(documents)))
-
-
-def _names_a_tokenizer(model: ModelArguments) -> bool:
-    return any((model.model_name_or_path, model.from_bart, model.from_encoder, model.tokenizer))
-
-
-def _texts(documents: Any) -> Iterator[str]:
-    for document in documents:
-        yield " ".join(document["source"])
-        yield " ".join(document["target"])
+        return at_most(documents, getattr(data, f"max_{part}_documents"))
 
 
 def compute_translation_metrics(
@@ -351,7 +306,7 @@ def run_translation_evaluation(
 
     Source: HAT-BART, section 4.2 (d-BLEU).
     """
-    documents = Dataset.from_list(list(dataset)) if isinstance(dataset, IterableDataset) else dataset
+    documents = all_rows(dataset)
     name = "tokenizer" if isinstance(processor, PreTrainedTokenizerBase) else "processor"
     given: dict[str, Any] = {name: processor}
     pipe = TranslationPipeline(model=model, device=model.device, **given)
@@ -362,35 +317,19 @@ def run_translation_evaluation(
             owners.append(number)
             examples.append(item["examples"])
     inputs = Dataset.from_list([example.inputs for example in examples])
-    # Longest first: batches of equal lengths need little padding, and memory runs out at once or never.
-    order = np.argsort([-len(example) for example in examples], kind="stable")
-    with tempfile.TemporaryDirectory() as scratch:
-        arguments = training_args or Seq2SeqTrainingArguments(
-            output_dir=scratch, per_device_eval_batch_size=batch_size, report_to="none"
-        )
-        trainer = Seq2SeqTrainer(
-            model=model,
-            args=for_prediction(arguments, predict_with_generate=True),
-            processing_class=processor,
-            data_collator=HierDataCollator(processor, model=model),
-        )
-        models_own = copy.deepcopy(model.generation_config)
+    found: dict[str, float] = {}
+    with predicting(model, processor, training_args, batch_size) as trainer:
         # What the pipeline would generate with, languages and lengths that nobody set included.
         generation, others = pipe._generation_config({**examples[0].settings, **generate_kwargs}, examples)
-        generated = trainer.predict(
-            inputs.select(order), metric_key_prefix="test", generation_config=generation, **others
-        ).predictions
-        model.generation_config = models_own  # the Trainer writes every default into it
-        found: dict[str, float] = {}
+        predictions = generate(trainer, inputs, generation_config=generation, **others)
         if max_target_length is not None:
             limit = pipe._chunk_limit(max_source_length, pipe._languages(None, None))
-            aligned = chunk_parallel(
+            chunks: Any = chunk_parallel(
                 documents, processor, max_source_length=limit, max_target_length=max_target_length
             )
-            chunks = cast(Dataset, aligned)
             in_chunks = np.array(chunks[DOCUMENT])
-            of_labels, found = reading(model, processor, chunks.remove_columns([DOCUMENT, SENTENCES]), arguments)
-    predictions = generated[np.argsort(order)]
+            labelled = chunks.remove_columns([DOCUMENT, SENTENCES])
+            of_labels, found = perplexities(model, processor, labelled, trainer.args)
     tokenizer = plain_tokenizer(processor)
     translations = _joined(decode(predictions, tokenizer), owners)
     references = [" ".join(sentences) for sentences in documents["target"]]
@@ -406,18 +345,24 @@ def run_translation_evaluation(
         "generation": generation_settings(generation),
     }
     results["counts"]["num_unfinished_chunks"] = _unfinished(predictions, tokenizer, longest)
+
+    def document_scores() -> DocumentScores:
+        statistics = {"bleu": document_bleu(translations, references, bleu_tokenizer)}
+        if max_target_length is not None:
+            of_documents = np.zeros((len(documents), 2))
+            np.add.at(of_documents, in_chunks, of_labels)
+            statistics["perplexity"] = DocumentStatistics(of_documents, "perplexity")
+        return DocumentScores(document_keys(references), statistics)
+
     if trainer.is_world_process_zero():
-        if predictions_file is not None:
-            _write_predictions(Path(predictions_file), documents, translations, references)
-        if scores_file is not None:
-            statistics = {"bleu": document_bleu(translations, references, bleu_tokenizer)}
-            if max_target_length is not None:
-                of_documents = np.zeros((len(documents), 2))
-                np.add.at(of_documents, in_chunks, of_labels)
-                statistics["perplexity"] = DocumentStatistics(of_documents, "perplexity")
-            DocumentScores(document_keys(references), statistics).save(Path(scores_file))
-        if results_file is not None:
-            write_json(Path(results_file), results)
+        write_evaluation(
+            results,
+            prediction_rows(documents, translation=translations, reference=references),
+            document_scores,
+            results_file=results_file,
+            predictions_file=predictions_file,
+            scores_file=scores_file,
+        )
     return results
 
 
@@ -450,27 +395,3 @@ def _unfinished(predictions: Any, tokenizer: PreTrainedTokenizerBase, longest: i
     written = (rows >= 0) & (rows != tokenizer.pad_token_id)
     lengths = np.where(written.any(axis=1), rows.shape[1] - np.argmax(written[:, ::-1], axis=1), 0)
     return int((lengths >= longest).sum())
-
-
-def _write_predictions(path: Path, documents: Dataset, translations: list[str], references: list[str]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    identifiers = list(documents["id"]) if "id" in documents.column_names else None
-    with path.open("w", encoding="utf-8") as stream:
-        for number, (translation, reference) in enumerate(zip(translations, references, strict=True)):
-            row = {"translation": translation, "reference": reference}
-            if identifiers is not None:
-                row = {"id": identifiers[number], **row}
-            stream.write(json.dumps(row, ensure_ascii=False) + "\n")
-
-
-# For --smoke: (English, German)
-_SMOKE = [
-    ("The bridge was closed on Monday.", "Die Brücke wurde am Montag gesperrt."),
-    ("Engineers had found a crack in a pillar.", "Ingenieure hatten einen Riss in einem Pfeiler gefunden."),
-    ("Traffic now takes the old road.", "Der Verkehr nimmt jetzt die alte Straße."),
-    ("Repairs will take six weeks.", "Die Reparatur wird sechs Wochen dauern."),
-    ("Bees find their way home by the sun.", "Bienen finden mit Hilfe der Sonne nach Hause."),
-    ("On cloudy days they use landmarks.", "An trüben Tagen nutzen sie Wegmarken."),
-    ("The library opens at nine.", "Die Bibliothek öffnet um neun."),
-    ("Nobody was hurt.", "Niemand wurde verletzt."),
-]

@@ -5,7 +5,6 @@ In the order of the work: reading the runs, summing them up, writing tables, wri
 
 from __future__ import annotations
 
-import csv
 import json
 import logging
 import math
@@ -13,19 +12,18 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from ..inspection.heatmap import require_matplotlib
 from ..metrics.document_scores import CONFIDENCE, DRAWS, DocumentScores, paired_bootstrap
+from ..training.likelihood import READS
+from ..training.results import write_json
+from ..training.tasks import PREDICTIONS_FILE, SCORES_FILE
 from .comparison_examples import write_examples
-from .likelihood import READS
-from .results import write_json
-from .sweeps import made_longer
-from .tasks import PREDICTIONS_FILE, SCORES_FILE
-
-
-if TYPE_CHECKING:
-    from .comparison import Comparison
+from .comparison_settings import Comparison
+from .tables import made_longer, markdown, write_csv
 
 
 logger = logging.getLogger(__name__)
@@ -115,8 +113,8 @@ def write_report(
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "results.json", results)
     (folder / "table.md").write_text(table + "\n", encoding="utf-8")
-    _write_csv(folder / "table.csv", [_row(name, found) for name, found in variants.items()])
-    _write_csv(folder / "curves.csv", _curve_rows(curves))
+    write_csv(folder / "table.csv", [_row(name, found) for name, found in variants.items()])
+    write_csv(folder / "curves.csv", _curve_rows(curves))
     _write_examples(folder, comparison, scores)
     try:
         draw_curves(folder / "learning_curves.png", comparison.question, curves)
@@ -282,7 +280,7 @@ def _table(comparison: Comparison, results: Mapping[str, Any]) -> str:
     readings = _measured(variants)
     header += [reading.title for reading in readings]
     header += ["parameters", "minutes", "memory", "source tokens", "best step"]
-    lines = [header, ["---", *["---:"] * (len(header) - 1)]]
+    rows = []
     best = _best(metrics[0], variants) if metrics else []
     for name, found in variants.items():
         cells = [name]
@@ -303,10 +301,10 @@ def _table(comparison: Comparison, results: Mapping[str, Any]) -> str:
         steps = [("-" if step is None else str(step)) for step in found["best_step"].values()]
         improving = " (still improving)" if found["still_improving"] else ""
         cells.append(f"{', '.join(steps)} of {found['steps']}{improving}")
-        lines.append(cells)
-    rows = ["| " + " | ".join(line) + " |" for line in lines]
+        rows.append(cells)
+    table = markdown(pd.DataFrame(rows, columns=header))
     return "\n".join(
-        [f"# {comparison.question}", "", *rows, "", *_notes(comparison, results), "", f"    {results['command']}"]
+        [f"# {comparison.question}", "", table, "", *_notes(comparison, results), "", f"    {results['command']}"]
     )
 
 
@@ -451,14 +449,6 @@ def _row(name: str, found: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, columns)
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 # Learning curves
 
 
@@ -485,25 +475,23 @@ def draw_curves(path: Path, title: str, curves: Mapping[str, Mapping[int, Mappin
     several = any(len(of_seeds) > 1 for of_seeds in curves.values())
     for axes, part in zip(figure.subplots(1, 2), ("train", "validation"), strict=True):
         for number, (name, of_seeds) in enumerate(curves.items()):
-            losses = [curve[part] for curve in of_seeds.values()]
-            steps = sorted(set.intersection(*map(set, losses))) if losses else []
-            if not steps:
+            of_steps = {seed: pd.Series(curve[part], dtype=float) for seed, curve in of_seeds.items()}
+            losses = pd.DataFrame(of_steps).dropna().sort_index()  # a row for each step, a column for each seed
+            if losses.empty:
                 continue
-            at_steps = [[loss[step] for loss in losses] for step in steps]
-            label = name if len(losses) == 1 else f"{name} ({len(losses)} seeds)"
-            marker = "o" if len(steps) < 30 else None
+            seeds = losses.shape[1]
             axes.plot(
-                steps,
-                [statistics.fmean(values) for values in at_steps],
+                losses.index,
+                losses.mean(axis=1),
                 color=f"C{number}",
-                label=label,
-                marker=marker,
+                label=name if seeds == 1 else f"{name} ({seeds} seeds)",
+                marker="o" if len(losses) < 30 else None,
                 markersize=3,
                 linestyle="-" if number < 10 else "--",  # there are ten colors
             )
-            if len(losses) > 1:
-                low, high = [min(values) for values in at_steps], [max(values) for values in at_steps]
-                axes.fill_between(steps, low, high, color=f"C{number}", alpha=0.2, linewidth=0)
+            if seeds > 1:
+                band = losses.min(axis=1), losses.max(axis=1)
+                axes.fill_between(losses.index, *band, color=f"C{number}", alpha=0.2, linewidth=0)
         axes.set(xlabel="step", ylabel="loss", title=f"{part} loss")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(alpha=0.3)

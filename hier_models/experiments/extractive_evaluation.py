@@ -1,16 +1,16 @@
 """Evaluation of the extractive baselines, on the same data and with the same metrics as models."""
 
 import os
-from pathlib import Path
 from typing import Any
 
 from datasets import Dataset, IterableDataset
 from transformers.utils import logging
 
 from ..pipelines.extractive import ExtractiveSummarizer
-from .metrics import score_summaries
-from .results import write_json
-from .summarization import references_of, write_predictions
+from ..training.evaluation import all_rows
+from ..training.metrics import score_summaries
+from ..training.results import write_json, write_json_lines
+from ..training.tasks.summarization import references_of, summary_rows
 
 
 def run_extractive_evaluation(
@@ -37,7 +37,7 @@ def run_extractive_evaluation(
     Raises:
         ValueError: If the dataset has no summaries to compare with.
     """
-    documents = Dataset.from_list(list(dataset)) if isinstance(dataset, IterableDataset) else dataset
+    documents = all_rows(dataset)
     if "summary" not in documents.column_names:
         raise ValueError(
             f"dataset must have a column 'summary' to score against, got {', '.join(documents.column_names)}; "
@@ -58,7 +58,7 @@ def run_extractive_evaluation(
         },
     }
     if predictions_file is not None:
-        write_predictions(Path(predictions_file), documents, summaries)
+        write_json_lines(predictions_file, summary_rows(documents, summaries))
     if results_file is not None:
-        write_json(Path(results_file), results)
+        write_json(results_file, results)
     return results

@@ -3,21 +3,22 @@
 import functools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from transformers import DataCollatorWithPadding, EvalPrediction, PreTrainedModel, Trainer
 
-from ..data.columns import RowFormat
-from ..data.question_answering import EXAMPLE, SPANS, Prediction, QuestionReport, find_answers, tokenize_questions
-from ..data.task_rows import resolve_questions
-from ..data.tokenizing import plain_tokenizer
-from ..metrics import Squad
-from .arguments import Recipe, RecipeError
-from .encoder_smoke import questions
-from .encoder_tasks import EncoderArguments, EncoderTask, identifiers
-from .models import Processor
+from ...data.columns import RowFormat
+from ...data.question_answering import EXAMPLE, SPANS, Prediction, QuestionReport, find_answers, tokenize_questions
+from ...data.task_rows import resolve_questions
+from ...data.tokenizing import plain_tokenizer
+from ...metrics import Squad
+from ..arguments import Recipe, RecipeError
+from ..models import Processor
+from ..smoke_rows import questions
+from .base import as_dicts
+from .encoder import EncoderArguments, EncoderTask, identifiers
 
 
 @dataclass
@@ -36,16 +37,14 @@ class QuestionAnsweringArguments(EncoderArguments):
         null_threshold: There is no answer where that scores more than this above the best answer.
     """
 
-    question_column: str | None = field(default=None, metadata={"help": "Column with the question."})
-    context_column: str | None = field(default=None, metadata={"help": "Column with the context."})
-    answers_column: str | None = field(default=None, metadata={"help": "Column with the answers."})
-    stride: int = field(default=128, metadata={"help": "Tokens that neighboring windows of a context share."})
-    max_question_length: int = field(default=64, metadata={"help": "Tokens of a question, markers included."})
-    max_answer_length: int = field(default=30, metadata={"help": "Tokens of an answer."})
-    n_best: int = field(default=20, metadata={"help": "Candidates looked at for each question."})
-    null_threshold: float = field(
-        default=0.0, metadata={"help": "No answer where that scores more than this above the best answer."}
-    )
+    question_column: str | None = None
+    context_column: str | None = None
+    answers_column: str | None = None
+    stride: int = 128
+    max_question_length: int = 64
+    max_answer_length: int = 30
+    n_best: int = 20
+    null_threshold: float = 0.0
 
 
 class QuestionAnsweringTask(EncoderTask):
@@ -59,7 +58,7 @@ class QuestionAnsweringTask(EncoderTask):
         self._windows: dict[str, Any] = {}
         self._reports = {"train": QuestionReport(), "validation": QuestionReport()}
 
-    def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:  # noqa: D102
+    def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:
         return functools.partial(
             resolve_questions,
             question_column=self.options.question_column,
@@ -67,15 +66,13 @@ class QuestionAnsweringTask(EncoderTask):
             answers_column=self.options.answers_column,
         )
 
-    def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:  # noqa: D102
+    def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:
         return DataCollatorWithPadding(plain_tokenizer(processor))
 
-    def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]]:  # noqa: D102
+    def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]]:
         return self._scores
 
-    def evaluate(  # noqa: D102
-        self, trainer: Trainer, model: PreTrainedModel, processor: Processor
-    ) -> dict[str, Any] | None:
+    def evaluate(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
         rows = self.rows("validation")
         if rows is None:
             return None
@@ -98,15 +95,13 @@ class QuestionAnsweringTask(EncoderTask):
         )
         return {**self._scores(output), "null_threshold": self.options.null_threshold}
 
-    def reports(self) -> dict[str, Any]:  # noqa: D102
-        common = super().reports()
-        common["truncation"] = {name: report.as_dict() for name, report in self._reports.items()}
-        return common
+    def reports(self) -> dict[str, Any]:
+        return {**super().reports(), "truncation": as_dicts(self._reports)}
 
-    def smoke_rows(self) -> list[dict[str, Any]]:  # noqa: D102
+    def smoke_rows(self) -> list[dict[str, Any]]:
         return questions(self.options)
 
-    def smoke_changes(self) -> dict[str, Any]:  # noqa: D102
+    def smoke_changes(self) -> dict[str, Any]:
         return {"stride": 8, "max_question_length": 24}
 
     def _inputs(self, part: str, processor: Processor) -> Any:

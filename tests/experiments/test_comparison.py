@@ -14,16 +14,9 @@ from matplotlib.axes import Axes
 from typer.testing import CliRunner
 
 from hier_models import cli
+from hier_models.experiments import comparison, comparison_report, read_comparison, run_comparison, run_sweep
 from hier_models.metrics import DocumentScores, paired_bootstrap
-from hier_models.training import (
-    RecipeError,
-    comparison,
-    comparison_report,
-    load_recipe,
-    read_comparison,
-    run_comparison,
-    run_sweep,
-)
+from hier_models.training import RecipeError, load_recipe
 from hier_models.training.models import load_model_and_processor
 from hier_models.training.resuming import finished_run
 from tests.conftest import DOCUMENTS, SUMMARIES
@@ -743,7 +736,7 @@ def test_without_matplotlib(content, tmp_path, monkeypatch, caplog):
 
 
 def test_a_tokenizer_is_fitted_once_for_all_sizes(content, tmp_path, monkeypatch):
-    from hier_models.training import summarization
+    from hier_models.training.tasks import summarization
 
     fitted = []
     fit = summarization.train_word_level

@@ -1,13 +1,11 @@
 """Chinese quatrains: the task of HAM's poem model, and its evaluation by the paper's BLEU."""
 
 import copy
-import dataclasses
-import json
+import functools
 import logging
 import os
-import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,9 +19,9 @@ from transformers import (
     Trainer,
 )
 
-from ..data import HierDataCollator, LoadReport
-from ..data.characters import train_characters
-from ..data.poems import (
+from ...data import LoadReport
+from ...data.characters import train_characters
+from ...data.poems import (
     LINE_LENGTHS,
     LINES,
     PoemReport,
@@ -33,17 +31,17 @@ from ..data.poems import (
     poem_lines,
     tokenize_poems,
 )
-from ..data.tokenizing import plain_tokenizer
-from ..metrics import DocumentScores, PoemBleu, document_keys
-from ..metrics.document_bleu import POEM_METRICS, document_poem_bleu
-from ..models.keywords_ham import PoemKeywords
-from .arguments import Recipe, RecipeError, for_prediction, reading_data
-from .metrics import decode
-from .models import Processor, set_generation
-from .own_tokenizer import own_tokenizer
-from .results import write_json
+from ...data.tokenizing import plain_tokenizer
+from ...metrics import DocumentScores, PoemBleu, document_keys
+from ...metrics.document_bleu import POEM_METRICS, document_poem_bleu
+from ...models.keywords_ham import PoemKeywords
+from ..arguments import Recipe, RecipeError, named_in_errors
+from ..evaluation import predicting, write_evaluation
+from ..metrics import decode
+from ..models import Processor, set_generation
+from ..smoke_rows import ROWS
+from .base import PREDICTIONS_FILE, SCORES_FILE, Task, as_dicts, at_most
 from .summarization import generation_settings
-from .tasks import PREDICTIONS_FILE, SCORES_FILE, Task
 
 
 logger = logging.getLogger(__name__)
@@ -66,13 +64,13 @@ class PoemGenerationArguments:
         split_seed: Decides which poems are taken.
     """
 
-    lines_column: str | None = field(default=None, metadata={"help": "Column with the lines."})
-    keyword_unit: Literal["words", "characters"] = field(default="words", metadata={"help": "What keywords are."})
-    min_keyword_count: int = field(default=3, metadata={"help": "Poems that a keyword is in, at least."})
-    num_characters: int | None = field(default=None, metadata={"help": "Characters of the vocabulary; all."})
-    held_out_validation: int = field(default=0, metadata={"help": "Training poems to validate on."})
-    held_out_test: int = field(default=0, metadata={"help": "Training poems to test on."})
-    split_seed: int = field(default=0, metadata={"help": "Decides which poems are held out."})
+    lines_column: str | None = None
+    keyword_unit: Literal["words", "characters"] = "words"
+    min_keyword_count: int = 3
+    num_characters: int | None = None
+    held_out_validation: int = 0
+    held_out_test: int = 0
+    split_seed: int = 0
 
 
 class PoemGenerationTask(Task):
@@ -82,21 +80,19 @@ class PoemGenerationTask(Task):
     """
 
     arguments = PoemGenerationArguments
+    unused = ("importance", "importance_tagger", "fillers", "digits", "key_phrases", "source_kind")
     document_metrics = tuple(f"{name}_{length}" for length in LINE_LENGTHS for name in POEM_METRICS)
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
-        self._set_aside = {part: LoadReport() for part in ("train", "validation", "test")}
+        self.set_aside = {part: LoadReport() for part in ("train", "validation", "test")}  # with those held out
         self._tokenized: dict[str, PoemReport] = {}
         self._coverage: dict[str, dict[str, Any]] = {}
-        self._poems: dict[str, Any] = {}
 
-    def check(self) -> None:  # noqa: D102  # as in Task
-        data, options = self.recipe.data, self.options
-        for name in ("importance", "importance_tagger", "fillers", "digits", "key_phrases", "source_kind"):
-            if getattr(data, name) is not None:
-                raise RecipeError(f"data: {name} means nothing to poem_generation (run: task); leave it out")
-        if data.streaming:
+    def check(self) -> None:
+        super().check()
+        options = self.options
+        if self.recipe.data.streaming:
             raise RecipeError("data: streaming does not go with poem_generation, which reads all poems for keywords")
         if options.keyword_unit not in ("words", "characters"):
             raise RecipeError(
@@ -108,16 +104,18 @@ class PoemGenerationTask(Task):
         if options.num_characters is not None and options.num_characters < 1:
             raise RecipeError(f"poem_generation: num_characters must be at least 1, got {options.num_characters}")
         for part in ("validation", "test"):
-            if getattr(options, f"held_out_{part}") and self._named(part):
+            if getattr(options, f"held_out_{part}") and self.recipe.data.source_of(part)[0] is not None:
                 raise RecipeError(f"poem_generation: held_out_{part} does not go with data: {part}; leave one out")
 
-    def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:  # noqa: D102
-        arguments = self.recipe.model
-        if arguments.model_name_or_path is None and arguments.tokenizer is None:
-            folder = own_tokenizer(self.recipe, self.output_dir, self._fitted_tokenizer)
-            self.recipe.model = dataclasses.replace(arguments, tokenizer=str(folder))
+    def fits_tokenizer(self) -> bool:
+        return self.recipe.model.model_name_or_path is None and self.recipe.model.tokenizer is None
+
+    def fitted_tokenizer(self) -> PreTrainedTokenizerBase:
+        lines = (line for lines in self.rows("train")["lines"] for line in lines)
+        return train_characters(lines, self.options.num_characters)
+
+    def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
         model, processor = super().load_model_and_processor()
-        self.recipe.model = arguments
         set_generation(model, self.recipe)
         generation = model.generation_config
         if generation.max_length is None and generation.max_new_tokens is None:
@@ -126,7 +124,7 @@ class PoemGenerationTask(Task):
             raise RecipeError(f"model: poem_generation is for HAM (model_type: ham), got {model.config.model_type}")
         poems: Any = processor
         if poems.poem_keywords is None:
-            options, train = self.options, self._load("train")["lines"]
+            options, train = self.options, self.rows("train")["lines"]
             try:
                 poems.poem_keywords = PoemKeywords.fit(
                     train, options.keyword_unit, min_count=options.min_keyword_count
@@ -140,66 +138,56 @@ class PoemGenerationTask(Task):
                 ) from error
         # `export` and the pipeline see what the model is for.
         params = getattr(model.config, "task_specific_params", None) or {}
-        lengths = sorted({len(lines[0]) for lines in self._load("train")["lines"]})
+        lengths = sorted({len(lines[0]) for lines in self.rows("train")["lines"]})
         model.config.task_specific_params = {**params, TASK: {"lengths": lengths}}
         return model, processor
 
-    def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset:  # noqa: D102
+    def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset:
         return self._examples("train", processor)
 
-    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | None:  # noqa: D102
-        if self._load("test") is not None:  # now, so that what is wrong with them shows at once
-            self._coverage["test"] = character_coverage(self._load("test"), processor).as_dict()
-        return None if self._load("validation") is None else self._examples("validation", processor)
+    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | None:
+        if self.rows("test") is not None:  # now, so that what is wrong with them shows at once
+            self._coverage["test"] = character_coverage(self.rows("test"), processor).as_dict()
+        return None if self.rows("validation") is None else self._examples("validation", processor)
 
-    def collator(self, model: PreTrainedModel, processor: Processor) -> HierDataCollator:  # noqa: D102
-        return HierDataCollator(processor, model=model)
-
-    def evaluate(  # noqa: D102
-        self, trainer: Trainer, model: PreTrainedModel, processor: Processor
-    ) -> dict[str, Any] | None:
+    def evaluate(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
         if not self.recipe.training.predict_with_generate:
             return None
         return self._scores("validation", model, processor, "predictions.jsonl")
 
-    def test(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:  # noqa: D102
+    def test(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
         return self._scores("test", model, processor, PREDICTIONS_FILE, SCORES_FILE)
 
-    def reports(self) -> dict[str, Any]:  # noqa: D102
+    def reports(self) -> dict[str, Any]:
         return {
-            "set_aside": {
-                part: report.as_dict() for part, report in self._set_aside.items() if self._poems.get(part) is not None
-            },
-            "lines": {part: report.as_dict() for part, report in self._tokenized.items()},
+            "set_aside": as_dicts(
+                {part: self.set_aside[part] for part, poems in self._rows.items() if poems is not None}
+            ),
+            "lines": as_dicts(self._tokenized),
             "coverage": self._coverage,
         }
 
     @staticmethod
-    def table(evaluation: dict[str, Any]) -> str:  # noqa: D102
+    def table(evaluation: dict[str, Any]) -> str:
         return poem_table(evaluation)
 
-    def smoke_rows(self) -> list[dict[str, Any]]:  # noqa: D102
+    def smoke_rows(self) -> list[dict[str, Any]]:
         column = self.options.lines_column or "lines"
         # Three of each, so that characters of held-out poems are known from the others.
-        return [{column: list(lines)} for lines in _SMOKE * 3]
+        return [{column: list(lines)} for lines in ROWS["poems"] * 3]
 
-    def smoke_tokenizer(self) -> PreTrainedTokenizerBase:  # noqa: D102
-        return train_characters(line for lines in _SMOKE for line in lines)
+    def smoke_tokenizer(self) -> PreTrainedTokenizerBase:
+        return train_characters(line for lines in ROWS["poems"] for line in lines)
 
-    def smoke_changes(self) -> dict[str, Any]:  # noqa: D102
+    def smoke_changes(self) -> dict[str, Any]:
         changes: dict[str, Any] = {"min_keyword_count": 1, "keyword_unit": "characters"}
         for name in ("held_out_validation", "held_out_test"):
             if getattr(self.options, name):
                 changes[name] = 2
         return changes
 
-    def _fitted_tokenizer(self) -> PreTrainedTokenizerBase:
-        return train_characters(
-            (line for lines in self._load("train")["lines"] for line in lines), self.options.num_characters
-        )
-
     def _examples(self, part: str, processor: Processor) -> Dataset:
-        poems = self._load(part)
+        poems = self.rows(part)
         self._coverage[part] = character_coverage(poems, processor).as_dict()
         missing = self._coverage[part]["unknown"]
         if missing:
@@ -210,7 +198,7 @@ class PoemGenerationTask(Task):
     def _scores(
         self, part: str, model: PreTrainedModel, processor: Processor, file: str, scores: str | None = None
     ) -> dict[str, Any] | None:
-        poems = self._load(part)
+        poems = self.rows(part)
         if poems is None:
             return None
         return run_poem_evaluation(
@@ -222,56 +210,40 @@ class PoemGenerationTask(Task):
             scores_file=None if scores is None else self.output_dir / scores,
         )
 
-    def _named(self, part: str) -> bool:
-        data = self.recipe.data
-        return getattr(data, part) is not None or getattr(data, f"{part}_split") is not None
-
-    def _load(self, part: str) -> Any:
-        """The poems of a part, read once; None if there are none."""
-        if part not in self._poems:
-            self._read(part)
-        return self._poems[part]
-
-    def _read(self, part: str) -> None:
-        options = self.options
-        if part == "train" or not getattr(options, f"held_out_{part}"):
-            self._poems[part] = self._most(part, self._loaded(part))
-        held_out = options.held_out_validation + options.held_out_test
-        if part != "train" or not held_out:
-            if part not in self._poems:
-                self._load("train")
-            return
-        poems = self._poems["train"]
-        if held_out >= len(poems):
+    def load(self, part: str) -> Any:
+        options, most = self.options, getattr(self.recipe.data, f"max_{part}_documents")
+        first, both = options.held_out_validation, options.held_out_validation + options.held_out_test
+        if not both or (part != "train" and not getattr(options, f"held_out_{part}")):
+            return at_most(self._read(part), most)
+        poems = self._train_poems
+        if both >= len(poems):
             raise RecipeError(
-                f"poem_generation: held_out_validation and held_out_test are {held_out} of {len(poems)} poems; some "
+                f"poem_generation: held_out_validation and held_out_test are {both} of {len(poems)} poems; some "
                 "must be left to train on"
             )
         order = np.random.default_rng(options.split_seed).permutation(len(poems))
-        first, second = options.held_out_validation, held_out
-        if first:
-            self._poems["validation"] = self._most("validation", poems.select(order[:first]))
-        if second > first:
-            self._poems["test"] = self._most("test", poems.select(order[first:second]))
-        self._poems["train"] = poems.select(np.sort(order[second:]))
+        if part == "train":
+            return poems.select(np.sort(order[both:]))
+        return at_most(poems.select(order[:first] if part == "validation" else order[first:both]), most)
 
-    def _most(self, part: str, poems: Any) -> Any:
-        most = getattr(self.recipe.data, f"max_{part}_documents")
-        return poems if poems is None or most is None else poems.take(min(most, len(poems)))
+    @functools.cached_property
+    def _train_poems(self) -> Any:
+        """Those that others are held out of."""
+        return at_most(self._read("train"), self.recipe.data.max_train_documents)
 
-    def _loaded(self, part: str) -> Any:
+    def _read(self, part: str) -> Any:
         data = self.recipe.data
         source, split = data.source_of(part)
         if source is None:
             if part == "train":
                 raise RecipeError("data: train is missing")
             return None
-        with reading_data(f"data: {part}"):
+        with named_in_errors(f"data: {part}"):
             return load_poems(
-                **data.reading(source, split),
+                **data.loading(source, split),
                 lines_column=self.options.lines_column,
                 set_aside_file=self.set_aside_file(part),
-                report=self._set_aside[part],
+                report=self.set_aside[part],
             )
 
 
@@ -322,18 +294,8 @@ def run_poem_evaluation(
     if not usable:
         raise ValueError("dataset: no poem can be scored: the vocabulary has no keyword for their lines")
     written: dict[int, list[str]] = {poem: [] for poem in usable}
-    with tempfile.TemporaryDirectory() as scratch:
-        arguments = training_args or Seq2SeqTrainingArguments(
-            output_dir=scratch, per_device_eval_batch_size=batch_size, report_to="none"
-        )
-        arguments = for_prediction(arguments, predict_with_generate=True)
-        arguments.generation_max_length = None  # the length of the lines says how long they get
-        trainer = Seq2SeqTrainer(
-            model=model,
-            args=arguments,
-            processing_class=processor,
-            data_collator=HierDataCollator(processor, model=model),
-        )
+    with predicting(model, processor, training_args, batch_size) as trainer:
+        trainer.args.generation_max_length = None  # the length of the lines says how long they get
         generation_config = copy.deepcopy(model.generation_config)
         for length in sorted({len(rows[0]["line"]) for rows in usable.values()}):
             rows = [row for own in usable.values() for row in own if len(row["line"]) == length]
@@ -350,17 +312,20 @@ def run_poem_evaluation(
         "generation": {**generation_settings(generation_config), **generate_kwargs},
     }
     if trainer.is_world_process_zero():
-        if predictions_file is not None:
-            records = [
+        write_evaluation(
+            results,
+            [
                 {"lines": poems[poem], "keywords": [row["keyword"] for row in rows], "written": written[poem]}
                 for poem, rows in usable.items()
-            ]
-            _write_records(Path(predictions_file), records)
-        if scores_file is not None:
-            found = document_poem_bleu(list(written.values()), list(poems.values()))
-            DocumentScores(document_keys(list(poems.values())), found).save(Path(scores_file))
-        if results_file is not None:
-            write_json(Path(results_file), results)
+            ],
+            lambda: DocumentScores(
+                document_keys(list(poems.values())),
+                document_poem_bleu(list(written.values()), list(poems.values())),
+            ),
+            results_file=results_file,
+            predictions_file=predictions_file,
+            scores_file=scores_file,
+        )
     return results
 
 
@@ -401,23 +366,3 @@ def poem_table(results: dict[str, Any]) -> str:
     if results.get("poems_left_out"):
         text.append(f"{results['poems_left_out']} poems have a line without a word in the vocabulary: not scored")
     return "\n".join(text)
-
-
-def _write_records(path: Path, records: Sequence[dict[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8") as stream:
-        for record in records:
-            stream.write(json.dumps(record, ensure_ascii=False) + "\n")
-
-
-# For --smoke: written for this, four of each length.
-_SMOKE = (
-    ("小院春风起", "花开一树红", "客来同饮酒", "月在画楼东"),
-    ("雨过青山静", "云归古寺深", "老僧闲煮茗", "不问世间心"),
-    ("夜泊江村外", "灯明水上船", "渔人歌一曲", "惊起白鸥眠"),
-    ("秋日登高望", "长河落日圆", "故人千里外", "书信又经年"),
-    ("小院春风昨夜来", "满庭花树一时开", "老翁扶杖花前立", "笑看儿童折几枚"),
-    ("雨过青山分外明", "小桥流水伴人行", "不知何处吹长笛", "惊起林间鸟数声"),
-    ("夜泊江村月满船", "渔灯几点水连天", "故人别后无消息", "听雨听风又一年"),
-    ("秋日登高望远山", "白云来去自清闲", "长河落日归帆少", "一雁南飞过汉关"),
-)
