@@ -8,11 +8,9 @@ from .arguments import (
     RecipeError,
     RunArguments,
 )
-from .brightness import BrightnessDecay
+from .callbacks import BrightnessDecay, DropoutSchedule, SoftPretraining, SurrogateLog
 from .distributed import last_complete_checkpoint
-from .dropout_schedule import DropoutSchedule
 from .encoder_evaluation import run_encoder_evaluation
-from .hard_attention import SoftPretraining, SurrogateLog
 from .learning_rates import PerplexityDecay, optimizer_with_rates
 from .likelihood import perplexity
 from .metrics import compute_summarization_metrics

@@ -12,7 +12,6 @@ from transformers import (
     PreTrainedModel,
     Trainer,
     TrainerCallback,
-    TrainerControl,
     TrainerState,
     TrainingArguments,
 )
@@ -136,16 +135,12 @@ class PerplexityDecay(TrainerCallback):
         self.factor = factor
         self.metric = metric
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """Refuse a run that evaluates nothing."""
         if str(getattr(args.eval_strategy, "value", args.eval_strategy)) == "no":
             raise ValueError("eval_strategy must be 'epoch' or 'steps': learning rates decay by evaluation, got 'no'")
 
-    def on_evaluate(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_evaluate(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """Look at the losses so far."""
         if kwargs.get("optimizer") is None or kwargs.get("lr_scheduler") is None:
             return  # not in training

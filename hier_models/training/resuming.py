@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedConfig, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import PreTrainedConfig, TrainerCallback, TrainerState
 from transformers.trainer_callback import ExportableState
 
 from .arguments import Recipe, RecipeError, set_accumulation
@@ -120,9 +120,7 @@ class LengthInCheckpoint(TrainerCallback, ExportableState):
         self.made_longer_after: list[int] = []
         self._max_steps = 0
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """Compare the length with that of the checkpoint."""
         saved: Any = state.stateful_callbacks or {}
         if type(self).__name__ in saved:

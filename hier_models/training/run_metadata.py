@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerState, TrainingArguments
 from transformers.trainer_callback import ExportableState
 from transformers.utils.import_utils import is_torch_bf16_gpu_available
 
@@ -62,18 +62,14 @@ class RunCosts(TrainerCallback, ExportableState):
             self.memory_of = RESIDENT if _forget_peak() else PROCESS
         self._peak = 0
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """Go on with what earlier sittings took."""
         saved: Any = state.stateful_callbacks or {}
         if type(self).__name__ in saved:
             self._earlier = saved[type(self).__name__]["attributes"]
         self._begun, self._sittings = time.monotonic(), 1
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """Stop the clock: what comes after training is not counted."""
         self._measure()
         self._begun = None
@@ -142,9 +138,7 @@ class LogAtCheckpoints(TrainerCallback):
     that of one that was never stopped.
     """
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """Log if a checkpoint is to be written."""
         if control.should_save and args.logging_strategy == "steps":
             control.should_log = True
@@ -163,9 +157,7 @@ class TimeLimit(TrainerCallback):
         self.deadline = deadline
         self.stopped = False
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """Stop if the time is up."""
         if args.logging_strategy == "steps" and not control.should_log:
             return

@@ -16,6 +16,7 @@ from .arguments import DataArguments
 # has one of the phrases. A claim follows from its story, contradicts it, or is left open by it.
 ROWS: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 STORIES: list[str] = ROWS["stories"]
+QUESTIONS: list[Any] = ROWS["questions"]  # (story, question, answer, wrong answers)
 CLAIM_CLASSES = ("entailment", "contradiction", "neutral")
 
 
@@ -86,7 +87,7 @@ def questions(options: Any) -> list[dict[str, Any]]:
             context: STORIES[story],
             answers: {"text": [answer], "answer_start": [STORIES[story].index(answer)]},
         }
-        for story, text, answer, _ in ROWS["questions"]
+        for story, text, answer, _ in QUESTIONS
     ]
     unanswered = [
         {question: text, context: story, answers: {"text": [], "answer_start": []}}
@@ -112,7 +113,7 @@ def labelled_pairs(text_column: str | None, options: Any) -> list[dict[str, Any]
 def questions_with_options(options: Any) -> list[dict[str, Any]]:
     """Make questions with four options as in RACE."""
     rows = []
-    for number, (story, question, right, wrong) in enumerate(ROWS["questions"]):
+    for number, (story, question, right, wrong) in enumerate(QUESTIONS):
         place = number % 4
         rows.append(
             {

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel, Trainer, TrainerCallback, set_seed
 from transformers.integrations.integration_utils import get_reporting_integration_callbacks
 
 from .arguments import Recipe, RecipeError, set_accumulation
+from .callbacks import SoftPretraining, SurrogateLog, check_hard_attention
 from .distributed import (
     ProcessesInCheckpoint,
     has_loss_over_labels,
@@ -22,7 +23,6 @@ from .distributed import (
     prepare_streams,
     read_checkpoints_on_cpu,
 )
-from .hard_attention import SoftPretraining, SurrogateLog, check_hard_attention
 from .learning_rates import PerplexityDecay, optimizer_with_rates
 from .results import write_json
 from .resuming import RECIPE_FILE, RESULTS_FILE, LengthInCheckpoint, check_same_model, checkpoint_to_resume

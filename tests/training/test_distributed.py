@@ -17,7 +17,7 @@ from accelerate.utils import DeepSpeedPlugin, FullyShardedDataParallelPlugin
 from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
 from datasets import Dataset
 from safetensors.torch import load_file
-from transformers import BartConfig, BartForConditionalGeneration, TrainingArguments
+from transformers import BartConfig, BartForConditionalGeneration, Seq2SeqTrainingArguments
 
 from hier_models.training import last_complete_checkpoint, load_recipe, run_training
 from hier_models.training.distributed import ProcessesInCheckpoint, loss_over_labels

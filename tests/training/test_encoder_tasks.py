@@ -29,15 +29,15 @@ from hier_models import HatEncoderConfig
 from hier_models.cli import app
 from hier_models.metrics import Squad
 from hier_models.training import RecipeError, load_recipe, run_training
-from hier_models.training.dropout_schedule import DropoutSchedule
+from hier_models.training.callbacks import DropoutSchedule
 from hier_models.training.encoder_evaluation import run_encoder_evaluation
-from hier_models.training.smoke import train_tokenizer
 from hier_models.training.smoke_rows import (
     STORIES,
     labelled_pairs,
     questions,
     questions_with_options,
     texts,
+    train_tokenizer,
 )
 from hier_models.training.tasks import task_class
 from hier_models.training.tasks.encoder import EncoderTask

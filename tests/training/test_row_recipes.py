@@ -14,7 +14,8 @@ from hier_models import CoarseToFineLstmProcessor, HierDataCollator
 from hier_models.data import load_documents, tokenize_documents, train_word_level
 from hier_models.data.tokenizing import plain_tokenizer
 from hier_models.metrics import DocumentScores
-from hier_models.training import (
+from hier_models.training import RecipeError, load_recipe, run_training
+from hier_models.training.tasks import summarization
     RecipeError,
     load_recipe,
     own_tokenizer,

@@ -15,7 +15,7 @@ from ...data.loading import load_rows
 from ...data.tokenizing import plain_tokenizer
 from ...data.versioned import Versioned
 from ..arguments import Recipe, RecipeError, named_in_errors
-from ..dropout_schedule import DropoutSchedule
+from ..callbacks import DropoutSchedule
 from ..models import Processor, positions
 from ..results import write_json_lines
 from .base import Task, at_most

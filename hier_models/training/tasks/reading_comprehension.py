@@ -26,7 +26,7 @@ from ...models.processing_ham_reader import AnswerNotFoundError, fit_characters
 from ...pipelines.reading_comprehension_hier import best_spans
 from ..arguments import ModelArguments, Recipe, RecipeError
 from ..models import Processor
-from ..smoke_rows import ROWS, STORIES, questions
+from ..smoke_rows import QUESTIONS, STORIES, questions
 from .base import PREDICTIONS_FILE, SCORES_FILE
 from .encoder import EncoderArguments, EncoderTask, identifiers
 
@@ -225,7 +225,7 @@ class ReadingComprehensionTask(EncoderTask):
         return {"stride": 8, "max_question_length": 24}
 
     def smoke_tokenizer(self) -> PreTrainedTokenizerBase:
-        return train_word_level([*STORIES, *(question for _, question, _, _ in ROWS["questions"])], 200, digits=None)
+        return train_word_level([*STORIES, *(question for _, question, _, _ in QUESTIONS)], 200, digits=None)
 
     def _inputs(self, part: str, processor: Processor) -> Any:
         if part not in self._windows:

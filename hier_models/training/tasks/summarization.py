@@ -26,7 +26,7 @@ from ...metrics.document_scores import means
 from ...pipelines.importance_tagger_hier import load_importance_tagger
 from .. import key_phrases
 from ..arguments import DataArguments, Recipe, RecipeError, named_in_errors
-from ..brightness import BrightnessDecay
+from ..callbacks import BrightnessDecay
 from ..evaluation import all_rows, generate, generation_settings, predicting, prediction_rows, write_evaluation
 from ..likelihood import perplexities
 from ..metrics import compute_summarization_metrics, decode, mean_length, score_documents
