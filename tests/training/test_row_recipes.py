@@ -14,19 +14,18 @@ from hier_models import CoarseToFineLstmProcessor, HierDataCollator
 from hier_models.data import load_documents, tokenize_documents, train_word_level
 from hier_models.data.tokenizing import plain_tokenizer
 from hier_models.metrics import DocumentScores
-from hier_models.training import RecipeError, load_recipe, run_training
-from hier_models.training.tasks import summarization
+from hier_models.training import (
     RecipeError,
     load_recipe,
     own_tokenizer,
     run_evaluation,
     run_training,
-    summarization,
     task_class,
 )
 from hier_models.training.likelihood import perplexity
 from hier_models.training.metrics import score_summaries
 from hier_models.training.models import load_model_and_processor
+from hier_models.training.tasks import summarization
 from tests.conftest import DOCUMENTS, SUMMARIES
 
 
