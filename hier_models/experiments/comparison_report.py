@@ -5,6 +5,7 @@ In the order of the work: reading the runs, summing them up, writing tables, wri
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import math
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from jinja2 import Environment, StrictUndefined
 
 from ..inspection.heatmap import require_matplotlib
 from ..metrics.document_scores import CONFIDENCE, DRAWS, DocumentScores, paired_bootstrap
@@ -34,10 +36,16 @@ MEGABYTE = 2**20
 # A training that its last third made better by so large a share was too short. It is a little better at its end in any
 # case, where the learning rate falls.
 IMPROVING = 0.02
+MEMORY = {
+    "CUDA": "what tensors took on the GPU",
+    "resident": "the process' resident memory during the run, with Python and the libraries",
+    "process": "the process' resident memory so far, of all its runs",
+}
+TEMPLATE = Path(__file__).with_name("comparison_table.md.jinja")
 
 
 @dataclass(frozen=True)
-class Reading:
+class SourceCheck:
     """What tells whether a model reads."""
 
     score: str
@@ -56,15 +64,15 @@ class Reading:
         return own < READS * other if self.higher_is_better else other < READS * own
 
 
-READINGS = (
-    Reading(
+SOURCE_CHECKS = (
+    SourceCheck(
         "perplexity",
         "perplexity_of_another_source",
         "perplexity, another source",
         "that of the references beside the source of another document of about the same length. As far as it is "
         "higher, a model writes what it reads",
     ),
-    Reading(
+    SourceCheck(
         "f1",
         "f1_of_another_question",
         "f1, another question",
@@ -240,7 +248,7 @@ def _summary(
         "still_improving": [seed for seed in seeds if curves[name][seed]["still_improving"]],
         "scored_model": _scored(own, curves[name]),
         "label_smoothing": next(iter(own.values()))["recipe"]["training"].get("label_smoothing_factor", 0.0),
-        **_readings(own),
+        **_source_checks(own),
     }
 
 
@@ -249,14 +257,14 @@ def _deviation(values: Sequence[float]) -> float | None:
     return statistics.stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else None
 
 
-def _readings(runs: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+def _source_checks(runs: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
     """What becomes of scores where the source or the question is another's, and which seeds hardly mind."""
     summary: dict[str, Any] = {"hardly_read": []}
-    for reading in READINGS:
-        pairs = {seed: pair for seed, run in runs.items() if (pair := reading.of(run)) is not None}
+    for check in SOURCE_CHECKS:
+        pairs = {seed: pair for seed, run in runs.items() if (pair := check.of(run)) is not None}
         if pairs:
-            summary[reading.exchanged] = statistics.fmean(other for _, other in pairs.values())
-            summary["hardly_read"] += [seed for seed, pair in pairs.items() if reading.hardly(*pair)]
+            summary[check.exchanged] = statistics.fmean(other for _, other in pairs.values())
+            summary["hardly_read"] += [seed for seed, pair in pairs.items() if check.hardly(*pair)]
     return summary
 
 
@@ -277,8 +285,8 @@ def _table(comparison: Comparison, results: Mapping[str, Any]) -> str:
     header = ["variant"]
     for metric in metrics:
         header += [metric, f"against {one or 'twin'}"]
-    readings = _measured(variants)
-    header += [reading.title for reading in readings]
+    checks = _measured(variants)
+    header += [check.title for check in checks]
     header += ["parameters", "minutes", "memory", "source tokens", "best step"]
     rows = []
     best = _best(metrics[0], variants) if metrics else []
@@ -294,7 +302,7 @@ def _table(comparison: Comparison, results: Mapping[str, Any]) -> str:
                     _difference(value.get("difference"), None if one else found["twin"]),
                 ]
             )
-        cells += [_number(found[kind.exchanged]) if kind.exchanged in found else "" for kind in readings]
+        cells += [_number(found[check.exchanged]) if check.exchanged in found else "" for check in checks]
         cells += [f"{found['parameters']:,}", f"{found['training_minutes']:.1f}"]
         cells.append(f"{found['peak_memory'] / MEGABYTE:,.0f} MB")
         cells.append("" if found["source_tokens"] is None else f"{found['source_tokens']:,.0f}")
@@ -303,13 +311,13 @@ def _table(comparison: Comparison, results: Mapping[str, Any]) -> str:
         cells.append(f"{', '.join(steps)} of {found['steps']}{improving}")
         rows.append(cells)
     table = markdown(pd.DataFrame(rows, columns=header))
-    return "\n".join(
-        [f"# {comparison.question}", "", table, "", *_notes(comparison, results), "", f"    {results['command']}"]
-    )
+    environment = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
+    return template.render(results | _what_to_say(comparison, results) | {"table": table})
 
 
-def _measured(variants: Mapping[str, Any]) -> list[Reading]:
-    return [reading for reading in READINGS if any(reading.exchanged in found for found in variants.values())]
+def _measured(variants: Mapping[str, Any]) -> list[SourceCheck]:
+    return [check for check in SOURCE_CHECKS if any(check.exchanged in found for found in variants.values())]
 
 
 def _best(metric: str, variants: Mapping[str, Any]) -> list[str]:
@@ -337,21 +345,9 @@ def _with_seeds(variants: Mapping[str, Any], what: str) -> str:
     return "; ".join(f"{name} ({', '.join(map(str, found[what]))})" for name, found in variants.items() if found[what])
 
 
-def _notes(comparison: Comparison, results: Mapping[str, Any]) -> list[str]:
-    """What must be known to read the table, a paragraph each."""
+def _what_to_say(comparison: Comparison, results: Mapping[str, Any]) -> dict[str, Any]:
+    """What must be known to read the table, beside the results."""
     variants = results["variants"]
-    documents = sorted({found["documents"] for found in variants.values()})
-    said = [
-        f"{results['finished_runs']} of {results['runs']} runs are done (seeds "
-        f"{', '.join(map(str, comparison.seeds))}). Scores are of {' or '.join(map(str, documents))} test documents: "
-        "mean and sample standard deviation over the seeds. Differences have intervals of "
-        f"{CONFIDENCE:.0%} by a paired bootstrap over the test documents ({DRAWS:,} draws; the score of each draw is "
-        "the mean of the seeds'); they say nothing of how far other seeds would differ."
-    ]
-    if missing := [
-        metric for metric in comparison.metrics if not any(metric in found["metrics"] for found in variants.values())
-    ]:
-        said.append(f"No test document has scores of {', '.join(missing)}.")
     differing = {
         f"{name} against {found['twin']} {metric}: {value['difference']['documents']}"
         for name, found in variants.items()
@@ -359,76 +355,37 @@ def _notes(comparison: Comparison, results: Mapping[str, Any]) -> list[str]:
         if "difference" in value
         and value["difference"]["documents"] < max(found["documents"], variants[found["twin"]]["documents"])
     }
-    if differing:
-        said.append(f"Compared on the documents that both scored: {'; '.join(sorted(differing))}.")
-    unequal = [
-        f"{name} ({', '.join(map(str, found['seeds']))})"
-        for name, found in variants.items()
-        if len(found["seeds"]) < len(comparison.seeds)
-    ]
-    if unequal:
-        said.append(f"Seeds so far: {'; '.join(unequal)}.")
     of_model: dict[str, list[str]] = {}
     for name, found in variants.items():
         of_model.setdefault(found["scored_model"], []).append(name)
-    scored = [f"{model} ({', '.join(names)})" if len(of_model) > 1 else model for model, names in of_model.items()]
-    said.append(
-        f"Scored is of each run {' or '.join(scored)}. Minutes: of training with its evaluations, "
-        f"over all sittings, mean of the seeds. {_memory(variants)} Source tokens: all that were read in training, "
-        "padding left out."
-    )
-    if longer := made_longer({name: found["made_longer_after"] for name, found in variants.items()}):
-        said.append(longer)
-    if diverged := _with_seeds(variants, "diverged"):
-        said.append(f"**Diverged**, so that a score is no finite number, with these seeds: {diverged}.")
-    if improving := _with_seeds(variants, "still_improving"):
-        said.append(
-            f"**Still improving** at the last evaluation, and by more than {IMPROVING:.0%} in the last third of the "
-            f"training, with these seeds: {improving}. Of such models a longer training may change the order."
-        )
-    readings = _measured(variants)
-    said += [f"{reading.title[0].upper()}{reading.title[1:]}: {reading.meaning}." for reading in readings]
-    if unread := _with_seeds(variants, "hardly_read"):
-        scores = " or ".join(dict.fromkeys(reading.score for reading in readings))
-        said.append(
-            f"**Hardly reading**, with less than {READS - 1:.0%} between the two values of {scores}: "
-            f"{unread}, by their seeds. A comparison of such models says little."
-        )
-    if smoothing := sorted({factor for found in variants.values() if (factor := found["label_smoothing"])}):
-        said.append(
-            f"Losses are with label smoothing ({', '.join(f'{factor:g}' for factor in smoothing)}); perplexity is not."
-        )
-    if results["differs"]:
-        reasons = "; ".join(f"{name} ({reason})" for name, reason in results["differs"].items())
-        said.append(f"Other than the model differ, on purpose: {reasons}.")
-    said.append(f"Overlap: {results['overlap']}.")
-    said += [_made(made) for made in results["made_by"]]
-    if len({made["precision"] for made in results["made_by"]}) > 1:
-        said.append("**The runs are of different precision.**")
-    return [line for paragraph in said for line in (paragraph, "")][:-1]
-
-
-def _memory(variants: Mapping[str, Any]) -> str:
-    what = {
-        "CUDA": "what tensors took on the GPU",
-        "resident": "the process' resident memory during the run, with Python and the libraries",
-        "process": "the process' resident memory so far, of all its runs",
+    return {
+        "documents": sorted({found["documents"] for found in variants.values()}),
+        "missing": [
+            metric
+            for metric in comparison.metrics
+            if not any(metric in found["metrics"] for found in variants.values())
+        ],
+        "differing": sorted(differing),
+        "unequal": [
+            f"{name} ({', '.join(map(str, found['seeds']))})"
+            for name, found in variants.items()
+            if len(found["seeds"]) < len(comparison.seeds)
+        ],
+        "scored": [
+            f"{model} ({', '.join(names)})" if len(of_model) > 1 else model for model, names in of_model.items()
+        ],
+        "memory": [
+            MEMORY[kind] for kind in sorted({kind for found in variants.values() for kind in found["memory_of"]})
+        ],
+        "longer": made_longer({name: found["made_longer_after"] for name, found in variants.items()}),
+        "with_seeds": functools.partial(_with_seeds, variants),
+        "improving": IMPROVING,
+        "source_checks": _measured(variants),
+        "reads": READS - 1,
+        "smoothing": [
+            f"{factor:g}" for factor in sorted({found["label_smoothing"] for found in variants.values()}) if factor
+        ],
     }
-    found = sorted({kind for variant in variants.values() for kind in variant["memory_of"]})
-    return f"Memory: the highest of all sittings and seeds, {' or '.join(what[kind] for kind in found)}."
-
-
-def _made(made: Mapping[str, Any]) -> str:
-    commit = (
-        f", commit {made['commit'].rstrip('+')[:12]}{' with changes' if made['commit'].endswith('+') else ''}"
-        if "commit" in made
-        else ""
-    )
-    several = f", {made['processes']} processes" if made["processes"] > 1 else ""
-    return (
-        f"{made['precision']} on {made['device']}{several}; hier_models {made['hier_models']} (source "
-        f"{made['source']}{commit}), transformers {made['transformers']}, torch {made['torch']}."
-    )
 
 
 def _row(name: str, found: Mapping[str, Any]) -> dict[str, Any]:
@@ -440,7 +397,7 @@ def _row(name: str, found: Mapping[str, Any]) -> dict[str, Any]:
             row[f"{metric}_{key}"] = None if difference is None else difference[part]
     for key in ("documents", "parameters", "training_minutes", "peak_memory", "source_tokens", "steps"):
         row[key] = found[key]
-    row |= {reading.exchanged: found[reading.exchanged] for reading in READINGS if reading.exchanged in found}
+    row |= {check.exchanged: found[check.exchanged] for check in SOURCE_CHECKS if check.exchanged in found}
     return {
         **row,
         "memory_of": " ".join(found["memory_of"]),

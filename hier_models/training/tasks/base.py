@@ -12,7 +12,7 @@ import transformers
 from datasets import IterableDataset
 
 from ...data import HierDataCollator, LoadReport
-from ..arguments import ModelArguments, Recipe, RecipeError
+from ..arguments import ModelArguments, Recipe, RecipeError, named_in_errors
 from ..distributed import own_file
 from ..models import Processor, load_model_and_processor
 from ..own_tokenizer import own_tokenizer
@@ -101,6 +101,21 @@ class Task(ABC):
     @abstractmethod
     def load(self, part: str) -> Any:
         """Read the rows of a part from its source; see `rows`."""
+
+    def load_by(self, loader: Callable[..., Any], part: str, **options: Any) -> Any:
+        """Read the rows of a part with a loader of `hier_models.data`."""
+        data = self.recipe.data
+        source, split = data.source_of(part)
+        if source is None:
+            return None
+        with named_in_errors(f"data: {part}"):
+            rows = loader(
+                **data.loading(source, split),
+                set_aside_file=self.set_aside_file(part),
+                report=self.set_aside[part],
+                **options,
+            )
+        return at_most(rows, getattr(data, f"max_{part}_documents"))
 
     def model_arguments(self) -> ModelArguments:
         """Give the section `model` with what the data decide, such as a tokenizer that is fitted to them."""
@@ -225,6 +240,25 @@ class Task(ABC):
     def smoke_changes(self) -> dict[str, Any]:
         """Shrink what belongs to this task alone, or where the general shrinking does not do: name -> value."""
         return {}
+
+
+class WritingTask(Task):
+    """A task whose model writes texts, which are scored as wholes."""
+
+    @abstractmethod
+    def scores(self, part: str, model: PreTrainedModel, processor: Processor, **files: Path) -> dict[str, Any]:
+        """Score what the model writes of a part, and write the files."""
+
+    def evaluate(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
+        if self.rows("validation") is None or not self.recipe.training.predict_with_generate:
+            return None
+        return self.scores("validation", model, processor, predictions_file=self.output_dir / "predictions.jsonl")
+
+    def test(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
+        if self.rows("test") is None:
+            return None
+        files = {"predictions_file": self.output_dir / PREDICTIONS_FILE, "scores_file": self.output_dir / SCORES_FILE}
+        return self.scores("test", model, processor, **files)
 
 
 def as_dicts(reports: dict[str, Any]) -> dict[str, Any]:

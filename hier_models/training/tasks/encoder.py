@@ -1,5 +1,6 @@
 """What the tasks of encoders share: loading rows, counting what is cut, dropout schedules, scoring after training."""
 
+import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,11 +15,11 @@ from ...data.columns import RowFormat
 from ...data.loading import load_rows
 from ...data.tokenizing import plain_tokenizer
 from ...data.versioned import Versioned
-from ..arguments import Recipe, RecipeError, named_in_errors
+from ..arguments import Recipe, RecipeError
 from ..callbacks import DropoutSchedule
 from ..models import Processor, positions
 from ..results import write_json_lines
-from .base import Task, at_most
+from .base import Task
 
 
 logger = logging.getLogger(__name__)
@@ -111,19 +112,8 @@ class EncoderTask(Task):
         return {"truncation": self._cuts, **super().reports()}
 
     def load(self, part: str) -> Any:
-        data = self.recipe.data
-        source, split = data.source_of(part)
-        if source is None:
-            return None
-        with named_in_errors(f"data: {part}"):
-            rows = self.read(
-                part,
-                **data.loading(source, split),
-                streaming=data.streaming and part == "train",
-                set_aside_file=self.set_aside_file(part),
-                report=self.set_aside[part],
-            )
-        return at_most(rows, getattr(data, f"max_{part}_documents"))
+        streaming = self.recipe.data.streaming and part == "train"
+        return self.load_by(functools.partial(self.read, part), part, streaming=streaming)
 
     def tokenized(self, part: str, tokenize: Callable[[dict[str, list[Any]]], dict[str, list[Any]]]) -> Dataset | None:
         """Turn the rows of a part into model inputs and count what is cut."""

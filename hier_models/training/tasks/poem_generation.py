@@ -16,7 +16,6 @@ from transformers import (
     PreTrainedTokenizerBase,
     Seq2SeqTrainer,
     Seq2SeqTrainingArguments,
-    Trainer,
 )
 
 from ...data import LoadReport
@@ -35,12 +34,12 @@ from ...data.tokenizing import plain_tokenizer
 from ...metrics import DocumentScores, PoemBleu, document_keys
 from ...metrics.document_bleu import POEM_METRICS, document_poem_bleu
 from ...models.keywords_ham import PoemKeywords
-from ..arguments import Recipe, RecipeError, named_in_errors
+from ..arguments import Recipe, RecipeError
 from ..evaluation import predicting, write_evaluation
 from ..metrics import decode
 from ..models import Processor, set_generation
 from ..smoke_rows import ROWS
-from .base import PREDICTIONS_FILE, SCORES_FILE, Task, as_dicts, at_most
+from .base import WritingTask, as_dicts, at_most
 from .summarization import generation_settings
 
 
@@ -73,7 +72,7 @@ class PoemGenerationArguments:
     split_seed: int = 0
 
 
-class PoemGenerationTask(Task):
+class PoemGenerationTask(WritingTask):
     """Quatrains line by line, each line from its keyword and the lines before it, scored with the paper's BLEU.
 
     Source: HAM, section 5.2; Wang et al. (2016), sections 3.3 and 4.1.
@@ -150,14 +149,6 @@ class PoemGenerationTask(Task):
             self._coverage["test"] = character_coverage(self.rows("test"), processor).as_dict()
         return None if self.rows("validation") is None else self._examples("validation", processor)
 
-    def evaluate(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
-        if not self.recipe.training.predict_with_generate:
-            return None
-        return self._scores("validation", model, processor, "predictions.jsonl")
-
-    def test(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
-        return self._scores("test", model, processor, PREDICTIONS_FILE, SCORES_FILE)
-
     def reports(self) -> dict[str, Any]:
         return {
             "set_aside": as_dicts(
@@ -195,26 +186,20 @@ class PoemGenerationTask(Task):
         self._tokenized[part] = PoemReport()
         return tokenize_poems(poems, processor, self._tokenized[part])
 
-    def _scores(
-        self, part: str, model: PreTrainedModel, processor: Processor, file: str, scores: str | None = None
-    ) -> dict[str, Any] | None:
-        poems = self.rows(part)
-        if poems is None:
-            return None
+    def scores(self, part: str, model: PreTrainedModel, processor: Processor, **files: Path) -> dict[str, Any]:
         return run_poem_evaluation(
             model,
             processor,
-            poems,
+            self.rows(part),
             training_args=self.recipe.training,
-            predictions_file=self.output_dir / file,
-            scores_file=None if scores is None else self.output_dir / scores,
+            **files,
         )
 
     def load(self, part: str) -> Any:
         options, most = self.options, getattr(self.recipe.data, f"max_{part}_documents")
         first, both = options.held_out_validation, options.held_out_validation + options.held_out_test
         if not both or (part != "train" and not getattr(options, f"held_out_{part}")):
-            return at_most(self._read(part), most)
+            return self._read(part)
         poems = self._train_poems
         if both >= len(poems):
             raise RecipeError(
@@ -229,22 +214,13 @@ class PoemGenerationTask(Task):
     @functools.cached_property
     def _train_poems(self) -> Any:
         """Those that others are held out of."""
-        return at_most(self._read("train"), self.recipe.data.max_train_documents)
+        return self._read("train")
 
     def _read(self, part: str) -> Any:
-        data = self.recipe.data
-        source, split = data.source_of(part)
-        if source is None:
-            if part == "train":
-                raise RecipeError("data: train is missing")
-            return None
-        with named_in_errors(f"data: {part}"):
-            return load_poems(
-                **data.loading(source, split),
-                lines_column=self.options.lines_column,
-                set_aside_file=self.set_aside_file(part),
-                report=self.set_aside[part],
-            )
+        poems = self.load_by(load_poems, part, lines_column=self.options.lines_column)
+        if poems is None and part == "train":
+            raise RecipeError("data: train is missing")
+        return poems
 
 
 def run_poem_evaluation(

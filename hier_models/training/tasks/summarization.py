@@ -13,7 +13,6 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
     Seq2SeqTrainingArguments,
-    Trainer,
     TrainerCallback,
 )
 
@@ -33,13 +32,13 @@ from ..metrics import compute_summarization_metrics, decode, mean_length, score_
 from ..models import Processor, default_max_new_tokens, longest_source, set_generation, set_lengths, warn_if_endless
 from ..smoke import tiny_tagger
 from ..smoke_rows import documents_rows
-from .base import PREDICTIONS_FILE, SCORES_FILE, Task, as_dicts, at_most
+from .base import WritingTask, as_dicts, at_most
 
 
 logger = logging.getLogger(__name__)
 
 
-class SummarizationTask(Task):
+class SummarizationTask(WritingTask):
     """Documents and their summaries, scored with ROUGE."""
 
     fits_words = True
@@ -100,14 +99,6 @@ class SummarizationTask(Task):
             return None
         return functools.partial(compute_summarization_metrics, tokenizer=processor)
 
-    def evaluate(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
-        if self.rows("validation") is None or not self.recipe.training.predict_with_generate:
-            return None
-        return self._scores("validation", model, processor, "predictions.jsonl")
-
-    def test(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
-        return self._scores("test", model, processor, PREDICTIONS_FILE, SCORES_FILE) if "test" in self.parts else None
-
     def reports(self) -> dict[str, Any]:
         for name, report in self._cuts.items():
             # Streams are counted only now, and the numbers are worth repeating after hours of training.
@@ -131,17 +122,14 @@ class SummarizationTask(Task):
             changes["key_phrases"] = key_phrases.FIT
         return changes
 
-    def _scores(
-        self, part: str, model: PreTrainedModel, processor: Processor, file: str, scores: str | None = None
-    ) -> dict[str, Any]:
+    def scores(self, part: str, model: PreTrainedModel, processor: Processor, **files: Path) -> dict[str, Any]:
         return run_evaluation(
             model,
             processor,
             self.rows(part),
             max_source_length=self.recipe.data.max_source_length,
             training_args=self.recipe.training,
-            predictions_file=self.output_dir / file,
-            scores_file=None if scores is None else self.output_dir / scores,
+            **files,
             importance=self._importance_at_test,
             num_proc=self.recipe.data.num_proc,
             max_target_length=self.recipe.data.max_target_length,

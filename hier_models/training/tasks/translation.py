@@ -15,7 +15,6 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
     Seq2SeqTrainingArguments,
-    Trainer,
 )
 
 from ...data.joint_bpe import train_joint_bpe
@@ -26,14 +25,14 @@ from ...metrics.document_bleu import document_bleu
 from ...pipelines.chunking_hier import join_chunks
 from ...pipelines.document_pipeline_hier import total_length
 from ...pipelines.translation_hier import COUNTS, TranslationPipeline
-from ..arguments import Recipe, RecipeError, named_in_errors
+from ..arguments import Recipe, RecipeError
 from ..evaluation import all_rows, generate, predicting, prediction_rows, write_evaluation
 from ..likelihood import perplexities
 from ..metrics import decode, mean_length
 from ..models import Processor, set_generation, set_lengths, warn_if_endless
 from ..smoke import POSITIONS
 from ..smoke_rows import ROWS
-from .base import PREDICTIONS_FILE, SCORES_FILE, Task, as_dicts, at_most
+from .base import WritingTask, as_dicts
 from .summarization import generation_settings
 
 
@@ -60,7 +59,7 @@ class TranslationArguments:
     bleu_tokenizer: str = "13a"
 
 
-class TranslationTask(Task):
+class TranslationTask(WritingTask):
     """Aligned documents in two languages, cut into chunks, scored with BLEU of whole documents (d-BLEU).
 
     Source: HAT-BART, section 4.2.
@@ -142,14 +141,6 @@ class TranslationTask(Task):
             bleu_tokenizer=self.options.bleu_tokenizer,
         )
 
-    def evaluate(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
-        if self.rows("validation") is None or not self.recipe.training.predict_with_generate:
-            return None
-        return self._scores("validation", model, processor, "predictions.jsonl")
-
-    def test(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
-        return self._scores("test", model, processor, PREDICTIONS_FILE, SCORES_FILE) if "test" in self.parts else None
-
     def reports(self) -> dict[str, Any]:
         return {"chunks": as_dicts(self._chunked), **super().reports()}
 
@@ -171,17 +162,14 @@ class TranslationTask(Task):
         changes: dict[str, Any] = {"max_target_length": min(self.recipe.data.max_target_length, POSITIONS)}
         return changes if self.options.bpe_codes is None else {**changes, "bpe_codes": 200}
 
-    def _scores(
-        self, part: str, model: PreTrainedModel, processor: Processor, file: str, scores: str | None = None
-    ) -> dict[str, Any]:
+    def scores(self, part: str, model: PreTrainedModel, processor: Processor, **files: Path) -> dict[str, Any]:
         return run_translation_evaluation(
             model,
             processor,
             self.rows(part),
             max_source_length=self.recipe.data.max_source_length,
             training_args=self.recipe.training,
-            predictions_file=self.output_dir / file,
-            scores_file=None if scores is None else self.output_dir / scores,
+            **files,
             bleu_tokenizer=self.options.bleu_tokenizer,
             max_target_length=self.recipe.data.max_target_length,
         )
@@ -198,22 +186,17 @@ class TranslationTask(Task):
         )
 
     def load(self, part: str) -> Any:
-        data = self.recipe.data
-        source, split = data.source_of(part)
-        if source is None:
-            return None
-        with named_in_errors(f"data: {part}"):
-            documents = load_parallel(
-                **data.loading(source, split),
-                source_column=self.options.source_column,
-                target_column=self.options.target_column,
-                streaming=data.streaming and part == "train",
-                set_aside_file=self.set_aside_file(part),
-                report=self.set_aside[part],
-            )
+        documents = self.load_by(
+            load_parallel,
+            part,
+            source_column=self.options.source_column,
+            target_column=self.options.target_column,
+            streaming=self.recipe.data.streaming and part == "train",
+        )
         if isinstance(documents, IterableDataset) and next(iter(documents), None) is None:
+            source, split = self.recipe.data.source_of(part)
             raise RecipeError(f"data: {part} has no usable documents ({source}, split {split})")
-        return at_most(documents, getattr(data, f"max_{part}_documents"))
+        return documents
 
 
 def compute_translation_metrics(
