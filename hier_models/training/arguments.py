@@ -460,7 +460,7 @@ def for_prediction(arguments: Seq2SeqTrainingArguments, **changes: Any) -> Seq2S
     names = inspect.signature(type(arguments)).parameters
     values = {name: value for name, value in arguments.to_dict().items() if name in names}
     values |= {
-        **{name: value for name, value in IN_ORDER.items() if name in names},
+        **IN_ORDER,
         "prediction_loss_only": False,
         "eval_strategy": "no",
         "load_best_model_at_end": False,

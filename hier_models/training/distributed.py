@@ -1,6 +1,5 @@
 """What makes a run on several processes the same run as on one: equal loss, whole checkpoints, errors that end it."""
 
-import functools
 import json
 import logging
 import os
@@ -120,19 +119,6 @@ def prepare_streams(arguments: TrainingArguments) -> None:
     config: Any = arguments.accelerator_config  # a dict or a file's name until the arguments are made
     if arguments.world_size > 1 and config.dispatch_batches is None:
         config.dispatch_batches = False
-
-
-@functools.cache
-def read_checkpoints_on_cpu() -> None:
-    """Let Transformers 5.17 resume several processes on the CPU: it loads onto "cpu:0", which torch does not know."""
-
-    def tag(storage: Any) -> None:  # nothing is written differently
-        return None
-
-    def load(storage: Any, location: str) -> Any:
-        return storage if location == "cpu:0" else None
-
-    torch.serialization.register_package(0, tag, load)
 
 
 def own_file(path: Path, arguments: TrainingArguments, *, streaming: bool) -> Path:

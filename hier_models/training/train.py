@@ -21,7 +21,6 @@ from .distributed import (
     has_loss_over_labels,
     loss_over_labels,
     prepare_streams,
-    read_checkpoints_on_cpu,
 )
 from .learning_rates import PerplexityDecay, optimizer_with_rates
 from .results import write_json
@@ -80,7 +79,6 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
     set_seed(arguments.seed)
     if arguments.device.type == "cpu":
         arguments.dataloader_pin_memory = False  # it would only warn that there is nothing to pin memory for
-        read_checkpoints_on_cpu()
     model, processor = task.load_model_and_processor()
     if checkpoint is not None:
         check_same_model(checkpoint, model.config)

@@ -57,7 +57,7 @@ class HierTrainer(Seq2SeqTrainer):
         return self._loader(super().get_test_dataloader, test_dataset)
 
     def _loader(self, make: Callable[..., DataLoader[Any]], dataset: Any) -> DataLoader[Any]:
-        training = {name: getattr(self.args, name) for name in IN_ORDER if self.in_order and hasattr(self.args, name)}
+        training = {name: getattr(self.args, name) for name in IN_ORDER if self.in_order}
         try:
             for name in training:
                 setattr(self.args, name, IN_ORDER[name])
