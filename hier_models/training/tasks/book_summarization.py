@@ -80,7 +80,7 @@ class BookSummarizationTask(SummarizationTask):
     def load(self, part: str) -> Any:
         column = self.recipe.data.text_column if part == "train" else self.options.chapters_column
         data = dataclasses.replace(self.recipe.data, text_column=column, source_kind="documents")
-        books = load_part(data, part, self.set_aside_file(part), self.set_aside[part])
+        books = load_part(data, part, self.set_aside_file(part), self.set_aside.get(part))
         if books is None:
             return None
         if part != "train":

@@ -175,7 +175,7 @@ class SummarizationTask(WritingTask):
         return tokenizer
 
     def load(self, part: str) -> Any:
-        return load_part(self.recipe.data, part, self.set_aside_file(part), self.set_aside[part])
+        return load_part(self.recipe.data, part, self.set_aside_file(part), self.set_aside.get(part))
 
     def _tokenized(self, part: str, documents: Any, processor: Processor) -> Dataset | IterableDataset:
         data = self.recipe.data
@@ -317,7 +317,7 @@ def without_labels(inputs: Dataset) -> Dataset:
     return inputs.remove_columns("labels") if "labels" in inputs.column_names else inputs
 
 
-def load_part(data: DataArguments, part: str, set_aside_file: Path | None, report: LoadReport) -> Any:
+def load_part(data: DataArguments, part: str, set_aside_file: Path | None, report: LoadReport | None) -> Any:
     """Load one part of a recipe's data."""
     source, split = data.source_of(part)
     if source is None:
