@@ -19,7 +19,7 @@ from ..training.smoke import run_smoke
 from ..training.train import run_training
 from .comparison_checks import check_parameters, check_recipes, check_tasks, check_vocabularies, count_parameters
 from .comparison_report import write_report
-from .comparison_settings import Comparison, read_comparison
+from .comparison_settings import read_comparison
 from .decontamination import check_overlap, with_own_data
 from .tables import table_of, write_tables
 
@@ -77,7 +77,7 @@ def run_comparison(
     if same := [key for key in comparison.differs if key not in differing]:
         raise RecipeError(f"comparison: differs: {same[0]} is the same for every variant and its twin")
     if smoke:
-        return _smoke(path, overrides, comparison, names)
+        return smoke_variants(path, overrides, names)
 
     if "perplexity" in comparison.metrics:
         for name, twin in twins.items():
@@ -122,9 +122,7 @@ def run_comparison(
             raise TimeUpError(f"the time is up: {count} of {len(recipes)} runs are done")
         recipe.training.include_num_input_tokens_seen = "non_padding"
         finished[name, seed] = run_training(recipe, deadline)
-        gc.collect()  # a model's parts know each other, so it goes no sooner
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        free_memory()
         reported = report()
     return reported or report()
 
@@ -139,22 +137,26 @@ def _check_seeds(path: str | os.PathLike[str], overrides: Sequence[str] | Mappin
         raise RecipeError(f"{path}: a variant sets a seed; the seeds are under comparison: seeds") from error
 
 
-def _smoke(
-    path: str | os.PathLike[str],
-    overrides: Sequence[str] | Mapping[str, Any],
-    comparison: Comparison,
-    names: Sequence[str],
+def smoke_variants(
+    path: str | os.PathLike[str], overrides: Sequence[str] | Mapping[str, Any], names: Sequence[str]
 ) -> dict[str, Any]:
-    """Each variant once, small."""
+    """Each variant of a sweep once, small."""
     results = {}
     for number, name in enumerate(names, start=1):
         logger.warning("variant %s (%d of %d)", name, number, len(names))
         results[name] = run_smoke(path, overrides, name)
-        gc.collect()
+        free_memory()
         folder = Path(results[name]["recipe"]["training"]["output_dir"]).parent
         if folder.is_dir():
             write_tables(folder, results)
     return {"variants": results, "table": table_of(results)}
+
+
+def free_memory() -> None:
+    """Let go of the model of a run: its parts know each other, so it goes no sooner."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def command_of(path: str | os.PathLike[str], overrides: Sequence[str] | Mapping[str, Any] = ()) -> str:

@@ -1,6 +1,5 @@
 """Sweeps: one recipe in several variants, each a run in a folder of its own, and one table of all."""
 
-import gc
 import logging
 import os
 import time
@@ -8,15 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ..training.arguments import RecipeError
 from ..training.recipe_files import check_overrides, comparison_section, load_recipe, variant_names
 from ..training.resuming import finished_run
 from ..training.run_metadata import TimeUpError, is_up
-from ..training.smoke import run_smoke
 from ..training.train import run_training
-from .comparison import run_comparison
+from .comparison import free_memory, run_comparison, smoke_variants
 from .tables import table_of, write_tables
 
 
@@ -53,24 +49,21 @@ def run_sweep(
     check_overrides(path, overrides)
     if comparison_section(path) is not None:
         return run_comparison(path, overrides, smoke=smoke)
+    if smoke:
+        return smoke_variants(path, overrides, names)
     # All of them are read, and compared with what is there, before the first takes its hours.
-    recipes = {} if smoke else {name: load_recipe(path, overrides, name) for name in names}
+    recipes = {name: load_recipe(path, overrides, name) for name in names}
     finished = {name: finished_run(recipe) for name, recipe in recipes.items()}
     results: dict[str, Any] = {}
-    for number, name in enumerate(names, start=1):
-        logger.warning("variant %s (%d of %d)%s", name, number, len(names), ": done" if finished.get(name) else "")
-        if smoke:
-            results[name] = run_smoke(path, overrides, name)
-        else:
-            limit = recipes[name].run.stop_after_minutes
-            deadline = None if limit is None else begun + 60 * limit
-            if deadline is not None and not finished[name] and is_up(deadline, recipes[name].training):
-                raise TimeUpError(f"the time is up: {number - 1} of {len(names)} variants are done")
-            results[name] = finished[name] or run_training(recipes[name], deadline)
-        gc.collect()  # a model's parts know each other, so it goes no sooner
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+    for number, (name, recipe) in enumerate(recipes.items(), start=1):
+        logger.warning("variant %s (%d of %d)%s", name, number, len(names), ": done" if finished[name] else "")
+        limit = recipe.run.stop_after_minutes
+        deadline = None if limit is None else begun + 60 * limit
+        if deadline is not None and not finished[name] and is_up(deadline, recipe.training):
+            raise TimeUpError(f"the time is up: {number - 1} of {len(names)} variants are done")
+        results[name] = finished[name] or run_training(recipe, deadline)
+        free_memory()
         folder = Path(results[name]["recipe"]["training"]["output_dir"]).parent
-        if folder.is_dir() and (smoke or recipes[name].training.process_index == 0):
+        if folder.is_dir() and recipe.training.process_index == 0:
             write_tables(folder, results)
     return {"variants": results, "table": table_of(results)}

@@ -116,7 +116,6 @@ class ModelArguments:
     processor_overrides: str | None = None
 
     def __post_init__(self) -> None:
-        """Check what does not fit together."""
         given = [name for name in CHECKPOINTS if getattr(self, name)]
         if len(given) > 1:
             raise RecipeError(f"{' and '.join(given)} are both given; the model comes from one of them")
@@ -143,35 +142,17 @@ class ModelArguments:
         return next((getattr(self, name) for name in CHECKPOINTS if getattr(self, name)), None)
 
     def resolved(self) -> "ModelArguments":
-        """The same with the folder of a checkpoint that is given by its name alone, such as mini.
-
-        Returns:
-            The section.
-        """
+        """The same with the folder of a checkpoint that is given by its name alone, such as mini."""
         names = {name: getattr(self, name) for name in (*CHECKPOINTS, "tokenizer")}
         folders: dict[str, Any] = {name: resolve_checkpoint(value) for name, value in names.items() if value}
         return dataclasses.replace(self, **folders)
 
     def overrides(self) -> dict[str, Any]:
-        """The configuration values of `config_overrides`.
-
-        Returns:
-            Name -> value.
-
-        Raises:
-            RecipeError: If it is not a JSON object.
-        """
+        """The configuration values of `config_overrides`."""
         return _json_object("config_overrides", self.config_overrides)
 
     def processor_settings(self) -> dict[str, Any]:
-        """The settings of `processor_overrides`.
-
-        Returns:
-            Name -> value.
-
-        Raises:
-            RecipeError: If it is not a JSON object.
-        """
+        """The settings of `processor_overrides`."""
         return _json_object("processor_overrides", self.processor_overrides)
 
 
@@ -268,34 +249,18 @@ class DataArguments:
     num_proc: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         parts = ("max_train_documents", "max_validation_documents", "max_test_documents")
         _check_smallest("data", self, dict.fromkeys(parts, 1), "; leave it out to take all")
         others = ("max_source_length", "max_target_length", "shuffle_buffer", "num_proc")
         _check_smallest("data", self, dict.fromkeys(others, 1))
 
     def source_of(self, part: str) -> tuple[str | None, str | None]:
-        """Find where a part comes from.
-
-        Args:
-            part: train, validation or test.
-
-        Returns:
-            Its source, that of `train` where only a split is given, or None; and its split.
-        """
+        """Find where a part comes from."""
         source, split = getattr(self, part), getattr(self, f"{part}_split")
         return (self.train if source is None and split is not None else source), split
 
     def loading(self, source: str, split: str | None) -> dict[str, Any]:
-        """Say how a source is read.
-
-        Args:
-            source: A file, folder or hub id.
-            split: Part of it.
-
-        Returns:
-            Arguments that all loaders have; what is of the Hub is left to the Hub.
-        """
+        """Say how a source is read."""
         path = Path(source).expanduser()
         here = path.exists()
         return {
@@ -329,16 +294,11 @@ class GenerationArguments:
     early_stopping: bool | None = None
 
     def __post_init__(self) -> None:
-        """Check the numbers, which `generate` would refuse only after the training."""
         _check_smallest("generation", self, {"num_beams": 1, "min_length": 0, "no_repeat_ngram_size": 0})
         _check_smallest("generation", self, {"max_length": 2}, "; the decoder's start token counts")
 
     def settings(self) -> dict[str, Any]:
-        """What was given.
-
-        Returns:
-            Name -> value, without what was left to the model.
-        """
+        """What was given."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
@@ -376,7 +336,6 @@ class RunArguments:
     overwrite: bool = False
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the model."""
         self.rates()
         _check_smallest("run", self, {"total_train_batch_size": 1, "new_modules_rate": 0})
         if self.stop_after_minutes is not None and self.stop_after_minutes <= 0:
@@ -385,14 +344,7 @@ class RunArguments:
             raise RecipeError("run: overwrite and stop_after_minutes exclude each other: each call would begin anew")
 
     def rates(self) -> dict[str, Any]:
-        """The learning rates of `learning_rates`.
-
-        Returns:
-            Name of a part -> learning rate.
-
-        Raises:
-            RecipeError: If it is not a JSON object.
-        """
+        """The learning rates of `learning_rates`."""
         return _json_object("learning_rates", self.learning_rates)
 
 
@@ -417,11 +369,7 @@ class Recipe:
     options: Any = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The recipe for a results file.
-
-        Returns:
-            Section -> name -> value, for JSON.
-        """
+        """The recipe for a results file."""
         sections = {name: dataclasses.asdict(getattr(self, name)) for name in SECTIONS if name != "training"}
         if self.options is not None:
             sections[self.run.task] = dataclasses.asdict(self.options)

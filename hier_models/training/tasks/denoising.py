@@ -51,7 +51,6 @@ class DenoisingArguments:
     also_train: list[str] | None = None
 
     def __post_init__(self) -> None:
-        """Check the values."""
         if not 0 < self.mask_share < 1:
             raise RecipeError(f"mask_share must be above 0 and below 1, got {self.mask_share}")
         if self.span_mean <= 0:

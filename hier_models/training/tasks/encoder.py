@@ -40,7 +40,6 @@ class EncoderArguments:
     dropout_free_epochs: int = 0
 
     def __post_init__(self) -> None:
-        """Check the values."""
         if self.dropout_free_epochs < 0:
             raise RecipeError(f"dropout_free_epochs must be 0 or more, got {self.dropout_free_epochs}")
 

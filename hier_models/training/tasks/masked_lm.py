@@ -39,7 +39,6 @@ class MaskedLMArguments(EncoderArguments):
     also_train: list[str] | None = None
 
     def __post_init__(self) -> None:
-        """Check the values."""
         super().__post_init__()
         if not 0 < self.mlm_probability <= 1:
             raise RecipeError(f"mlm_probability must be above 0 and at most 1, got {self.mlm_probability}")

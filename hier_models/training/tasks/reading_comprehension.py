@@ -79,7 +79,6 @@ class ReadingComprehensionArguments(EncoderArguments):
     unit: Literal["words", "characters"] | None = None
 
     def __post_init__(self) -> None:
-        """Check the values."""
         super().__post_init__()
         for name, least in (("stride", 0), ("max_question_length", 1), ("max_answer_length", 1)):
             if getattr(self, name) < least:
