@@ -313,7 +313,7 @@ def _table(comparison: Comparison, results: Mapping[str, Any]) -> str:
     table = markdown(pd.DataFrame(rows, columns=header))
     environment = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
-    return template.render(results | _what_to_say(comparison, results) | {"table": table})
+    return template.render({**results, **_what_to_say(comparison, results), "table": table})
 
 
 def _measured(variants: Mapping[str, Any]) -> list[SourceCheck]:
@@ -438,8 +438,8 @@ def draw_curves(path: Path, title: str, curves: Mapping[str, Mapping[int, Mappin
                 continue
             seeds = losses.shape[1]
             axes.plot(
-                losses.index,
-                losses.mean(axis=1),
+                losses.index.tolist(),
+                losses.mean(axis=1).tolist(),
                 color=f"C{number}",
                 label=name if seeds == 1 else f"{name} ({seeds} seeds)",
                 marker="o" if len(losses) < 30 else None,

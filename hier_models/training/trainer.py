@@ -1,14 +1,14 @@
 """The Trainer of all tasks."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pyarrow
 import torch
 from datasets import Dataset
 from pyarrow import compute
 from torch.utils.data import DataLoader
-from transformers import Seq2SeqTrainer, Trainer, TrainerCallback, TrainerState
+from transformers import PreTrainedModel, Seq2SeqTrainer, Trainer, TrainerCallback, TrainerState
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from .arguments import IN_ORDER
@@ -68,7 +68,7 @@ class HierTrainer(Seq2SeqTrainer):
 
     def prediction_step(self, model: Any, *args: Any, **kwargs: Any) -> Any:
         """Predict a batch, by generating where the model can; see `Seq2SeqTrainer`."""
-        if self.model.can_generate():
+        if cast(PreTrainedModel, self.model).can_generate():
             return super().prediction_step(model, *args, **kwargs)
         return Trainer.prediction_step(self, model, *args, **kwargs)
 

@@ -17,6 +17,7 @@ from hier_models import cli
 from hier_models.experiments import comparison, comparison_report, read_comparison, run_comparison, run_sweep
 from hier_models.metrics import DocumentScores, paired_bootstrap
 from hier_models.training import RecipeError, load_recipe
+from hier_models.training.arguments import set_accumulation
 from hier_models.training.models import load_model_and_processor
 from hier_models.training.resuming import finished_run
 from tests.conftest import DOCUMENTS, SUMMARIES
@@ -653,7 +654,7 @@ def test_what_another_call_finishes_meanwhile_is_reported_and_not_run_again(cont
         ran.append("/".join(recipe.training.output_dir.split("/")[-2:]))
         if ran == ["encoder/seed_1"]:
             another = load_recipe(file, (), "decoder", 1)
-            comparison.set_accumulation(another)
+            set_accumulation(another)
             run(another)
         return results
 

@@ -246,7 +246,7 @@ class WritingTask(Task):
     """A task whose model writes texts, which are scored as wholes."""
 
     @abstractmethod
-    def scores(self, part: str, model: PreTrainedModel, processor: Processor, **files: Path) -> dict[str, Any]:
+    def scores(self, part: str, model: PreTrainedModel, processor: Processor, **files: Any) -> dict[str, Any]:
         """Score what the model writes of a part, and write the files."""
 
     def evaluate(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:

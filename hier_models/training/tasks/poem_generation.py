@@ -35,12 +35,11 @@ from ...metrics import DocumentScores, PoemBleu, document_keys
 from ...metrics.document_bleu import POEM_METRICS, document_poem_bleu
 from ...models.keywords_ham import PoemKeywords
 from ..arguments import Recipe, RecipeError
-from ..evaluation import predicting, write_evaluation
+from ..evaluation import generation_settings, predicting, write_evaluation
 from ..metrics import decode
 from ..models import Processor, set_generation
 from ..smoke_rows import ROWS
 from .base import WritingTask, as_dicts, at_most
-from .summarization import generation_settings
 
 
 logger = logging.getLogger(__name__)
@@ -186,7 +185,7 @@ class PoemGenerationTask(WritingTask):
         self._tokenized[part] = PoemReport()
         return tokenize_poems(poems, processor, self._tokenized[part])
 
-    def scores(self, part: str, model: PreTrainedModel, processor: Processor, **files: Path) -> dict[str, Any]:
+    def scores(self, part: str, model: PreTrainedModel, processor: Processor, **files: Any) -> dict[str, Any]:
         return run_poem_evaluation(
             model,
             processor,
@@ -271,7 +270,9 @@ def run_poem_evaluation(
         raise ValueError("dataset: no poem can be scored: the vocabulary has no keyword for their lines")
     written: dict[int, list[str]] = {poem: [] for poem in usable}
     with predicting(model, processor, training_args, batch_size) as trainer:
-        trainer.args.generation_max_length = None  # the length of the lines says how long they get
+        cast(
+            Seq2SeqTrainingArguments, trainer.args
+        ).generation_max_length = None  # the length of the lines says how long they get
         generation_config = copy.deepcopy(model.generation_config)
         for length in sorted({len(rows[0]["line"]) for rows in usable.values()}):
             rows = [row for own in usable.values() for row in own if len(row["line"]) == length]

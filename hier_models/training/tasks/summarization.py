@@ -122,7 +122,7 @@ class SummarizationTask(WritingTask):
             changes["key_phrases"] = key_phrases.FIT
         return changes
 
-    def scores(self, part: str, model: PreTrainedModel, processor: Processor, **files: Path) -> dict[str, Any]:
+    def scores(self, part: str, model: PreTrainedModel, processor: Processor, **files: Any) -> dict[str, Any]:
         return run_evaluation(
             model,
             processor,
@@ -279,7 +279,7 @@ def run_evaluation(
         settings = generation_settings(model.generation_config)
         predictions = generate(trainer, without_labels(inputs), **generate_kwargs)
         if max_target_length is not None:
-            of_labels, found = perplexities(model, processor, inputs, trainer.args)
+            of_labels, found = perplexities(model, processor, inputs, cast(Any, trainer.args))
     summaries = decode(predictions, tokenizer)
     references = references_of(documents)
     rouge, rouge_settings = score_documents(summaries, references, use_stemmer, sentence_splitter)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from datasets import Dataset, IterableDataset
@@ -26,14 +26,13 @@ from ...pipelines.chunking_hier import join_chunks
 from ...pipelines.document_pipeline_hier import total_length
 from ...pipelines.translation_hier import COUNTS, TranslationPipeline
 from ..arguments import Recipe, RecipeError
-from ..evaluation import all_rows, generate, predicting, prediction_rows, write_evaluation
+from ..evaluation import all_rows, generate, generation_settings, predicting, prediction_rows, write_evaluation
 from ..likelihood import perplexities
 from ..metrics import decode, mean_length
 from ..models import Processor, set_generation, set_lengths, warn_if_endless
 from ..smoke import POSITIONS
 from ..smoke_rows import ROWS
 from .base import WritingTask, as_dicts
-from .summarization import generation_settings
 
 
 logger = logging.getLogger(__name__)
@@ -162,7 +161,7 @@ class TranslationTask(WritingTask):
         changes: dict[str, Any] = {"max_target_length": min(self.recipe.data.max_target_length, POSITIONS)}
         return changes if self.options.bpe_codes is None else {**changes, "bpe_codes": 200}
 
-    def scores(self, part: str, model: PreTrainedModel, processor: Processor, **files: Path) -> dict[str, Any]:
+    def scores(self, part: str, model: PreTrainedModel, processor: Processor, **files: Any) -> dict[str, Any]:
         return run_translation_evaluation(
             model,
             processor,
@@ -312,7 +311,7 @@ def run_translation_evaluation(
             )
             in_chunks = np.array(chunks[DOCUMENT])
             labelled = chunks.remove_columns([DOCUMENT, SENTENCES])
-            of_labels, found = perplexities(model, processor, labelled, trainer.args)
+            of_labels, found = perplexities(model, processor, labelled, cast(Any, trainer.args))
     tokenizer = plain_tokenizer(processor)
     translations = _joined(decode(predictions, tokenizer), owners)
     references = [" ".join(sentences) for sentences in documents["target"]]
