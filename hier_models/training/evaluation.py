@@ -36,10 +36,7 @@ def predicting(
         generation_config = copy.deepcopy(model.generation_config)
         yield Seq2SeqTrainer(
             model=model,
-            args=for_prediction(
-                cast(Seq2SeqTrainingArguments, arguments),
-                **{"output_dir": scratch, "predict_with_generate": True, **changes},
-            ),
+            args=for_prediction(arguments, **{"output_dir": scratch, "predict_with_generate": True, **changes}),
             processing_class=processor,
             data_collator=HierDataCollator(processor, model=model),
             preprocess_logits_for_metrics=preprocess_logits,

@@ -269,10 +269,8 @@ def run_poem_evaluation(
     if not usable:
         raise ValueError("dataset: no poem can be scored: the vocabulary has no keyword for their lines")
     written: dict[int, list[str]] = {poem: [] for poem in usable}
-    with predicting(model, processor, training_args, batch_size) as trainer:
-        cast(
-            Seq2SeqTrainingArguments, trainer.args
-        ).generation_max_length = None  # the length of the lines says how long they get
+    # The length of the lines says how long they get.
+    with predicting(model, processor, training_args, batch_size, generation_max_length=None) as trainer:
         generation_config = copy.deepcopy(model.generation_config)
         for length in sorted({len(rows[0]["line"]) for rows in usable.values()}):
             rows = [row for own in usable.values() for row in own if len(row["line"]) == length]
