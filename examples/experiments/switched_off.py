@@ -24,7 +24,7 @@ from hier_models.data import LoadReport, chunk_parallel, load_parallel, tokenize
 from hier_models.data.parallel import DOCUMENT, SENTENCES
 from hier_models.pipelines.importance_tagger_hier import load_importance_tagger
 from hier_models.training import DataArguments, perplexity
-from hier_models.training.summarization import load_part
+from hier_models.training.tasks.summarization import load_part
 
 
 # Of runs of these tasks the documents to test on can be read.

@@ -256,7 +256,7 @@ def evaluate(
         return
     if asked == Task.translation:
         from ..data import load_parallel
-        from ..training.translation import bleu_table, run_translation_evaluation
+        from ..training.tasks.translation import bleu_table, run_translation_evaluation
 
         pairs = load_parallel(
             path if path.exists() else data, split=split, source_column=text_column, target_column=summary_column
@@ -296,7 +296,7 @@ def evaluate(
     if "summary" not in documents.column_names:
         raise MistakeError(f"DATA: {data} has no reference summaries; --summary-column names their column if it has")
     if extractive:
-        from ..training import run_extractive_evaluation
+        from ..experiments import run_extractive_evaluation
 
         results = run_extractive_evaluation(
             load_extractive(model, max_words, language, max_sentences),
@@ -356,7 +356,7 @@ def _evaluate_poems(
     generation: dict[str, Any],
 ) -> None:
     from ..data import load_poems
-    from ..training.poem_generation import poem_table, run_poem_evaluation
+    from ..training.tasks.poem_generation import poem_table, run_poem_evaluation
 
     path = Path(data).expanduser()
     poems: Any = load_poems(path if path.exists() else data, **options)

@@ -129,7 +129,7 @@ def _time_limit() -> Iterator[None]:
 
 
 def _sweep(recipe_file: str, given: list[str], smoke: bool, variant: str | None) -> None:
-    from ..training import run_comparison, run_sweep
+    from ..experiments import run_comparison, run_sweep
 
     if not smoke:
         state.when_interrupted = "The same command goes on with the sweep; finished variants are not repeated."

@@ -4,16 +4,20 @@ import dataclasses
 import difflib
 import inspect
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar
 
 from transformers import Seq2SeqTrainingArguments
 
 from ..hub_texts import resolve_checkpoint
 
+
+T = TypeVar("T")
 
 # New modules that begin as identity have an output of zero, and learn nothing else until it opens: at the 3e-5 of a
 # warm start that takes long.
@@ -29,15 +33,8 @@ class PrecisionError(RecipeError):
 
 
 @contextmanager
-def reading_data(setting: str) -> Iterator[None]:
-    """Name the setting of a recipe whose data are not there.
-
-    Args:
-        setting: Its name and section, such as "data: train".
-
-    Raises:
-        RecipeError: If what is read here is not found.
-    """
+def named_in_errors(setting: str) -> Iterator[None]:
+    """Name the setting of a recipe whose data are not there."""
     try:
         yield
     except FileNotFoundError as error:
@@ -47,28 +44,27 @@ def reading_data(setting: str) -> Iterator[None]:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Help with a misspelled name.
-
-    Args:
-        name: What was given.
-        names: What is known.
-
-    Returns:
-        The end of a message: the names that it is near to, or all of them.
-    """
+    """Help with a misspelled name."""
     known = sorted(names)
     close = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
     return f"; did you mean {' or '.join(close)}?" if close else f"; allowed are {', '.join(known)}"
 
 
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
+def _with_help(section: type[T]) -> type[T]:
+    """Give the fields of a section what its docstring says of them, for `hier-models train --list-flags`."""
+    _, _, listed = (section.__doc__ or "").partition("Args:\n")
+    for name, text in re.findall(r"^ {8}(\w+): (.*(?:\n {9,}.*)*)", listed, re.MULTILINE):
+        # argparse fills in names after percent signs.
+        help_of_field = {"help": " ".join(text.split()).replace("%", "%%")}
+        section.__dataclass_fields__[name].metadata = MappingProxyType(help_of_field)  # type: ignore[attr-defined]
+    return section
 
 
 # The settings of `model` that name a checkpoint.
 CHECKPOINTS = ("model_name_or_path", "from_bart", "from_roberta", "from_encoder")
 
 
+@_with_help
 @dataclass
 class ModelArguments:
     """Where the model comes from: a checkpoint, the weights of BART or an encoder, or nothing (random weights).
@@ -102,37 +98,24 @@ class ModelArguments:
         processor_overrides: The same for the processor, such as rows of a Coarse-to-Fine LSTM's.
     """
 
-    model_name_or_path: str | None = field(default=None, metadata=_help("A checkpoint to go on from."))
-    from_bart: str | None = field(default=None, metadata=_help("A BART checkpoint to warm-start from."))
-    from_roberta: str | None = field(
-        default=None, metadata=_help("A RoBERTa checkpoint to warm-start the encoder-only HAT from.")
-    )
-    from_encoder: str | None = field(
-        default=None, metadata=_help("A checkpoint of BERT, RoBERTa or XLM-R to make a BART of, to warm-start from.")
-    )
-    model_type: str = field(default="hat_bart", metadata=_help("The family to make from BART or from scratch."))
-    plain: bool = field(default=False, metadata=_help("Without the hierarchy: the papers' plain Transformer."))
-    tokenizer: str | None = field(default=None, metadata=_help("Folder or hub id of the tokenizer."))
-    tokenizer_words: int | None = field(default=None, metadata=_help("Words of a tokenizer to fit."))
-    word_vectors: str | None = field(default=None, metadata=_help("A file of word2vec or GloVe for the embeddings."))
-    language: str | None = field(default=None, metadata=_help("Language of the documents, for the processor."))
-    max_position_embeddings: int | None = field(default=None, metadata=_help("Longest source in tokens."))
-    extra_positions: Literal["tile", "random"] = field(
-        default="tile", metadata=_help("What added positions begin with.")
-    )
-    new_modules: Literal["identity", "random"] | None = field(
-        default=None, metadata=_help("How modules begin that the checkpoint lacks.")
-    )
-    attn_implementation: str | None = field(default=None, metadata=_help("eager, sdpa, flash_attention_2, …"))
-    config_overrides: str | None = field(
-        default=None, metadata=_help('JSON object of configuration values, such as {"dropout": 0.1}.')
-    )
-    processor_overrides: str | None = field(
-        default=None, metadata=_help('JSON object of settings of the processor, such as {"rows": "grid"}.')
-    )
+    model_name_or_path: str | None = None
+    from_bart: str | None = None
+    from_roberta: str | None = None
+    from_encoder: str | None = None
+    model_type: str = "hat_bart"
+    plain: bool = False
+    tokenizer: str | None = None
+    tokenizer_words: int | None = None
+    word_vectors: str | None = None
+    language: str | None = None
+    max_position_embeddings: int | None = None
+    extra_positions: Literal["tile", "random"] = "tile"
+    new_modules: Literal["identity", "random"] | None = None
+    attn_implementation: str | None = None
+    config_overrides: str | None = None
+    processor_overrides: str | None = None
 
     def __post_init__(self) -> None:
-        """Check what does not fit together."""
         given = [name for name in CHECKPOINTS if getattr(self, name)]
         if len(given) > 1:
             raise RecipeError(f"{' and '.join(given)} are both given; the model comes from one of them")
@@ -159,35 +142,17 @@ class ModelArguments:
         return next((getattr(self, name) for name in CHECKPOINTS if getattr(self, name)), None)
 
     def resolved(self) -> "ModelArguments":
-        """The same with the folder of a checkpoint that is given by its name alone, such as mini.
-
-        Returns:
-            The section.
-        """
+        """The same with the folder of a checkpoint that is given by its name alone, such as mini."""
         names = {name: getattr(self, name) for name in (*CHECKPOINTS, "tokenizer")}
         folders: dict[str, Any] = {name: resolve_checkpoint(value) for name, value in names.items() if value}
         return dataclasses.replace(self, **folders)
 
     def overrides(self) -> dict[str, Any]:
-        """The configuration values of `config_overrides`.
-
-        Returns:
-            Name -> value.
-
-        Raises:
-            RecipeError: If it is not a JSON object.
-        """
+        """The configuration values of `config_overrides`."""
         return _json_object("config_overrides", self.config_overrides)
 
     def processor_settings(self) -> dict[str, Any]:
-        """The settings of `processor_overrides`.
-
-        Returns:
-            Name -> value.
-
-        Raises:
-            RecipeError: If it is not a JSON object.
-        """
+        """The settings of `processor_overrides`."""
         return _json_object("processor_overrides", self.processor_overrides)
 
 
@@ -209,6 +174,7 @@ def _check_smallest(section: str, values: Any, smallest: Mapping[str, int], hint
             raise RecipeError(f"{section}: {name} must be at least {least}, got {value}{hint}")
 
 
+@_with_help
 @dataclass
 class DataArguments:
     """What to train and evaluate on; see `load_documents` for the kinds of sources.
@@ -253,76 +219,48 @@ class DataArguments:
         num_proc: Processes that tokenize.
     """
 
-    train: str | None = field(default=None, metadata=_help("Hub id, file or folder of the training documents."))
-    train_split: str | None = field(default=None, metadata=_help("The split of train."))
-    validation: str | None = field(default=None, metadata=_help("Hub id, file or folder to validate on."))
-    validation_split: str | None = field(default=None, metadata=_help("The split of validation (or of train)."))
-    test: str | None = field(default=None, metadata=_help("Hub id, file or folder to score the trained model on."))
-    test_split: str | None = field(default=None, metadata=_help("The split of test (or of train)."))
-    config_name: str | None = field(default=None, metadata=_help("Configuration of a dataset on the Hub."))
-    revision: str | None = field(default=None, metadata=_help("Branch, tag or commit of a dataset on the Hub."))
-    text_column: str | None = field(default=None, metadata=_help("Column with the source."))
-    summary_column: str | None = field(default=None, metadata=_help("Column with the summary."))
-    source_kind: Literal["text", "sentences", "turns", "documents"] | None = field(
-        default=None, metadata=_help("What the source is read as: text, sentences, turns or documents.")
-    )
-    fillers: str | None = field(
-        default=None, metadata=_help("Filler words to take out of transcripts: english, or a file.")
-    )
-    phrases_column: str | None = field(default=None, metadata=_help("Column with the documents' own phrases."))
-    several_references: bool = field(default=False, metadata=_help("The column holds several summaries each."))
-    digits: str | None = field(default=None, metadata=_help("What every digit becomes."))
-    max_source_length: int = field(default=1024, metadata=_help("Tokens of a source, markers included."))
-    max_target_length: int = field(default=256, metadata=_help("Tokens of a summary."))
-    max_train_documents: int | None = field(default=None, metadata=_help("Take only so many."))
-    max_validation_documents: int | None = field(default=None, metadata=_help("Take only so many."))
-    max_test_documents: int | None = field(default=None, metadata=_help("Take only so many."))
-    streaming: bool = field(default=False, metadata=_help("Read the training documents while training."))
-    shuffle_buffer: int = field(default=1000, metadata=_help("Documents in memory to shuffle a streamed dataset."))
-    importance: Literal["oracle"] | None = field(
-        default=None, metadata=_help("Weights of tokens by the words of the summary.")
-    )
-    importance_tagger: str | None = field(
-        default=None, metadata=_help("A checkpoint that gives the weights of validation and test documents.")
-    )
-    key_phrases: str | None = field(
-        default=None, metadata=_help("Key phrases to highlight: fit, or a file or checkpoint that has them.")
-    )
-    stopwords: str | None = field(default=None, metadata=_help("Words in no key phrase: en, de, or a file."))
-    bad_lines: Literal["stop", "set_aside"] = field(
-        default="stop", metadata=_help("Stop at a bad line, or set it aside in a file of the output folder.")
-    )
-    num_proc: int | None = field(default=None, metadata=_help("Processes that tokenize."))
+    train: str | None = None
+    train_split: str | None = None
+    validation: str | None = None
+    validation_split: str | None = None
+    test: str | None = None
+    test_split: str | None = None
+    config_name: str | None = None
+    revision: str | None = None
+    text_column: str | None = None
+    summary_column: str | None = None
+    source_kind: Literal["text", "sentences", "turns", "documents"] | None = None
+    fillers: str | None = None
+    phrases_column: str | None = None
+    several_references: bool = False
+    digits: str | None = None
+    max_source_length: int = 1024
+    max_target_length: int = 256
+    max_train_documents: int | None = None
+    max_validation_documents: int | None = None
+    max_test_documents: int | None = None
+    streaming: bool = False
+    shuffle_buffer: int = 1000
+    importance: Literal["oracle"] | None = None
+    importance_tagger: str | None = None
+    key_phrases: str | None = None
+    stopwords: str | None = None
+    bad_lines: Literal["stop", "set_aside"] = "stop"
+    num_proc: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         parts = ("max_train_documents", "max_validation_documents", "max_test_documents")
         _check_smallest("data", self, dict.fromkeys(parts, 1), "; leave it out to take all")
         others = ("max_source_length", "max_target_length", "shuffle_buffer", "num_proc")
         _check_smallest("data", self, dict.fromkeys(others, 1))
 
     def source_of(self, part: str) -> tuple[str | None, str | None]:
-        """Find where a part comes from.
-
-        Args:
-            part: train, validation or test.
-
-        Returns:
-            Its source, that of `train` where only a split is given, or None; and its split.
-        """
+        """Find where a part comes from."""
         source, split = getattr(self, part), getattr(self, f"{part}_split")
         return (self.train if source is None and split is not None else source), split
 
-    def reading(self, source: str, split: str | None) -> dict[str, Any]:
-        """Say how a source is read.
-
-        Args:
-            source: A file, folder or hub id.
-            split: Part of it.
-
-        Returns:
-            Arguments that all loaders have; what is of the Hub is left to the Hub.
-        """
+    def loading(self, source: str, split: str | None) -> dict[str, Any]:
+        """Say how a source is read."""
         path = Path(source).expanduser()
         here = path.exists()
         return {
@@ -334,6 +272,7 @@ class DataArguments:
         }
 
 
+@_with_help
 @dataclass
 class GenerationArguments:
     """How summaries are generated; kept in the model's `generation_config` and saved with it.
@@ -347,27 +286,23 @@ class GenerationArguments:
         early_stopping: Whether beam search stops as soon as there are enough finished beams.
     """
 
-    num_beams: int | None = field(default=None, metadata=_help("Beams; 1 is greedy search."))
-    length_penalty: float | None = field(default=None, metadata=_help("Exponent of the length in beam scores."))
-    min_length: int | None = field(default=None, metadata=_help("Fewest tokens of a summary."))
-    max_length: int | None = field(default=None, metadata=_help("Most tokens of a summary."))
-    no_repeat_ngram_size: int | None = field(default=None, metadata=_help("No n-gram of this size occurs twice."))
-    early_stopping: bool | None = field(default=None, metadata=_help("Stop beam search when enough beams are done."))
+    num_beams: int | None = None
+    length_penalty: float | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    no_repeat_ngram_size: int | None = None
+    early_stopping: bool | None = None
 
     def __post_init__(self) -> None:
-        """Check the numbers, which `generate` would refuse only after the training."""
         _check_smallest("generation", self, {"num_beams": 1, "min_length": 0, "no_repeat_ngram_size": 0})
         _check_smallest("generation", self, {"max_length": 2}, "; the decoder's start token counts")
 
     def settings(self) -> dict[str, Any]:
-        """What was given.
-
-        Returns:
-            Name -> value, without what was left to the model.
-        """
+        """What was given."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
+@_with_help
 @dataclass
 class RunArguments:
     """What concerns the run as a whole.
@@ -390,33 +325,17 @@ class RunArguments:
         overwrite: Start anew although the output folder holds a run; its checkpoints and results are deleted.
     """
 
-    task: str = field(default="summarization", metadata=_help("What the model is trained for."))
-    total_train_batch_size: int | None = field(
-        default=None, metadata=_help("Documents of one optimizer step; sets gradient_accumulation_steps.")
-    )
-    learning_rates: str | None = field(
-        default=None, metadata=_help('JSON object of parts of the model, such as {"encoder.coarse": 0.1}.')
-    )
-    new_modules_rate: float = field(
-        default=NEW_MODULES_RATE,
-        metadata=_help("Learning rate of new modules that begin as identity, in learning rates."),
-    )
-    perplexity_decay: float | None = field(
-        default=None, metadata=_help("Factor of the learning rates once the evaluation loss has stopped falling.")
-    )
-    soft_epochs: float | None = field(
-        default=None, metadata=_help("First epochs with soft attention, for a model with hard attention.")
-    )
-    bf16_where_fast: bool = field(
-        default=False, metadata=_help("bfloat16 on an accelerator, or a CPU, that multiplies it fast.")
-    )
-    stop_after_minutes: float | None = field(
-        default=None, metadata=_help("Stop at a checkpoint after so long; the same command goes on.")
-    )
-    overwrite: bool = field(default=False, metadata=_help("Start anew although output_dir holds a run."))
+    task: str = "summarization"
+    total_train_batch_size: int | None = None
+    learning_rates: str | None = None
+    new_modules_rate: float = NEW_MODULES_RATE
+    perplexity_decay: float | None = None
+    soft_epochs: float | None = None
+    bf16_where_fast: bool = False
+    stop_after_minutes: float | None = None
+    overwrite: bool = False
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the model."""
         self.rates()
         _check_smallest("run", self, {"total_train_batch_size": 1, "new_modules_rate": 0})
         if self.stop_after_minutes is not None and self.stop_after_minutes <= 0:
@@ -425,14 +344,7 @@ class RunArguments:
             raise RecipeError("run: overwrite and stop_after_minutes exclude each other: each call would begin anew")
 
     def rates(self) -> dict[str, Any]:
-        """The learning rates of `learning_rates`.
-
-        Returns:
-            Name of a part -> learning rate.
-
-        Raises:
-            RecipeError: If it is not a JSON object.
-        """
+        """The learning rates of `learning_rates`."""
         return _json_object("learning_rates", self.learning_rates)
 
 
@@ -457,11 +369,7 @@ class Recipe:
     options: Any = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The recipe for a results file.
-
-        Returns:
-            Section -> name -> value, for JSON.
-        """
+        """The recipe for a results file."""
         sections = {name: dataclasses.asdict(getattr(self, name)) for name in SECTIONS if name != "training"}
         if self.options is not None:
             sections[self.run.task] = dataclasses.asdict(self.options)
@@ -478,15 +386,7 @@ SECTIONS: dict[str, type] = {
 
 
 def set_accumulation(recipe: Recipe) -> None:
-    """Set how many small batches make a step.
-
-    Args:
-        recipe: Changed in place: `gradient_accumulation_steps` follows from `total_train_batch_size`; or that, if it
-            is not given, from the others.
-
-    Raises:
-        RecipeError: If steps of so many documents cannot be made of batches of this size.
-    """
+    """Set how many small batches make a step."""
     total, arguments = recipe.run.total_train_batch_size, recipe.training
     at_once = arguments.train_batch_size * arguments.world_size
     if total is None:
@@ -504,19 +404,11 @@ IN_ORDER = {"train_sampling_strategy": "random", "dataloader_drop_last": False, 
 
 
 def for_prediction(arguments: Seq2SeqTrainingArguments, **changes: Any) -> Seq2SeqTrainingArguments:
-    """Change a run's arguments to those of a run that only predicts, in the order of the data.
-
-    Args:
-        arguments: Arguments of a training run.
-        **changes: What else is to change.
-
-    Returns:
-        A copy of them.
-    """
+    """Change a run's arguments to those of a run that only predicts, in the order of the data."""
     names = inspect.signature(type(arguments)).parameters
     values = {name: value for name, value in arguments.to_dict().items() if name in names}
     values |= {
-        **{name: value for name, value in IN_ORDER.items() if name in names},
+        **IN_ORDER,
         "prediction_loss_only": False,
         "eval_strategy": "no",
         "load_best_model_at_end": False,

@@ -108,18 +108,7 @@ def bart_from_encoder(
 
 
 def as_warm_start(arguments: ModelArguments, folder: Path) -> ModelArguments:
-    """Make the BART of a recipe's `from_encoder`.
-
-    Args:
-        arguments: The section `model` of the recipe; `decoder_layers` of its `config_overrides` counts here.
-        folder: Where to save the BART and its tokenizer.
-
-    Returns:
-        The section with this BART as what the model begins with.
-
-    Raises:
-        RecipeError: If no such BART can be made, or models of `model_type` do not begin with BART's weights.
-    """
+    """Make the BART of a recipe's `from_encoder`."""
     try:
         bart, tokenizer = bart_from_encoder(
             str(arguments.from_encoder), decoder_layers=arguments.overrides().get("decoder_layers")

@@ -1,153 +1,21 @@
 """What makes a run on several processes the same run as on one: equal loss, whole checkpoints, errors that end it."""
 
-import functools
 import json
 import logging
 import os
 import re
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow
 import torch
-from datasets import Dataset
-from pyarrow import compute
-from torch.utils.data import DataLoader
-from transformers import (
-    PreTrainedModel,
-    Trainer,
-    TrainerCallback,
-    TrainerControl,
-    TrainerState,
-    TrainingArguments,
-)
+from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import ExportableState
-from transformers.trainer_pt_utils import LengthGroupedSampler
 
 
 logger = logging.getLogger(__name__)
 
 NO_LOSS = -100
-
-
-def process_independent(trainer_class: type[Trainer]) -> type[Trainer]:
-    """Derive a Trainer that learns from the same examples in each step on any number of processes, and after resuming.
-
-    Where the last batches of an epoch do not come out even, accelerate fills them up with examples from the epoch's
-    beginning, so that every process has a batch. Here those repeated examples lose their labels: the loss of the last
-    step is that of one process, which has no such examples.
-
-    With `train_sampling_strategy="group_by_length"` Transformers draws the order of an epoch from the random numbers
-    that dropout uses too. From the second epoch on they differ between the processes, so that some examples are seen
-    twice and others never, and after resuming. Here the order depends on seed and epoch alone.
-
-    Args:
-        trainer_class: `Trainer` or a class that inherits from it.
-
-    Returns:
-        A class to use in its place. Only losses that are normalized by the number of labels over all processes are
-        changed: with others, a batch without labels would have no loss at all.
-    """
-
-    class ProcessIndependent(trainer_class):  # type: ignore[misc, valid-type]  # the base is an argument
-        """The Trainer, without labels where an example comes a second time."""
-
-        def get_train_dataloader(self) -> DataLoader[Any]:
-            """Make the batches; see `Trainer`.
-
-            Returns:
-                The loader, its order made independent of the process.
-            """
-            loader: DataLoader[Any] = super().get_train_dataloader()
-            sampler: Any = loader.batch_sampler
-            while sampler is not None and not isinstance(sampler, LengthGroupedSampler):
-                sampler = getattr(sampler, "batch_sampler", None) or getattr(sampler, "sampler", None)
-            if sampler is not None:
-                seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
-                sampler.generator = torch.Generator()
-                sampler.batch_size *= self.args.world_size  # the batches of all processes are grouped together
-                sampler.lengths = with_targets(sampler.lengths, self.train_dataset)
-                self.add_callback(_SeedEachEpoch(sampler.generator, seed))
-            return loader
-
-        def get_batch_samples(
-            self, epoch_iterator: Iterator[dict[str, Any]], num_batches: int, device: torch.device
-        ) -> tuple[list[dict[str, Any]], torch.Tensor | int | None]:
-            """Take the batches of a step; see `Trainer`.
-
-            Args:
-                epoch_iterator: Batches of the epoch.
-                num_batches: How many to take.
-                device: Where the count goes.
-
-            Returns:
-                The batches, and how many labels they have on all processes; none after the last step.
-            """
-            if self.state.global_step >= self.state.max_steps:
-                # Gone on with after the last step, in the middle of an epoch: Transformers would make one more.
-                self.control.should_training_stop = True
-                return [], None
-            normalized = self.model_accepts_loss_kwargs or self.compute_loss_func is not None
-            if self.args.world_size > 1 and normalized and self.args.average_tokens_across_devices:
-                epoch_iterator = self._unlabel_repeats(epoch_iterator)
-            found: tuple[list[dict[str, Any]], torch.Tensor | int | None]
-            found = super().get_batch_samples(epoch_iterator, num_batches, device)
-            return found
-
-        def _unlabel_repeats(self, batches: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-            for batch in batches:
-                state = self.accelerator.gradient_state
-                labels = batch.get("labels")
-                # The examples of all processes together, in the order of the processes, that are no repetitions.
-                if state.end_of_dataloader and state.remainder > 0 and labels is not None:
-                    first = self.args.process_index * len(labels)
-                    rows = torch.arange(first, first + len(labels), device=labels.device)
-                    batch = {**batch, "labels": labels.clone()}
-                    batch["labels"][rows >= state.remainder] = NO_LOSS
-                yield batch
-
-    ProcessIndependent.__name__ = ProcessIndependent.__qualname__ = trainer_class.__name__
-    return ProcessIndependent
-
-
-def with_targets(lengths: list[int], dataset: Any) -> list[int]:
-    """Count the tokens of the targets too, by which Transformers does not group: padding them costs as much.
-
-    Args:
-        lengths: Tokens of the sources.
-        dataset: What is trained on.
-
-    Returns:
-        Tokens of source and target of each example; those given, where targets are not rows of tokens.
-    """
-    if not isinstance(dataset, Dataset) or "labels" not in dataset.column_names:
-        return lengths
-    labels = dataset.select_columns("labels").with_format("arrow")[:]["labels"]
-    if not pyarrow.types.is_list(labels.type):
-        return lengths
-    return [a + b for a, b in zip(lengths, compute.list_value_length(labels).to_pylist(), strict=True)]
-
-
-class _SeedEachEpoch(TrainerCallback):
-    """Seeds a generator with the epoch that begins, or that is gone on with."""
-
-    def __init__(self, generator: torch.Generator, seed: int) -> None:
-        self.generator, self.seed = generator, seed
-
-    def on_epoch_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Seed it.
-
-        Args:
-            args: Of the Trainer.
-            state: Says which epoch it is.
-            control: Not used.
-            **kwargs: Not used.
-        """
-        self.generator.manual_seed(self.seed + int(state.epoch or 0))
 
 
 def loss_over_labels(
@@ -157,14 +25,6 @@ def loss_over_labels(
 
     Plain BART and RoBERTa take `num_items_in_batch`, as every model that the Trainer passes it to, and do not use it:
     their loss, a mean over each small batch, is then added up over the accumulated batches instead of averaged.
-
-    Args:
-        outputs: A model's outputs with `logits`, (…, classes).
-        labels: Class ids, (…), `-100` where there is no loss.
-        num_items_in_batch: Labels of the whole step on all processes; None for the mean over these labels.
-
-    Returns:
-        The loss, 0 without any label.
     """
     logits = outputs["logits"] if isinstance(outputs, dict) else outputs[0]
     flat = labels.reshape(-1).to(logits.device)
@@ -177,17 +37,7 @@ def loss_over_labels(
 
 
 def has_loss_over_labels(model: PreTrainedModel, trainer: Trainer) -> bool:
-    """Tell whether `loss_over_labels` is the loss of a model.
-
-    Args:
-        model: The model.
-        trainer: Its Trainer.
-
-    Returns:
-        False for other losses: regression, several labels at once, answer spans, label smoothing (the Trainer's own,
-        which does use `num_items_in_batch`), and models that need the labels to make their decoder's inputs or, with
-        hard attention, for the gradient of what was drawn.
-    """
+    """Tell whether `loss_over_labels` is the loss of a model."""
     config = model.config
     makes_inputs = hasattr(model, "prepare_decoder_input_ids_from_labels")  # the collator then makes them
     return (
@@ -202,21 +52,13 @@ def has_loss_over_labels(model: PreTrainedModel, trainer: Trainer) -> bool:
 
 
 class ProcessesInCheckpoint(TrainerCallback, ExportableState):
-    """Writes into each checkpoint how many processes made it, since each of them writes a file of its own.
-
-    Args:
-        processes: How many processes train.
-    """
+    """Writes into each checkpoint how many processes made it, since each of them writes a file of its own."""
 
     def __init__(self, processes: int = 1) -> None:
         self.processes = processes
 
     def state(self) -> dict[str, Any]:
-        """Give what the Trainer keeps in trainer_state.json.
-
-        Returns:
-            The number of processes.
-        """
+        """Give what the Trainer keeps in trainer_state.json."""
         return {"args": {"processes": self.processes}, "attributes": {}}
 
 
@@ -273,40 +115,14 @@ def prepare_streams(arguments: TrainingArguments) -> None:
 
     By default accelerate reads it in the first process, and joins the batches of all to one tensor: impossible where
     lengths differ.
-
-    Args:
-        arguments: The Trainer's arguments, changed in place.
     """
     config: Any = arguments.accelerator_config  # a dict or a file's name until the arguments are made
     if arguments.world_size > 1 and config.dispatch_batches is None:
         config.dispatch_batches = False
 
 
-@functools.cache
-def read_checkpoints_on_cpu() -> None:
-    """Let Transformers 5.17 resume several processes on the CPU: it loads onto "cpu:0", which torch does not know."""
-
-    def tag(storage: Any) -> None:  # nothing is written differently
-        return None
-
-    def load(storage: Any, location: str) -> Any:
-        return storage if location == "cpu:0" else None
-
-    torch.serialization.register_package(0, tag, load)
-
-
 def own_file(path: Path, arguments: TrainingArguments, *, streaming: bool) -> Path:
-    """Name a file for lines set aside, which every process writes for itself.
-
-    Args:
-        path: What the first process calls it.
-        arguments: The Trainer's arguments.
-        streaming: Whether the data are a stream. Its files may be shared out, so every process keeps what it set
-            aside; otherwise all read the same, and the first process keeps it for all.
-
-    Returns:
-        The same for the first process. For another one the name with the number of the process, or nowhere.
-    """
+    """Name a file for lines set aside, which every process writes for itself."""
     number = arguments.process_index
     if number == 0:
         return path

@@ -10,10 +10,11 @@ import torch
 from transformers import AutoConfig, PretrainedConfig
 
 from .arguments import RecipeError
-from .encoder_tasks import usable_positions
 from .recipe_files import load_recipe
 from .results import write_json
 from .tasks import task_class
+from .tasks.encoder import usable_positions
+from .trainer import HierTrainer
 
 
 # What a model's class ends with -> the task it was trained for.
@@ -28,14 +29,7 @@ HEADS = {
 
 
 def encoder_task_of(config: PretrainedConfig) -> str | None:
-    """Tell which task of encoders a checkpoint was trained for.
-
-    Args:
-        config: The checkpoint's configuration, which names the class that was saved.
-
-    Returns:
-        The task, as in a recipe's `run: task:`, or None if it was for none of them.
-    """
+    """Tell which task of encoders a checkpoint was trained for."""
     names = config.architectures or []
     return next((task for name in names for head, task in HEADS.items() if name.endswith(head)), None)
 
@@ -122,12 +116,13 @@ def run_encoder_evaluation(
         task.check()
         model, processor = task.load_model_and_processor()
         task.validation_dataset(model, processor)
-        trainer = task.trainer_class()(
+        trainer = HierTrainer(
             model=model if dtype is None else cast(Any, model).to(dtype),
             args=recipe.training,
             processing_class=processor,
             data_collator=task.collator(model, processor),
             compute_metrics=task.compute_metrics(processor),
+            in_order=task.in_order,
             **task.trainer_options(),
         )
         results = {"task": name, **(task.evaluate(trainer, model, processor) or {}), **task.reports()}

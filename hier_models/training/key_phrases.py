@@ -22,14 +22,7 @@ FIT = "fit"
 
 
 def check(data: DataArguments) -> None:
-    """Refuse, before anything is loaded, what does not fit together.
-
-    Args:
-        data: The section `data` of the recipe.
-
-    Raises:
-        RecipeError: If stopwords are given and no phrases are fitted.
-    """
+    """Refuse, before anything is loaded, what does not fit together."""
     if data.stopwords is not None and data.key_phrases != FIT:
         raise RecipeError("data: stopwords goes with key_phrases: fit")
 
@@ -37,22 +30,7 @@ def check(data: DataArguments) -> None:
 def prepare(
     data: DataArguments, config: PretrainedConfig, processor: Processor, documents: Dataset | IterableDataset
 ) -> dict[str, Any]:
-    """Give the processor its key phrases.
-
-    Args:
-        data: The section `data` of the recipe.
-        config: The model's configuration.
-        processor: Its processor, which is changed.
-        documents: The training documents.
-
-    Returns:
-        `key_phrases` for results.json, of a model that highlights: the documents and phrases counted, and by how much
-        a count may be too low.
-
-    Raises:
-        RecipeError: If the model highlights and has no key phrases, they are for another kind of model, or cannot be
-            fitted or loaded.
-    """
+    """Give the processor its key phrases."""
     wanted = data.key_phrases
     if not highlights(processor):
         given = {"key_phrases": wanted, "phrases_column": data.phrases_column}

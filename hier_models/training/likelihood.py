@@ -1,18 +1,15 @@
 """How likely a model finds texts."""
 
-import copy
 import math
-import tempfile
 from typing import Any, cast
 
 import numpy as np
 import torch
 from datasets import Dataset
 from torch.utils.data import Dataset as TorchDataset
-from transformers import PreTrainedModel, Seq2SeqTrainer, Seq2SeqTrainingArguments
+from transformers import PreTrainedModel, Seq2SeqTrainingArguments
 
-from ..data import HierDataCollator
-from .arguments import for_prediction
+from .evaluation import longest_first, predicting
 from .models import Processor
 
 
@@ -22,14 +19,7 @@ READS = 1.05
 
 
 class OtherSources(TorchDataset[dict[str, Any]]):
-    """The labels of each document beside the source of the next: what a model then knows of them, it does not read.
-
-    Args:
-        documents: What `tokenize_documents` gives, with labels, or other rows such as it.
-
-    Raises:
-        ValueError: If there is only one.
-    """
+    """The labels of each document beside the source of the next: what a model then knows of them, it does not read."""
 
     def __init__(self, documents: Dataset | TorchDataset[dict[str, Any]]) -> None:
         self.documents: Any = documents
@@ -37,22 +27,11 @@ class OtherSources(TorchDataset[dict[str, Any]]):
             raise ValueError(f"documents must be at least two, got {len(self)}")
 
     def __len__(self) -> int:
-        """Tell how many there are.
-
-        Returns:
-            As many as documents.
-        """
+        """Tell how many there are."""
         return len(self.documents)
 
     def __getitem__(self, number: int) -> dict[str, Any]:
-        """Take a document's labels and the next one's source; after the last comes the first.
-
-        Args:
-            number: Of the document.
-
-        Returns:
-            The row of the next document, with this one's `labels`.
-        """
+        """Take a document's labels and the next one's source; after the last comes the first."""
         return {**self.documents[(number + 1) % len(self)], "labels": self.documents[number]["labels"]}
 
 
@@ -82,25 +61,14 @@ def perplexity(
     return perplexity_of(likelihoods(model, processor, dataset, training_args))
 
 
-def reading(
+def perplexities(
     model: PreTrainedModel,
     processor: Processor,
     dataset: Dataset,
     training_args: Seq2SeqTrainingArguments,
 ) -> "tuple[np.ndarray[Any, Any], dict[str, float]]":
-    """Measure how likely labels are, and how much of that a model owes to their sources.
-
-    Args:
-        model: Any encoder-decoder model.
-        processor: Its processor, or its tokenizer.
-        dataset: What `tokenize_documents` or `chunk_parallel` gives, with labels.
-        training_args: Arguments of the Trainer to run under (device, precision, batch size).
-
-    Returns:
-        What `likelihoods` gives; and `perplexity` with, of two rows or more, `perplexity_of_another_source`: that of
-        the labels beside the source of another row of about the same length.
-    """
-    order = np.argsort([-len(ids) for ids in dataset["input_ids"]], kind="stable")
+    """Measure how likely labels are, and how much of that a model owes to their sources."""
+    order = longest_first(dataset)
     by_length = dataset.select(order)
     of_labels = likelihoods(model, processor, by_length, training_args)[np.argsort(order)]
     found = {"perplexity": perplexity_of(of_labels)}
@@ -110,14 +78,7 @@ def reading(
 
 
 def perplexity_of(found: "np.ndarray[Any, Any]") -> float:
-    """Give the perplexity of documents together.
-
-    Args:
-        found: What `likelihoods` gives.
-
-    Returns:
-        The perplexity; infinite where it is too large for a number.
-    """
+    """Give the perplexity of documents together."""
     total, tokens = found.sum(axis=0)
     mean = float(total / tokens)
     return math.exp(mean) if mean < 700 else math.inf
@@ -129,28 +90,16 @@ def likelihoods(
     dataset: Dataset | TorchDataset[dict[str, Any]],
     training_args: Seq2SeqTrainingArguments,
 ) -> "np.ndarray[Any, Any]":
-    """Add up the negative log-likelihood of each document's labels.
-
-    Args:
-        model: Any encoder-decoder model.
-        processor: Its processor, or its tokenizer.
-        dataset: What `tokenize_documents` gives, with labels.
-        training_args: Arguments of the Trainer to run under (device, precision, batch size).
-
-    Returns:
-        (documents, 2): the sum and the number of labels it is over.
-    """
-    with tempfile.TemporaryDirectory() as scratch:
-        trainer = Seq2SeqTrainer(
-            model=model,
-            args=for_prediction(training_args, output_dir=scratch, predict_with_generate=False, report_to="none"),
-            processing_class=processor,
-            data_collator=HierDataCollator(processor, model=model),
-            preprocess_logits_for_metrics=_negative_log_likelihoods,
-        )
-        generation_config = copy.deepcopy(model.generation_config)
-        outcome = trainer.predict(dataset, metric_key_prefix="test")
-        model.generation_config = generation_config
+    """Add up the negative log-likelihood of each document's labels."""
+    with predicting(
+        model,
+        processor,
+        training_args,
+        preprocess_logits=_negative_log_likelihoods,
+        predict_with_generate=False,
+        report_to="none",
+    ) as trainer:
+        outcome = trainer.predict(cast(Any, dataset), metric_key_prefix="test")
     # Several processes fill up their last batch with rows from the beginning.
     documents = cast(Any, dataset)
     labels, found = (np.asarray(rows)[: len(documents)] for rows in (outcome.label_ids, outcome.predictions))

@@ -55,18 +55,7 @@ def score_summaries(
     use_stemmer: bool = True,
     sentence_splitter: str | Callable[[str], list[str]] = "punkt",
 ) -> tuple[dict[str, float], dict[str, Any]]:
-    """Score summaries with every ROUGE that the papers report.
-
-    Args:
-        summaries: The summaries.
-        references: As many references, or lists of references, of which the best counts, for each score by itself;
-            for rougeSU4 that of the best recall, as in ROUGE-1.5.5.
-        use_stemmer: Whether ROUGE compares stems.
-        sentence_splitter: Where rougeLsum's sentences end; see `hier_models.metrics.Rouge`.
-
-    Returns:
-        `rouge1`, `rouge2`, `rougeL`, `rougeLsum`, `rougeSU4`: mean F1 times 100; and the settings of the metrics.
-    """
+    """Score summaries with every ROUGE that the papers report."""
     found, settings = score_documents(summaries, references, use_stemmer, sentence_splitter)
     return {name: sum(values) / len(values) for name, values in found.items()}, settings
 
@@ -77,18 +66,7 @@ def score_documents(
     use_stemmer: bool = True,
     sentence_splitter: str | Callable[[str], list[str]] = "punkt",
 ) -> tuple[dict[str, list[float]], dict[str, Any]]:
-    """Score each summary by itself; the means are what `score_summaries` gives.
-
-    Args:
-        summaries: The summaries.
-        references: As for `score_summaries`.
-        use_stemmer: Whether ROUGE compares stems.
-        sentence_splitter: Where rougeLsum's sentences end.
-
-    Returns:
-        `rouge1`, `rouge2`, `rougeL`, `rougeLsum`, `rougeSU4`: F1 times 100 of each summary; and the settings of the
-        metrics, as they are for the means.
-    """
+    """Score each summary by itself; the means are what `score_summaries` gives."""
     texts = {"predictions": summaries, "references": references, "use_stemmer": use_stemmer, "use_aggregator": False}
     rouge = Rouge().compute(**texts, sentence_splitter=sentence_splitter)
     skip_bigrams = RougeSu().compute(**texts, several_references="best")
@@ -99,29 +77,13 @@ def score_documents(
 
 
 def decode(ids: Iterable[Any], tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """Token ids to texts.
-
-    Args:
-        ids: (documents, length) token ids, with -100 where there is none.
-        tokenizer: Decodes them.
-
-    Returns:
-        One text for each document, without special tokens and surrounding spaces.
-    """
+    """Token ids to texts."""
     texts = tokenizer.batch_decode(_rows(ids, tokenizer), skip_special_tokens=True)
     return [text.strip() for text in texts]
 
 
 def mean_length(ids: Iterable[Any], tokenizer: PreTrainedTokenizerBase) -> float:
-    """Mean number of tokens of what `generate` returns, as the examples of Transformers report it.
-
-    Args:
-        ids: (documents, length) token ids, with -100 where there is none.
-        tokenizer: Tells the padding token.
-
-    Returns:
-        The mean over documents; special tokens count, the decoder's start token too, padding does not.
-    """
+    """Mean number of tokens of what `generate` returns, as the examples of Transformers report it."""
     lengths = [sum(token != tokenizer.pad_token_id for token in row) for row in _rows(ids, tokenizer)]
     return float(np.mean(lengths))
 

@@ -197,27 +197,13 @@ def load_model_and_processor(
 def save_processor(
     config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase, folder: str | os.PathLike[str]
 ) -> None:
-    """Save what prepares a model's inputs beside the model.
-
-    Args:
-        config: The model's configuration.
-        tokenizer: Its tokenizer.
-        folder: Where to save.
-    """
+    """Save what prepares a model's inputs beside the model."""
     tokenizer.model_max_length = positions(config, "encoder") or tokenizer.model_max_length
     _processor_for(config, tokenizer).save_pretrained(folder)
 
 
 def set_generation(model: PreTrainedModel, recipe: Recipe) -> None:
-    """Put a recipe's generation settings into a model.
-
-    Args:
-        model: A model that generates; its `generation_config` is changed.
-        recipe: The recipe.
-
-    Raises:
-        RecipeError: If the settings do not go together.
-    """
+    """Put a recipe's generation settings into a model."""
     settings = recipe.generation.settings()
     for name, value in settings.items():
         setattr(model.generation_config, name, value)
@@ -235,16 +221,7 @@ def set_generation(model: PreTrainedModel, recipe: Recipe) -> None:
 
 
 def set_lengths(config: PretrainedConfig, processor: Processor, recipe: Recipe) -> None:
-    """Refuse lengths that a model has no positions for; without positions, it takes sources as long as in training.
-
-    Args:
-        config: The model's configuration.
-        processor: Its processor, or its tokenizer; another model's limit, with which it may have come, is raised.
-        recipe: The recipe.
-
-    Raises:
-        RecipeError: If a length of the recipe is larger than the number of positions.
-    """
+    """Refuse lengths that a model has no positions for; without positions, it takes sources as long as in training."""
     lengths: dict[str, tuple[int, Side]] = {
         "data: max_source_length": (recipe.data.max_source_length, "encoder"),
         "data: max_target_length": (recipe.data.max_target_length, "decoder"),
@@ -267,11 +244,7 @@ def set_lengths(config: PretrainedConfig, processor: Processor, recipe: Recipe) 
 
 
 def warn_if_endless(processor: Processor) -> None:
-    """Warn of a tokenizer that marks no ends of texts, as a model that learns from it never ends one.
-
-    Args:
-        processor: A tokenizer. The processors of the families mark the ends themselves.
-    """
+    """Warn of a tokenizer that marks no ends of texts, as a model that learns from it never ends one."""
     if not isinstance(processor, PreTrainedTokenizerBase) or processor.eos_token is None:
         return
     if processor.eos_token_id not in processor(text_target="a")["input_ids"]:
@@ -283,16 +256,7 @@ def warn_if_endless(processor: Processor) -> None:
 
 
 def default_max_new_tokens(model: PreTrainedModel, **generate_kwargs: Any) -> int | None:
-    """Tell how much to generate where nobody says: as much as the pipelines, where `generate` stops after 20 tokens.
-
-    Args:
-        model: A model that generates.
-        **generate_kwargs: What is passed to `generate`.
-
-    Returns:
-        Tokens, at most as many as the model has positions for; None where a length is given, in the model's
-        `generation_config` or in the arguments.
-    """
+    """Tell how much to generate where nobody says: as the pipelines, where `generate` stops after 20 tokens."""
     from ..pipelines.summarization_hier import DEFAULT_MAX_NEW_TOKENS
 
     own = model.generation_config
@@ -309,29 +273,13 @@ def default_max_new_tokens(model: PreTrainedModel, **generate_kwargs: Any) -> in
 
 
 def longest_source(config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> int | None:
-    """Tell how long an input can be.
-
-    Args:
-        config: The model's configuration.
-        tokenizer: Its tokenizer, asked where the config does not say.
-
-    Returns:
-        Tokens, or None where there is no limit.
-    """
+    """Tell how long an input can be."""
     most = positions(config, "encoder") or tokenizer.model_max_length
     return int(most) if most < 10**9 else None  # tokenizers without a limit say 10**30
 
 
 def positions(config: PretrainedConfig, side: Side) -> int | None:
-    """Tell how many positions a model has.
-
-    Args:
-        config: The model's configuration.
-        side: For its source (encoder) or for what it writes (decoder).
-
-    Returns:
-        Tokens, or None where the configuration does not say.
-    """
+    """Tell how many positions a model has."""
     for name in (f"max_{side}_position_embeddings", "max_position_embeddings"):
         if getattr(config, name, None) is not None:
             return int(getattr(config, name))
@@ -339,15 +287,7 @@ def positions(config: PretrainedConfig, side: Side) -> int | None:
 
 
 def source_length(family: str, tokens: int) -> dict[str, int]:
-    """Write a recipe's `max_position_embeddings` under the name that a family's configuration has for it.
-
-    Args:
-        family: Its model_type.
-        tokens: The number of positions.
-
-    Returns:
-        Name -> number; nothing for a family that reads sources of any length.
-    """
+    """Write a recipe's `max_position_embeddings` under the name that a family's configuration has for it."""
     if family in WITHOUT_POSITIONS:
         return {}
     own = family in ("top_down_transformer", "led")

@@ -8,9 +8,9 @@ from pathlib import Path
 from transformers import PreTrainedTokenizerBase
 
 from .arguments import Recipe
-from .costs import data_version
 from .distributed import last_complete_checkpoint
 from .resuming import HOW
+from .run_metadata import data_version
 
 
 TOKENIZER_FOLDER = "tokenizer"
@@ -24,14 +24,6 @@ def own_tokenizer(recipe: Recipe, output_dir: Path, make: Callable[[], PreTraine
 
     A run that goes on from a checkpoint keeps its tokenizer in any case. One that was stopped before keeps it if it
     would make the same, and not that of an attempt with other settings or data.
-
-    Args:
-        recipe: The whole recipe.
-        output_dir: Folder of the run.
-        make: Makes the tokenizer, of the training documents.
-
-    Returns:
-        The folder with it.
     """
     folder = output_dir / TOKENIZER_FOLDER
     made_of = what_a_tokenizer_is_made_of(recipe)
@@ -51,14 +43,7 @@ def own_tokenizer(recipe: Recipe, output_dir: Path, make: Callable[[], PreTraine
 
 
 def what_a_tokenizer_is_made_of(recipe: Recipe) -> str:
-    """Say what a tokenizer that a run makes may depend on: all of a recipe but the model and how it is trained.
-
-    Args:
-        recipe: The whole recipe.
-
-    Returns:
-        JSON, the same for recipes whose tokenizers are the same.
-    """
+    """Say what a tokenizer that a run makes may depend on: all of a recipe but the model and how it is trained."""
     sections = {
         name: {key: value for key, value in section.items() if key in TOKENS or (name != "model" and key not in HOW)}
         for name, section in recipe.as_dict().items()

@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
+import torch
 import yaml
-from transformers import HfArgumentParser, Seq2SeqTrainingArguments
+from transformers import HfArgumentParser
 
 from .arguments import SECTIONS, PrecisionError, Recipe, RecipeError, RunArguments, nearest
+from .run_metadata import has_fast_bfloat16
 from .tasks import TASKS, task_class
 
 
@@ -23,14 +25,11 @@ BASE, VARIANTS, COMPARISON = "base", "variants", "comparison"
 _TRUE = ("true", "yes", "t", "y", "1")
 
 
-def _renamed() -> dict[str, str]:
-    """Transformers renamed gradient_checkpointing in 5.2x; recipes may use either name on every release."""
-    known = {item.name for item in dataclasses.fields(Seq2SeqTrainingArguments)}
-    pairs = {
-        "gradient_checkpointing": "activation_checkpointing",
-        "gradient_checkpointing_kwargs": "activation_checkpointing_kwargs",
-    }
-    return {old: new for old, new in pairs.items() if new in known} or {new: old for old, new in pairs.items()}
+# Recipes may use either name; Transformers' old one is deprecated.
+_RENAMED = {
+    "gradient_checkpointing": "activation_checkpointing",
+    "gradient_checkpointing_kwargs": "activation_checkpointing_kwargs",
+}
 
 
 class _UniqueKeys(yaml.SafeLoader):
@@ -134,17 +133,7 @@ def load_recipe(
 
 
 def comparison_section(path: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Read what a sweep says of the comparison of its variants.
-
-    Args:
-        path: A YAML file, as for `load_recipe`.
-
-    Returns:
-        Its section `comparison`, or None if it has none.
-
-    Raises:
-        RecipeError: If the file cannot be read, or the section is no mapping.
-    """
+    """Read what a sweep says of the comparison of its variants."""
     content = _content_of_file(Path(path))
     section = content.get(COMPARISON)
     if COMPARISON in content and not isinstance(section, dict):
@@ -168,25 +157,17 @@ def variant_names(path: str | os.PathLike[str]) -> list[str]:
 
 
 def check_overrides(path: str | os.PathLike[str], overrides: Sequence[str] | Mapping[str, Any]) -> None:
-    """Refuse to change for all variants of a sweep what they differ in: they would be one and the same.
-
-    Args:
-        path: A YAML file with variants.
-        overrides: What to change, as for `load_recipe`.
-
-    Raises:
-        RecipeError: If a variant sets one of these names itself.
-    """
+    """Refuse to change for all variants of a sweep what they differ in: they would be one and the same."""
     if isinstance(overrides, Mapping):
         given = {str(name) for name in overrides}
     else:
         given = {option[2:].split("=")[0].replace("-", "_") for option in overrides if option.startswith("--")}
-    given = {_renamed().get(name, name) for name in given}
+    given = {_RENAMED.get(name, name) for name in given}
     variants = _content_of_file(Path(path)).get(VARIANTS, {})
     for variant, sections in variants.items():
         for values in sections.values() if isinstance(sections, dict) else ():
             for name in values if isinstance(values, dict) else ():
-                if _renamed().get(name, name) in given:
+                if _RENAMED.get(name, name) in given:
                     raise RecipeError(
                         f"{name} cannot be changed here: variant {variant!r} of {path} sets it, and variants would "
                         f"be the same. With --variant NAME only one of {', '.join(variants)} runs; what else {name} "
@@ -274,13 +255,9 @@ def _precision_options(arguments: Sequence[str]) -> list[str]:
     for name in ("bf16", "fp16"):
         if given[name] in _TRUE:
             raise RecipeError(f"run: bf16_where_fast and training: {name} are both given; leave one out")
-    from .costs import has_fast_bfloat16
-
     use_cpu = given["use_cpu"] in _TRUE
     if not has_fast_bfloat16(use_cpu):
         return []
-    import torch
-
     # Transformers takes bf16 on a CPU only if it is told that a CPU is meant.
     return [*as_options("bf16", True), *([] if torch.accelerator.is_available() else as_options("use_cpu", True))]
 
@@ -316,11 +293,11 @@ def _names(section: type) -> list[str]:
 
 def _takes_lists(section: type, name: str) -> bool:
     types = {item.name: str(item.type) for item in dataclasses.fields(section)}
-    return "list" in types.get(_renamed().get(name, name), "")
+    return "list" in types.get(_RENAMED.get(name, name), "")
 
 
 def _check_name(name: str, where: str, sections: Mapping[str, type], section: str | None = None) -> None:
-    current = _renamed().get(name, name)
+    current = _RENAMED.get(name, name)
     homes = [candidate for candidate, names in sections.items() if current in _names(names)]
     if not homes:
         known = [name for names in sections.values() for name in _names(names)]
@@ -330,16 +307,8 @@ def _check_name(name: str, where: str, sections: Mapping[str, type], section: st
 
 
 def as_options(name: str, value: Any) -> list[str]:
-    """Write a value as it is given on the command line.
-
-    Args:
-        name: The option, without dashes.
-        value: Its value.
-
-    Returns:
-        The option; nothing for None.
-    """
-    option = f"--{_renamed().get(name, name)}"
+    """Write a value as it is given on the command line."""
+    option = f"--{_RENAMED.get(name, name)}"
     if value is None:
         return []
     if isinstance(value, list | tuple):
@@ -355,4 +324,4 @@ def _renamed_option(option: str) -> str:
         return option
     name, separator, value = option[2:].partition("=")
     plain = name.replace("-", "_")
-    return f"--{_renamed()[plain]}{separator}{value}" if plain in _renamed() else option
+    return f"--{_RENAMED[plain]}{separator}{value}" if plain in _RENAMED else option

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedConfig, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import PreTrainedConfig, TrainerCallback, TrainerState
 from transformers.trainer_callback import ExportableState
 
 from .arguments import Recipe, RecipeError, set_accumulation
-from .costs import data_version, named_sources
 from .distributed import last_complete_checkpoint
+from .run_metadata import data_version, named_sources
 
 
 logger = logging.getLogger(__name__)
@@ -48,19 +48,7 @@ ANEW = "choose another output_dir, or set run: overwrite: true to start anew"
 
 
 def checkpoint_to_resume(recipe: Recipe, output_dir: Path) -> str | None:
-    """Find what a run goes on with, and make room for one that is to begin anew.
-
-    Args:
-        recipe: The recipe, after `set_accumulation`.
-        output_dir: The run's folder.
-
-    Returns:
-        The checkpoint that the recipe names, or the last complete one in the folder; None to begin at the first step.
-
-    Raises:
-        RecipeError: If the folder holds a finished run that is not to be longer now, or left no checkpoint, or the run
-            of another recipe or of other data.
-    """
+    """Find what a run goes on with, and make room for one that is to begin anew."""
     asked = recipe.training.resume_from_checkpoint
     if recipe.run.overwrite:
         if asked:
@@ -91,15 +79,7 @@ def checkpoint_to_resume(recipe: Recipe, output_dir: Path) -> str | None:
 
 
 def check_same_model(checkpoint: str, config: PreTrainedConfig) -> None:
-    """Refuse to resume another model's run: what fits of its weights would be loaded, with a mere warning.
-
-    Args:
-        checkpoint: Folder of the checkpoint that a run is to go on from.
-        config: Configuration of the run's model.
-
-    Raises:
-        RecipeError: If the checkpoint's configuration differs in what makes the model.
-    """
+    """Refuse to resume another model's run: what fits of its weights would be loaded, with a mere warning."""
     try:
         saved = json.loads((Path(checkpoint) / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -116,18 +96,7 @@ def check_same_model(checkpoint: str, config: PreTrainedConfig) -> None:
 
 
 def finished_run(recipe: Recipe) -> dict[str, Any] | None:
-    """Find what an earlier call found for this very recipe.
-
-    Args:
-        recipe: The recipe of one run.
-
-    Returns:
-        What is in its results.json; None if it is not finished, or is to be longer now, or is to be run again.
-
-    Raises:
-        RecipeError: If the folder holds the run of another recipe or other data, finished or to go on with, or one
-            that is to be longer but left no checkpoint; or as `set_accumulation` does.
-    """
+    """Find what an earlier call found for this very recipe."""
     set_accumulation(recipe)
     if recipe.run.overwrite:
         return None
@@ -145,26 +114,14 @@ class LengthInCheckpoint(TrainerCallback, ExportableState):
 
     A learning rate that comes down with the steps had come down there, and rises again: a run that was as long from
     the beginning is another one.
-
-    Attributes:
-        made_longer_after: Steps, ascending.
     """
 
     def __init__(self) -> None:
         self.made_longer_after: list[int] = []
         self._max_steps = 0
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Compare the length with that of the checkpoint.
-
-        Args:
-            args: Not used.
-            state: That of the checkpoint, after resuming, with the length of now.
-            control: Not used.
-            **kwargs: Not used.
-        """
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        """Compare the length with that of the checkpoint."""
         saved: Any = state.stateful_callbacks or {}
         if type(self).__name__ in saved:
             before = saved[type(self).__name__]["attributes"]
@@ -173,24 +130,13 @@ class LengthInCheckpoint(TrainerCallback, ExportableState):
         self._max_steps = state.max_steps
 
     def state(self) -> dict[str, Any]:
-        """Give what the Trainer keeps in trainer_state.json.
-
-        Returns:
-            The length and where it was changed.
-        """
+        """Give what the Trainer keeps in trainer_state.json."""
         attributes = {"max_steps": self._max_steps, "made_longer_after": self.made_longer_after}
         return {"args": {}, "attributes": attributes}
 
 
 def experiment(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Pick what makes a run another experiment, and not only computes it in another way.
-
-    Args:
-        recipe: `Recipe.as_dict`, after `set_accumulation`.
-
-    Returns:
-        Name -> value, without sections.
-    """
+    """Pick what makes a run another experiment, and not only computes it in another way."""
     values = {name: value for section in recipe if section != "training" for name, value in recipe[section].items()}
     training = recipe["training"]
     for name in (*EXPERIMENT, *(BEST if training["load_best_model_at_end"] else ())):

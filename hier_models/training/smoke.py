@@ -6,28 +6,26 @@ smoothing, dropout, hierarchy, segments, columns, fillers, how it generates.
 
 import dataclasses
 import functools
-import json
 import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import datasets
 import torch
 import transformers
-from tokenizers import ByteLevelBPETokenizer
 from transformers import AutoConfig, PretrainedConfig, PreTrainedTokenizerBase
 
-from ..data.special_tokens import WITH_MASK, as_tokenizer
-from .arguments import DataArguments, PrecisionError, Recipe, RecipeError
+from .arguments import PrecisionError, Recipe, RecipeError
+from .models import PLAIN, WITHOUT_POSITIONS, save_processor, source_length
 from .recipe_files import as_options, load_recipe
-
-
-if TYPE_CHECKING:
-    from .tasks import Task
+from .smoke_rows import texts_in
+from .tasks import Task, task_class
+from .train import run_training
+from .twins import FEED_FORWARD
 
 
 # Sizes of a tiny model, under all the names that configurations have for them.
@@ -71,8 +69,6 @@ def run_smoke(
     Raises:
         RecipeError: If the recipe cannot run, or there are several processes.
     """
-    from .running import run_training
-
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise RecipeError("smoke: runs in one process; start it without torchrun or accelerate launch")
     with tempfile.TemporaryDirectory(prefix="smoke-") as folder, _datasets_cache(Path(folder) / "cache"):
@@ -86,19 +82,7 @@ def shrink(
     folder: Path,
     variant: str | None = None,
 ) -> tuple[Recipe, dict[str, tuple[Any, Any]]]:
-    """Make the small recipe of a recipe, with the data and the checkpoint that it needs.
-
-    Args:
-        path: A YAML file, as for `load_recipe`.
-        overrides: What to change in it, as for `load_recipe`.
-        folder: Where to write data, tokenizer and checkpoint, and for the run if the overrides name no `output_dir`.
-        variant: Which variant of a sweep, as for `load_recipe`.
-
-    Returns:
-        The small recipe, and what was changed: name -> (the recipe's value, the value here).
-    """
-    from .tasks import task_class
-
+    """Make the small recipe of a recipe, with the data and the checkpoint that it needs."""
     given = [] if isinstance(overrides, Mapping) else list(overrides)
     names = dict(overrides) if isinstance(overrides, Mapping) else {}
     load = functools.partial(_load, path, given, variant)
@@ -140,11 +124,8 @@ def _on_this_machine(
     return recipe, changes
 
 
-def _model(recipe: Recipe, task: "Task", folder: Path) -> dict[str, Any]:
+def _model(recipe: Recipe, task: Task, folder: Path) -> dict[str, Any]:
     """A tiny checkpoint in the place of the recipe's, or tiny sizes; and a tokenizer in the place of the recipe's."""
-    from .models import PLAIN, WITHOUT_POSITIONS, save_processor, source_length
-    from .twins import FEED_FORWARD
-
     model = recipe.model
     overrides = model.overrides()
     kept = {name: SIZES.get(name, value) for name, value in overrides.items() if name != "vocab_size"}
@@ -202,7 +183,7 @@ def _model(recipe: Recipe, task: "Task", folder: Path) -> dict[str, Any]:
 
 def _word_vectors(rows: Sequence[Any], tokenizer: PreTrainedTokenizerBase, path: Path) -> Path:
     """Vectors as GloVe writes them, for the words of rows and for what the tokenizer has."""
-    words = {word for text in _texts(rows) for word in re.findall(r"\w+", text.lower())}
+    words = {word for text in texts_in(rows) for word in re.findall(r"\w+", text.lower())}
     words |= {token for token in tokenizer.get_vocab() if not re.search(r"\s", token)}
     numbers = " ".join(["0.1"] * SIZES["embedding_size"])
     path.write_text("".join(f"{word} {numbers}\n" for word in sorted(words)), encoding="utf-8")
@@ -210,17 +191,7 @@ def _word_vectors(rows: Sequence[Any], tokenizer: PreTrainedTokenizerBase, path:
 
 
 def tiny_tagger(tokenizer: PreTrainedTokenizerBase, folder: Path) -> Path:
-    """Make a random importance tagger.
-
-    Args:
-        tokenizer: Its tokenizer.
-        folder: Where to save it.
-
-    Returns:
-        The folder.
-    """
-    from .models import save_processor
-
+    """Make a random importance tagger."""
     family = "top_down_transformer"
     ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "pad_token_id", "eos_token_id")}
     config = AutoConfig.for_model(
@@ -239,7 +210,7 @@ def _sizes(family: str) -> dict[str, int]:
     return {name: size for name, size in SIZES.items() if name in names}
 
 
-def _family(recipe: Recipe, task: "Task") -> str:
+def _family(recipe: Recipe, task: Task) -> str:
     """The family of the checkpoint that a recipe goes on from: its own if it is here, else what the recipe says."""
     saved = _saved_config(recipe)
     if saved is not None:
@@ -257,7 +228,7 @@ def _saved_config(recipe: Recipe) -> PretrainedConfig | None:
     return cast(PretrainedConfig, AutoConfig.from_pretrained(name))
 
 
-def _writes(task: "Task") -> bool:
+def _writes(task: Task) -> bool:
     return task.auto_class == "AutoModelForSeq2SeqLM"
 
 
@@ -321,99 +292,3 @@ def _datasets_cache(folder: Path) -> Iterator[None]:
         yield
     finally:
         datasets.config.HF_DATASETS_CACHE = before
-
-
-def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], split: str | None) -> Path:
-    """Write rows as JSON lines.
-
-    Args:
-        path: The file.
-        rows: The rows.
-        split: Goes into a column `split`, by which `load_documents` finds the rows whatever the recipe's split is.
-
-    Returns:
-        The file.
-    """
-    split_column = {} if split is None else {"split": split}
-    lines = (json.dumps({**row, **split_column}, ensure_ascii=False) + "\n" for row in rows)
-    path.write_text("".join(lines), encoding="utf-8")
-    return path
-
-
-def train_tokenizer(rows: Sequence[Any], vocab_size: int = 500) -> PreTrainedTokenizerBase:
-    """Train byte-level BPE on whatever text the rows hold, with the special tokens of BART and RoBERTa.
-
-    Args:
-        rows: Strings, or lists and mappings of them, of any depth.
-        vocab_size: Most entries of the vocabulary.
-
-    Returns:
-        The tokenizer, with a vocabulary of a few hundred entries.
-    """
-    backend = ByteLevelBPETokenizer()
-    special_tokens = list(WITH_MASK)
-    backend.train_from_iterator(
-        _texts(rows), vocab_size=vocab_size, special_tokens=special_tokens, show_progress=False
-    )
-    return as_tokenizer(backend._tokenizer, WITH_MASK)
-
-
-def _texts(value: Any) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, Mapping):
-        return _texts(list(value.values()))
-    return [text for item in value for text in _texts(item)] if isinstance(value, list | tuple) else []
-
-
-_TEXTS = (
-    "The bridge was closed on Monday. Engineers had found a crack in a pillar. Repairs will take six weeks.",
-    "Bees find their way home by the sun. On cloudy days they use landmarks, such as a tall tree.",
-    "The library opens at nine. It closes at six, but on Fridays it stays open until eight in the evening.",
-    "Rain fell all night. The river rose by a metre. Nobody was hurt. The ferry did not run.",
-)
-# Each text and each dialogue has one of them.
-_PHRASES = ("the bridge", "bees", "the library", "the river", "room")
-_SUMMARIES = ("A crack closed the bridge.", "Bees navigate by sun.", "When the library is open.", "The river rose.")
-
-
-# "um" and {vocalsound} are fillers, and Cem's second turn holds nothing else.
-_TURNS = (
-    ("Ann", "Did you, um, book the room for Monday?"),
-    ("Bob", "Not yet. I will do it today. {vocalsound} How many are we?"),
-    ("Ann", "Eight, you know, and perhaps Dee."),
-    ("Cem", "Nine, with me. I need a chair by the door."),
-    ("Cem", "Um."),
-    ("Bob", "Then I take the large one. It is free until noon."),
-)
-_TURN_SUMMARIES = ("Bob will book a room for nine.", "Ann and Cem want a room.", "The room is free until noon.")
-
-
-def documents(data: DataArguments) -> list[dict[str, Any]]:
-    """Make documents with summaries, of the kind and in the columns that a recipe names.
-
-    Args:
-        data: The section `data` of the recipe.
-
-    Returns:
-        Eight rows.
-    """
-    if data.source_kind == "turns":
-        column = data.text_column or "turns"
-        dialogues = [_TURNS[i % 3 : 6 - i // 4] for i in range(8)]
-        # Turns in a column named so are lists, in another one lines of text.
-        sources: list[Any] = [[[role, content] for role, content in dialogue] for dialogue in dialogues]
-        if column != "turns":
-            sources = ["\r\n".join(f"{role}: {content}" for role, content in dialogue) for dialogue in dialogues]
-        summaries: tuple[str, ...] = _TURN_SUMMARIES
-    else:
-        column = data.text_column or data.source_kind or "text"
-        sources = [[_TEXTS[i % 4], _TEXTS[(i + i // 4 + 1) % 4]] for i in range(8)]
-        if data.source_kind not in ("sentences", "documents"):
-            sources = [" ".join(texts) for texts in sources]
-        summaries = _SUMMARIES
-    phrases = {} if data.phrases_column is None else {data.phrases_column: list(_PHRASES)}
-    return [
-        {column: source, data.summary_column or "summary": summaries[i % len(summaries)], **phrases}
-        for i, source in enumerate(sources)
-    ]

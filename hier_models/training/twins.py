@@ -36,17 +36,6 @@ def widen_feed_forward(
 
     The neurons that there are keep their weights. Those that are added read with random weights, as those of a new
     model do, and their outputs begin with zeros: the model computes what it did, and the twin has no worse start.
-
-    Args:
-        model: BART, or a model that is built like it; changed in place, with its configuration.
-        encoder_ffn_dim: Neurons of each block of the encoder; None leaves them.
-        decoder_ffn_dim: Neurons of each block of the decoder; None leaves them.
-
-    Returns:
-        The names of the parameters that have grown.
-
-    Raises:
-        ValueError: If a number is below the model's, or the model has no such blocks.
     """
     grown: list[str] = []
     for part, wanted in (("encoder", encoder_ffn_dim), ("decoder", decoder_ffn_dim)):
@@ -98,21 +87,6 @@ def led_from_bart(
     copies of the others; `HierDataCollator` gives global attention to the first token, as for summarization. Where
     half a window holds the whole source, the model is then BART, up to rounding. What differs: it sees no further than
     half a window, except through the first token, and it has three projections more in each encoder layer.
-
-    Args:
-        pretrained_model_name_or_path: A BART checkpoint, on the Hub or in a folder.
-        max_encoder_position_embeddings: Longest source in tokens; by default BART's. A multiple of the window, to
-            which LED fills up its inputs.
-        attention_window: Tokens that each token sees, half to each side.
-        extra_positions: What added positions begin with: "tile" for copies, "random" for random values.
-        **overrides: Values of `LEDConfig`, such as `dropout`.
-
-    Returns:
-        The model, in float32, and which of its weights are not the checkpoint's, as Transformers reports it.
-
-    Raises:
-        ValueError: If the positions are fewer than BART's or no multiple of the window, the window is odd, or the
-            checkpoint scales its embeddings.
 
     Source: Beltagy et al., 2020, section 7 (LED "initialized from BART", positions "copying BART's … multiple times").
     """

@@ -123,32 +123,42 @@ def set_word_vectors(
     special = set(tokenizer.all_special_ids)
     vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
     words = {word: index for word, index in vocabulary if index not in special}
-    found = _Found(words)
-    vectors, size = 0, 0
-    for word, vector in read_word_vectors(path, found.folded, sizes):
+    folded: dict[str, list[int]] = {}  # in small letters -> token ids
+    for word, index in words.items():
+        folded.setdefault(word.lower(), []).append(index)
+    exact: dict[int, np.ndarray[Any, Any]] = {}
+    other_case: dict[int, np.ndarray[Any, Any]] = {}
+    vectors = 0
+    for word, vector in read_word_vectors(path, folded, sizes):
         vectors += 1
         if vector is not None:
-            size = len(vector)
-            found.add(word, vector)
-    if not found.vectors:
+            for index in folded[word.lower()]:
+                if words.get(word) == index:
+                    exact.setdefault(index, vector)
+                    other_case.pop(index, None)
+                elif index not in exact:
+                    other_case.setdefault(index, vector)
+    found = {**other_case, **exact}
+    if not found:
         raise ValueError(
             f"{path} has a vector for no word of the vocabulary ({', '.join(list(words)[:5])}, …); its tokens must be "
             "whole words"
         )
-    ids = torch.tensor(list(found.vectors))
-    values = torch.from_numpy(np.stack(list(found.vectors.values())))
+    size = len(next(iter(found.values())))
+    ids = torch.tensor(list(found))
+    values = torch.from_numpy(np.stack(list(found.values())))
     with torch.no_grad():
         for table in tables:
             if table.embedding_dim == size:
                 table.weight[ids.to(table.weight.device)] = values.to(table.weight)
-    missing = [word for word, index in words.items() if index not in found.vectors]
+    missing = [word for word, index in words.items() if index not in found]
     report = WordVectorCoverage(
         file=Path(path).name,
         size=size,
         vectors=vectors,
         words=len(words),
-        found=len(found.vectors),
-        other_case=len(found.vectors) - len(found.exact),
+        found=len(found),
+        other_case=len(found) - len(exact),
         missing=missing[:SHOWN],
         _ids=ids.numpy(),
         _special_ids=np.array(sorted(special), dtype=np.int64),
@@ -158,14 +168,7 @@ def set_word_vectors(
 
 
 def count_tokens(dataset: Dataset) -> np.ndarray[Any, Any]:
-    """Count the tokens of tokenized documents.
-
-    Args:
-        dataset: With a column `input_ids`.
-
-    Returns:
-        How often each id occurs, up to the largest.
-    """
+    """Count the tokens of tokenized documents."""
     counts = np.zeros(0, dtype=np.int64)
     for table in dataset.select_columns("input_ids").with_format("arrow").iter(batch_size=4096):
         for chunk in table["input_ids"].chunks:
@@ -173,27 +176,6 @@ def count_tokens(dataset: Dataset) -> np.ndarray[Any, Any]:
             size = max(len(found), len(counts))
             counts = np.pad(counts, (0, size - len(counts))) + np.pad(found, (0, size - len(found)))
     return counts
-
-
-class _Found:
-    """The vectors of a vocabulary: of the word itself, or else of the first that differs in capitals."""
-
-    def __init__(self, words: dict[str, int]) -> None:
-        self.words = words
-        self.folded: dict[str, list[int]] = {}  # in small letters -> token ids
-        for word, index in words.items():
-            self.folded.setdefault(word.lower(), []).append(index)
-        self.vectors: dict[int, np.ndarray[Any, Any]] = {}
-        self.exact: set[int] = set()
-
-    def add(self, word: str, vector: np.ndarray[Any, Any]) -> None:
-        own = self.words.get(word)
-        for index in self.folded[word.lower()]:
-            if index == own and index not in self.exact:
-                self.vectors[index] = vector
-                self.exact.add(index)
-            elif index != own:
-                self.vectors.setdefault(index, vector)
 
 
 def read_word_vectors(

@@ -12,7 +12,8 @@ from hier_models import (
     TopDownTransformerForConditionalGeneration,
     TopDownTransformerProcessor,
 )
-from hier_models.training import RecipeError, book_summarization, load_recipe, run_training
+from hier_models.training import RecipeError, load_recipe, run_training
+from hier_models.training.tasks import book_summarization
 from tests.conftest import DOCUMENTS, SUMMARIES
 
 

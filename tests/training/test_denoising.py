@@ -251,7 +251,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(values, tmp_path):
 
         return Stop()
 
-    from hier_models.training.denoising import DenoisingTask
+    from hier_models.training.tasks.denoising import DenoisingTask
 
     plain = DenoisingTask.callbacks
     DenoisingTask.callbacks = lambda self: [stop_at(6)]

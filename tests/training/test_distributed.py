@@ -17,10 +17,11 @@ from accelerate.utils import DeepSpeedPlugin, FullyShardedDataParallelPlugin
 from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
 from datasets import Dataset
 from safetensors.torch import load_file
-from transformers import BartConfig, BartForConditionalGeneration, Trainer, TrainingArguments
+from transformers import BartConfig, BartForConditionalGeneration, Seq2SeqTrainingArguments
 
 from hier_models.training import last_complete_checkpoint, load_recipe, run_training
-from hier_models.training.distributed import ProcessesInCheckpoint, loss_over_labels, process_independent
+from hier_models.training.distributed import ProcessesInCheckpoint, loss_over_labels
+from hier_models.training.trainer import HierTrainer
 from tests import forks
 from tests.conftest import DOCUMENTS, SUMMARIES
 
@@ -170,11 +171,11 @@ def recipe_file(values: dict, path: Path) -> str:
 
 def test_batches_are_grouped_by_source_and_target(tmp_path):
     rows = [{"input_ids": [0] * 4, "labels": [0] * (1 + place % 2)} for place in range(64)]
-    arguments = TrainingArguments(
+    arguments = Seq2SeqTrainingArguments(
         str(tmp_path), train_sampling_strategy="group_by_length", per_device_train_batch_size=2, use_cpu=True
     )
     dataset = Dataset.from_list([*rows, rows[0]]).select(range(64))  # chosen rows, whose table has another
-    trainer = process_independent(Trainer)(
+    trainer = HierTrainer(
         BartForConditionalGeneration(BartConfig(vocab_size=8, d_model=16, encoder_layers=1, decoder_layers=1)),
         arguments,
         lambda rows: {"labels": torch.tensor([len(row["labels"]) for row in rows])},

@@ -29,20 +29,20 @@ from hier_models import HatEncoderConfig
 from hier_models.cli import app
 from hier_models.metrics import Squad
 from hier_models.training import RecipeError, load_recipe, run_training
-from hier_models.training.dropout_schedule import DropoutSchedule
+from hier_models.training.callbacks import DropoutSchedule
 from hier_models.training.encoder_evaluation import run_encoder_evaluation
-from hier_models.training.encoder_smoke import (
+from hier_models.training.smoke_rows import (
     STORIES,
     labelled_pairs,
     questions,
     questions_with_options,
     texts,
+    train_tokenizer,
 )
-from hier_models.training.encoder_tasks import EncoderTask
-from hier_models.training.encoder_tasks_masked_lm import perplexity, sums_over_tokens
-from hier_models.training.encoder_tasks_multiple_choice import complete
-from hier_models.training.smoke import train_tokenizer
 from hier_models.training.tasks import task_class
+from hier_models.training.tasks.encoder import EncoderTask
+from hier_models.training.tasks.masked_lm import perplexity, sums_over_tokens
+from hier_models.training.tasks.multiple_choice import complete
 
 
 RECIPES = Path(__file__).parents[2] / "examples" / "recipes" / "hat_encoder"

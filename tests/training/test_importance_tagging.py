@@ -34,12 +34,12 @@ from hier_models.data.importance import ImportanceLabels, importance_spans
 from hier_models.pipelines.importance_tagger_hier import ImportanceTagger, _windows, load_importance_tagger
 from hier_models.training import RecipeError, load_recipe, run_encoder_evaluation, run_training
 from hier_models.training.arguments import ModelArguments
-from hier_models.training.encoder_tasks_importance_tagging import (
+from hier_models.training.models import load_model_and_processor
+from hier_models.training.tasks.importance_tagging import (
     area_under_curve,
     compute_tagging_metrics,
     importance_probabilities,
 )
-from hier_models.training.models import load_model_and_processor
 from tests.conftest import DOCUMENTS, SUMMARIES, TOP_DOWN_SIZES
 
 

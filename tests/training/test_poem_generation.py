@@ -9,7 +9,7 @@ from hier_models.data import load_poems
 from hier_models.hub import task_of
 from hier_models.metrics import DocumentScores, PoemBleu
 from hier_models.training import RecipeError, load_recipe, run_poem_evaluation, run_training
-from hier_models.training.poem_generation import PoemGenerationTask, poem_table
+from hier_models.training.tasks.poem_generation import PoemGenerationTask, poem_table
 from tests.ham.poems import POEMS
 
 
@@ -84,13 +84,13 @@ def test_a_run_goes_on(values):
 
 def test_held_out_poems_are_no_training_poems(values, tmp_path):
     task = PoemGenerationTask(load_recipe(None, values), tmp_path / "run")
-    parts = {part: task._load(part)["lines"][:] for part in ("validation", "test", "train")}
+    parts = {part: task.rows(part)["lines"][:] for part in ("validation", "test", "train")}
     assert {part: len(poems) for part, poems in parts.items()} == {"validation": 2, "test": 3, "train": 7}
     assert sorted(poem for poems in parts.values() for poem in poems) == sorted(POEMS * 2)
     again = PoemGenerationTask(load_recipe(None, values), tmp_path / "run")
-    assert again._load("test")["lines"][:] == parts["test"]
+    assert again.rows("test")["lines"][:] == parts["test"]
     other = PoemGenerationTask(load_recipe(None, {**values, "split_seed": 1}), tmp_path / "run")
-    assert other._load("test")["lines"][:] != parts["test"]
+    assert other.rows("test")["lines"][:] != parts["test"]
 
 
 def test_no_test_poems(values, tmp_path):

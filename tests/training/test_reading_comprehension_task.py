@@ -8,8 +8,8 @@ from transformers import AutoModelForQuestionAnswering, AutoProcessor, EvalPredi
 from hier_models.metrics import DocumentScores
 from hier_models.training import RecipeError, load_recipe, run_training
 from hier_models.training.encoder_evaluation import run_encoder_evaluation
-from hier_models.training.encoder_smoke import QUESTIONS, STORIES
-from hier_models.training.reading_comprehension import ReadingComprehensionTask
+from hier_models.training.smoke_rows import QUESTIONS, STORIES
+from hier_models.training.tasks.reading_comprehension import ReadingComprehensionTask
 
 
 SIZES = {"embedding_size": 6, "hidden_size": 5, "char_hidden_size": 4, "attention_depth": 2, "dropout": 0.0}

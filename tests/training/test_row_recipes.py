@@ -20,12 +20,12 @@ from hier_models.training import (
     own_tokenizer,
     run_evaluation,
     run_training,
-    summarization,
     task_class,
 )
 from hier_models.training.likelihood import perplexity
 from hier_models.training.metrics import score_summaries
 from hier_models.training.models import load_model_and_processor
+from hier_models.training.tasks import summarization
 from tests.conftest import DOCUMENTS, SUMMARIES
 
 

@@ -9,16 +9,9 @@ import yaml
 from transformers import AutoConfig, AutoModelForQuestionAnswering, AutoModelForSeq2SeqLM, AutoProcessor
 
 from hier_models import HatBartProcessor
-from hier_models.training import (
-    RecipeError,
-    load_recipe,
-    read_comparison,
-    run_smoke,
-    run_sweep,
-    smoke,
-    variant_names,
-)
-from hier_models.training.comparison import check_recipes, check_tasks
+from hier_models.experiments import read_comparison, run_sweep
+from hier_models.experiments.comparison_checks import check_recipes, check_tasks
+from hier_models.training import RecipeError, load_recipe, run_smoke, smoke, smoke_rows, variant_names
 from hier_models.training.smoke import shrink
 from tests.conftest import DOCUMENTS
 
@@ -319,6 +312,6 @@ def test_half_precision_on_the_cpu(tmp_path):
 
 
 def test_tokenizer_and_rows():
-    tokenizer = smoke.train_tokenizer([{"a": DOCUMENTS, "b": [{"c": "zebra"}]}, {"a": 1}])
+    tokenizer = smoke_rows.train_tokenizer([{"a": DOCUMENTS, "b": [{"c": "zebra"}]}, {"a": 1}])
     assert tokenizer.decode(tokenizer("zebra").input_ids) == "zebra"
     assert tokenizer.bos_token_id != tokenizer.eos_token_id

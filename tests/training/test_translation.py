@@ -27,7 +27,7 @@ from hier_models.training import (
     run_training,
     run_translation_evaluation,
 )
-from hier_models.training.translation import _unfinished
+from hier_models.training.tasks.translation import _unfinished
 from tests import forks
 from tests.training.test_distributed import run_two
 

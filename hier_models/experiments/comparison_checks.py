@@ -1,0 +1,138 @@
+"""What is checked before a comparison trains anything: that it would be fair."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import transformers
+from transformers import AutoTokenizer
+
+from ..training.arguments import Recipe, RecipeError, set_accumulation
+from ..training.own_tokenizer import TOKENS, what_a_tokenizer_is_made_of
+from ..training.resuming import experiment
+from ..training.tasks import task_class
+from .comparison_settings import FIXED, PARAMETERS_WITHIN, Comparison
+
+
+def check_tasks(comparison: Comparison, recipes: Mapping[str, Recipe]) -> None:
+    """Refuse metrics that there are not, and runs without test data."""
+    for name, recipe in recipes.items():
+        known = task_class(recipe.run.task).document_metrics
+        if not known:
+            raise RecipeError(f"comparison: the task {recipe.run.task} gives no scores of single test documents")
+        for metric in comparison.metrics:
+            if metric not in known:
+                raise RecipeError(
+                    f"comparison: metrics: {recipe.run.task} gives no {metric!r} of single documents; it gives "
+                    f"{', '.join(known)}"
+                )
+        held_out = bool(getattr(recipe.options, "held_out_test", 0))
+        if not (held_out or recipe.data.test or recipe.data.test_split):
+            raise RecipeError(
+                f"comparison: variant {name!r} has no test data, which the metrics are of; name them in data: test"
+            )
+
+
+def check_recipes(comparison: Comparison, name: str, recipe: Recipe, twin: str, of_twin: Recipe) -> list[str]:
+    """Refuse a variant that is trained in another way than its twin."""
+    values, others = _compared(recipe), _compared(of_twin)
+    different = [key for key in dict.fromkeys((*values, *others)) if values.get(key) != others.get(key)]
+
+    def listed(keys: Sequence[str]) -> str:
+        return "; ".join(f"{key} is {values.get(key)!r} and {others.get(key)!r}" for key in keys)
+
+    if fixed := [key for key in different if key in FIXED]:
+        raise RecipeError(
+            f"comparison: variant {name!r} and its twin {twin!r} must have the same steps, batches and data: "
+            f"{listed(fixed)}"
+        )
+    if unsaid := [key for key in different if key not in comparison.differs]:
+        raise RecipeError(
+            f"comparison: variant {name!r} and its twin {twin!r} have different recipes: {listed(unsaid)}. If that is "
+            f"what is compared, say why: comparison: differs: {{{unsaid[0]}: the reason}}"
+        )
+    if "perplexity" in comparison.metrics:
+        for key in TOKENS:  # perplexities of other tokens are other numbers
+            of_both = getattr(recipe.model, key), getattr(of_twin.model, key)
+            if of_both[0] != of_both[1]:
+                raise RecipeError(
+                    f"comparison: perplexities of variant {name!r} and its twin {twin!r} cannot be compared: {key} is "
+                    f"{of_both[0]!r} and {of_both[1]!r}"
+                )
+    for arguments in (recipe.training, of_twin.training):
+        in_steps = arguments.load_best_model_at_end and arguments.eval_strategy == "steps"
+        if in_steps and arguments.save_steps != arguments.eval_steps:
+            raise RecipeError(
+                f"training: save_steps={arguments.save_steps} must be eval_steps={arguments.eval_steps:g}, since the "
+                "best model is to be scored"
+            )
+    return different
+
+
+def _compared(recipe: Recipe) -> dict[str, Any]:
+    """What must be the same, or be said to differ: all but the model, and of that what its weights begin with."""
+    set_accumulation(recipe)
+    values = experiment({**recipe.as_dict(), "model": {}})
+    del values["seed"], values["bad_lines"]
+    model, training = recipe.model, recipe.training
+    values["checkpoint"] = model.checkpoint
+    values["word_vectors"] = model.word_vectors
+    values["new_modules"] = model.new_modules
+    values |= {name: value for name, value in model.overrides().items() if "drop" in name or "init" in name}
+    return {**values, "bf16": training.bf16, "fp16": training.fp16}
+
+
+def check_vocabularies(name: str, recipe: Recipe, twin: str, of_twin: Recipe) -> None:
+    """Refuse to compare perplexities where a variant begins with another tokenizer's checkpoint than its twin."""
+    sources = [each.tokenizer or each.checkpoint for each in (recipe.model.resolved(), of_twin.model.resolved())]
+    if sources[0] == sources[1]:
+        return
+    if None in sources:
+        raise RecipeError(
+            f"comparison: perplexities of variant {name!r} and its twin {twin!r} cannot be compared: one begins with "
+            f"the tokenizer of {sources[0] or sources[1]}, the other makes its own"
+        )
+    try:
+        vocabularies = [AutoTokenizer.from_pretrained(source).get_vocab() for source in sources]
+    except (OSError, ValueError):
+        return  # what is wrong with a checkpoint is said where its model is loaded
+    if vocabularies[0] != vocabularies[1]:
+        raise RecipeError(
+            f"comparison: perplexities of variant {name!r} and its twin {twin!r} cannot be compared: the tokenizers "
+            f"of {sources[0]} and {sources[1]} have different vocabularies ({len(vocabularies[0]):,} and "
+            f"{len(vocabularies[1]):,} tokens)"
+        )
+
+
+def count_parameters(recipes: Mapping[str, Recipe]) -> dict[str, int]:
+    """Make the models of recipes and count their parameters."""
+    verbosity = transformers.logging.get_verbosity()
+    transformers.logging.set_verbosity_error()  # which weights are new is said when the variant is trained
+    sizes, folders = dict[str, int](), dict[str, Path]()
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            for name, recipe in recipes.items():
+                # Variants that fit a tokenizer to the same documents share a folder, and so find the first one's.
+                folder = folders.setdefault(what_a_tokenizer_is_made_of(recipe), Path(scratch) / name)
+                task = task_class(recipe.run.task)(recipe, folder)
+                task.check()
+                model, _ = task.load_model_and_processor()
+                sizes[name] = sum(parameter.numel() for parameter in model.parameters())
+    finally:
+        transformers.logging.set_verbosity(verbosity)
+    return sizes
+
+
+def check_parameters(comparison: Comparison, name: str, parameters: int, twin: str, of_twin: int) -> None:
+    """Refuse a variant that is larger or smaller than its twin."""
+    share = parameters / of_twin - 1
+    within: Any = comparison.parameters_within
+    if isinstance(within, dict):
+        within = {str(variant): value for variant, value in within.items()}.get(name, PARAMETERS_WITHIN)
+    if abs(share) > within:
+        raise RecipeError(
+            f"comparison: variant {name!r} has {parameters:,} parameters and its twin {twin!r} {of_twin:,}: "
+            f"{share:+.1%}, where parameters_within allows {within:.1%}; make the smaller "
+            "one's layers wider, such as config_overrides: encoder_ffn_dim and decoder_ffn_dim"
+        )

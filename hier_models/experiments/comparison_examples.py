@@ -1,0 +1,85 @@
+"""What the models of a comparison write: a few test documents, chosen by a rule, and every variant's words on them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..metrics.document_scores import DocumentScores, DocumentStatistics
+
+
+# How far up the documents are, in the order of their scores.
+QUANTILES = (0.25, 0.5, 0.75)
+
+
+def choose_documents(scores: Mapping[str, DocumentScores], metric: str) -> list[tuple[str, dict[str, float]]]:
+    """Choose test documents without looking at them.
+
+    They are ordered by the mean score that all variants have on them, and those a quarter, half and three quarters up
+    are taken: a document that is hard for all models, a common one, and an easy one.
+    """
+    common = set.intersection(*(set(found.documents) for found in scores.values()))
+    keys = [key for key in next(iter(scores.values())).documents if key in common]
+    if not keys:
+        return []
+    single = {name: _each(found.select(keys).metrics[metric]) for name, found in scores.items()}
+    mean = np.mean(list(single.values()), axis=0)
+    order = np.argsort(mean, kind="stable")[: np.count_nonzero(~np.isnan(mean))]  # nan is last
+    if not len(order):
+        return []
+    places = dict.fromkeys(int(order[round(quantile * (len(order) - 1))]) for quantile in QUANTILES)
+    return [(keys[place], {name: float(of_all[place]) for name, of_all in single.items()}) for place in places]
+
+
+def _each(statistics: DocumentStatistics) -> list[float]:
+    """The score of each document by itself."""
+    return [replace(statistics, values=values[None]).score() for values in statistics.values]
+
+
+def write_examples(
+    path: Path,
+    question: str,
+    metric: str,
+    seed: int,
+    scores: Mapping[str, DocumentScores],
+    predictions: Mapping[str, Path],
+) -> None:
+    """Write what the variants make of the documents of `choose_documents`, side by side."""
+    rows = {name: _rows(predictions[name], scores[name]) for name in scores}
+    said = [
+        f"# {question}",
+        "",
+        f"Three test documents, chosen by a rule: in the order of their {metric}, the mean of all variants (seed "
+        f"{seed}), those a quarter, half and three quarters up.",
+    ]
+    for key, of_variants in choose_documents(scores, metric):
+        texts = {name: rows[name][key] for name in scores}
+        first = next(iter(texts.values()))
+        given = [name for name, value in first.items() if all(row.get(name) == value for row in texts.values())]
+        said += ["", f"## {first.get('id', key)}", "", *_listed({name: first[name] for name in given if name != "id"})]
+        for name, row in texts.items():
+            said += ["", f"### {name} ({metric} {of_variants[name]:.3f})", ""]
+            said += _listed({key: value for key, value in row.items() if key not in given})
+    path.write_text("\n".join(said) + "\n", encoding="utf-8")
+
+
+def _rows(path: Path, scores: DocumentScores) -> dict[str, dict[str, Any]]:
+    """The lines of a file by the keys of their documents."""
+    with path.open(encoding="utf-8") as lines:  # which ends no line at U+2028, as `splitlines` does
+        rows = [json.loads(line) for line in lines]
+    rows = [row for row in rows if row.get("references") != []]  # which have no score
+    return dict(zip(scores.documents, rows, strict=True))
+
+
+def _listed(values: Mapping[str, Any]) -> list[str]:
+    """As Markdown: a quoted paragraph for each value."""
+    lines = []
+    for name, value in values.items():
+        parts = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+        lines += [f"{name}:", "", *(f"> {' '.join(str(part).split())}  " for part in parts), ""]
+    return lines[:-1]

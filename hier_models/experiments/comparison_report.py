@@ -1,0 +1,467 @@
+"""The report of a comparison: what its finished runs found, as tables, results and learning curves.
+
+In the order of the work: reading the runs, summing them up, writing tables, writing curves.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from jinja2 import Environment, StrictUndefined
+
+from ..inspection.heatmap import require_matplotlib
+from ..metrics.document_scores import CONFIDENCE, DRAWS, DocumentScores, paired_bootstrap
+from ..training.likelihood import READS
+from ..training.results import write_json
+from ..training.tasks import PREDICTIONS_FILE, SCORES_FILE
+from .comparison_examples import write_examples
+from .comparison_settings import Comparison
+from .tables import made_longer, markdown, write_csv
+
+
+logger = logging.getLogger(__name__)
+
+# Variant -> seed -> what its run found.
+Runs = Mapping[str, Mapping[int, Mapping[str, Any]]]
+MEGABYTE = 2**20
+# A training that its last third made better by so large a share was too short. It is a little better at its end in any
+# case, where the learning rate falls.
+IMPROVING = 0.02
+MEMORY = {
+    "CUDA": "what tensors took on the GPU",
+    "resident": "the process' resident memory during the run, with Python and the libraries",
+    "process": "the process' resident memory so far, of all its runs",
+}
+TEMPLATE = Path(__file__).with_name("comparison_table.md.jinja")
+
+
+@dataclass(frozen=True)
+class SourceCheck:
+    """What tells whether a model reads."""
+
+    score: str
+    exchanged: str
+    title: str
+    meaning: str
+    higher_is_better: bool = False
+
+    def of(self, run: Mapping[str, Any]) -> tuple[float, float] | None:
+        """Give both scores of a run."""
+        found = run["test"]
+        return (found[self.score], found[self.exchanged]) if self.exchanged in found else None
+
+    def hardly(self, own: float, other: float) -> bool:
+        """Tell whether a model hardly reads."""
+        return own < READS * other if self.higher_is_better else other < READS * own
+
+
+SOURCE_CHECKS = (
+    SourceCheck(
+        "perplexity",
+        "perplexity_of_another_source",
+        "perplexity, another source",
+        "that of the references beside the source of another document of about the same length. As far as it is "
+        "higher, a model writes what it reads",
+    ),
+    SourceCheck(
+        "f1",
+        "f1_of_another_question",
+        "f1, another question",
+        "that of the answers to the question of the next row, asked of this row's context. As far as it is lower, a "
+        "reader answers what it is asked",
+        higher_is_better=True,
+    ),
+)
+
+
+def write_report(
+    folder: Path,
+    comparison: Comparison,
+    twins: Mapping[str, str],
+    runs: Runs,
+    command: str,
+    overlap: str,
+) -> dict[str, Any]:
+    """Write what the finished runs of a comparison show."""
+    scores = {
+        name: {seed: DocumentScores.load(_folder(folder, name, seed) / SCORES_FILE) for seed in of_seeds}
+        for name, of_seeds in runs.items()
+    }
+    curves = {
+        name: {seed: _curve(_folder(folder, name, seed), run) for seed, run in of_seeds.items()}
+        for name, of_seeds in runs.items()
+    }
+    variants = {
+        name: _summary(comparison, name, twins.get(name), runs, scores, curves)
+        for name, of_seeds in runs.items()
+        if of_seeds
+    }
+    results = {
+        "question": comparison.question,
+        "command": command,
+        "seeds": list(comparison.seeds),
+        "finished_runs": sum(map(len, runs.values())),
+        "runs": len(runs) * len(comparison.seeds),
+        "interval": {"confidence": CONFIDENCE, "draws": DRAWS, "over": "test documents, paired"},
+        "differs": dict(comparison.differs),
+        "overlap": overlap,
+        "variants": variants,
+        "made_by": _made_by(runs),
+    }
+    table = _table(comparison, results)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "results.json", results)
+    (folder / "table.md").write_text(table + "\n", encoding="utf-8")
+    write_csv(folder / "table.csv", [_row(name, found) for name, found in variants.items()])
+    write_csv(folder / "curves.csv", _curve_rows(curves))
+    _write_examples(folder, comparison, scores)
+    try:
+        draw_curves(folder / "learning_curves.png", comparison.question, curves)
+    except ImportError as error:
+        logger.warning("no learning_curves.png: %s", error)
+    return {"results": results, "table": table}
+
+
+def _write_examples(folder: Path, comparison: Comparison, scores: Mapping[str, Mapping[int, DocumentScores]]) -> None:
+    """What the models of the first seed wrote, as far as they are trained."""
+    seed = comparison.seeds[0]
+    done = {name: of_seeds[seed] for name, of_seeds in scores.items() if seed in of_seeds}
+    metrics = [metric for metric in comparison.metrics if all(metric in found.metrics for found in done.values())]
+    if done and metrics:
+        files = {name: _folder(folder, name, seed) / PREDICTIONS_FILE for name in done}
+        write_examples(folder / "examples.md", comparison.question, metrics[0], seed, done, files)
+
+
+# Reading the runs
+
+
+def _folder(folder: Path, variant: str, seed: int) -> Path:
+    return folder / variant / f"seed_{seed}"
+
+
+def _metric_of_best(training: Mapping[str, Any]) -> str:
+    return str(training.get("metric_for_best_model") or "loss").removeprefix("eval_")
+
+
+def _scored(runs: Mapping[int, Mapping[str, Any]], curves: Mapping[int, Mapping[str, Any]]) -> str:
+    """Which model of a variant's runs was scored."""
+    training = next(iter(runs.values()))["recipe"]["training"]
+    if training["load_best_model_at_end"] and all(curve["best_step"] is not None for curve in curves.values()):
+        return f"the model with the best validation {_metric_of_best(training)}"
+    return "the last model"
+
+
+def _curve(folder: Path, run: Mapping[str, Any]) -> dict[str, Any]:
+    """The losses of a run by its steps, and which evaluation was the best."""
+    training = run["recipe"]["training"]
+    history = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
+    losses = {
+        part: {entry["step"]: entry[key] for entry in history if key in entry}
+        for part, key in (("train", "loss"), ("validation", "eval_loss"))
+    }
+    name = _metric_of_best(training)
+    found = {entry["step"]: entry[f"eval_{name}"] for entry in history if f"eval_{name}" in entry}
+    # As in Transformers: unless it is said, less is better of losses alone.
+    greater = training.get("greater_is_better")
+    greater = not name.endswith("loss") if greater is None else greater
+    better = max if greater else min
+    steps = max((entry["step"] for entry in history), default=0)
+    best = better(found, key=lambda step: found[step]) if found else None
+    before = [value for step, value in found.items() if step <= steps * 2 / 3]
+    return {
+        **losses,
+        "steps": steps,
+        "best_step": best,
+        "still_improving": bool(before)
+        and best == max(found)
+        and abs(found[best] - better(before)) > IMPROVING * abs(better(before)),
+    }
+
+
+def _made_by(runs: Runs) -> list[dict[str, Any]]:
+    """On what and by which code and libraries the runs were made; one entry if it was the same for all."""
+    found: list[dict[str, Any]] = []
+    for of_seeds in runs.values():
+        for run in of_seeds.values():
+            made = {**run["machine"], **run["code"], **run["versions"]}
+            if made not in found:
+                found.append(made)
+    return found
+
+
+# Summing them up
+
+
+def _summary(
+    comparison: Comparison,
+    name: str,
+    twin: str | None,
+    runs: Runs,
+    scores: Mapping[str, Mapping[int, DocumentScores]],
+    curves: Mapping[str, Mapping[int, Mapping[str, Any]]],
+) -> dict[str, Any]:
+    own, costs = runs[name], [run["cost"] for run in runs[name].values()]
+    seeds = list(own)
+    both = [] if twin is None else [seed for seed in seeds if seed in runs[twin]]
+    metrics: dict[str, Any] = {}
+    for metric in comparison.metrics:
+        if not all(metric in scores[name][seed].metrics for seed in seeds):
+            continue  # such as those of a length of lines that the test poems do not have
+        values = {seed: own[seed]["test"][metric] for seed in seeds}
+        metrics[metric] = {
+            "mean": statistics.fmean(values.values()),
+            "standard_deviation": _deviation(list(values.values())),
+            "values": values,
+            "higher_is_better": scores[name][seeds[0]].metrics[metric].higher_is_better,
+        }
+        if twin is not None and both and all(metric in scores[twin][seed].metrics for seed in both):
+            of_both = [[scores[variant][seed] for seed in both] for variant in (name, twin)]
+            found = paired_bootstrap(of_both[0], of_both[1], metric)
+            metrics[metric]["difference"] = {**asdict(found), "seeds": both}
+    tokens = [cost["source_tokens"] for cost in costs if "source_tokens" in cost]
+    return {
+        "twin": twin,
+        "seeds": seeds,
+        "metrics": metrics,
+        "documents": max(len(found.documents) for found in scores[name].values()),
+        "parameters": next(iter(own.values()))["parameters"],
+        "training_minutes": statistics.fmean(cost["training_seconds"] for cost in costs) / 60,
+        "sittings": {seed: run["cost"]["sittings"] for seed, run in own.items()},
+        "peak_memory": max(cost["peak_memory"] for cost in costs),
+        "memory_of": sorted({cost["memory_of"] for cost in costs}),
+        "source_tokens": statistics.fmean(tokens) if tokens else None,
+        "steps": max(curves[name][seed]["steps"] for seed in seeds),
+        "made_longer_after": {seed: run.get("made_longer_after", []) for seed, run in own.items()},
+        "best_step": {seed: curves[name][seed]["best_step"] for seed in seeds},
+        "diverged": [
+            seed for seed in seeds if not all(math.isfinite(found["values"][seed]) for found in metrics.values())
+        ],
+        "still_improving": [seed for seed in seeds if curves[name][seed]["still_improving"]],
+        "scored_model": _scored(own, curves[name]),
+        "label_smoothing": next(iter(own.values()))["recipe"]["training"].get("label_smoothing_factor", 0.0),
+        **_source_checks(own),
+    }
+
+
+def _deviation(values: Sequence[float]) -> float | None:
+    """Sample standard deviation; None of one value, or where a run has diverged."""
+    return statistics.stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else None
+
+
+def _source_checks(runs: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+    """What becomes of scores where the source or the question is another's, and which seeds hardly mind."""
+    summary: dict[str, Any] = {"hardly_read": []}
+    for check in SOURCE_CHECKS:
+        pairs = {seed: pair for seed, run in runs.items() if (pair := check.of(run)) is not None}
+        if pairs:
+            summary[check.exchanged] = statistics.fmean(other for _, other in pairs.values())
+            summary["hardly_read"] += [seed for seed, pair in pairs.items() if check.hardly(*pair)]
+    return summary
+
+
+# Tables
+
+
+def _number(value: float, sign: str = "") -> str:
+    """As papers print scores: of 1 at most with three digits."""
+    return f"{value:{sign}.3f}" if abs(value) < 1 else f"{value:{sign}.2f}"
+
+
+def _table(comparison: Comparison, results: Mapping[str, Any]) -> str:
+    variants = results["variants"]
+    metrics = [
+        metric for metric in comparison.metrics if any(metric in found["metrics"] for found in variants.values())
+    ]
+    one = comparison.twin if isinstance(comparison.twin, str) else None
+    header = ["variant"]
+    for metric in metrics:
+        header += [metric, f"against {one or 'twin'}"]
+    checks = _measured(variants)
+    header += [check.title for check in checks]
+    header += ["parameters", "minutes", "memory", "source tokens", "best step"]
+    rows = []
+    best = _best(metrics[0], variants) if metrics else []
+    for name, found in variants.items():
+        cells = [name]
+        for metric in metrics:
+            value = found["metrics"].get(metric)
+            cells += (
+                ["", ""]
+                if value is None
+                else [
+                    _score(value, bold=metric == metrics[0] and name in best),
+                    _difference(value.get("difference"), None if one else found["twin"]),
+                ]
+            )
+        cells += [_number(found[check.exchanged]) if check.exchanged in found else "" for check in checks]
+        cells += [f"{found['parameters']:,}", f"{found['training_minutes']:.1f}"]
+        cells.append(f"{found['peak_memory'] / MEGABYTE:,.0f} MB")
+        cells.append("" if found["source_tokens"] is None else f"{found['source_tokens']:,.0f}")
+        steps = [("-" if step is None else str(step)) for step in found["best_step"].values()]
+        improving = " (still improving)" if found["still_improving"] else ""
+        cells.append(f"{', '.join(steps)} of {found['steps']}{improving}")
+        rows.append(cells)
+    table = markdown(pd.DataFrame(rows, columns=header))
+    environment = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
+    return template.render({**results, **_what_to_say(comparison, results), "table": table})
+
+
+def _measured(variants: Mapping[str, Any]) -> list[SourceCheck]:
+    return [check for check in SOURCE_CHECKS if any(check.exchanged in found for found in variants.values())]
+
+
+def _best(metric: str, variants: Mapping[str, Any]) -> list[str]:
+    found = {name: variant["metrics"][metric] for name, variant in variants.items() if metric in variant["metrics"]}
+    higher = all(value["higher_is_better"] for value in found.values())
+    best = (max if higher else min)(value["mean"] for value in found.values())
+    return [name for name, value in found.items() if value["mean"] == best]
+
+
+def _score(value: Mapping[str, Any], *, bold: bool) -> str:
+    deviation = value["standard_deviation"]
+    text = _number(value["mean"]) + ("" if deviation is None else f" ± {_number(deviation)}")
+    return f"**{text}**" if bold else text
+
+
+def _difference(found: Mapping[str, Any] | None, twin: str | None) -> str:
+    if found is None:
+        return ""
+    text = f"{_number(found['value'], '+')} [{_number(found['low'], '+')}, {_number(found['high'], '+')}]"
+    return text if twin is None else f"{text} ({twin})"
+
+
+def _with_seeds(variants: Mapping[str, Any], what: str) -> str:
+    """Name the variants that have seeds of which something must be said, with these seeds."""
+    return "; ".join(f"{name} ({', '.join(map(str, found[what]))})" for name, found in variants.items() if found[what])
+
+
+def _what_to_say(comparison: Comparison, results: Mapping[str, Any]) -> dict[str, Any]:
+    """What must be known to read the table, beside the results."""
+    variants = results["variants"]
+    differing = {
+        f"{name} against {found['twin']} {metric}: {value['difference']['documents']}"
+        for name, found in variants.items()
+        for metric, value in found["metrics"].items()
+        if "difference" in value
+        and value["difference"]["documents"] < max(found["documents"], variants[found["twin"]]["documents"])
+    }
+    of_model: dict[str, list[str]] = {}
+    for name, found in variants.items():
+        of_model.setdefault(found["scored_model"], []).append(name)
+    return {
+        "documents": sorted({found["documents"] for found in variants.values()}),
+        "missing": [
+            metric
+            for metric in comparison.metrics
+            if not any(metric in found["metrics"] for found in variants.values())
+        ],
+        "differing": sorted(differing),
+        "unequal": [
+            f"{name} ({', '.join(map(str, found['seeds']))})"
+            for name, found in variants.items()
+            if len(found["seeds"]) < len(comparison.seeds)
+        ],
+        "scored": [
+            f"{model} ({', '.join(names)})" if len(of_model) > 1 else model for model, names in of_model.items()
+        ],
+        "memory": [
+            MEMORY[kind] for kind in sorted({kind for found in variants.values() for kind in found["memory_of"]})
+        ],
+        "longer": made_longer({name: found["made_longer_after"] for name, found in variants.items()}),
+        "with_seeds": functools.partial(_with_seeds, variants),
+        "improving": IMPROVING,
+        "source_checks": _measured(variants),
+        "reads": READS - 1,
+        "smoothing": [
+            f"{factor:g}" for factor in sorted({found["label_smoothing"] for found in variants.values()}) if factor
+        ],
+    }
+
+
+def _row(name: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    row: dict[str, Any] = {"variant": name, "twin": found["twin"] or "", "seeds": len(found["seeds"])}
+    for metric, value in found["metrics"].items():
+        row |= {metric: value["mean"], f"{metric}_standard_deviation": value["standard_deviation"]}
+        difference = value.get("difference")
+        for key, part in (("difference", "value"), ("low", "low"), ("high", "high"), ("documents", "documents")):
+            row[f"{metric}_{key}"] = None if difference is None else difference[part]
+    for key in ("documents", "parameters", "training_minutes", "peak_memory", "source_tokens", "steps"):
+        row[key] = found[key]
+    row |= {check.exchanged: found[check.exchanged] for check in SOURCE_CHECKS if check.exchanged in found}
+    return {
+        **row,
+        "memory_of": " ".join(found["memory_of"]),
+        "best_steps": " ".join(str(step) for step in found["best_step"].values()),
+        "still_improving": " ".join(map(str, found["still_improving"])),
+    }
+
+
+# Learning curves
+
+
+def _curve_rows(curves: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    return [
+        {"variant": name, "seed": seed, "part": part, "step": step, "loss": loss}
+        for name, of_seeds in curves.items()
+        for seed, curve in of_seeds.items()
+        for part in ("train", "validation")
+        for step, loss in curve[part].items()
+    ]
+
+
+def draw_curves(path: Path, title: str, curves: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> None:
+    """Draw the losses of training and validation over the steps, a line for each variant."""
+    require_matplotlib()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    figure = Figure(figsize=(12, 4.5), layout="constrained")
+    lines: dict[str, Any] = {}
+    FigureCanvasAgg(figure)
+    several = any(len(of_seeds) > 1 for of_seeds in curves.values())
+    for axes, part in zip(figure.subplots(1, 2), ("train", "validation"), strict=True):
+        for number, (name, of_seeds) in enumerate(curves.items()):
+            of_steps = {seed: pd.Series(curve[part], dtype=float) for seed, curve in of_seeds.items()}
+            losses = pd.DataFrame(of_steps).dropna().sort_index()  # a row for each step, a column for each seed
+            if losses.empty:
+                continue
+            seeds = losses.shape[1]
+            axes.plot(
+                losses.index.tolist(),
+                losses.mean(axis=1).tolist(),
+                color=f"C{number}",
+                label=name if seeds == 1 else f"{name} ({seeds} seeds)",
+                marker="o" if len(losses) < 30 else None,
+                markersize=3,
+                linestyle="-" if number < 10 else "--",  # there are ten colors
+            )
+            if seeds > 1:
+                band = losses.min(axis=1), losses.max(axis=1)
+                axes.fill_between(losses.index, *band, color=f"C{number}", alpha=0.2, linewidth=0)
+        axes.set(xlabel="step", ylabel="loss", title=f"{part} loss")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.grid(alpha=0.3)
+        found = axes.get_legend_handles_labels()
+        lines |= dict(zip(found[1], found[0], strict=True))
+    if lines:
+        figure.legend(
+            list(lines.values()),
+            list(lines),
+            loc="outside right center",
+            fontsize="small",
+            title="mean of the seeds;\nband: all of them" if several else None,
+            title_fontsize="small",
+        )
+    figure.suptitle(title, wrap=True)
+    figure.savefig(path, dpi=120)

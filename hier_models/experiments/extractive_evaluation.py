@@ -1,0 +1,64 @@
+"""Evaluation of the extractive baselines, on the same data and with the same metrics as models."""
+
+import os
+from typing import Any
+
+from datasets import Dataset, IterableDataset
+from transformers.utils import logging
+
+from ..pipelines.extractive import ExtractiveSummarizer
+from ..training.evaluation import all_rows
+from ..training.metrics import score_summaries
+from ..training.results import write_json, write_json_lines
+from ..training.tasks.summarization import references_of, summary_rows
+
+
+def run_extractive_evaluation(
+    summarizer: ExtractiveSummarizer,
+    dataset: Dataset | IterableDataset,
+    *,
+    predictions_file: str | os.PathLike[str] | None = None,
+    results_file: str | os.PathLike[str] | None = None,
+    use_stemmer: bool = True,
+) -> dict[str, Any]:
+    """Summarize documents by their own sentences, and score the summaries.
+
+    Args:
+        summarizer: What chooses the sentences.
+        dataset: Documents with `summary`, from `load_documents`; of several references (`references`) the best counts.
+        predictions_file: JSON lines to write the summaries to: `id` if there is one, `summary`, `reference`.
+        results_file: JSON file to write what is returned to.
+        use_stemmer: Whether ROUGE compares stems.
+
+    Returns:
+        `rouge1`, `rouge2`, `rougeL`, `rougeLsum`, `rougeSU4` (mean F1 times 100), `gen_words` (mean length in words
+        between spaces), `documents`, `settings` of ROUGE, and `extractive`: the method and its settings.
+
+    Raises:
+        ValueError: If the dataset has no summaries to compare with.
+    """
+    documents = all_rows(dataset)
+    if "summary" not in documents.column_names:
+        raise ValueError(
+            f"dataset must have a column 'summary' to score against, got {', '.join(documents.column_names)}; "
+            "load_documents(…, summary_column=…) names it"
+        )
+    summaries = [summarizer(document) for document in logging.tqdm(documents, desc="Summarizing")]
+    scores, settings = score_summaries(summaries, references_of(documents), use_stemmer)
+    results = {
+        **scores,
+        "gen_words": sum(len(summary.split()) for summary in summaries) / len(summaries),
+        "documents": len(documents),
+        "settings": settings,
+        "extractive": {
+            "method": summarizer.method,
+            "max_words": summarizer.max_words,
+            **({} if summarizer.max_sentences is None else {"max_sentences": summarizer.max_sentences}),
+            "language": summarizer.language,
+        },
+    }
+    if predictions_file is not None:
+        write_json_lines(predictions_file, summary_rows(documents, summaries))
+    if results_file is not None:
+        write_json(results_file, results)
+    return results

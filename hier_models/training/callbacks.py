@@ -1,0 +1,276 @@
+"""Callbacks of the Trainer for what models change while they train: brightness, dropout, hard attention."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import TrainerCallback, TrainerState
+
+
+logger = logging.getLogger(__name__)
+
+DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+# Fractions of an epoch are sums of roundings; a step is never as short as this.
+ROUNDING = 1e-9
+
+
+def _epochs(state: TrainerState, steps_per_epoch: int | None) -> float:
+    """How many epochs are over, in the Trainer's count or in steps."""
+    return (state.epoch or 0) + ROUNDING if steps_per_epoch is None else state.global_step / steps_per_epoch
+
+
+def _check_steps(steps_per_epoch: int | None) -> None:
+    if steps_per_epoch is not None and steps_per_epoch < 1:
+        raise ValueError(f"steps_per_epoch must be at least 1, got {steps_per_epoch}")
+
+
+class BrightnessDecay(TrainerCallback):
+    """Multiplies the brightness factor of a Highlight-Transformer by `decay` at the end of each epoch.
+
+    The brightness stands in the model's config, so that what is saved has that of the epochs it was trained for. It is
+    computed from the number of finished epochs, so that a resumed run goes on as it was, if its model was made as for
+    a new run. With `load_best_model_at_end` the model ends with the brightness of the checkpoint that is loaded.
+
+    A streamed dataset has no epochs that the Trainer could count: give `steps_per_epoch`.
+
+    Args:
+        initial: Brightness of the first epoch; by default that of the model when training begins.
+        decay: Factor from one epoch to the next, above 0 and at most 1; by default the config's `brightness_decay`.
+        steps_per_epoch: Optimizer steps that count as an epoch, in the place of the Trainer's epochs.
+
+    Raises:
+        ValueError: If a number is out of its range, or when training begins, if the model highlights nothing.
+
+    Source: section 4.2 (the brightness factor progressively decreases at the end of each epoch).
+    """
+
+    def __init__(
+        self, initial: float | None = None, decay: float | None = None, steps_per_epoch: int | None = None
+    ) -> None:
+        if initial is not None and not 0 <= initial < float("inf"):
+            raise ValueError(f"initial must be a number of 0 or more, got {initial}")
+        if decay is not None and not 0 < decay <= 1:
+            raise ValueError(f"decay must be above 0 and at most 1, got {decay}")
+        _check_steps(steps_per_epoch)
+        self.initial = initial
+        self.decay = decay
+        self.steps_per_epoch = steps_per_epoch
+        self._first = 0.0
+        self._factor = 1.0
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        """Note where the brightness begins."""
+        config = kwargs["model"].config
+        if not hasattr(config, "brightness"):
+            raise ValueError(
+                f"BrightnessDecay is for models with a brightness in their config (Highlight-Transformer), and "
+                f"{type(kwargs['model']).__name__} has none"
+            )
+        self._first = config.brightness if self.initial is None else self.initial
+        self._factor = config.brightness_decay if self.decay is None else self.decay
+        self._set(config, state)
+
+    def on_epoch_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        """Lower the brightness, before the epoch's model is evaluated and saved."""
+        self._set(kwargs["model"].config, state)
+
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        """Lower the brightness where epochs are counted in steps."""
+        if self.steps_per_epoch is not None:
+            self._set(kwargs["model"].config, state)
+
+    def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        """Give the best model, where that was loaded, the brightness that it was saved with."""
+        if not args.load_best_model_at_end or state.best_model_checkpoint is None:
+            return
+        file = Path(state.best_model_checkpoint) / "config.json"
+        if not file.is_file():  # adapters alone, say
+            logger.warning("%s is not there; the brightness stays as it was at the end of training", file)
+            return
+        saved = json.loads(file.read_text(encoding="utf-8"))
+        kwargs["model"].config.brightness = saved.get("brightness", self._first)
+
+    def _set(self, config: Any, state: TrainerState) -> None:
+        config.brightness = self._first * self._factor ** int(_epochs(state, self.steps_per_epoch))
+
+
+class DropoutSchedule(TrainerCallback):
+    """Turns all dropout of a model off for the first epochs of a training run, and on again after them.
+
+    The epoch is read from the Trainer's state at every step, so that a run that is resumed in the middle of an epoch
+    goes on as it was. The configuration, and with it what is saved, keeps the model's own probabilities.
+
+    Source: section 7, on RACE: no dropout in the first epoch, then 0.1; the model did not converge otherwise.
+
+    Args:
+        free_epochs: Epochs without dropout, counted from the beginning of the run.
+
+    Raises:
+        ValueError: If it is negative.
+    """
+
+    def __init__(self, free_epochs: int = 1) -> None:
+        if free_epochs < 0:
+            raise ValueError(f"free_epochs must be 0 or more, got {free_epochs}")
+        self.free_epochs = free_epochs
+        # (module, name of the attribute, probability)
+        self._places: list[tuple[nn.Module, str, float]] = []
+        self._on = True
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        """Note every dropout of the model."""
+        self._places = list(_dropouts(kwargs["model"]))
+        self._on = True
+
+    def on_step_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        """Turn dropout off or on, as the epoch asks for."""
+        self._turn(on=_epochs(state, None) >= self.free_epochs)
+
+    def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        """Leave the model with its own dropout, also where training ended before the first epoch did."""
+        self._turn(on=True)
+
+    def _turn(self, on: bool) -> None:
+        if on == self._on:
+            return
+        self._on = on
+        for module, name, probability in self._places:
+            setattr(module, name, probability if on else 0.0)
+
+
+def _dropouts(model: nn.Module) -> list[tuple[nn.Module, str, float]]:
+    """Dropout modules, and the numbers that attentions hand to functions, under names with dropout in them."""
+    places: list[tuple[nn.Module, str, float]] = []
+    for module in model.modules():
+        if isinstance(module, DROPOUTS):
+            places.append((module, "p", module.p))
+            continue
+        for name, value in vars(module).items():
+            if "dropout" in name and isinstance(value, int | float) and not isinstance(value, bool):
+                places.append((module, name, float(value)))
+    return places
+
+
+class SoftPretraining(TrainerCallback):
+    """Lets a model with hard attention train with soft attention in its first epochs.
+
+    It sets the attribute `soft_attention` of the model, by the Trainer's epoch at each step, so that a resumed run
+    goes on as it was. Evaluation, and what is saved, is of the model with hard attention all along.
+
+    Args:
+        epochs: How many, counted from the beginning of the run; parts of an epoch are allowed.
+        steps_per_epoch: Optimizer steps that count as an epoch, in the place of the Trainer's epochs: a streamed
+            dataset has none.
+
+    Raises:
+        ValueError: If a number is out of its range; when training begins, if the model has no hard attention.
+
+    Source: Coarse-to-Fine LSTM, section 5.3 (+PRETRAIN).
+    """
+
+    def __init__(self, epochs: float = 1, steps_per_epoch: int | None = None) -> None:
+        if not 0 <= epochs < float("inf"):
+            raise ValueError(f"epochs must be a number of 0 or more, got {epochs}")
+        _check_steps(steps_per_epoch)
+        self.epochs = epochs
+        self.steps_per_epoch = steps_per_epoch
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        """Refuse a model that has nothing to be soft instead of."""
+        check_hard_attention(kwargs["model"], type(self).__name__)
+
+    def on_step_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        """Attend softly or hard, as the epoch asks for."""
+        kwargs["model"].soft_attention = _epochs(state, self.steps_per_epoch) < self.epochs
+
+    def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        """Leave the model with hard attention, also where training ended before that began."""
+        kwargs["model"].soft_attention = False
+
+
+class SurrogateLog(TrainerCallback):
+    """Logs the surrogate term of REINFORCE beside the loss, which is the likelihood alone.
+
+    It is the mean over the steps since the last entry that drew rows, under the name `surrogate`, and not there where
+    none did. Callbacks that stand before this one, such as those of `report_to`, have seen the entry without it by
+    then; the Trainer's own log has it, and so have those that are given after it:
+    `callbacks=[SurrogateLog(), TensorBoardCallback()]` with `report_to="none"`.
+
+    Raises:
+        ValueError: When training begins, if the model has no hard attention.
+
+    Source: Coarse-to-Fine LSTM, section 4.4.1.
+    """
+
+    def __init__(self) -> None:
+        self._hook: Any = None
+        self._total: torch.Tensor | None = None
+        self._in_step: torch.Tensor | None = None
+        self._batches = 0
+        self._is_share = False
+        self._steps = 0
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        """Begin to watch the model."""
+        check_hard_attention(kwargs["model"], type(self).__name__)
+        self._remove()
+        self._hook = kwargs["model"].register_forward_hook(self._see, with_kwargs=True)
+
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        """Add up a step."""
+        if self._in_step is None:
+            return
+        # Normalised by the step's labels, those of its batches add up; else each is a mean of its own.
+        step = self._in_step if self._is_share else self._in_step / self._batches
+        self._total = step if self._total is None else self._total + step
+        self._steps += 1
+        self._in_step, self._batches = None, 0
+
+    def on_log(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        """Put it into the entry."""
+        if "loss" not in kwargs["logs"]:
+            return  # of an evaluation, or the last of the run
+        found = torch.zeros(2, dtype=torch.float64)
+        if self._total is not None:
+            found = torch.tensor([self._total.item(), self._steps], dtype=torch.float64)
+        if args.world_size > 1:
+            found = found.to(args.device, torch.float32)
+            torch.distributed.all_reduce(found)
+            if self._is_share and args.average_tokens_across_devices:
+                found[0] *= args.world_size  # of each process a share too
+        self._total, self._steps = None, 0
+        if found[1] > 0:
+            kwargs["logs"]["surrogate"] = (found[0] / found[1]).item()
+            if state.log_history:
+                state.log_history[-1]["surrogate"] = kwargs["logs"]["surrogate"]
+
+    def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        """Leave the model alone."""
+        self._remove()
+
+    def _see(self, model: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> None:
+        surrogate = getattr(output, "surrogate", None)
+        if not model.training or surrogate is None:
+            return
+        self._is_share = kwargs.get("num_items_in_batch") is not None
+        value = surrogate.detach().float()
+        self._in_step = value if self._in_step is None else self._in_step + value
+        self._batches += 1
+
+    def _remove(self) -> None:
+        if self._hook is not None:
+            self._hook.remove()
+        self._hook, self._total, self._in_step, self._batches, self._steps = None, None, None, 0, 0
+
+
+def check_hard_attention(model: Any, what: str) -> None:
+    """Refuse a model that has no hard attention."""
+    attention = getattr(model.config, "attention", None)
+    if attention != "hard":
+        raise ValueError(
+            f"{what} is for a Coarse-to-Fine LSTM with attention='hard', and this model ({type(model).__name__}) has "
+            f"{'no such setting' if attention is None else f'attention={attention!r}'}"
+        )

@@ -1,0 +1,98 @@
+"""What the evaluations of all tasks share: a Trainer that predicts, generating, and the files of what was found."""
+
+import copy
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset, IterableDataset
+from transformers import GenerationConfig, PreTrainedModel, Seq2SeqTrainer, Seq2SeqTrainingArguments
+
+from ..data import HierDataCollator
+from ..metrics import DocumentScores
+from .arguments import for_prediction
+from .models import Processor
+from .results import FilePath, write_json, write_json_lines
+
+
+@contextmanager
+def predicting(
+    model: PreTrainedModel,
+    processor: Processor,
+    training_args: Seq2SeqTrainingArguments | None,
+    batch_size: int = 8,
+    *,
+    preprocess_logits: Callable[..., Any] | None = None,
+    **changes: Any,
+) -> Iterator[Seq2SeqTrainer]:
+    """Make a Trainer that generates, or with `changes` of its arguments only predicts, in the order of the data."""
+    with tempfile.TemporaryDirectory() as scratch:
+        arguments = training_args or Seq2SeqTrainingArguments(
+            output_dir=scratch, per_device_eval_batch_size=batch_size, report_to="none"
+        )
+        generation_config = copy.deepcopy(model.generation_config)
+        yield Seq2SeqTrainer(
+            model=model,
+            args=for_prediction(arguments, **{"output_dir": scratch, "predict_with_generate": True, **changes}),
+            processing_class=processor,
+            data_collator=HierDataCollator(processor, model=model),
+            preprocess_logits_for_metrics=preprocess_logits,
+        )
+        model.generation_config = generation_config  # the Trainer writes every default into it
+
+
+def generate(trainer: Seq2SeqTrainer, inputs: Dataset, **options: Any) -> np.ndarray[Any, Any]:
+    """Generate from each input, longest first: such batches need little padding, and memory runs out at once or never.
+
+    The token ids are (inputs, length), in the order of the inputs.
+    """
+    order = longest_first(inputs)
+    rows: Any = inputs.select(order)
+    generated: Any = trainer.predict(rows, metric_key_prefix="test", **options).predictions
+    return np.asarray(generated[np.argsort(order)])
+
+
+def longest_first(inputs: Dataset) -> np.ndarray[Any, Any]:
+    """The numbers of the inputs, by falling length."""
+    return np.argsort([-len(ids) for ids in inputs["input_ids"]], kind="stable")
+
+
+def generation_settings(config: GenerationConfig) -> dict[str, Any]:
+    """List what a generation config sets."""
+    settings = config.to_diff_dict()
+    return {
+        name: value for name, value in settings.items() if not name.startswith("_") and name != "transformers_version"
+    }
+
+
+def all_rows(dataset: Dataset | IterableDataset) -> Dataset:
+    """Read a stream to its end."""
+    return Dataset.from_list(list(dataset)) if isinstance(dataset, IterableDataset) else dataset
+
+
+def prediction_rows(documents: Dataset, **columns: Sequence[Any]) -> list[dict[str, Any]]:
+    """Put what was predicted beside the documents' ids, if they have any."""
+    if "id" in documents.column_names:
+        columns = {"id": documents["id"], **columns}
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def write_evaluation(
+    results: Mapping[str, Any],
+    predictions: Sequence[Mapping[str, Any]],
+    scores: Callable[[], DocumentScores],
+    *,
+    results_file: FilePath | None,
+    predictions_file: FilePath | None,
+    scores_file: FilePath | None,
+) -> None:
+    """Write the files that are asked for."""
+    if predictions_file is not None:
+        write_json_lines(predictions_file, predictions)
+    if scores_file is not None:
+        scores().save(Path(scores_file))
+    if results_file is not None:
+        write_json(results_file, results)

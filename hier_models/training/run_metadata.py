@@ -1,0 +1,290 @@
+"""What a run costs (time, memory), on what it ran, and a limit of its time."""
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import re
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import TrainerCallback, TrainerState, TrainingArguments
+from transformers.trainer_callback import ExportableState
+from transformers.utils.import_utils import is_torch_bf16_gpu_available
+
+from ..data.finding import visible_files
+from ..data.reading import DATA_SUFFIXES, TEXT_SUFFIXES, data_suffix
+from ..data.versioned import source_version
+from ..models.key_phrase_extraction import KEY_PHRASES_FILE
+from .arguments import Recipe
+
+
+PARTS = ("train", "validation", "test")
+FILES = {
+    "data": (*PARTS, "fillers", "importance_tagger", "key_phrases", "stopwords"),
+    "model": ("checkpoint", "word_vectors"),
+}
+
+CUDA, RESIDENT, PROCESS = "CUDA", "resident", "process"
+
+
+class TimeUpError(Exception):
+    """A run that was stopped at a checkpoint because its time was up; the same call goes on."""
+
+
+class RunCosts(TrainerCallback, ExportableState):
+    """Measures a run over all its sittings: each checkpoint knows what it took to get there.
+
+    What a killed sitting did after its last checkpoint is done again, and counted once.
+
+    Memory on CUDA is the most that tensors took, on the fullest device of the first process. On the CPU it is the
+    process' resident memory at its highest, Python and the libraries included; Linux lets a process begin this count
+    anew, so that of several runs in one process each has its own. Elsewhere it is that of the process so far.
+    """
+
+    def __init__(self, arguments: TrainingArguments) -> None:
+        self._arguments = arguments
+        self._earlier: dict[str, Any] = {}
+        self._begun: float | None = None
+        self._seconds, self._sittings = 0.0, 0
+        if arguments.device.type == "cuda":
+            for number in _devices(arguments):
+                torch.cuda.reset_peak_memory_stats(number)
+            self.memory_of = CUDA
+        else:
+            self.memory_of = RESIDENT if _forget_peak() else PROCESS
+        self._peak = 0
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        """Go on with what earlier sittings took."""
+        saved: Any = state.stateful_callbacks or {}
+        if type(self).__name__ in saved:
+            self._earlier = saved[type(self).__name__]["attributes"]
+        self._begun, self._sittings = time.monotonic(), 1
+
+    def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        """Stop the clock: what comes after training is not counted."""
+        self._measure()
+        self._begun = None
+
+    def state(self) -> dict[str, Any]:
+        """Give what the Trainer keeps in trainer_state.json."""
+        self._measure()
+        return {"args": {}, "attributes": self._totals()}
+
+    def as_dict(self) -> dict[str, Any]:
+        """The costs for a results file."""
+        return {**self._totals(), "memory_of": self.memory_of}
+
+    def _totals(self) -> dict[str, Any]:
+        return {
+            "training_seconds": self._earlier.get("training_seconds", 0.0) + self._seconds,
+            "peak_memory": max(self._earlier.get("peak_memory", 0), self._peak),
+            "sittings": self._earlier.get("sittings", 0) + self._sittings,
+        }
+
+    def _measure(self) -> None:
+        if self._begun is None:
+            return
+        self._seconds = time.monotonic() - self._begun
+        if self.memory_of == CUDA:
+            found = max(torch.cuda.max_memory_allocated(number) for number in _devices(self._arguments))
+        else:
+            found = _resident_peak() if self.memory_of == RESIDENT else _process_peak()
+        self._peak = max(self._peak, found)
+
+
+def _devices(arguments: TrainingArguments) -> list[int]:
+    first = arguments.device.index or 0
+    return list(range(first, first + max(1, arguments.n_gpu)))
+
+
+def _forget_peak() -> bool:
+    """Begin the count of the highest resident memory anew; False where that cannot be."""
+    with contextlib.suppress(OSError, AttributeError):  # hands freed memory back: it is not this run's
+        ctypes.CDLL(None).malloc_trim(0)
+    try:
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+        return _resident_peak() > 0
+    except OSError:
+        return False
+
+
+def _resident_peak() -> int:
+    found = re.search(r"^VmHWM:\s+(\d+) kB$", Path("/proc/self/status").read_text(encoding="utf-8"), re.MULTILINE)
+    return 1024 * int(found[1]) if found else 0
+
+
+def _process_peak() -> int:
+    try:
+        import resource
+    except ImportError:  # there is none on Windows
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak if sys.platform == "darwin" else 1024 * peak)
+
+
+class LogAtCheckpoints(TrainerCallback):
+    """Logs the loss before each checkpoint.
+
+    A checkpoint does not know the losses since the last ones that were logged; so the log of a run that goes on is
+    that of one that was never stopped.
+    """
+
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        """Log if a checkpoint is to be written."""
+        if control.should_save and args.logging_strategy == "steps":
+            control.should_log = True
+
+    on_epoch_end = on_step_end
+
+
+class TimeLimit(TrainerCallback):
+    """Stops training at a checkpoint once the time is up.
+
+    It stops after a step whose loss is logged anyway, so that the log of a run that goes on is that of one that was
+    never stopped. Several processes stop together.
+    """
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+        self.stopped = False
+
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        """Stop if the time is up."""
+        if args.logging_strategy == "steps" and not control.should_log:
+            return
+        if is_up(self.deadline, args):
+            if args.save_total_limit == 1:
+                args.save_total_limit = 2  # with 1, what ends a training removes the last checkpoint for the best one
+            control.should_save = control.should_training_stop = self.stopped = True
+
+
+def is_up(deadline: float, arguments: TrainingArguments) -> bool:
+    """Tell whether the time is up, in one process and so in all."""
+    up = time.monotonic() >= deadline
+    if arguments.world_size == 1:
+        return up
+    flag = torch.tensor(float(up), device=arguments.device)
+    torch.distributed.all_reduce(flag, torch.distributed.ReduceOp.MAX)
+    return bool(flag.item())
+
+
+@functools.cache
+def has_fast_bfloat16(use_cpu: bool = False) -> bool:
+    """Tell whether this machine computes in bfloat16 faster than in float32.
+
+    Args:
+        use_cpu: Do not look for an accelerator.
+
+    Returns:
+        True for an accelerator with bfloat16 of its own, and for a CPU that multiplies it (AVX-512 BF16, AMX).
+    """
+    if not use_cpu and torch.accelerator.is_available():
+        if torch.cuda.is_available():
+            return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+        return bool(is_torch_bf16_gpu_available())
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return not {"amx_bf16", "avx512_bf16"}.isdisjoint(text.split())
+
+
+def machine(arguments: TrainingArguments) -> dict[str, Any]:
+    """Say on what a run computes."""
+    if arguments.device.type == "cuda":
+        device = torch.cuda.get_device_name(arguments.device)
+        device = f"{arguments.n_gpu} x {device}" if arguments.n_gpu > 1 else device
+    elif arguments.device.type == "cpu":
+        device = f"CPU ({_cpu_name()}), {torch.get_num_threads()} threads"
+    else:
+        device = arguments.device.type
+    precision = "bfloat16" if arguments.bf16 else "float16" if arguments.fp16 else "float32"
+    return {"device": device, "processes": arguments.world_size, "precision": precision}
+
+
+def _cpu_name() -> str:
+    with contextlib.suppress(OSError):
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
+        if found:
+            return found[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def data_version(recipe: Recipe) -> dict[str, str]:
+    """Say what is in the files that a recipe begins with, since files of the same names may be others later."""
+    named = named_sources(recipe).items()
+    found = {
+        name: _digest_of([file for source in sources for file in _files_of(name, source)])
+        for name, (_, sources) in named
+    }
+    return {name: digest for name, digest in found.items() if digest}
+
+
+def named_sources(recipe: Recipe) -> dict[str, tuple[str, list[str]]]:
+    """Say what of a recipe names files or folders, here or on the Hub, that decide what a run learns or scores."""
+    given = [
+        (section, name, getattr(getattr(recipe, section), name)) for section, names in FILES.items() for name in names
+    ]
+    named = {name: (section, [source] if source else []) for section, name, source in given}
+    return {**named, "also_train": (recipe.run.task, getattr(recipe.options, "also_train", None) or [])}
+
+
+def _files_of(name: str, source: str) -> list[Path]:
+    path = Path(source).expanduser()
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        return []
+    if name in (*PARTS, "also_train"):
+        return [file for file in visible_files(path) if data_suffix(file) in (*DATA_SUFFIXES, *TEXT_SUFFIXES)]
+    return sorted(path.glob(KEY_PHRASES_FILE if name == "key_phrases" else "*.safetensors"))
+
+
+def _digest_of(files: list[Path]) -> str:
+    digests = [_digest(file, file.stat().st_mtime_ns) for file in files]
+    if any(file.suffix != ".safetensors" for file in files) and len(files) > 1:  # one for a folder of documents
+        return hashlib.sha256("".join(digests).encode()).hexdigest()[:12]
+    return "".join(digests)
+
+
+@functools.cache
+def _digest(path: Path, modified: int) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()[:12]
+
+
+@functools.cache
+def code_version() -> dict[str, Any]:
+    """Say which code ran."""
+    folder = Path(__file__).parent.parent
+    found: dict[str, Any] = {"hier_models": version("hier_models"), "source": source_version()}
+    try:
+        # An installed package may lie inside of somebody else's repository.
+        _git(folder, "ls-files", "--error-unmatch", "__init__.py")
+        commit = _git(folder, "rev-parse", "HEAD")
+        changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.SubprocessError):
+        return found
+    return {**found, "commit": commit + ("+" if changed else "")}
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    done = subprocess.run(
+        ["git", "-C", str(folder / "training"), *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+        env=environment,
+    )
+    return done.stdout.strip()

@@ -1,0 +1,178 @@
+"""Classification of texts and of pairs of texts, such as MNLI."""
+
+import functools
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from transformers import DataCollatorWithPadding, EvalPrediction, PreTrainedModel, Trainer
+
+from ...data.columns import RowFormat
+from ...data.task_rows import resolve_pairs
+from ...data.tokenizing import plain_tokenizer
+from ..arguments import ModelArguments, Recipe, RecipeError
+from ..models import Processor
+from ..smoke_rows import labelled_pairs
+from .encoder import EncoderArguments, EncoderTask, encode, identifiers
+
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class ClassificationArguments(EncoderArguments):
+    """Options of classification.
+
+    Args:
+        dropout_free_epochs: Epochs at the beginning without any dropout.
+        second_column: Column with the second text of a pair; recognized by its name if not given.
+        label_column: Column with the label; recognized by its name if not given.
+        classes: The labels' names, in the order of the numbers that the data have for them; by default what the
+            training data hold.
+    """
+
+    second_column: str | None = None
+    label_column: str | None = None
+    classes: list[str] | None = None
+
+
+class ClassificationTask(EncoderTask):
+    """Texts or pairs of texts with one label each, scored by accuracy.
+
+    Rows that the data say have no label (-1, or - in MNLI's own files) are left out and counted.
+    """
+
+    arguments = ClassificationArguments
+    auto_class = "AutoModelForSequenceClassification"
+    unused = tuple(name for name in EncoderTask.unused if name != "text_column")
+
+    def __init__(self, recipe: Recipe, output_dir: Path) -> None:
+        super().__init__(recipe, output_dir)
+        self._unlabelled: dict[str, int] = {}
+        self._classes: list[str] = []
+
+    def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:
+        return functools.partial(
+            resolve_pairs,
+            text_column=self.recipe.data.text_column,
+            second_column=self.options.second_column,
+            label_column=self.options.label_column,
+        )
+
+    def model_arguments(self) -> ModelArguments:
+        # The head has as many outputs as there are labels, so the data come first here.
+        with self.recipe.training.main_process_first(desc="reading the labels"):
+            self._classes = self.options.classes or self._classes_of_data()
+        names = {str(number): name for number, name in enumerate(self._classes)}
+        numbers = {name: int(number) for number, name in names.items()}
+        overrides = {"id2label": names, "label2id": numbers, **self.recipe.model.overrides()}
+        return replace(self.recipe.model, config_overrides=json.dumps(overrides))
+
+    def load(self, part: str) -> Any:
+        rows = super().load(part)
+        return None if rows is None else self._labelled(part, rows)
+
+    def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:
+        return DataCollatorWithPadding(plain_tokenizer(processor))
+
+    def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]]:
+        return accuracy
+
+    def evaluate(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
+        scores = score_choices(self, trainer, self._inputs("validation", processor), self._classes.__getitem__)
+        return None if scores is None else {**scores, "classes": self._classes}
+
+    def reports(self) -> dict[str, Any]:
+        return {**super().reports(), "unlabelled": dict(self._unlabelled)}
+
+    def smoke_rows(self) -> list[dict[str, Any]]:
+        return labelled_pairs(self.recipe.data.text_column, self.options)
+
+    def _labelled(self, part: str, rows: Dataset) -> Dataset:
+        if "label" not in rows.column_names:
+            raise RecipeError(f"classification: {part} has no labels; name their column with label_column")
+        kept = [number for number, label in enumerate(rows["label"]) if label is not None]
+        self._unlabelled[part] = len(rows) - len(kept)
+        if not kept:
+            raise RecipeError(f"data: no row of {part} has a label")
+        if self._unlabelled[part]:
+            logger.warning("%s: %d of %d rows have no label and are left out", part, len(rows) - len(kept), len(rows))
+        return rows.select(kept)
+
+    def _classes_of_data(self) -> list[str]:
+        rows = self.rows("train") if self.recipe.data.train is not None else self.rows("validation")
+        found = set(rows["label"])
+        if all(label.isdecimal() for label in found):
+            return [str(number) for number in range(max(map(int, found)) + 1)]
+        return sorted(found)
+
+    def _inputs(self, part: str, processor: Processor) -> Any:
+        rows = self.rows(part)
+        if rows is None:
+            return None
+        unknown = Counter(label for label in rows["label"] if self._number(label) is None)
+        if unknown:
+            most, _ = unknown.most_common(1)[0]
+            raise RecipeError(
+                f"classification: {part} has {unknown.total()} rows with a label that is none of the classes "
+                f"({', '.join(self._classes)}), such as {most!r}; name all of them with classes"
+            )
+        numbers = {label: self._number(label) for label in sorted(set(rows["label"]))}
+        limit = self.recipe.data.max_source_length
+
+        def tokenize(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
+            texts = {name: batch[name] for name in ("text", "text_pair") if name in batch}
+            inputs, cut = encode(processor, limit, **texts)
+            return {**inputs, "labels": [numbers[label] for label in batch["label"]], "num_truncated_tokens": cut}
+
+        return self.tokenized(part, tokenize)
+
+    def _number(self, label: str) -> int | None:
+        """The class of a label: its name, or its number in the order of the names."""
+        if label in self._classes:
+            return self._classes.index(label)
+        number = int(label) if label.isdecimal() else len(self._classes)
+        return number if number < len(self._classes) else None
+
+
+def log_probabilities(predictions: Any) -> np.ndarray[Any, Any]:
+    """Turn logits into log-probabilities."""
+    logits = predictions[0] if isinstance(predictions, tuple) else predictions
+    shifted = np.asarray(logits, dtype=np.float64)
+    shifted = shifted - shifted.max(axis=-1, keepdims=True)
+    result: np.ndarray[Any, Any] = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return result
+
+
+def accuracy(eval_prediction: EvalPrediction | Any) -> dict[str, float]:
+    """Score classes or choices; the `compute_metrics` of both tasks."""
+    predicted = log_probabilities(eval_prediction.predictions).argmax(axis=-1)
+    return {"accuracy": 100 * float((predicted == np.asarray(eval_prediction.label_ids)).mean())}
+
+
+def score_choices(
+    task: EncoderTask, trainer: Trainer, inputs: Any, name_of: Callable[[int], Any]
+) -> dict[str, Any] | None:
+    """Choose for each row of the validation data, and write the choices down under the names of their numbers."""
+    rows = task.rows("validation")
+    if rows is None:
+        return None
+    output = trainer.predict(inputs)
+    scores = log_probabilities(output.predictions)
+    predictions = [
+        {
+            "id": identifier,
+            "prediction": name_of(int(row.argmax())),
+            "probability": float(np.exp(row.max())),
+            "label": name_of(int(label)),
+        }
+        for identifier, row, label in zip(identifiers(rows), scores, np.asarray(output.label_ids), strict=True)
+    ]
+    task.write_predictions(trainer, predictions)
+    return {**accuracy(output), "rows": len(rows)}

@@ -1,0 +1,249 @@
+"""Denoising after BART: the warm-up of encoder-decoder models before there are summaries to learn from."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from datasets import Dataset, concatenate_datasets
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin, Trainer
+
+from ...data import LoadReport, load_documents
+from ...data.byte_level import train_byte_level
+from ...data.columns import KINDS
+from ...data.infilling import NoisyChunks
+from ...data.packing import PackingReport, pack_documents
+from ...data.special_tokens import WITH_MASK
+from ...data.tokenizing import plain_text
+from ...models.tokenization_hat_encoder import HatEncoderTokenizer
+from ..arguments import Recipe, RecipeError, named_in_errors
+from ..likelihood import READS, OtherSources, perplexity
+from ..models import Processor, positions
+from ..smoke_rows import STORIES
+from .base import Task, as_dicts, at_most
+
+
+logger = logging.getLogger(__name__)
+
+LEAST_ENTRIES = 256 + len(WITH_MASK)
+
+
+@dataclass
+class DenoisingArguments:
+    """The section `denoising` of a recipe.
+
+    Args:
+        mask_share: Share of the tokens that text infilling replaces.
+        span_mean: Mean length of a replaced span in tokens.
+        permute_sentences: Whether the sentences of a chunk are shuffled.
+        copies: How many noises each chunk has before the first comes again; an epoch is all of them.
+        tokenizer_entries: From scratch and without a tokenizer, train one like BART's on the training documents, with
+            so many entries; it is kept in the output folder.
+        also_train: More files or folders of training documents, of any kind.
+    """
+
+    mask_share: float = 0.3
+    span_mean: float = 3.0
+    permute_sentences: bool = True
+    copies: int = 1
+    tokenizer_entries: int | None = None
+    also_train: list[str] | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.mask_share < 1:
+            raise RecipeError(f"mask_share must be above 0 and below 1, got {self.mask_share}")
+        if self.span_mean <= 0:
+            raise RecipeError(f"span_mean must be above 0, got {self.span_mean}")
+        if self.copies < 1:
+            raise RecipeError(f"copies must be at least 1, got {self.copies}")
+        if self.tokenizer_entries is not None and self.tokenizer_entries < LEAST_ENTRIES:
+            raise RecipeError(
+                f"tokenizer_entries must be at least {LEAST_ENTRIES} (256 bytes and the special tokens), got "
+                f"{self.tokenizer_entries}"
+            )
+
+
+class DenoisingTask(Task):
+    """Documents in chunks of whole sentences, which are shuffled and masked, and have to be written as they were.
+
+    It trains models with a plain tokenizer, such as BART; the families begin with what it makes (`from_bart`). Scored
+    by the perplexity of the validation documents, whose noise is always the same; and, to see that the source is read
+    at all, by that of the same documents with the sources of others.
+
+    Source: Lewis et al., 2020 (BART), sections 2.2 and 5.1.
+    """
+
+    arguments = DenoisingArguments
+
+    unused = (
+        *("summary_column", "test", "test_split", "phrases_column", "several_references", "digits"),
+        *("importance", "importance_tagger", "key_phrases", "stopwords"),
+    )
+
+    def __init__(self, recipe: Recipe, output_dir: Path) -> None:
+        super().__init__(recipe, output_dir)
+        self._packing = {"train": PackingReport(), "validation": PackingReport()}
+        self._validation: NoisyChunks | None = None
+
+    def check(self) -> None:
+        super().check()
+        if self.recipe.data.streaming:
+            raise RecipeError("data: streaming does not go with denoising, whose noise belongs to numbered chunks")
+        if self.recipe.training.predict_with_generate:
+            raise RecipeError("training: predict_with_generate means nothing to denoising, scored by perplexity")
+        sources = ("model_name_or_path", "from_bart", "from_encoder", "tokenizer")
+        given = [name for name in sources if getattr(self.recipe.model, name)]
+        if not given and not self.fits_tokenizer():
+            raise RecipeError(
+                "model: give model_name_or_path, from_encoder, or (to train from scratch) tokenizer, or denoising: "
+                "tokenizer_entries to have one trained"
+            )
+        if given and self.fits_tokenizer():
+            raise RecipeError(
+                f"model: {given[0]} and denoising: tokenizer_entries are both given; a tokenizer is trained only "
+                "where there is none"
+            )
+
+    def fits_tokenizer(self) -> bool:
+        return self.options.tokenizer_entries is not None
+
+    def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
+        model, processor = super().load_model_and_processor()
+        if isinstance(processor, ProcessorMixin):
+            raise RecipeError(
+                f"model: denoising trains models that read plain tokens, and {model.config.model_type} has a "
+                "processor; train model_type: bart, and begin with its weights (from_bart)"
+            )
+        length = self.recipe.data.max_source_length
+        most = min(positions(model.config, side) or length for side in ("encoder", "decoder"))
+        if length > most:
+            raise RecipeError(
+                f"data: max_source_length is {length}, but the model has only {most} positions; lower it"
+            )
+        return model, processor
+
+    def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:
+        packed = [self._packed("train", documents, processor) for documents in self.rows("train")]
+        return self._noisy("train", concatenate_datasets(packed), processor, self.options.copies)
+
+    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:
+        if self.rows("validation") is None:
+            return None
+        self._validation = self._noisy(
+            "validation", self._packed("validation", self.rows("validation"), processor), processor
+        )
+        return self._validation
+
+    def evaluate(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
+        if self._validation is None:
+            return None
+        chunks = self._validation
+        found = perplexity(model, processor, chunks, self.recipe.training)
+        results = {"perplexity": found, "chunks": len(chunks)}
+        if len(chunks) > 1:
+            other = perplexity(model, processor, OtherSources(chunks), self.recipe.training)
+            results["perplexity_of_another_source"] = other
+            if other < READS * found:
+                logger.warning(
+                    "the model hardly reads its source: the perplexity is %.4g, and %.4g with the source of another "
+                    "chunk; train it longer, or from other values (learning_rate, config_overrides: init_std)",
+                    found,
+                    other,
+                )
+        return results
+
+    def reports(self) -> dict[str, Any]:
+        return {"chunks": as_dicts(self._packing), **super().reports()}
+
+    def smoke_rows(self) -> list[dict[str, Any]]:
+        data = self.recipe.data
+        name = data.text_column or data.source_kind or "text"
+        rows: list[dict[str, Any]] = []
+        for number in range(8):
+            stories = [STORIES[number % 4], STORIES[(number + 1 + number // 4) % 4]]
+            if data.source_kind == "turns":
+                rows.append({name: [["Ann", stories[0]], ["Bob", stories[1]]]})
+            elif data.source_kind in ("sentences", "documents"):
+                rows.append({name: stories})
+            else:
+                rows.append({name: " ".join(stories)})
+        return rows
+
+    def smoke_changes(self) -> dict[str, Any]:
+        return {} if self.options.tokenizer_entries is None else {"tokenizer_entries": LEAST_ENTRIES + 40}
+
+    def _noisy(self, part: str, chunks: Dataset, processor: Processor, copies: int = 1) -> NoisyChunks:
+        options = self.options
+        return NoisyChunks(
+            chunks,
+            processor,
+            copies=copies,
+            seed=self.recipe.training.seed,
+            part=part,
+            mask_share=options.mask_share,
+            span_mean=options.span_mean,
+            permute=options.permute_sentences,
+        )
+
+    def _packed(self, part: str, documents: Dataset, processor: Processor) -> Dataset:
+        data = self.recipe.data
+        marking = HatEncoderTokenizer.from_tokenizer(
+            cast(PreTrainedTokenizerBase, processor), self.recipe.model.language or "english"
+        )
+        return cast(
+            Dataset,
+            pack_documents(
+                documents,
+                marking,
+                max_length=data.max_source_length,
+                num_proc=data.num_proc,
+                report=self._packing[part],
+            ),
+        )
+
+    def load(self, part: str) -> Any:
+        """The documents of a part; of the training, a dataset for each source."""
+        data = self.recipe.data
+        source, split = data.source_of(part)
+        if part == "validation":
+            return None if source is None else self._read(part, source, split, data.max_validation_documents)
+        sources = [(part, cast(str, source), split)]
+        sources += [(f"also_train_{i}", name, None) for i, name in enumerate(self.options.also_train or [])]
+        return [self._read(name, source, split, data.max_train_documents) for name, source, split in sources]
+
+    def _read(self, part: str, source: str, split: str | None, most: int | None) -> Dataset:
+        data = self.recipe.data
+        report = self.set_aside.setdefault(part, LoadReport())
+        first = not part.startswith("also_train")
+        with named_in_errors(f"data: {part}" if first else "denoising: also_train"):
+            rows = load_documents(
+                **data.loading(source, split),
+                text_column=data.text_column if first else None,
+                summary_column="",
+                source_kind=data.source_kind if first else None,
+                fillers=data.fillers,
+                set_aside_file=self.set_aside_file(part),
+                report=report,
+            )
+        return cast(Dataset, at_most(rows, most))
+
+    def fitted_tokenizer(self) -> PreTrainedTokenizerBase:
+        entries = cast(int, self.options.tokenizer_entries)
+        tokenizer = train_byte_level(
+            _texts(self.rows("train")), entries, model_max_length=self.recipe.data.max_source_length
+        )
+        if len(tokenizer) < entries:
+            logger.warning(
+                "denoising: the training documents give only %d entries of tokenizer_entries: %d",
+                len(tokenizer),
+                entries,
+            )
+        return tokenizer
+
+
+def _texts(sources: list[Dataset]) -> Iterator[str]:
+    for documents in sources:
+        kind = next(kind for kind in KINDS if kind in documents.column_names)
+        for document in documents:
+            yield plain_text(kind, document[kind])

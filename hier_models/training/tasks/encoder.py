@@ -1,0 +1,184 @@
+"""What the tasks of encoders share: loading rows, counting what is cut, dropout schedules, scoring after training."""
+
+import functools
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from datasets import Dataset, IterableDataset
+from transformers import PretrainedConfig, PreTrainedModel, Trainer, TrainerCallback
+
+from ...data.columns import RowFormat
+from ...data.loading import load_rows
+from ...data.tokenizing import plain_tokenizer
+from ...data.versioned import Versioned
+from ..arguments import Recipe, RecipeError
+from ..callbacks import DropoutSchedule
+from ..models import Processor, positions
+from ..results import write_json_lines
+from .base import Task
+
+
+logger = logging.getLogger(__name__)
+
+# Models whose positions begin behind the padding token's id.
+SHIFTED_POSITIONS = ("hat_encoder", "roberta", "xlm-roberta", "camembert")
+ROWS_IN_MEMORY = 1000
+
+
+@dataclass
+class EncoderArguments:
+    """What all tasks of encoders have.
+
+    Args:
+        dropout_free_epochs: Epochs at the beginning without any dropout.
+    """
+
+    dropout_free_epochs: int = 0
+
+    def __post_init__(self) -> None:
+        if self.dropout_free_epochs < 0:
+            raise RecipeError(f"dropout_free_epochs must be 0 or more, got {self.dropout_free_epochs}")
+
+
+class EncoderTask(Task):
+    """A task of an encoder, trained with the stock `Trainer`."""
+
+    # What the recipes' `model_name_or_path` is: a pretrained model, whose head is new in every other task.
+    checkpoint_class: ClassVar[str | None] = "AutoModelForMaskedLM"
+    # Whether the training data may be a stream.
+    can_stream = False
+    in_order = True
+    unused: ClassVar[tuple[str, ...]] = (
+        *("text_column", "summary_column", "source_kind", "fillers", "test", "test_split"),
+        *("importance", "importance_tagger", "several_references", "digits"),
+    )
+
+    def __init__(self, recipe: Recipe, output_dir: Path) -> None:
+        super().__init__(recipe, output_dir)
+        self._tokenized: dict[str, Dataset] = {}
+        self._cuts = {
+            part: dict.fromkeys(("rows", "truncated_rows", "truncated_tokens"), 0) for part in self.parts[:2]
+        }
+
+    def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:
+        """Give what recognizes the columns."""
+        raise TypeError(f"{type(self).__name__} must say how its columns are recognized")
+
+    def read(self, part: str, source: str | Path, **options: Any) -> Dataset | IterableDataset:
+        """Read a source."""
+        return load_rows(source, self.resolver(part), **options)
+
+    def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:
+        return self._inputs("train", processor)
+
+    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:
+        return self._inputs("validation", processor)
+
+    def _inputs(self, part: str, processor: Processor) -> Any:
+        raise TypeError(f"{type(self).__name__} must say what becomes of its rows")
+
+    def check(self) -> None:
+        super().check()
+        name = self.recipe.run.task
+        if settings := self.recipe.generation.settings():
+            raise RecipeError(f"generation: {next(iter(settings))} means nothing to {name} (run: task); leave it out")
+        if self.recipe.data.streaming and not self.can_stream:
+            raise RecipeError(f"data: streaming goes with masked_lm, not with {name}")
+        if self.recipe.data.streaming and self.options.dropout_free_epochs:
+            raise RecipeError("dropout_free_epochs cannot be counted with data: streaming, a stream has no epochs")
+
+    def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
+        model, processor = super().load_model_and_processor()
+        most = usable_positions(model.config)
+        length = self.recipe.data.max_source_length
+        if most is not None:
+            if length > most:
+                raise RecipeError(
+                    f"data: max_source_length is {length}, but the model takes {most} tokens at most; lower it"
+                )
+            plain_tokenizer(processor).model_max_length = most
+        return model, processor
+
+    def callbacks(self) -> list[TrainerCallback]:
+        epochs = self.options.dropout_free_epochs
+        return [DropoutSchedule(epochs)] if epochs else []
+
+    def reports(self) -> dict[str, Any]:
+        return {"truncation": self._cuts, **super().reports()}
+
+    def load(self, part: str) -> Any:
+        streaming = self.recipe.data.streaming and part == "train"
+        return self.load_by(functools.partial(self.read, part), part, streaming=streaming)
+
+    def tokenized(self, part: str, tokenize: Callable[[dict[str, list[Any]]], dict[str, list[Any]]]) -> Dataset | None:
+        """Turn the rows of a part into model inputs and count what is cut."""
+        rows = self.rows(part)
+        if rows is None or part in self._tokenized:
+            return self._tokenized.get(part)
+        inputs = rows.map(
+            Versioned(tokenize),
+            batched=True,
+            batch_size=ROWS_IN_MEMORY,
+            remove_columns=rows.column_names,
+            num_proc=self.recipe.data.num_proc,
+            desc="Tokenizing",
+        )
+        cut = np.array(inputs["num_truncated_tokens"])
+        counts = {"rows": len(cut), "truncated_rows": int((cut > 0).sum()), "truncated_tokens": int(cut.sum())}
+        self._cuts[part] = counts
+        if counts["truncated_rows"]:
+            logger.warning(
+                "%s: %d of %d rows did not fit into %d tokens and lost %d",
+                part,
+                counts["truncated_rows"],
+                counts["rows"],
+                self.recipe.data.max_source_length,
+                counts["truncated_tokens"],
+            )
+        self._tokenized[part] = inputs.remove_columns("num_truncated_tokens")
+        return self._tokenized[part]
+
+    def write_predictions(
+        self, trainer: Trainer, rows: Sequence[Mapping[str, Any]], file: str = "predictions.jsonl"
+    ) -> None:
+        """Write what the model said of the validation data, or of others, in the first process."""
+        if trainer.is_world_process_zero():
+            write_json_lines(self.output_dir / file, rows)
+
+
+def usable_positions(config: PretrainedConfig) -> int | None:
+    """Tell how many tokens an encoder takes."""
+    most = positions(config, "encoder")
+    if most is None or config.model_type not in SHIFTED_POSITIONS:
+        return most
+    return most - int(config.pad_token_id or 0) - 1
+
+
+def encode(processor: Processor, limit: int, **texts: list[str]) -> tuple[dict[str, list[Any]], list[int]]:
+    """Tokenize texts or pairs, cut them to a length and count the tokens that each lost."""
+    tokenizer: Callable[..., Any] = plain_tokenizer(processor)
+    if hasattr(tokenizer, "encode_sentences"):  # one that puts markers in, and counts what it cuts
+        kept = tokenizer(**texts, truncation="longest_first", max_length=limit, return_truncation=True)
+        cut = list(kept["num_truncated_tokens"])
+    else:
+        whole = tokenizer(**texts, verbose=False)
+        lengths = [len(ids) for ids in whole["input_ids"]]
+        kept = whole
+        if max(lengths) > limit:
+            kept = tokenizer(**texts, truncation="longest_first", max_length=limit)
+        cut = [before - len(ids) for before, ids in zip(lengths, kept["input_ids"], strict=True)]
+    return {name: [list(row) for row in kept[name]] for name in ("input_ids", "attention_mask")}, cut
+
+
+def identifiers(rows: Dataset) -> list[str]:
+    """Give every row an identifier of its own."""
+    if "id" in rows.column_names:
+        found = list(rows["id"])
+        if len(set(found)) == len(found):
+            return found
+        logger.warning("the ids of the rows are not all different; their numbers are used instead")
+    return [str(number) for number in range(len(rows))]

@@ -1,0 +1,181 @@
+"""Pretraining of encoders by masked language modeling, after RoBERTa."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from datasets import Dataset, IterableDataset, concatenate_datasets, interleave_datasets
+from transformers import EvalPrediction, PreTrainedModel, Trainer
+
+from ...data import HierDataCollator, LoadReport, load_documents
+from ...data.masking import MaskingCollator
+from ...data.packing import PackingReport, pack_documents
+from ...data.versioned import Versioned
+from ..arguments import Recipe, RecipeError, named_in_errors
+from ..likelihood import perplexity_of
+from ..models import Processor
+from ..smoke_rows import texts
+from .base import as_dicts
+from .encoder import EncoderArguments, EncoderTask
+
+
+@dataclass
+class MaskedLMArguments(EncoderArguments):
+    """Options of masked language modeling.
+
+    Args:
+        dropout_free_epochs: Epochs at the beginning without any dropout.
+        mlm_probability: Share of the tokens to tell.
+        across_documents: Whether an input that is not full goes on with the next document.
+        also_train: More sources of training documents: files, folders, or hub ids, perhaps with a configuration, as
+            `id:configuration`, of which the split `train` is taken.
+    """
+
+    mlm_probability: float = 0.15
+    across_documents: bool = False
+    also_train: list[str] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.mlm_probability <= 1:
+            raise RecipeError(f"mlm_probability must be above 0 and at most 1, got {self.mlm_probability}")
+
+
+class MaskedLMTask(EncoderTask):
+    """Documents packed into inputs of whole sentences, of which some tokens are masked and have to be told.
+
+    The masks of the training data are drawn anew for every batch; those of the validation data are drawn once and are
+    the same in every evaluation. Scored by perplexity over the masked tokens.
+    """
+
+    arguments = MaskedLMArguments
+    auto_class = "AutoModelForMaskedLM"
+    can_stream = True
+    unused = (
+        *("summary_column", "test", "test_split", "importance", "importance_tagger"),
+        *("several_references", "digits"),
+    )
+
+    def __init__(self, recipe: Recipe, output_dir: Path) -> None:
+        super().__init__(recipe, output_dir)
+        self._packing = {"train": PackingReport(), "validation": PackingReport()}
+        self._validation: Dataset | None = None
+
+    def read(self, part: str, source: str | Path, **options: Any) -> Dataset | IterableDataset:
+        data = self.recipe.data
+        return load_documents(
+            source,
+            text_column=data.text_column,
+            summary_column="",
+            source_kind=data.source_kind,
+            fillers=data.fillers,
+            **options,
+        )
+
+    def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset:
+        documents = self.rows("train")
+        more = [self._more(number, source) for number, source in enumerate(self.options.also_train or [])]
+        packed = [self._packed("train", part, processor) for part in (documents, *more)]
+        if len(packed) == 1:
+            return packed[0]
+        if self.recipe.data.streaming:
+            # In turns, since a stream cannot be shuffled as a whole.
+            return interleave_datasets(packed, stopping_strategy="all_exhausted")
+        return concatenate_datasets(packed)
+
+    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | None:
+        documents = self.rows("validation")
+        if documents is None:
+            return None
+        collator = MaskingCollator(processor, self.options.mlm_probability, static=True)
+
+        def mask(row: dict[str, Any]) -> dict[str, Any]:
+            batch = collator([row])
+            return {"input_ids": batch["input_ids"][0].tolist(), "labels": batch["labels"][0].tolist()}
+
+        packed = self._packed("validation", documents, processor)
+        self._validation = cast(Dataset, packed).map(Versioned(mask), desc="Masking")
+        return self._validation
+
+    def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:
+        return _MaskOrPad(processor, self.options.mlm_probability, self.recipe.training.seed)
+
+    def trainer_options(self) -> dict[str, Any]:
+        return {"preprocess_logits_for_metrics": sums_over_tokens}
+
+    def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]]:
+        return perplexity
+
+    def evaluate(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
+        if self._validation is None:
+            return None
+        output = trainer.predict(self._validation)
+        return {**perplexity(output), "rows": len(self._validation)}
+
+    def reports(self) -> dict[str, Any]:
+        return {**super().reports(), "truncation": as_dicts(self._packing)}
+
+    def smoke_rows(self) -> list[dict[str, Any]]:
+        return texts(self.recipe.data.text_column)
+
+    def _packed(self, part: str, documents: Any, processor: Processor) -> Dataset | IterableDataset:
+        return pack_documents(
+            documents,
+            processor,
+            max_length=self.recipe.data.max_source_length,
+            across_documents=self.options.across_documents,
+            num_proc=self.recipe.data.num_proc,
+            report=self._packing[part],
+        )
+
+    def _more(self, number: int, source: str) -> Dataset | IterableDataset:
+        data = self.recipe.data
+        path = Path(source).expanduser()
+        name, _, config_name = source.partition(":")
+        report = LoadReport()
+        self.set_aside[f"also_train_{number}"] = report
+        with named_in_errors("masked_lm: also_train"):
+            return self.read(
+                "train",
+                path if path.exists() else name,
+                split=None if path.exists() else "train",
+                config_name=None if path.exists() else config_name or None,
+                streaming=data.streaming,
+                bad_lines=data.bad_lines,
+                set_aside_file=self.set_aside_file(f"also_train_{number}"),
+                report=report,
+            )
+
+
+class _MaskOrPad:
+    """Masks what has no labels yet and pads what has, since a Trainer has one collator for training and evaluation."""
+
+    def __init__(self, processor: Processor, mlm_probability: float, seed: int) -> None:
+        self.mask = MaskingCollator(processor, mlm_probability, seed=seed, by_batch=True)
+        self.pad = HierDataCollator(processor)
+
+    def __call__(self, examples: Sequence[Mapping[str, Any]]) -> Any:
+        return self.pad(examples) if "labels" in examples[0] else self.mask(list(examples))
+
+
+def sums_over_tokens(logits: Any, labels: torch.Tensor) -> torch.Tensor:
+    """Reduce logits to what perplexity needs; the Trainer's `preprocess_logits_for_metrics`."""
+    scores = logits[0] if isinstance(logits, tuple) else logits
+    rows, places = (labels != -100).nonzero(as_tuple=True)
+    scores, targets = scores[rows, places].float(), labels[rows, places]
+    losses = torch.nn.functional.cross_entropy(scores, targets, reduction="none")
+    right = (scores.argmax(-1) == targets).float()
+    sums = torch.zeros(labels.shape[0], 3, dtype=torch.float, device=labels.device)
+    return sums.index_add(0, rows, torch.stack([losses, torch.ones_like(losses), right], dim=1))
+
+
+def perplexity(eval_prediction: EvalPrediction | Any) -> dict[str, float]:
+    """Score what `sums_over_tokens` made of the logits, (rows, 3); the `compute_metrics` of the task."""
+    sums = np.asarray(eval_prediction.predictions, dtype=np.float64)
+    _, tokens, right = sums.sum(axis=0).tolist()
+    if tokens == 0:
+        raise ValueError("no token of the validation data is masked; give more data, or raise mlm_probability")
+    return {"perplexity": perplexity_of(sums[:, :2]), "accuracy": 100 * right / tokens, "masked_tokens": int(tokens)}

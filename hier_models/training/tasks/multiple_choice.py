@@ -1,0 +1,100 @@
+"""Questions with options, such as RACE."""
+
+import functools
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from transformers import DataCollatorForMultipleChoice, PreTrainedModel, Trainer
+
+from ...data.columns import RowFormat
+from ...data.task_rows import resolve_choices
+from ...data.tokenizing import plain_tokenizer
+from ..arguments import RecipeError
+from ..models import Processor
+from ..smoke_rows import questions_with_options
+from .classification import accuracy, score_choices
+from .encoder import EncoderArguments, EncoderTask, encode
+
+
+BLANK = re.compile("_+")
+
+
+@dataclass
+class MultipleChoiceArguments(EncoderArguments):
+    """Options of multiple choice.
+
+    Args:
+        dropout_free_epochs: Epochs at the beginning without any dropout.
+        context_column: Column with the text; recognized by its name if not given.
+        question_column: Column with the question; recognized by its name if not given.
+        options_column: Column with the options; recognized by its name if not given.
+        answer_column: Column with the right option; recognized by its name if not given.
+    """
+
+    context_column: str | None = None
+    question_column: str | None = None
+    options_column: str | None = None
+    answer_column: str | None = None
+
+
+class MultipleChoiceTask(EncoderTask):
+    """A text, a question and options of which one is right, scored by accuracy.
+
+    Each option makes an input of its own: the text, then the question with the option, which takes the place of a
+    blank ("_") in the question if there is one, as in RACE's questions to be completed. What is too long loses
+    tokens at the end of the text, or of the question with its option if that is longer.
+    """
+
+    arguments = MultipleChoiceArguments
+    auto_class = "AutoModelForMultipleChoice"
+
+    def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:
+        return functools.partial(
+            resolve_choices,
+            context_column=self.options.context_column,
+            question_column=self.options.question_column,
+            options_column=self.options.options_column,
+            answer_column=self.options.answer_column,
+        )
+
+    def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:
+        return DataCollatorForMultipleChoice(plain_tokenizer(processor))
+
+    def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]]:
+        return accuracy
+
+    def evaluate(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
+        return score_choices(self, trainer, self._inputs("validation", processor), int)
+
+    def smoke_rows(self) -> list[dict[str, Any]]:
+        return questions_with_options(self.options)
+
+    def _inputs(self, part: str, processor: Processor) -> Any:
+        rows = self.rows(part)
+        if rows is not None and "label" not in rows.column_names:
+            raise RecipeError(f"multiple_choice: {part} has no answers; name their column with answer_column")
+        limit = self.recipe.data.max_source_length
+
+        def tokenize(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
+            sizes = [len(options) for options in batch["options"]]
+            texts = [text for text, size in zip(batch["context"], sizes, strict=True) for _ in range(size)]
+            asked = zip(batch["question"], batch["options"], strict=True)
+            pairs = [complete(question, option) for question, options in asked for option in options]
+            inputs, cut = encode(processor, limit, text=texts, text_pair=pairs)
+            grouped = {name: _grouped(values, sizes) for name, values in inputs.items()}
+            lost = [sum(counts) for counts in _grouped(cut, sizes)]
+            return {**grouped, "labels": batch["label"], "num_truncated_tokens": lost}
+
+        return self.tokenized(part, tokenize)
+
+
+def complete(question: str, option: str) -> str:
+    """Put a question and an option together."""
+    return BLANK.sub(lambda _: option, question) if "_" in question else f"{question} {option}"
+
+
+def _grouped(values: list[Any], sizes: list[int]) -> list[list[Any]]:
+    rest = iter(values)
+    return [[next(rest) for _ in range(size)] for size in sizes]

@@ -1,0 +1,395 @@
+"""Training of readers on questions with their contexts or documents."""
+
+import dataclasses
+import functools
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, ClassVar, Literal, cast
+
+import numpy as np
+from transformers import EvalPrediction, PreTrainedModel, PreTrainedTokenizerBase, Trainer
+from transformers.utils import logging
+
+from ...data.characters import train_characters
+from ...data.columns import RowFormat
+from ...data.reading_rows import resolve_reading
+from ...data.versioned import Versioned
+from ...data.word_level import train_word_level
+from ...metrics import DocumentScores, document_keys
+from ...metrics.answers import f1_of_characters, score_answers, usual_unit
+from ...metrics.document_bleu import document_answers
+from ...metrics.squad import exact_score, f1_score
+from ...models.processing_ham_reader import AnswerNotFoundError, fit_characters
+from ...pipelines.reading_comprehension_hier import best_spans
+from ..arguments import ModelArguments, Recipe, RecipeError
+from ..models import Processor
+from ..smoke_rows import QUESTIONS, STORIES, questions
+from .base import PREDICTIONS_FILE, SCORES_FILE
+from .encoder import EncoderArguments, EncoderTask, identifiers
+
+
+logger = logging.get_logger(__name__)
+
+NOTES = ("example_index", "context_spans")
+CHECKS = ("long_question", "widened_answer")
+# What is counted of the questions of a part. An answer that begins or ends inside of a word is widened: it is learned
+# with all of it; one that is misplaced stands beside others that stand where they should.
+COUNTS = (
+    *("questions", "windows", "windows_without_answer", "without_answer", "lost_answers", "long_questions"),
+    *("widened_answers", "misplaced_answers"),
+)
+QUESTIONS_IN_MEMORY = 200
+# The task's name in a config's `task_specific_params`.
+PIPELINE = "reading-comprehension"
+
+
+@dataclass
+class ReadingComprehensionArguments(EncoderArguments):
+    """What only this task has.
+
+    Args:
+        question_column: Column with the question; recognized by its name if not given.
+        context_column: Column with the context or the documents; recognized by its name or content if not given.
+        answers_column: Column with the answers; recognized by its name if not given.
+        characters: Whether the reader reads characters too; they are fitted on the training data.
+        num_characters: The most characters to fit.
+        split_into: What a tokenizer that is fitted splits texts into: words, or characters (for Chinese that is not
+            split into words).
+        lowercase: Whether the words of a tokenizer that is fitted are in small letters.
+        stride: Words that neighboring windows of a long context share.
+        max_question_length: Words of a question; a longer one is cut and counted.
+        max_answer_length: Words of an answer.
+        unit: What F1, BLEU and ROUGE-L compare, words or characters; by default characters where answers are mostly of
+            a script that writes words without spaces, as Chinese.
+    """
+
+    question_column: str | None = None
+    context_column: str | None = None
+    answers_column: str | None = None
+    characters: bool = False
+    num_characters: int | None = None
+    split_into: Literal["words", "characters"] = "words"
+    lowercase: bool = True
+    stride: int = 128
+    max_question_length: int = 64
+    max_answer_length: int = 30
+    unit: Literal["words", "characters"] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, least in (("stride", 0), ("max_question_length", 1), ("max_answer_length", 1)):
+            if getattr(self, name) < least:
+                raise RecipeError(f"{name} must be {least} or more, got {getattr(self, name)}")
+
+
+class ReadingComprehensionTask(EncoderTask):
+    """Questions on one context or several documents, answered by a span: SQuAD, MS MARCO, DuReader."""
+
+    arguments = ReadingComprehensionArguments
+    fits_words = True
+    document_metrics = ("exact", "f1", "bleu1", "bleu4", "rougeL")
+    unused = tuple(name for name in EncoderTask.unused if name not in ("test", "test_split"))
+    auto_class = "AutoModelForQuestionAnswering"
+    checkpoint_class: ClassVar[str | None] = None
+
+    def __init__(self, recipe: Recipe, output_dir: Path) -> None:
+        super().__init__(recipe, output_dir)
+        self._windows: dict[str, Any] = {}
+        self._counts = {part: dict.fromkeys(COUNTS, 0) for part in self.parts}
+
+    def check(self) -> None:
+        super().check()
+        if self.options.stride >= self.recipe.data.max_source_length:
+            raise RecipeError(
+                f"reading_comprehension: stride must be less than data: max_source_length, got {self.options.stride} "
+                f"and {self.recipe.data.max_source_length}"
+            )
+
+    def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:
+        options = self.options
+        return functools.partial(
+            resolve_reading,
+            question_column=options.question_column,
+            context_column=options.context_column,
+            answers_column=options.answers_column,
+            named_paragraphs=part == "train",
+        )
+
+    def model_arguments(self) -> ModelArguments:
+        arguments = super().model_arguments()
+        if not self.options.characters or arguments.model_name_or_path is not None:
+            return arguments
+        characters = fit_characters(self._texts(), self.options.num_characters)
+        settings = {**arguments.processor_settings(), "characters": characters}
+        sizes = {**arguments.overrides(), "char_vocab_size": len(characters) + 2}
+        return dataclasses.replace(
+            arguments, processor_overrides=json.dumps(settings), config_overrides=json.dumps(sizes)
+        )
+
+    def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
+        model, processor = super().load_model_and_processor()
+        # The pipeline and `evaluate` read and answer as in training.
+        params = getattr(model.config, "task_specific_params", None) or {}
+        own = {name: getattr(self.options, name) for name in ("stride", "max_question_length", "max_answer_length")}
+        own["max_length"] = self.recipe.data.max_source_length
+        model.config.task_specific_params = {**params, PIPELINE: own}
+        return model, processor
+
+    def _texts(self) -> Iterable[str]:
+        rows = self.rows("train")
+        return chain.from_iterable((row["question"], *row["documents"]) for row in rows)
+
+    def fitted_tokenizer(self) -> PreTrainedTokenizerBase:
+        words = self.recipe.model.tokenizer_words or 1
+        if self.options.split_into == "characters":
+            return train_characters(self._texts(), words)
+        return train_word_level(self._texts(), words, lowercase=self.options.lowercase, digits=None)
+
+    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:
+        if "test" in self.parts:
+            self._inputs("test", processor)  # now, so that what is wrong with them shows at once
+        return super().validation_dataset(model, processor)
+
+    def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:
+        # Scores of batches are put together with padding on the right, where the words of a row then begin.
+        return functools.partial(cast(Any, processor).pad, padding_side="right", return_tensors="pt")
+
+    def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]]:
+        return self._scores
+
+    def evaluate(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
+        found = self._predict("validation", trainer, processor, "predictions.jsonl")
+        return None if found is None else self._score(found, "validation")
+
+    def test(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
+        found = self._predict("test", trainer, processor, PREDICTIONS_FILE)
+        if found is None:
+            return None
+        pairs = [(answer, golds) for (answer, _), golds in zip(found, self._references("test"), strict=True) if golds]
+        if pairs and trainer.is_world_process_zero():
+            answers, references = zip(*pairs, strict=True)
+            statistics = document_answers(answers, references, self._unit("test"))
+            rows = self.rows("test")
+            asked = [[row["question"], row["references"]] for row in rows if row["references"]]
+            DocumentScores(document_keys(asked), statistics).save(self.output_dir / SCORES_FILE)
+        return {**self._score(found, "test"), **self._of_another_question("test", trainer, processor)}
+
+    def _predict(self, part: str, trainer: Trainer, processor: Processor, file: str) -> list[tuple[str, float]] | None:
+        """Answer the questions of a part, and write the answers down."""
+        rows = self.rows(part)
+        if rows is None:
+            return None
+        answers = self._answers(self._logits(trainer, self._inputs(part, processor)), rows, self._windows[part])
+        self.write_predictions(
+            trainer,
+            [
+                {"id": identifier, "prediction": answer, "score": score, "references": references}
+                for identifier, (answer, score), references in zip(
+                    identifiers(rows), answers, rows["references"], strict=True
+                )
+            ],
+            file,
+        )
+        return answers
+
+    def _of_another_question(self, part: str, trainer: Trainer, processor: Processor) -> dict[str, float]:
+        """F1 where each context is asked the next row's question: what a reader then knows, it has not been asked."""
+        rows = self.rows(part)
+        if len(rows) < 2:
+            return {}
+        questions = list(rows["question"])
+        others = rows.remove_columns("question").add_column("question", [*questions[1:], questions[0]])
+        windows = self._made_of(others, processor)
+        answers = self._answers(self._logits(trainer, _without_notes(windows)), others, windows)
+        found = self._score(answers, part)
+        return {"f1_of_another_question": found["f1"]} if "f1" in found else {}
+
+    @staticmethod
+    def _logits(trainer: Trainer, inputs: Any) -> Any:
+        compute_metrics, trainer.compute_metrics = trainer.compute_metrics, None  # which is of the validation data
+        output = trainer.predict(inputs)
+        trainer.compute_metrics = compute_metrics
+        return output.predictions
+
+    def reports(self) -> dict[str, Any]:
+        return {**super().reports(), "truncation": self._counts}
+
+    def smoke_rows(self) -> list[dict[str, Any]]:
+        return [row for row in questions(self.options) if row[self.options.answers_column or "answers"]["text"]]
+
+    def smoke_changes(self) -> dict[str, Any]:
+        return {"stride": 8, "max_question_length": 24}
+
+    def smoke_tokenizer(self) -> PreTrainedTokenizerBase:
+        return train_word_level([*STORIES, *(question for _, question, _, _ in QUESTIONS)], 200, digits=None)
+
+    def _inputs(self, part: str, processor: Processor) -> Any:
+        if part not in self._windows:
+            rows = self.rows(part)
+            if rows is None:
+                return None
+            made = self._made_of(rows, processor)
+            self._count(part, rows, made)
+            if part == "train":
+                made = made.filter(_has_answer, input_columns="end_positions", num_proc=self.recipe.data.num_proc)
+                if not len(made):
+                    raise RecipeError("data: train has no window with an answer")
+            self._windows[part] = made
+        return _without_notes(self._windows[part])
+
+    def _made_of(self, rows: Any, processor: Processor) -> Any:
+        """Make windows of questions with their contexts."""
+        # The same inputs for all rows: numbers of documents, if a question has several.
+        several = any(len(documents) > 1 for documents in rows["documents"])
+        return rows.map(
+            Versioned(_Windows(processor, self.recipe.data.max_source_length, self.options, several)),
+            batched=True,
+            batch_size=QUESTIONS_IN_MEMORY,
+            with_indices=True,
+            remove_columns=rows.column_names,
+            num_proc=self.recipe.data.num_proc,
+            desc="Tokenizing",
+        )
+
+    def _count(self, part: str, rows: Any, made: Any) -> None:
+        examples, ends = list(made["example_index"]), list(made["end_positions"])
+        long = {i for i, cut in zip(examples, made["long_question"], strict=True) if cut}
+        found = {i for i, end in zip(examples, ends, strict=True) if end >= 0}
+        widened = {i for i, wide in zip(examples, made["widened_answer"], strict=True) if wide}
+        if len(widened) > len(rows) / 2:
+            logger.warning(
+                f"{part}: {len(widened)} of {len(rows)} answers begin or end inside of a word, and are learned with "
+                "all of it; where words are not written apart, as in Chinese, let split_into be characters"
+            )
+        answered = [bool(answer["text"]) for answer in rows["answers"]]
+        self._counts[part] = {
+            "questions": len(rows),
+            "windows": len(examples),
+            "windows_without_answer": sum(end < 0 for end in ends),
+            "without_answer": answered.count(False),
+            "lost_answers": sum(has and i not in found for i, has in enumerate(answered)),
+            "long_questions": len(long),
+            "widened_answers": len(widened),
+            "misplaced_answers": sum(rows["misplaced_answers"]),
+        }
+
+    def _answers(self, predictions: Any, rows: Any, windows: Any) -> list[tuple[str, float]]:
+        """The best answer to each question, over all of its windows."""
+        of_question: list[list[int]] = [[] for _ in range(len(rows))]
+        for number, example in enumerate(windows["example_index"]):
+            of_question[example].append(number)
+        answers = []
+        for numbers, documents in zip(of_question, rows["documents"], strict=True):
+            if not numbers:  # a question without a word
+                answers.append(("", 0.0))
+                continue
+            notes = [windows[number] for number in numbers]
+            logits = [
+                [np.asarray(part[number])[_words_of(note)].astype(np.float64) for part in predictions[:2]]
+                for number, note in zip(numbers, notes, strict=True)
+            ]
+            ((start, end), score) = best_spans(notes, logits, 1, self.options.max_answer_length)[0]
+            answers.append(("\n".join(documents)[start:end], score))
+        return answers
+
+    def _scores(self, eval_prediction: EvalPrediction | Any) -> dict[str, float]:
+        rows, windows = self.rows("validation"), self._windows["validation"]
+        return self._score(self._answers(eval_prediction.predictions, rows, windows), "validation")
+
+    def _references(self, part: str) -> list[list[str]]:
+        return list(self.rows(part)["references"])
+
+    def _unit(self, part: str) -> str:
+        """What of answers is compared: words or characters."""
+        unit: str = self.options.unit or usual_unit(chain.from_iterable(self._references(part)))
+        return unit
+
+    def _score(self, answers: Sequence[tuple[str, float]], part: str) -> dict[str, float]:
+        pairs = [(answer, golds) for (answer, _), golds in zip(answers, self._references(part), strict=True) if golds]
+        if not pairs:
+            return {"total": 0.0}
+        exact = sum(max(exact_score(answer, gold) for gold in golds) for answer, golds in pairs)
+        score = f1_score if self._unit(part) == "words" else f1_of_characters
+        f1 = sum(max(score(answer, gold) for gold in golds) for answer, golds in pairs)
+        return {
+            "exact": 100 * exact / len(pairs),
+            "f1": 100 * f1 / len(pairs),
+            **score_answers([answer for answer, _ in pairs], [golds for _, golds in pairs], self._unit(part)),
+            "total": len(pairs),
+        }
+
+
+class _Windows:
+    """Maps a batch of questions to windows; holds only what decides the result, since datasets hashes it."""
+
+    def __init__(self, processor: Any, limit: int, options: Any, several: bool) -> None:
+        self.processor = processor
+        self.limit = limit
+        self.stride = options.stride
+        self.max_question_length = options.max_question_length
+        self.several = several
+        self.checks = CHECKS  # so that datasets' cache does not give rows that an older version made
+
+    def __call__(self, batch: dict[str, list[Any]], indices: list[int]) -> dict[str, list[Any]]:
+        columns: dict[str, list[Any]] = {}
+        for number, index in enumerate(indices):
+            question, answers = batch["question"][number], batch["answers"][number]
+            spans = self.processor.tokenizer(
+                question, add_special_tokens=False, return_offsets_mapping=True, verbose=False
+            )["offset_mapping"]
+            long = len(spans) > self.max_question_length
+            if long:  # the words that are left are asked; how many questions lost some is counted
+                question = question[: spans[self.max_question_length - 1][1]]
+            if not spans:
+                continue
+            documents = batch["documents"][number]
+            given: dict[str, Any] = {"documents": [documents]} if self.several else {"context": documents}
+            try:
+                made = self._made(question, given, answers)
+            except AnswerNotFoundError:
+                made = self._made(question, given, {"text": [], "answer_start": []})
+            count = len(made["input_ids"])
+            made["example_index"] = [index] * count
+            made["long_question"] = [long] * count
+            made["widened_answer"] = [_is_widened(made, row, answers) for row in range(count)]
+            for name, values in made.items():
+                columns.setdefault(name, []).extend(values)
+        return columns
+
+    def _made(self, question: str, given: dict[str, Any], answers: Mapping[str, Any]) -> dict[str, list[Any]]:
+        made = self.processor(
+            question=[question],
+            **given,
+            answers=[answers],
+            max_length=self.limit,
+            stride=self.stride,
+            return_spans=True,
+        )
+        return dict(made)
+
+
+def _is_widened(made: Mapping[str, Any], row: int, answers: Mapping[str, Any]) -> bool:
+    """Whether the words of an answer are more than the answer."""
+    first, last = made["start_positions"][row], made["end_positions"][row]
+    if last < 0:
+        return False
+    text, start = answers["text"][0], answers["answer_start"][0]
+    spans = made["context_spans"][row]
+    begins = start + len(text) - len(text.lstrip())
+    return bool(spans[first][0] < begins or spans[last][1] > start + len(text.rstrip()))
+
+
+def _without_notes(windows: Any) -> Any:
+    return windows.remove_columns([name for name in (*NOTES, *CHECKS) if name in windows.column_names])
+
+
+def _words_of(window: Mapping[str, Any]) -> slice:
+    """Where the words of a window stand in a row of scores, which is padded on the right."""
+    return slice(0, len(window["context_spans"]))
+
+
+def _has_answer(end: int) -> bool:
+    return end >= 0

@@ -1,0 +1,363 @@
+"""Summarization: the task of HAT-BART and of plain encoder-decoder models, and its evaluation."""
+
+import functools
+import logging
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from datasets import Dataset, IterableDataset
+from transformers import (
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    Seq2SeqTrainingArguments,
+    TrainerCallback,
+)
+
+from ...data import LoadReport, TruncationReport, load_documents, tokenize_documents
+from ...data.columns import REFERENCES
+from ...data.tokenizing import Importance, plain_text, plain_tokenizer, source_kind
+from ...data.word_level import train_word_level
+from ...metrics import DocumentScores, DocumentStatistics, document_keys
+from ...metrics.document_scores import means
+from ...pipelines.importance_tagger_hier import load_importance_tagger
+from .. import key_phrases
+from ..arguments import DataArguments, Recipe, RecipeError, named_in_errors
+from ..callbacks import BrightnessDecay
+from ..evaluation import all_rows, generate, generation_settings, predicting, prediction_rows, write_evaluation
+from ..likelihood import perplexities
+from ..metrics import compute_summarization_metrics, decode, mean_length, score_documents
+from ..models import Processor, default_max_new_tokens, longest_source, set_generation, set_lengths, warn_if_endless
+from ..smoke import tiny_tagger
+from ..smoke_rows import documents_rows
+from .base import WritingTask, as_dicts, at_most
+
+
+logger = logging.getLogger(__name__)
+
+
+class SummarizationTask(WritingTask):
+    """Documents and their summaries, scored with ROUGE."""
+
+    fits_words = True
+    document_metrics = ("rouge1", "rouge2", "rougeL", "rougeLsum", "rougeSU4", "perplexity")
+
+    def __init__(self, recipe: Recipe, output_dir: Path) -> None:
+        super().__init__(recipe, output_dir)
+        self._cuts = {part: TruncationReport() for part in self.parts}
+        self._importance: Importance | None = recipe.data.importance
+        self._importance_at_test: Importance | None = recipe.data.importance
+        self._key_phrases: dict[str, Any] = {}
+        self._highlights = False
+
+    def check(self) -> None:
+        super().check()
+        data = self.recipe.data
+        if data.importance_tagger is not None and data.importance is None:
+            raise RecipeError(
+                "data: importance_tagger goes with importance: oracle, the weights that the summarizer trains with"
+            )
+        key_phrases.check(data)
+
+    def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
+        model, processor = super().load_model_and_processor()
+        set_generation(model, self.recipe)
+        set_lengths(model.config, processor, self.recipe)
+        warn_if_endless(processor)
+        self._prepare_importance(model, processor)
+        self._highlights = bool(getattr(model.config, "highlighted_layers", None))
+        if self._highlights and self.recipe.data.streaming and model.config.brightness_decay < 1:
+            logger.warning("a stream has no epochs: the brightness stays %s", model.config.brightness)
+        most = default_max_new_tokens(model)
+        if most is not None and self.recipe.training.generation_max_length is None:
+            self.recipe.training.generation_max_length = most + 1  # with the decoder's start token
+        return model, processor
+
+    def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset:
+        documents = self.rows("train")
+        if isinstance(documents, IterableDataset) and next(iter(documents), None) is None:
+            data = self.recipe.data
+            raise RecipeError(f"data: train has no usable documents ({data.train}, split {data.train_split})")
+        self._key_phrases = key_phrases.prepare(self.recipe.data, model.config, processor, documents)
+        return self._tokenized("train", documents, processor)
+
+    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset | None:
+        if "test" in self.parts:
+            # Now and not after training, so that what is wrong with them shows at once.
+            self._tokenized("test", self.rows("test"), processor)
+        documents = self.rows("validation")
+        return None if documents is None else self._tokenized("validation", documents, processor)
+
+    def callbacks(self) -> list[TrainerCallback]:
+        return [BrightnessDecay()] if self._highlights else []
+
+    def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]] | None:
+        # Without generation the predictions would be logits: gigabytes that nothing here would look at.
+        if not self.recipe.training.predict_with_generate:
+            return None
+        return functools.partial(compute_summarization_metrics, tokenizer=processor)
+
+    def reports(self) -> dict[str, Any]:
+        for name, report in self._cuts.items():
+            # Streams are counted only now, and the numbers are worth repeating after hours of training.
+            if report.documents:
+                logger.info("%s: %s", name, report)
+        return {
+            "truncation": as_dicts(self._cuts),
+            **super().reports(),
+            **self._importance_report(),
+            **self._key_phrases,
+        }
+
+    def smoke_rows(self) -> list[dict[str, Any]]:
+        return documents_rows(self.recipe.data)
+
+    def smoke_data(self, folder: Path) -> dict[str, Any]:
+        changes = super().smoke_data(folder)
+        if self.recipe.data.importance_tagger is not None:
+            changes["importance_tagger"] = str(tiny_tagger(self.smoke_tokenizer(), folder / "tagger"))
+        if self.recipe.data.key_phrases is not None:
+            changes["key_phrases"] = key_phrases.FIT
+        return changes
+
+    def scores(self, part: str, model: PreTrainedModel, processor: Processor, **files: Any) -> dict[str, Any]:
+        return run_evaluation(
+            model,
+            processor,
+            self.rows(part),
+            max_source_length=self.recipe.data.max_source_length,
+            training_args=self.recipe.training,
+            **files,
+            importance=self._importance_at_test,
+            num_proc=self.recipe.data.num_proc,
+            max_target_length=self.recipe.data.max_target_length,
+        )
+
+    def _prepare_importance(self, model: PreTrainedModel, processor: Processor) -> None:
+        """Have the model pool by importance where tokens have weights, and load the tagger."""
+        data, config = self.recipe.data, model.config
+        if data.importance is None:
+            if getattr(config, "pooling", None) == "importance":
+                raise RecipeError("data: importance is missing: the model pools by it; set importance: oracle")
+            return
+        if not hasattr(config, "pooling"):
+            raise RecipeError(f"data: importance is for Top-Down Transformers, and this model is {config.model_type}")
+        if config.top_down_update == "none":
+            raise RecipeError("data: importance weighs the tokens of segments, and a plain model has none")
+        if self.recipe.model.overrides().get("pooling", "importance") != "importance":
+            raise RecipeError("data: importance does not go with config_overrides: pooling: average; leave one out")
+        config.pooling = "importance"  # it has no weights of its own
+        if data.importance_tagger is not None:
+            training = self.recipe.training
+            try:
+                self._importance_at_test = load_importance_tagger(
+                    data.importance_tagger, batch_size=training.per_device_eval_batch_size, device=training.device
+                )
+            except (OSError, ValueError, KeyError) as error:
+                raise RecipeError(f"data: importance_tagger: {error}") from error
+
+    def _importance_report(self) -> dict[str, Any]:
+        data = self.recipe.data
+        if data.importance is None:
+            return {}
+        at_test = data.importance_tagger or data.importance
+        return {"importance": {part: data.importance if part == "train" else at_test for part in self._cuts}}
+
+    def fitted_tokenizer(self) -> PreTrainedTokenizerBase:
+        words = self.recipe.model.tokenizer_words
+        assert words is not None
+        tokenizer = train_word_level(_texts(self.rows("train")), words, digits=self.recipe.data.digits)
+        found = len(tokenizer) - len(tokenizer.all_special_ids)
+        if found < words:
+            logger.warning("model: the training documents have only %d words of tokenizer_words: %d", found, words)
+        return tokenizer
+
+    def load(self, part: str) -> Any:
+        return load_part(self.recipe.data, part, self.set_aside_file(part), self.set_aside.get(part))
+
+    def _tokenized(self, part: str, documents: Any, processor: Processor) -> Dataset | IterableDataset:
+        data = self.recipe.data
+        return tokenize_documents(
+            documents,
+            processor=processor,
+            max_source_length=data.max_source_length,
+            max_target_length=data.max_target_length,
+            importance=self._importance if part == "train" else self._importance_at_test,
+            num_proc=data.num_proc,
+            report=self._cuts[part],
+        )
+
+
+def run_evaluation(
+    model: PreTrainedModel,
+    processor: Processor,
+    dataset: Dataset | IterableDataset,
+    *,
+    max_source_length: int | None = None,
+    batch_size: int = 8,
+    training_args: Seq2SeqTrainingArguments | None = None,
+    predictions_file: str | os.PathLike[str] | None = None,
+    results_file: str | os.PathLike[str] | None = None,
+    scores_file: str | os.PathLike[str] | None = None,
+    use_stemmer: bool = True,
+    sentence_splitter: str | Callable[[str], list[str]] = "punkt",
+    importance: Importance | None = None,
+    num_proc: int | None = None,
+    max_target_length: int | None = None,
+    **generate_kwargs: Any,
+) -> dict[str, Any]:
+    """Summarize documents and score the summaries against their whole references.
+
+    Generation follows the model's `generation_config` and `generate_kwargs`; where neither says how long a summary may
+    be, it is 256 tokens, as in the pipeline. References are never cut, unlike the labels that Trainer's own evaluation
+    during training compares with. Of several references (the column `references`) the best counts, per score.
+
+    Args:
+        model: Any encoder-decoder model with a `generate`.
+        processor: Its processor, or its tokenizer.
+        dataset: Documents with `summary`, from `load_documents`.
+        max_source_length: Tokens of a source; by default as many as the model has positions.
+        batch_size: Documents summarized at a time on each device, unless `training_args` says so.
+        training_args: Arguments of the Trainer to run under (device, precision, batch size).
+        predictions_file: JSON lines to write the summaries to: `id` if there is one, `summary`, `reference`.
+        results_file: JSON file to write what is returned to.
+        scores_file: JSON file to write the scores of each document to, as `DocumentScores`.
+        use_stemmer: Whether ROUGE compares stems.
+        sentence_splitter: Where rougeLsum's sentences end; see `hier_models.metrics.Rouge`.
+        importance: For a Top-Down Transformer with `pooling="importance"`, where the weights of tokens come from: an
+            `ImportanceTagger` (the paper's AdaPool), or "oracle", the references (OracleAdaPool).
+        num_proc: Processes that tokenize.
+        max_target_length: Also give the perplexity of the references, of several that of the first, cut to so many
+            tokens, and the one that they have with the sources of other documents, to see how much is read at all.
+        **generate_kwargs: Passed to `generate`, such as `num_beams=4`.
+
+    Returns:
+        `rouge1`, `rouge2`, `rougeL`, `rougeLsum`, `rougeSU4` (mean F1 times 100), `gen_len` (tokens), `documents`,
+        `settings` of ROUGE, `generation` (the settings generated with) and `truncation` (what of the sources did not
+        fit); with weights of tokens `importance`: "oracle" or "tagger"; with `max_target_length` also `perplexity`
+        and, of two documents or more, `perplexity_of_another_source`.
+
+    Raises:
+        ValueError: If the dataset has no summaries to compare with, or there are weights for a model that does not
+            pool by importance.
+    """
+    if importance is not None and getattr(model.config, "pooling", None) != "importance":
+        raise ValueError(
+            f"importance is for models that pool by it (pooling='importance' in the config), and "
+            f"{type(model).__name__} has pooling={getattr(model.config, 'pooling', None)!r}"
+        )
+    documents = all_rows(dataset)
+    if "summary" not in documents.column_names:
+        raise ValueError(
+            f"dataset must have a column 'summary' to score against, got {', '.join(documents.column_names)}; "
+            "load_documents(…, summary_column=…) names it"
+        )
+    most = default_max_new_tokens(model, **generate_kwargs)
+    if training_args is not None and training_args.generation_max_length is not None:
+        generate_kwargs = {"max_length": training_args.generation_max_length, **generate_kwargs}
+    elif most is not None:
+        generate_kwargs = {**generate_kwargs, "max_new_tokens": most}
+    tokenizer = plain_tokenizer(processor)
+    report = TruncationReport()
+    inputs = cast(
+        Dataset,
+        tokenize_documents(
+            documents if importance == "oracle" or max_target_length else documents.remove_columns("summary"),
+            processor,
+            max_source_length=max_source_length or longest_source(model.config, tokenizer),
+            max_target_length=max_target_length,
+            importance=importance,
+            num_proc=num_proc,
+            report=report,
+        ),
+    )
+    found: dict[str, float] = {}
+    of_labels: np.ndarray[Any, Any] | None = None
+    with predicting(model, processor, training_args, batch_size) as trainer:
+        settings = generation_settings(model.generation_config)
+        predictions = generate(trainer, without_labels(inputs), **generate_kwargs)
+        if max_target_length is not None:
+            of_labels, found = perplexities(model, processor, inputs, cast(Any, trainer.args))
+    summaries = decode(predictions, tokenizer)
+    references = references_of(documents)
+    rouge, rouge_settings = score_documents(summaries, references, use_stemmer, sentence_splitter)
+    results = {
+        **{name: sum(values) / len(values) for name, values in rouge.items()},
+        **found,
+        "gen_len": mean_length(predictions, tokenizer),
+        "documents": len(documents),
+        "settings": rouge_settings,
+        "generation": {**settings, **generate_kwargs},
+        "truncation": report.as_dict(),
+        **({} if importance is None else {"importance": "oracle" if importance == "oracle" else "tagger"}),
+    }
+
+    def scores() -> DocumentScores:
+        scores = means(rouge)
+        if of_labels is not None:
+            scores["perplexity"] = DocumentStatistics(of_labels, "perplexity")
+        return DocumentScores(document_keys(references), scores)
+
+    if trainer.is_world_process_zero():
+        write_evaluation(
+            results,
+            summary_rows(documents, summaries),
+            scores,
+            results_file=results_file,
+            predictions_file=predictions_file,
+            scores_file=scores_file,
+        )
+    return results
+
+
+def without_labels(inputs: Dataset) -> Dataset:
+    """The inputs without what is to be written."""
+    return inputs.remove_columns("labels") if "labels" in inputs.column_names else inputs
+
+
+def load_part(data: DataArguments, part: str, set_aside_file: Path | None, report: LoadReport | None) -> Any:
+    """Load one part of a recipe's data."""
+    source, split = data.source_of(part)
+    if source is None:
+        return None
+    with named_in_errors(f"data: {part}"):
+        documents = load_documents(
+            **data.loading(source, split),
+            text_column=data.text_column,
+            summary_column=data.summary_column,
+            source_kind=data.source_kind,
+            fillers=data.fillers,
+            phrases_column=data.phrases_column,
+            several_references=data.several_references,
+            digits=data.digits,
+            streaming=data.streaming and part == "train",
+            set_aside_file=set_aside_file,
+            report=report,
+        )
+    if "summary" not in (documents.column_names or ["summary"]):
+        raise RecipeError(
+            f"data: {part} has no summaries ({source}); name their column with summary_column if there are any"
+        )
+    return at_most(documents, getattr(data, f"max_{part}_documents"))
+
+
+def references_of(documents: Dataset) -> list[str] | list[list[str]]:
+    """Give what summaries are compared with."""
+    return list(documents[REFERENCES if REFERENCES in documents.column_names else "summary"])
+
+
+def _texts(documents: Dataset | IterableDataset) -> Iterator[str]:
+    """What a tokenizer is fitted to: sources and summaries."""
+    columns = documents.column_names or list(next(iter(documents)))
+    kind = source_kind(columns)
+    for document in documents:
+        yield plain_text(kind, document[kind])
+        yield document["summary"]
+
+
+def summary_rows(documents: Dataset, summaries: list[str]) -> list[dict[str, Any]]:
+    """Put summaries beside their references."""
+    several = {name: documents[name] for name in (REFERENCES,) if name in documents.column_names}
+    return prediction_rows(documents, summary=summaries, reference=documents["summary"], **several)

@@ -1,0 +1,379 @@
+"""Document translation: the task of HAT-BART from scratch and of other encoder-decoder models, and its evaluation."""
+
+import functools
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from datasets import Dataset, IterableDataset
+from transformers import (
+    EvalPrediction,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    Seq2SeqTrainingArguments,
+)
+
+from ...data.joint_bpe import train_joint_bpe
+from ...data.parallel import DOCUMENT, SENTENCES, ChunkReport, chunk_parallel, load_parallel
+from ...data.tokenizing import plain_tokenizer
+from ...metrics import Bleu, DocumentScores, DocumentStatistics, document_keys
+from ...metrics.document_bleu import document_bleu
+from ...pipelines.chunking_hier import join_chunks
+from ...pipelines.document_pipeline_hier import total_length
+from ...pipelines.translation_hier import COUNTS, TranslationPipeline
+from ..arguments import Recipe, RecipeError
+from ..evaluation import all_rows, generate, generation_settings, predicting, prediction_rows, write_evaluation
+from ..likelihood import perplexities
+from ..metrics import decode, mean_length
+from ..models import Processor, set_generation, set_lengths, warn_if_endless
+from ..smoke import POSITIONS
+from ..smoke_rows import ROWS
+from .base import WritingTask, as_dicts
+
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class TranslationArguments:
+    """The section `translation` of a recipe.
+
+    Args:
+        source_column: Column with the sentences of the source; recognized by its name if not given.
+        target_column: Column with the sentences of the translation; recognized by its name if not given.
+        source_language: Language of the source, for splitting text into sentences when the model is used.
+        bpe_codes: From scratch and without a tokenizer, train one on both sides of the training documents, with so
+            many merges; it is kept in the output folder.
+        bleu_tokenizer: sacrebleu's tokenizer: 13a, intl, zh, char, …
+    """
+
+    source_column: str | None = None
+    target_column: str | None = None
+    source_language: str = "english"
+    bpe_codes: int | None = None
+    bleu_tokenizer: str = "13a"
+
+
+class TranslationTask(WritingTask):
+    """Aligned documents in two languages, cut into chunks, scored with BLEU of whole documents (d-BLEU).
+
+    Source: HAT-BART, section 4.2.
+    """
+
+    arguments = TranslationArguments
+    unused = ("importance", "importance_tagger", "several_references", "digits")
+    in_order = True
+    document_metrics = ("bleu", "perplexity")
+
+    def __init__(self, recipe: Recipe, output_dir: Path) -> None:
+        super().__init__(recipe, output_dir)
+        self._chunked = {"train": ChunkReport(), "validation": ChunkReport()}
+        self._owners: list[int] = []
+
+    def check(self) -> None:
+        super().check()
+        codes = self.options.bpe_codes
+        if codes is not None and codes < 1:
+            raise RecipeError(f"translation: bpe_codes must be at least 1, got {codes}")
+        if self.fits_tokenizer() and not codes:
+            raise RecipeError(
+                "model: give model_name_or_path, or (to train from scratch) tokenizer, or translation: bpe_codes to "
+                "have one trained"
+            )
+
+    def fits_tokenizer(self) -> bool:
+        model = self.recipe.model
+        return not any((model.model_name_or_path, model.from_bart, model.from_encoder, model.tokenizer))
+
+    def fitted_tokenizer(self) -> PreTrainedTokenizerBase:
+        codes = self.options.bpe_codes
+        texts = (" ".join(document[side]) for document in self.rows("train") for side in ("source", "target"))
+        tokenizer = train_joint_bpe(texts, codes, model_max_length=self.recipe.data.max_source_length)
+        found = len(tokenizer) - 256 - len(tokenizer.all_special_ids)
+        if found < codes:
+            logger.warning("translation: the training documents give only %d BPE codes of %d", found, codes)
+        return tokenizer
+
+    def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
+        model, processor = super().load_model_and_processor()
+        set_generation(model, self.recipe)
+        set_lengths(model.config, processor, self.recipe)
+        warn_if_endless(processor)
+        if hasattr(processor, "language"):
+            processor.language = self.options.source_language
+        # The pipeline cuts documents into chunks as long as those of training; `export` sees what the model is for.
+        params = getattr(model.config, "task_specific_params", None) or {}
+        chunk = {"max_source_length": self.recipe.data.max_source_length}
+        model.config.task_specific_params = {**params, "translation": {**params.get("translation", {}), **chunk}}
+        generation = model.generation_config
+        if generation.max_length is None and generation.max_new_tokens is None:
+            # `generate` alone would stop after 20 tokens.
+            generation.max_length = self.recipe.data.max_target_length
+        return model, processor
+
+    def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset:
+        chunks = self._chunks("train", self.rows("train"), processor)
+        return chunks.remove_columns([DOCUMENT, SENTENCES])
+
+    def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | None:
+        if "test" in self.parts:
+            self.rows("test")  # now and not after training, so that what is wrong with them shows at once
+        documents = self.rows("validation")
+        if documents is None:
+            return None
+        chunks = self._chunks("validation", documents, processor)
+        assert isinstance(chunks, Dataset)
+        self._owners = list(chunks[DOCUMENT])
+        return chunks.remove_columns([DOCUMENT, SENTENCES])
+
+    def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]] | None:
+        if not self.recipe.training.predict_with_generate:
+            return None
+        return functools.partial(
+            compute_translation_metrics,
+            tokenizer=processor,
+            owners=self._owners,
+            bleu_tokenizer=self.options.bleu_tokenizer,
+        )
+
+    def reports(self) -> dict[str, Any]:
+        return {"chunks": as_dicts(self._chunked), **super().reports()}
+
+    @staticmethod
+    def table(evaluation: dict[str, Any]) -> str:
+        return bleu_table(evaluation)
+
+    def smoke_rows(self) -> list[dict[str, Any]]:
+        source, target = self.options.source_column or "source", self.options.target_column or "target"
+        pairs: list[list[str]] = ROWS["translations"]
+        documents = [pairs[number:] + pairs[:number] for number in range(len(pairs))]
+        return [
+            {"id": str(number), source: [en for en, _ in document], target: [de for _, de in document]}
+            for number, document in enumerate(documents)
+        ]
+
+    def smoke_changes(self) -> dict[str, Any]:
+        # A translation is as long as its source, unlike a summary.
+        changes: dict[str, Any] = {"max_target_length": min(self.recipe.data.max_target_length, POSITIONS)}
+        return changes if self.options.bpe_codes is None else {**changes, "bpe_codes": 200}
+
+    def scores(self, part: str, model: PreTrainedModel, processor: Processor, **files: Any) -> dict[str, Any]:
+        return run_translation_evaluation(
+            model,
+            processor,
+            self.rows(part),
+            max_source_length=self.recipe.data.max_source_length,
+            training_args=self.recipe.training,
+            **files,
+            bleu_tokenizer=self.options.bleu_tokenizer,
+            max_target_length=self.recipe.data.max_target_length,
+        )
+
+    def _chunks(self, part: str, documents: Any, processor: Processor) -> Dataset | IterableDataset:
+        data = self.recipe.data
+        return chunk_parallel(
+            documents,
+            processor,
+            max_source_length=data.max_source_length,
+            max_target_length=data.max_target_length,
+            num_proc=data.num_proc,
+            report=self._chunked[part],
+        )
+
+    def load(self, part: str) -> Any:
+        documents = self.load_by(
+            load_parallel,
+            part,
+            source_column=self.options.source_column,
+            target_column=self.options.target_column,
+            streaming=self.recipe.data.streaming and part == "train",
+        )
+        if isinstance(documents, IterableDataset) and next(iter(documents), None) is None:
+            source, split = self.recipe.data.source_of(part)
+            raise RecipeError(f"data: {part} has no usable documents ({source}, split {split})")
+        return documents
+
+
+def compute_translation_metrics(
+    eval_prediction: EvalPrediction | tuple[Any, Any],
+    tokenizer: Processor,
+    *,
+    owners: Sequence[int] | None = None,
+    bleu_tokenizer: str = "13a",
+) -> dict[str, float]:
+    """Score generated translations; bind the tokenizer with `functools.partial` to make it a `compute_metrics`.
+
+    Args:
+        eval_prediction: Generated token ids (chunks, length) and labels (chunks, length); either may be filled up with
+            -100 or the padding token, and the predictions may be the first of a tuple.
+        tokenizer: Decodes them; a processor is taken for its tokenizer.
+        owners: For each chunk the number of its document (the column `document` of `chunk_parallel`): chunks of one
+            document are joined before they are scored. None scores them as they are.
+        bleu_tokenizer: sacrebleu's tokenizer.
+
+    Returns:
+        `bleu` in percent, against the labels, so without sentences that fit into no chunk; `gen_len`: mean number of
+        generated tokens of a chunk, special tokens counted but padding not.
+
+    Raises:
+        ValueError: If predictions, labels and `owners` differ in number, or the predictions are no token ids.
+    """
+    predictions, labels = eval_prediction[0], eval_prediction[1]
+    predictions = predictions[0] if isinstance(predictions, tuple) else predictions
+    labels = labels[0] if isinstance(labels, tuple) else labels
+    owners = range(len(labels)) if owners is None else owners
+    if not len(predictions) == len(labels) == len(owners):
+        raise ValueError(
+            f"eval_prediction: {len(predictions)} predictions, {len(labels)} labels and {len(owners)} owners do not "
+            "belong together"
+        )
+    text_tokenizer = plain_tokenizer(tokenizer)
+    translations, references = (_joined(decode(ids, text_tokenizer), owners) for ids in (predictions, labels))
+    scores = Bleu().compute(predictions=translations, references=references, tokenize=bleu_tokenizer)
+    return {"bleu": scores["bleu"], "gen_len": mean_length(predictions, text_tokenizer)}
+
+
+def _joined(texts: Sequence[str], owners: Sequence[int]) -> list[str]:
+    """The chunks of each document joined, in the documents' order."""
+    documents: dict[int, list[str]] = {}
+    for text, owner in zip(texts, owners, strict=True):
+        documents.setdefault(owner, []).append(text)
+    return [join_chunks(chunks) for _, chunks in sorted(documents.items())]
+
+
+def run_translation_evaluation(
+    model: PreTrainedModel,
+    processor: Processor,
+    dataset: Dataset | IterableDataset,
+    *,
+    max_source_length: int | None = None,
+    batch_size: int = 8,
+    training_args: Seq2SeqTrainingArguments | None = None,
+    predictions_file: str | os.PathLike[str] | None = None,
+    results_file: str | os.PathLike[str] | None = None,
+    scores_file: str | os.PathLike[str] | None = None,
+    bleu_tokenizer: str = "13a",
+    max_target_length: int | None = None,
+    **generate_kwargs: Any,
+) -> dict[str, Any]:
+    """Translate documents chunk by chunk, as the pipeline does, and score the whole translations.
+
+    Chunks are cut by the source alone. Generation follows the model's `generation_config` and `generate_kwargs`.
+
+    Args:
+        model: Any encoder-decoder model with a `generate`.
+        processor: Its processor, or its tokenizer.
+        dataset: Documents with `source` and `target`, from `load_parallel`.
+        max_source_length: Tokens of a chunk; by default what the pipeline takes.
+        batch_size: Chunks translated at a time on each device, unless `training_args` says so.
+        training_args: Arguments of the Trainer to run under (device, precision, batch size).
+        predictions_file: JSON lines to write the translations to: `id` if there is one, `translation`, `reference`.
+        results_file: JSON file to write what is returned to.
+        scores_file: JSON file to write what each document adds to BLEU to, as `DocumentScores`.
+        bleu_tokenizer: sacrebleu's tokenizer.
+        max_target_length: Also give the perplexity of the references, in chunks of whole sentences whose translations
+            have so many tokens at most, and the one that they have with the sources of other chunks, to see how much
+            is read at all. Sentences that are longer by themselves are left out.
+        **generate_kwargs: Passed to `generate`, such as `num_beams=4`.
+
+    Returns:
+        `bleu` (d-BLEU in percent, the documents' sentences on one line), `precisions`, `bp`, `sys_len` and `ref_len`,
+        `signature` (sacrebleu's), `gen_len` (tokens of a chunk), `documents`, `chunks`, `counts` (sentences split
+        because they are longer than a chunk, chunks without an end, tokens cut), `generation` (the settings generated
+        with); with `max_target_length` also `perplexity` and, of two chunks or more, `perplexity_of_another_source`.
+
+    Source: HAT-BART, section 4.2 (d-BLEU).
+    """
+    documents = all_rows(dataset)
+    name = "tokenizer" if isinstance(processor, PreTrainedTokenizerBase) else "processor"
+    given: dict[str, Any] = {name: processor}
+    pipe = TranslationPipeline(model=model, device=model.device, **given)
+    owners: list[int] = []
+    examples = []
+    for number, sentences in enumerate(documents["source"]):
+        for item in pipe.preprocess({"sentences": sentences}, max_source_length=max_source_length):
+            owners.append(number)
+            examples.append(item["examples"])
+    inputs = Dataset.from_list([example.inputs for example in examples])
+    found: dict[str, float] = {}
+    with predicting(model, processor, training_args, batch_size) as trainer:
+        # What the pipeline would generate with, languages and lengths that nobody set included.
+        generation, others = pipe._generation_config({**examples[0].settings, **generate_kwargs}, examples)
+        predictions = generate(trainer, inputs, generation_config=generation, **others)
+        if max_target_length is not None:
+            limit = pipe._chunk_limit(max_source_length, pipe._languages(None, None))
+            chunks: Any = chunk_parallel(
+                documents, processor, max_source_length=limit, max_target_length=max_target_length
+            )
+            in_chunks = np.array(chunks[DOCUMENT])
+            labelled = chunks.remove_columns([DOCUMENT, SENTENCES])
+            of_labels, found = perplexities(model, processor, labelled, cast(Any, trainer.args))
+    tokenizer = plain_tokenizer(processor)
+    translations = _joined(decode(predictions, tokenizer), owners)
+    references = [" ".join(sentences) for sentences in documents["target"]]
+    scores = Bleu().compute(predictions=translations, references=references, tokenize=bleu_tokenizer)
+    longest = (training_args and training_args.generation_max_length) or total_length(generation, "max", 1)
+    results = {
+        **{name: scores[name] for name in ("bleu", "precisions", "bp", "sys_len", "ref_len", "signature")},
+        **found,
+        "gen_len": mean_length(predictions, tokenizer),
+        "documents": len(documents),
+        "chunks": len(examples),
+        "counts": {name: sum(example.counts.get(name, 0) for example in examples) for name in COUNTS},
+        "generation": generation_settings(generation),
+    }
+    results["counts"]["num_unfinished_chunks"] = _unfinished(predictions, tokenizer, longest)
+
+    def document_scores() -> DocumentScores:
+        statistics = {"bleu": document_bleu(translations, references, bleu_tokenizer)}
+        if max_target_length is not None:
+            of_documents = np.zeros((len(documents), 2))
+            np.add.at(of_documents, in_chunks, of_labels)
+            statistics["perplexity"] = DocumentStatistics(of_documents, "perplexity")
+        return DocumentScores(document_keys(references), statistics)
+
+    if trainer.is_world_process_zero():
+        write_evaluation(
+            results,
+            prediction_rows(documents, translation=translations, reference=references),
+            document_scores,
+            results_file=results_file,
+            predictions_file=predictions_file,
+            scores_file=scores_file,
+        )
+    return results
+
+
+def bleu_table(results: dict[str, Any]) -> str:
+    """Lay out d-BLEU, its signature and the lengths."""
+    counts = results["counts"]
+    rows = [
+        ("d-BLEU", f"{results['bleu']:.2f}"),
+        ("signature", results["signature"]),
+        ("precisions", " ".join(f"{value:.1f}" for value in results["precisions"])),
+        ("brevity penalty", f"{results['bp']:.3f}"),
+        ("documents", f"{results['documents']} in {results['chunks']} chunks"),
+    ]
+    for name, shown in (("perplexity", "perplexity"), ("perplexity_of_another_source", "… with another source")):
+        if name in results:
+            rows.append((shown, f"{results[name]:.2f}"))
+    if counts["num_split_sentences"]:
+        rows.append(("split sentences", f"{counts['num_split_sentences']} (longer than a chunk)"))
+    if counts["num_unfinished_chunks"]:
+        rows.append(("unfinished chunks", f"{counts['num_unfinished_chunks']} (ended at the maximum length)"))
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def _unfinished(predictions: Any, tokenizer: PreTrainedTokenizerBase, longest: int | None) -> int:
+    if longest is None:
+        return 0
+    rows = np.asarray(predictions)
+    # Up to the last token of each: the decoder may begin with the padding token, as those of T5 and Marian do.
+    written = (rows >= 0) & (rows != tokenizer.pad_token_id)
+    lengths = np.where(written.any(axis=1), rows.shape[1] - np.argmax(written[:, ::-1], axis=1), 0)
+    return int((lengths >= longest).sum())

@@ -1,0 +1,241 @@
+"""Training runs: everything around the stock Trainer that all tasks share."""
+
+import copy
+import logging
+import time
+from collections import Counter
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from datasets import Dataset, IterableDataset
+from transformers import PreTrainedModel, Trainer, TrainerCallback, set_seed
+from transformers.integrations.integration_utils import get_reporting_integration_callbacks
+
+from .arguments import Recipe, RecipeError, set_accumulation
+from .callbacks import SoftPretraining, SurrogateLog, check_hard_attention
+from .distributed import (
+    ProcessesInCheckpoint,
+    has_loss_over_labels,
+    loss_over_labels,
+    prepare_streams,
+)
+from .learning_rates import PerplexityDecay, optimizer_with_rates
+from .results import write_json
+from .resuming import RECIPE_FILE, RESULTS_FILE, LengthInCheckpoint, check_same_model, checkpoint_to_resume
+from .run_metadata import LogAtCheckpoints, RunCosts, TimeLimit, TimeUpError, code_version, data_version, machine
+from .tasks import task_class
+from .trainer import HierTrainer
+from .word_vectors import count_tokens
+
+
+logger = logging.getLogger(__name__)
+
+
+def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any]:
+    """Train a model by a recipe, save it with its processor, and score it on the validation data.
+
+    A run that was interrupted goes on from its last complete checkpoint in `output_dir`, and on the CPU ends with the
+    same weights, bit for bit, as if it had never stopped. The folder afterwards holds the model with its generation
+    config, the processor, `recipe.json`, and `results.json` with what is returned.
+
+    Args:
+        recipe: What to train, from `load_recipe`. Its `run: task:` says for which task.
+        deadline: When to stop at a checkpoint, in seconds of `time.monotonic`; by default after the recipe's
+            `stop_after_minutes`.
+
+    Returns:
+        `train` (the Trainer's numbers), `evaluation` (the task's scores, if there are validation data; for generated
+        texts only with `predict_with_generate`), `test` (the same of the test data, if there are any), the task's
+        reports (such as `truncation` and `set_aside` for each data set), `loading` (which weights a checkpoint did not
+        give), `learning_rates` (each rate and of how many weights, where not all have the same), `resumed_from`,
+        `made_longer_after` (steps; see `LengthInCheckpoint`), `parameters`, `cost` (time, memory, and source tokens
+        with `include_num_input_tokens_seen`), the `machine`, the `code`, digests of the `data`, the `recipe` and the
+        `versions` of the libraries.
+
+    Raises:
+        RecipeError: If parts of the recipe do not fit together, or `output_dir` holds a finished run that is not to be
+            longer now, or one of another recipe or other data.
+        TimeUpError: If the run was stopped because its time was up; the same call goes on from there.
+    """
+    arguments = recipe.training
+    if deadline is None and recipe.run.stop_after_minutes is not None:
+        deadline = time.monotonic() + 60 * recipe.run.stop_after_minutes
+    output_dir = Path(arguments.output_dir or "")
+    task = task_class(recipe.run.task)(recipe, output_dir)
+    if recipe.data.train is None:
+        raise RecipeError("data: train is not given; it is the hub id, file or folder of the training documents")
+    if recipe.data.streaming and arguments.max_steps <= 0:
+        raise RecipeError("training: max_steps must be given with streaming: true, since a stream has no known length")
+    task.check()
+    set_accumulation(recipe)
+    # Now, since files may be edited while the model is trained.
+    code, data = code_version(), data_version(recipe)
+    checkpoint = checkpoint_to_resume(recipe, output_dir)
+    length, costs, limit = LengthInCheckpoint(), RunCosts(arguments), None if deadline is None else TimeLimit(deadline)
+    # Weights that are not loaded are drawn here, so they depend on the seed and on nothing before.
+    set_seed(arguments.seed)
+    if arguments.device.type == "cpu":
+        arguments.dataloader_pin_memory = False  # it would only warn that there is nothing to pin memory for
+    model, processor = task.load_model_and_processor()
+    if checkpoint is not None:
+        check_same_model(checkpoint, model.config)
+    optimizer, callbacks = _optimizer(recipe, model), _callbacks(recipe, model)
+    learning_rates = _learning_rates(optimizer)
+
+    # The first process fills datasets' cache, the others read it.
+    with arguments.main_process_first(desc="loading and tokenizing"):
+        train_dataset = task.train_dataset(model, processor)
+        validation_dataset = task.validation_dataset(model, processor)
+    if task.word_vectors is not None:
+        if isinstance(train_dataset, Dataset) and "input_ids" in train_dataset.column_names:
+            task.word_vectors.count(count_tokens(train_dataset))
+        logger.warning("%s", task.word_vectors)
+    if isinstance(train_dataset, IterableDataset):
+        # As one stream without end: the Trainer does not know where a stream's epochs end, and after resuming in the
+        # second it would start that epoch anew.
+        prepare_streams(arguments)
+        train_dataset = train_dataset.repeat(None).shuffle(seed=arguments.seed, buffer_size=recipe.data.shuffle_buffer)
+    if validation_dataset is None and arguments.eval_strategy != "no":
+        raise RecipeError("training: eval_strategy is on, but data: validation is not given")
+
+    trainer = HierTrainer(
+        model=model,
+        args=arguments,
+        train_dataset=train_dataset,
+        eval_dataset=validation_dataset,
+        processing_class=processor,
+        data_collator=task.collator(model, processor),
+        compute_metrics=task.compute_metrics(processor),
+        callbacks=[
+            *callbacks,
+            *task.callbacks(),
+            ProcessesInCheckpoint(arguments.world_size),
+            length,
+            costs,
+            LogAtCheckpoints(),
+            *([] if limit is None else [limit]),
+        ],
+        optimizers=(optimizer, None),
+        in_order=task.in_order,
+        **task.trainer_options(),
+    )
+    # Those that report behind those that add to the log.
+    for kind in get_reporting_integration_callbacks(arguments.report_to):
+        reporting = trainer.pop_callback(kind)
+        if reporting is not None:
+            trainer.add_callback(reporting)
+    if has_loss_over_labels(model, trainer):
+        trainer.compute_loss_func = loss_over_labels
+    generation_config = copy.deepcopy(getattr(model, "generation_config", None))  # encoders have none
+    if trainer.is_world_process_zero():
+        write_json(output_dir / RECIPE_FILE, {"recipe": recipe.as_dict(), "data": data})
+    outcome = trainer.train(resume_from_checkpoint=checkpoint)
+    if limit is not None and limit.stopped:
+        # A launcher ends all processes with the first, and one may still be writing the checkpoint.
+        trainer.accelerator.wait_for_everyone()
+        raise TimeUpError(
+            f"the time is up: stopped at step {trainer.state.global_step} of {trainer.state.max_steps} in {output_dir}"
+        )
+    if trainer.is_world_process_zero():
+        (output_dir / RESULTS_FILE).unlink(missing_ok=True)  # of a shorter run that this one went on with
+    if generation_config is not None:
+        model.generation_config = generation_config  # the Trainer's evaluation writes every default into it
+    trainer.log_metrics("train", outcome.metrics)
+    trainer.save_model()  # with the processor and the generation config
+    trainer.save_state()
+
+    results: dict[str, Any] = {"train": outcome.metrics}
+    evaluation = task.evaluate(trainer, model, processor)
+    if evaluation is not None:
+        results["evaluation"] = evaluation
+    test = task.test(trainer, model, processor)
+    if test is not None:
+        results["test"] = test
+    results |= task.reports()
+    results |= {
+        "loading": task.loading,
+        **learning_rates,
+        **({} if task.word_vectors is None else {"word_vectors": task.word_vectors.as_dict()}),
+        "resumed_from": checkpoint,
+        "made_longer_after": length.made_longer_after,
+        # DeepSpeed leaves nothing of a weight in its place but this number.
+        "parameters": sum(getattr(parameter, "ds_numel", parameter.numel()) for parameter in model.parameters()),
+        "cost": {**costs.as_dict(), **_tokens_seen(trainer)},
+        "machine": machine(arguments),
+        "code": code,
+        "data": data,
+        "recipe": recipe.as_dict(),
+        "versions": _versions(),
+    }
+    if trainer.is_world_process_zero():
+        write_json(output_dir / RESULTS_FILE, results)
+    return results
+
+
+# The run
+
+
+def _tokens_seen(trainer: Trainer) -> dict[str, int]:
+    """How many tokens of sources were read in training, if they were counted; the same ones count each time."""
+    if trainer.args.include_num_input_tokens_seen == "no":
+        return {}
+    return {"source_tokens": int(trainer.state.num_input_tokens_seen)}
+
+
+def _optimizer(recipe: Recipe, model: PreTrainedModel) -> torch.optim.Optimizer | None:
+    """The optimizer where parts or new modules have learning rates of their own; None for the Trainer's."""
+    rates, factor = recipe.run.rates(), recipe.run.new_modules_rate
+    if not rates and (factor == 1 or not getattr(model, "new_parameters", ())):
+        return None
+    try:
+        return optimizer_with_rates(model, recipe.training, rates, factor)
+    except ValueError as error:
+        setting = "learning_rates" if rates else "new_modules_rate (1 for no rate of their own)"
+        raise RecipeError(f"run: {setting}: {error}") from error
+
+
+def _learning_rates(optimizer: torch.optim.Optimizer | None) -> dict[str, dict[str, int]]:
+    """How many weights begin with which rate, for the results."""
+    found = Counter[str]()
+    for group in () if optimizer is None else optimizer.param_groups:
+        found[f"{group['lr']:g}"] += sum(parameter.numel() for parameter in group["params"])
+    return {"learning_rates": dict(found)} if found else {}
+
+
+def _callbacks(recipe: Recipe, model: PreTrainedModel) -> list[TrainerCallback]:
+    """What a recipe asks for of any task, and the log of hard attention."""
+    run, found = recipe.run, list[TrainerCallback]()
+    is_hard = getattr(model.config, "attention", None) == "hard"
+    if is_hard and recipe.training.label_smoothing_factor:
+        raise RecipeError(
+            "training: label_smoothing_factor must be 0 with hard attention: the Trainer's loss would take the place "
+            "of the model's, with which hard attention learns"
+        )
+    if run.perplexity_decay is not None:
+        if recipe.training.eval_strategy == "no":
+            raise RecipeError("run: perplexity_decay needs evaluations; set training: eval_strategy: epoch")
+        try:
+            found.append(PerplexityDecay(run.perplexity_decay))
+        except ValueError as error:
+            raise RecipeError(f"run: perplexity_decay: {error}") from error
+    if run.soft_epochs is not None:
+        try:
+            check_hard_attention(model, "it")
+            found.append(SoftPretraining(run.soft_epochs))
+        except ValueError as error:
+            raise RecipeError(f"run: soft_epochs: {error}") from error
+        if recipe.data.streaming:
+            raise RecipeError("run: soft_epochs does not go with streaming: true; a stream has no epochs")
+    return [*found, SurrogateLog()] if is_hard else found
+
+
+def _versions() -> dict[str, str]:
+    packages = ("datasets", "accelerate", "rouge-score")
+    return {
+        "transformers": transformers.__version__,
+        "torch": torch.__version__,
+        **{package: version(package) for package in packages},
+    }

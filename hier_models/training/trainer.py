@@ -1,0 +1,121 @@
+"""The Trainer of all tasks."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pyarrow
+import torch
+from datasets import Dataset
+from pyarrow import compute
+from torch.utils.data import DataLoader
+from transformers import PreTrainedModel, Seq2SeqTrainer, Trainer, TrainerCallback, TrainerState
+from transformers.trainer_pt_utils import LengthGroupedSampler
+
+from .arguments import IN_ORDER
+from .distributed import NO_LOSS
+
+
+class HierTrainer(Seq2SeqTrainer):
+    """Learns from the same examples in each step on any number of processes, and after resuming.
+
+    Where the last batches of an epoch do not come out even, accelerate fills them up with examples from the epoch's
+    beginning, so that every process has a batch. Here those repeated examples lose their labels: the loss of the last
+    step is that of one process, which has no such examples.
+
+    With `train_sampling_strategy="group_by_length"` Transformers draws the order of an epoch from the random numbers
+    that dropout uses too. From the second epoch on they differ between the processes, so that some examples are seen
+    twice and others never, and after resuming. Here the order depends on seed and epoch alone.
+
+    With `in_order` it evaluates on every row, in the order of the data, however it trains: answers are put together
+    from windows, and documents from chunks, by their order.
+    """
+
+    def __init__(self, *args: Any, in_order: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.in_order = in_order
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """Make the batches; see `Trainer`."""
+        loader: DataLoader[Any] = super().get_train_dataloader()
+        sampler: Any = loader.batch_sampler
+        while sampler is not None and not isinstance(sampler, LengthGroupedSampler):
+            sampler = getattr(sampler, "batch_sampler", None) or getattr(sampler, "sampler", None)
+        if sampler is not None:
+            seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
+            sampler.generator = torch.Generator()
+            sampler.batch_size *= self.args.world_size  # the batches of all processes are grouped together
+            sampler.lengths = _with_targets(sampler.lengths, self.train_dataset)
+            self.add_callback(_SeedEachEpoch(sampler.generator, seed))
+        return loader
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
+        """Make the batches; see `Trainer`."""
+        return self._loader(super().get_eval_dataloader, eval_dataset)
+
+    def get_test_dataloader(self, test_dataset: Any) -> DataLoader[Any]:
+        """Make the batches; see `Trainer`."""
+        return self._loader(super().get_test_dataloader, test_dataset)
+
+    def _loader(self, make: Callable[..., DataLoader[Any]], dataset: Any) -> DataLoader[Any]:
+        training = {name: getattr(self.args, name) for name in IN_ORDER if self.in_order}
+        try:
+            for name in training:
+                setattr(self.args, name, IN_ORDER[name])
+            return make(dataset)
+        finally:
+            for name, value in training.items():
+                setattr(self.args, name, value)
+
+    def prediction_step(self, model: Any, *args: Any, **kwargs: Any) -> Any:
+        """Predict a batch, by generating where the model can; see `Seq2SeqTrainer`."""
+        if cast(PreTrainedModel, self.model).can_generate():
+            return super().prediction_step(model, *args, **kwargs)
+        return Trainer.prediction_step(self, model, *args, **kwargs)
+
+    def get_batch_samples(
+        self, epoch_iterator: Iterator[dict[str, Any]], num_batches: int, device: torch.device
+    ) -> tuple[list[dict[str, Any]], torch.Tensor | int | None]:
+        """Take the batches of a step; see `Trainer`."""
+        if self.state.global_step >= self.state.max_steps:
+            # Gone on with after the last step, in the middle of an epoch: Transformers would make one more.
+            self.control.should_training_stop = True
+            return [], None
+        normalized = self.model_accepts_loss_kwargs or self.compute_loss_func is not None
+        if self.args.world_size > 1 and normalized and self.args.average_tokens_across_devices:
+            epoch_iterator = self._unlabel_repeats(epoch_iterator)
+        found: tuple[list[dict[str, Any]], torch.Tensor | int | None]
+        found = super().get_batch_samples(epoch_iterator, num_batches, device)
+        return found
+
+    def _unlabel_repeats(self, batches: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        for batch in batches:
+            state = self.accelerator.gradient_state
+            labels = batch.get("labels")
+            # The examples of all processes together, in the order of the processes, that are no repetitions.
+            if state.end_of_dataloader and state.remainder > 0 and labels is not None:
+                first = self.args.process_index * len(labels)
+                rows = torch.arange(first, first + len(labels), device=labels.device)
+                batch = {**batch, "labels": labels.clone()}
+                batch["labels"][rows >= state.remainder] = NO_LOSS
+            yield batch
+
+
+def _with_targets(lengths: list[int], dataset: Any) -> list[int]:
+    """Count the tokens of the targets too, by which Transformers does not group: padding them costs as much."""
+    if not isinstance(dataset, Dataset) or "labels" not in dataset.column_names:
+        return lengths
+    labels = dataset.select_columns("labels").with_format("arrow")[:]["labels"]
+    if not pyarrow.types.is_list(labels.type):
+        return lengths
+    return [a + b for a, b in zip(lengths, compute.list_value_length(labels).to_pylist(), strict=True)]
+
+
+class _SeedEachEpoch(TrainerCallback):
+    """Seeds a generator with the epoch that begins, or that is gone on with."""
+
+    def __init__(self, generator: torch.Generator, seed: int) -> None:
+        self.generator, self.seed = generator, seed
+
+    def on_epoch_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        """Seed it."""
+        self.generator.manual_seed(self.seed + int(state.epoch or 0))
