@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import datasets
 from datasets import Dataset, Features, IterableDataset, Value
 from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
 
+from .bad_lines import LoadReport, SetAside, check_set_aside_file
+from .cache_fingerprint import source_version
+from .cleaning import Fillers, check_digits, load_fillers
 from .columns import (
     COUNTS,
     DROPPED_TURNS,
@@ -26,16 +29,13 @@ from .columns import (
     RowFormat,
     resolve_columns,
 )
-from .digits import check_digits
-from .fillers import Fillers, load_fillers
-from .finding import canonical_split, files_of_split, local_files
-from .reading import Record, document_name, read_records
-from .setting_aside import LoadReport, SetAside, check_set_aside_file
-from .versioned import source_version
+from .data_files import canonical_split, files_of_split, local_files
+from .record_readers import Record, document_name, read_records
 
 
 logger = logging.getLogger(__name__)
 
+Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 BadLines = Literal["stop", "set_aside"]
 
 # How many records may be looked at to find one that shows which columns there are.
@@ -69,7 +69,7 @@ class _Reading:
 
 
 def load_documents(
-    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    source: Source,
     *,
     split: str | None = None,
     text_column: str | None = None,
@@ -112,7 +112,7 @@ def load_documents(
             column's name and value. With "turns", a string in any column is read as `role: words` lines,
             with "documents" as articles that are divided as those of Multi-News are (by |||||).
         fillers: Filler words to take out of the source, as meaningless in a speech transcript: "english" for the
-            lexicon of the package, a file with one a line, or a list; see `hier_models.data.fillers`. Turns and
+            lexicon of the package, a file with one a line, or a list; see `hier_models.data.cleaning`. Turns and
             sentences that are left without words are left out; `report` counts both.
         phrases_column: The column with the user's own phrases of each document, which becomes `phrases`; in any of the
             forms that the Highlight-Transformer's processor takes, or null where it is to find them.
@@ -169,7 +169,7 @@ def load_documents(
         return rows
     if isinstance(rows, IterableDataset):
         features = Features({name: kind for name, kind in rows.features.items() if name not in COUNTS})
-        return rows.map(_CountLeftOut(report), remove_columns=list(COUNTS), features=features)
+        return rows.map(partial(_count_left_out, report), remove_columns=list(COUNTS), features=features)
     words, turns = (sum(rows[name]) for name in (FILLER_WORDS, DROPPED_TURNS))
     report.add_left_out(words, turns)
     if words or turns:
@@ -177,19 +177,26 @@ def load_documents(
     return rows.remove_columns(list(COUNTS))
 
 
-class _CountLeftOut:
-    """Counts as a stream goes by."""
+def _count_left_out(report: LoadReport, row: dict[str, Any]) -> dict[str, Any]:
+    """Count as a stream goes by."""
+    report.add_left_out(row[FILLER_WORDS], row[DROPPED_TURNS])
+    return {}
 
-    def __init__(self, report: LoadReport) -> None:
-        self.report = report
 
-    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        self.report.add_left_out(row[FILLER_WORDS], row[DROPPED_TURNS])
-        return {}
+class LoadOptions(TypedDict, total=False):
+    """What the loaders of all kinds of rows take beside a source and its columns; see `load_documents`."""
+
+    split: str | None
+    config_name: str | None
+    revision: str | None
+    streaming: bool
+    bad_lines: BadLines
+    set_aside_file: str | os.PathLike[str] | None
+    report: LoadReport | None
 
 
 def load_rows(
-    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    source: Source,
     resolve: Callable[[Mapping[str, Any]], RowFormat],
     *,
     split: str | None = None,
@@ -200,28 +207,7 @@ def load_rows(
     set_aside_file: str | os.PathLike[str] | None = None,
     report: LoadReport | None = None,
 ) -> Dataset | IterableDataset:
-    """Load rows of any kind as `load_documents` loads documents, which see for the sources.
-
-    Args:
-        source: File, files, folder or id of a dataset on the Hub.
-        resolve: Is given the first records until it can tell from one which columns they have. It raises `BadRecord`
-            for a record that says nothing about the others, and `ValueError` where the user has to say more.
-        split: Which part to load.
-        config_name: The configuration of a dataset on the Hub.
-        revision: Branch, tag or commit of a dataset on the Hub.
-        streaming: Return an `IterableDataset` that reads while it is iterated over.
-        bad_lines: What to do with a line that cannot be used.
-        set_aside_file: Where bad lines go.
-        report: Is given the number of lines set aside, if passed.
-
-    Returns:
-        A `Dataset` with the features of the row format, or an `IterableDataset` with `streaming=True`.
-
-    Raises:
-        BadLineError: If a line cannot be used and `bad_lines` is "stop".
-        FileNotFoundError: If the source is neither here nor on the Hub.
-        ValueError: If an argument does not fit, if the columns cannot be told apart, or if no row is left.
-    """
+    """Load rows of any kind as `load_documents` loads documents, which see for the sources."""
     if bad_lines not in ("stop", "set_aside"):
         raise ValueError(f"bad_lines must be 'stop' or 'set_aside', got {bad_lines!r}")
     if (bad_lines == "set_aside") != (set_aside_file is not None):
@@ -353,18 +339,7 @@ def _normalized(row: Mapping[str, Any], reading: _Reading) -> tuple[dict[str, An
 
 
 def in_split(row: Mapping[str, Any], split: str) -> bool:
-    """Tell whether a record says that it is of a split, by whichever of its names.
-
-    Args:
-        row: The record.
-        split: The split.
-
-    Returns:
-        Whether it is.
-
-    Raises:
-        BadRecord: If it does not say of which it is.
-    """
+    """Tell whether a record says that it is of a split, by whichever of its names."""
     if not isinstance(row.get("split"), str):
         raise BadRecord(
             f"split={split!r} was asked for, but no file's name says so and this record has no column 'split'"

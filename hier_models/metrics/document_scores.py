@@ -207,32 +207,18 @@ def document_keys(references: Sequence[Any]) -> list[str]:
 
 
 def means(scores: Mapping[str, Sequence[float]]) -> dict[str, DocumentStatistics]:
-    """Take scores of documents whose mean is the score of all.
-
-    Args:
-        scores: Name -> score of each document.
-
-    Returns:
-        Name -> statistics.
-    """
+    """Take scores of documents whose mean is the score of all."""
     return {name: DocumentStatistics(np.asarray(values, dtype=np.float64)[:, None]) for name, values in scores.items()}
 
 
 @dataclass(frozen=True)
 class Difference:
-    """By how much one model's score is above another's.
+    """By how much one model's score is above another's."""
 
-    Args:
-        value: The difference.
-        low: Lower end of its interval.
-        high: Upper end.
-        documents: How many documents it is of.
-    """
-
-    value: float
-    low: float
-    high: float
-    documents: int
+    value: float  # the difference
+    low: float  # lower end of its interval
+    high: float  # upper end
+    documents: int  # how many documents it is of
 
 
 def paired_bootstrap(

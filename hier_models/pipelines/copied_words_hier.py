@@ -29,14 +29,7 @@ def _word() -> re.Pattern[str]:
 
 
 def check_copies(model: Any) -> None:
-    """Refuse a model that copies nothing.
-
-    Args:
-        model: The model.
-
-    Raises:
-        ValueError: If it has no copy mechanism.
-    """
+    """Refuse a model that copies nothing."""
     if not getattr(model.config, "use_copy", False):
         raise ValueError(
             f"`return_copied` is for models that copy (use_copy in the config), and {type(model).__name__} does not. "
@@ -50,16 +43,8 @@ def copy_shares(
 ) -> dict[str, torch.Tensor]:
     """Tell how much of the probability of generated tokens is that of copying, in one pass over them.
 
-    Args:
-        model: A model whose output has `copy_probability` and `copy_attentions` under `output_copying=True`.
-        inputs: What the summaries were generated from, (batch, source).
-        ids: Generated ids, with the start token, (batch, sequences, target + 1).
-        token_sentences: The sentence of each source token, -1 for none, (batch, source), if sentences are wanted.
-
-    Returns:
-        `copy_shares`, (batch, sequences, target), from 0 to 1; and `copy_places`, the source token that is copied
-        most, or -1 where the source has no such token. With sentences also `source_shares`, (batch, sequences,
-        target, sentences): how much of the probability is that of copying from each.
+    `ids` (batch, sequences, target + 1) begin with the start token. `copy_shares` and `copy_places` (the source token
+    that is copied most, -1 for none) are (batch, sequences, target), `source_shares` (…, sentences).
     """
     sequences = ids.shape[1]
     flat = ids.flatten(0, 1).to(model.device)  # (batch * sequences, target + 1)
@@ -81,15 +66,7 @@ def copy_shares(
 
 
 def per_sentence(of_tokens: torch.Tensor, sentences: torch.Tensor) -> torch.Tensor:
-    """Add up numbers of source tokens over the sentences that they stand in.
-
-    Args:
-        of_tokens: (batch, target, source).
-        sentences: The sentence of each source token, -1 for none, (batch, source).
-
-    Returns:
-        (batch, target, sentences).
-    """
+    """Add up (batch, target, source) over the sentences (batch, source) of the source tokens, where -1 is none."""
     count = int(sentences.max()) + 1
     places = sentences.masked_fill(sentences < 0, count)[:, None].expand_as(of_tokens)
     return of_tokens.new_zeros(*of_tokens.shape[:2], count + 1).scatter_add(2, places, of_tokens)[..., :count]
@@ -104,22 +81,7 @@ def copied_words(
     offsets: Sequence[Sequence[int]],
     decoding: dict[str, Any],
 ) -> list[dict[str, Any]]:
-    """Find the words of a summary that were copied.
-
-    Args:
-        tokenizer: Decodes the ids.
-        ids: Generated ids, without the start token.
-        text: What they decode to.
-        shares: Of each id, as `copy_shares` gives them.
-        places: Of each id.
-        offsets: Where each source token begins and ends, in characters of the source.
-        decoding: Arguments of `decode` that the text was made with.
-
-    Returns:
-        For each copied word, in order, `text`, `start` and `end` in characters of the summary, `share` (the least of
-        its tokens' shares) and `source`, [start, end] in characters of the source; None if its tokens come from
-        places that do not follow one another.
-    """
+    """Find the words of a summary that were copied."""
     ends = token_ends(tokenizer, ids, text, decoding)
     found = []
     first = 0
@@ -145,17 +107,7 @@ def copied_words(
 
 
 def token_ends(tokenizer: Any, ids: Sequence[int], text: str, decoding: dict[str, Any]) -> list[int]:
-    """Find where in a text each token ends, never before the one before it.
-
-    Args:
-        tokenizer: Decodes the ids.
-        ids: Of the text.
-        text: What they decode to.
-        decoding: Arguments of `decode` that the text was made with.
-
-    Returns:
-        A place for each id, in characters.
-    """
+    """Find where in a text each token ends, never before the one before it."""
     ends = []
     last = 0
     for number in range(1, len(ids) + 1):

@@ -19,10 +19,10 @@ import torch
 import transformers
 from transformers import AutoTokenizer
 
-from ..data.finding import files_of_split
+from ..data.data_files import files_of_split
 from ..data.loading import in_split
 from ..data.overlap import Document, documents_of_file, find_overlaps, texts_of_record
-from ..data.reading import read_records
+from ..data.record_readers import read_records
 from . import sweeps
 from .arguments import Recipe, RecipeError, set_accumulation
 from .comparison_report import write_report

@@ -11,11 +11,11 @@ from datasets import Dataset, IterableDataset
 from transformers import PretrainedConfig, PreTrainedModel, Trainer, TrainerCallback
 
 from ..data import LoadReport
+from ..data.cache_fingerprint import Versioned
 from ..data.columns import RowFormat
 from ..data.loading import load_rows
+from ..data.shared_counts import SharedCounts
 from ..data.tokenizing import plain_tokenizer
-from ..data.totals import SharedTotals
-from ..data.versioned import Versioned
 from .arguments import Recipe, RecipeError, reading_data
 from .dropout_schedule import DropoutSchedule
 from .models import Processor, positions
@@ -45,29 +45,10 @@ class EncoderArguments:
             raise RecipeError(f"dropout_free_epochs must be 0 or more, got {self.dropout_free_epochs}")
 
 
-class CutReport:
+class CutReport(SharedCounts):
     """What did not fit into the inputs of an encoder."""
 
     NAMES = ("rows", "truncated_rows", "truncated_tokens")
-
-    def __init__(self) -> None:
-        self._totals = SharedTotals(len(self.NAMES))
-
-    def add(self, cut: Sequence[int]) -> None:
-        """Count some rows.
-
-        Args:
-            cut: Tokens cut off each.
-        """
-        self._totals.add(len(cut), sum(number > 0 for number in cut), sum(cut))
-
-    def as_dict(self) -> dict[str, int]:
-        """The report for a results file.
-
-        Returns:
-            Every count by its name.
-        """
-        return {name: self._totals[number] for number, name in enumerate(self.NAMES)}
 
 
 class EncoderTask(Task):
@@ -219,7 +200,8 @@ class EncoderTask(Task):
             desc="Tokenizing",
         )
         report = self._cuts[part]
-        report.add(list(inputs["num_truncated_tokens"]))
+        cut = list(inputs["num_truncated_tokens"])
+        report.add(rows=len(cut), truncated_rows=sum(number > 0 for number in cut), truncated_tokens=sum(cut))
         counts = report.as_dict()
         if counts["truncated_rows"]:
             logger.warning(

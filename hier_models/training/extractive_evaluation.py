@@ -7,7 +7,7 @@ from typing import Any
 from datasets import Dataset, IterableDataset
 from transformers.utils import logging
 
-from ..pipelines.extractive import ExtractiveSummarizer
+from ..extractive import ExtractiveSummarizer
 from .metrics import score_summaries
 from .results import write_json
 from .summarization import references_of, write_predictions

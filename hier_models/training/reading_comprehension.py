@@ -12,12 +12,11 @@ import numpy as np
 from transformers import BatchEncoding, EvalPrediction, PreTrainedModel, PreTrainedTokenizerBase, Trainer
 from transformers.utils import logging
 
-from ..data.characters import train_characters
+from ..data.cache_fingerprint import Versioned
 from ..data.columns import RowFormat
-from ..data.reading_rows import resolve_reading
-from ..data.totals import SharedTotals
-from ..data.versioned import Versioned
-from ..data.word_level import train_word_level
+from ..data.reading_comprehension_rows import resolve_reading
+from ..data.shared_counts import SharedCounts
+from ..data.tokenizer_training import train_characters, train_word_level
 from ..metrics import DocumentScores, document_keys
 from ..metrics.answers import f1_of_characters, score_answers, usual_unit
 from ..metrics.document_bleu import document_answers
@@ -85,7 +84,7 @@ class ReadingComprehensionArguments(EncoderArguments):
                 raise RecipeError(f"{name} must be {least} or more, got {getattr(self, name)}")
 
 
-class ReadingReport:
+class ReadingReport(SharedCounts):
     """What became of the questions."""
 
     NAMES = (
@@ -93,25 +92,6 @@ class ReadingReport:
         "widened_answers",  # that begin or end inside of a word, and are learned with all of it
         "misplaced_answers",  # beside others that stand where they should
     )
-
-    def __init__(self) -> None:
-        self._totals = SharedTotals(len(self.NAMES))
-
-    def add(self, **amounts: int) -> None:
-        """Count.
-
-        Args:
-            **amounts: What to add to the numbers of these names.
-        """
-        self._totals.add(*(amounts.get(name, 0) for name in self.NAMES))
-
-    def as_dict(self) -> dict[str, int]:
-        """The report for a results file.
-
-        Returns:
-            Every count by its name.
-        """
-        return {name: self._totals[number] for number, name in enumerate(self.NAMES)}
 
 
 class ReadingComprehensionTask(EncoderTask):

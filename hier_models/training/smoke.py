@@ -21,7 +21,7 @@ import transformers
 from tokenizers import ByteLevelBPETokenizer
 from transformers import AutoConfig, PretrainedConfig, PreTrainedTokenizerBase
 
-from ..data.special_tokens import WITH_MASK, as_tokenizer
+from ..data.tokenizer_training import WITH_MASK, as_tokenizer
 from .arguments import DataArguments, PrecisionError, Recipe, RecipeError
 from .recipe_files import as_options, load_recipe
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from hier_models.data import load_documents, load_parallel, load_poems
 from hier_models.data.loading import load_rows
 from hier_models.data.overlap import overlaps_of_files
-from hier_models.data.reading_rows import resolve_reading
+from hier_models.data.reading_comprehension_rows import resolve_reading
 from hier_models.training.recipe_files import load_recipe
 from hier_models.training.word_vectors import read_word_vectors
 from tests.experiments.scripts import EXPERIMENTS, load_script

@@ -7,7 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ..reading import COMPRESSION_SUFFIXES, DECOMPRESSION_ERRORS, UTF8_BOM, data_suffix, document_name, open_binary
+from ..data.record_readers import (
+    COMPRESSION_SUFFIXES,
+    DECOMPRESSION_ERRORS,
+    UTF8_BOM,
+    data_suffix,
+    document_name,
+    open_binary,
+)
 from .book import Book, Chapter, is_aside, left_out
 from .epub import read_epub
 from .headings import split_blocks, title_of
@@ -79,14 +86,7 @@ def _is_a_text(source: str) -> bool:
 
 
 def natural_key(name: str) -> list[tuple[int, int, str]]:
-    """Sort names as a reader would: chapter 2 before chapter 10.
-
-    Args:
-        name: A file's name.
-
-    Returns:
-        A sort key.
-    """
+    """Sort names as a reader would: chapter 2 before chapter 10."""
     parts = re.split(r"(\d+)", name.casefold())
     return [(1, int(part), "") if part.isdecimal() else (2, 0, part) for part in parts if part]
 

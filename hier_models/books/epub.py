@@ -68,15 +68,6 @@ def read_epub(path: Path) -> Book:
     A chapter begins where the table of contents (EPUB 3's, or the NCX of EPUB 2) says, and at a page that begins with
     a heading. Entries for parts, which only hold chapters, go into the titles of these; entries for sections inside a
     chapter do not divide it. Cover, title page, contents, licence, notes and their like are left out.
-
-    Args:
-        path: The file.
-
-    Returns:
-        The book.
-
-    Raises:
-        ValueError: If it is no EPUB, damaged or encrypted.
     """
     with path.open("rb") as stream:
         beginning = stream.read(80)
