@@ -13,14 +13,14 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from .inspection.copying import SourceText, source_text, words_of
+from .models.keywords_ham import DAMPING, page_rank
 
 
 Method = Literal["lead", "lexrank", "textrank", "tf-idf"]
 METHODS: tuple[str, ...] = get_args(Method)
 
-# LexRank, section 3.2: sentences are linked from this similarity on. The surfer jumps with 0.15 in both.
+# LexRank, section 3.2: sentences are linked from this similarity on.
 LEXRANK_THRESHOLD = 0.1
-DAMPING = 0.85
 # Sentences more alike than this say the same: of articles about one event many do.
 ALIKE = 0.5
 
@@ -161,14 +161,7 @@ def pagerank(weights: Any, damping: float = DAMPING) -> Any:
         return np.zeros(0)
     sums = weights.sum(axis=1)
     steps = np.divide(weights, sums[:, None], out=np.full_like(weights, 1 / size), where=sums[:, None] > 0)
-    rank = np.full(size, 1 / size)
-    # Each step brings the result nearer by a factor of `damping`: 200 are more than double precision needs.
-    for _ in range(200):
-        new = damping * (rank @ steps) + (1 - damping) / size
-        if np.abs(new - rank).sum() < 1e-12:
-            return new
-        rank = new
-    return rank
+    return page_rank(size, lambda rank: rank @ steps, damping)
 
 
 # Words and weights

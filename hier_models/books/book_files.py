@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from ..data.data_files import visible_files
 from ..data.record_readers import (
     COMPRESSION_SUFFIXES,
     DECOMPRESSION_ERRORS,
@@ -109,8 +110,7 @@ def _from_path(path: Path) -> Book:
 
 
 def _from_folder(folder: Path) -> Book:
-    found = [path for path in folder.rglob("*") if path.is_file()]
-    found = [path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
+    found = visible_files(folder)
     files = [path for path in found if data_suffix(path) in CHAPTER_SUFFIXES]
     if not files:
         endings = ", ".join(CHAPTER_SUFFIXES)

@@ -248,14 +248,7 @@ def resolve_columns(
         )
     kind = source_kind or _kind_of(text_column, row[text_column])
     return Columns(
-        text_column,
-        kind,
-        summary_column or None,
-        find_id(row),
-        fillers,
-        phrases_column,
-        several_references,
-        digits,
+        text_column, kind, summary_column or None, find_id(row), fillers, phrases_column, several_references, digits
     )
 
 

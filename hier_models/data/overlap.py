@@ -65,12 +65,7 @@ class OverlapReport:
 
 
 def find_overlaps(
-    train: Iterable[Document],
-    held_out: Iterable[Document],
-    *,
-    words: int = 13,
-    characters: int = 30,
-    common: int = 10,
+    train: Iterable[Document], held_out: Iterable[Document], *, words: int = 13, characters: int = 30, common: int = 10
 ) -> OverlapReport:
     """Find the documents to train on that share a whole text or a long passage with documents to test on.
 

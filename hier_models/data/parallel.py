@@ -151,9 +151,7 @@ def load_parallel(
         there is such a column.
     """
     return load_rows(
-        source,
-        partial(resolve_pairs, source_column=source_column, target_column=target_column),
-        **options,
+        source, partial(resolve_pairs, source_column=source_column, target_column=target_column), **options
     )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from datasets import Dataset, IterableDataset
 from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
+from ..pipelines.reading_comprehension_hier import top_spans
 from .cache_fingerprint import Versioned
 from .shared_counts import Counting, SharedCounts
 from .tokenizing import plain_tokenizer
@@ -369,19 +370,11 @@ def _best_spans(
     """The best spans of a window in characters, with their scores."""
     offsets = np.asarray(window, dtype=np.int64).reshape(-1, 2)
     allowed = np.array([a >= 0 and bool(context[a:b].strip()) for a, b in offsets.tolist()], dtype=bool)
-    first = np.where(allowed, start, -np.inf)
-    last = np.concatenate([np.where(allowed, end, -np.inf), np.full(max_length - 1, -np.inf)])
-    scores = first[:, None] + np.lib.stride_tricks.sliding_window_view(last, max_length)  # (tokens, lengths)
-    flat = scores.ravel()
-    # The tokens of one letter (up to 4 bytes) give the same span: up to 16 times.
-    size = min(flat.size, 16 * n_best)
+    first, last = (np.where(allowed, logits, -np.inf) for logits in (start, end))
     found: dict[tuple[int, int], float] = {}
-    for place in np.argpartition(-flat, size - 1)[:size]:
-        score = float(flat[place])
-        i, length = divmod(int(place), max_length)
-        if score == -np.inf:
-            continue
-        a, b = int(offsets[i, 0]), int(offsets[i + length, 1])
+    # The tokens of one letter (up to 4 bytes) give the same span: up to 16 times.
+    for i, j, score in top_spans(first, last, 16 * n_best, max_length):
+        a, b = int(offsets[i, 0]), int(offsets[j, 1])
         text = context[a:b]
         b -= len(text) - len(text.rstrip())
         a += len(text) - len(text.lstrip())

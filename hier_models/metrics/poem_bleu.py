@@ -57,10 +57,7 @@ class PoemBleu(NumbersMetric):
         )
 
     def _compute(  # type: ignore[override]
-        self,
-        predictions: Sequence[Sequence[str]],
-        references: Sequence[Sequence[str]],
-        smooth_method: str = "exp",
+        self, predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]], smooth_method: str = "exp"
     ) -> dict[str, Any]:
         check_smoothing(smooth_method)
         by_length: dict[int, list[tuple[Sequence[str], Sequence[str]]]] = {}
@@ -83,8 +80,7 @@ class PoemBleu(NumbersMetric):
             of_lines = []
             for line in range(1, LINES):
                 score = bleu.corpus_score(
-                    [apart(written[line - 1]) for written, _ in poems],
-                    [[apart(poem[line]) for _, poem in poems]],
+                    [apart(written[line - 1]) for written, _ in poems], [[apart(poem[line]) for _, poem in poems]]
                 )
                 of_lines.append(score.score / 100)
                 scores[f"bleu{line}_{length}"] = of_lines[-1]

@@ -16,25 +16,22 @@ import torch
 # A word counts as copied when more than this share of its probability is that of copying.
 MOSTLY = 0.5
 
-_UNSPACED = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+# Of Chinese and kana each character is a word.
+UNSPACED = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+
+
+@lru_cache(1)
+def combining_marks() -> str:
+    """Accents of their own and the vowel signs of Indic and Arabic words, which `\\w` leaves out."""
+    return "".join(c for c in map(chr, range(0x300, 0x1F000)) if unicodedata.category(c)[0] == "M")
 
 
 @lru_cache(1)
 def _word() -> re.Pattern[str]:
     """Letters, marks and digits, joined or not by an apostrophe or a hyphen; of Chinese and kana each character."""
-    # Accents of their own and the vowel signs of Indic and Arabic words, which `\w` leaves out.
-    marks = "".join(c for c in map(chr, range(0x300, 0x1F000)) if unicodedata.category(c)[0] == "M")
-    spaced = f"[^\\W_{_UNSPACED}](?:[^\\W_{_UNSPACED}]|[{marks}\u200c\u200d])*"
-    return re.compile(f"[{_UNSPACED}][{marks}]*|{spaced}(?:['’\\-]{spaced})*")
-
-
-def check_copies(model: Any) -> None:
-    """Refuse a model that copies nothing."""
-    if not getattr(model.config, "use_copy", False):
-        raise ValueError(
-            f"`return_copied` is for models that copy (use_copy in the config), and {type(model).__name__} does not. "
-            "Leave it out."
-        )
+    marks = combining_marks()
+    spaced = f"[^\\W_{UNSPACED}](?:[^\\W_{UNSPACED}]|[{marks}\u200c\u200d])*"
+    return re.compile(f"[{UNSPACED}][{marks}]*|{spaced}(?:['’\\-]{spaced})*")
 
 
 @torch.no_grad()
@@ -131,4 +128,4 @@ def _source(places: Sequence[int], offsets: Sequence[Sequence[int]]) -> list[int
     return [int(offsets[places[0]][0]), int(offsets[places[-1]][1])]
 
 
-__all__ = ["check_copies", "copied_words", "copy_shares", "per_sentence", "token_ends"]
+__all__ = ["UNSPACED", "combining_marks", "copied_words", "copy_shares", "per_sentence", "token_ends"]

@@ -9,7 +9,6 @@ Exported checkpoints carry a copy of this file, so it needs nothing but torch an
 
 import functools
 import re
-import unicodedata
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,6 +19,7 @@ from transformers import LogitsProcessor
 from transformers.utils import logging
 
 from .common_words_hier import COMMON_WORDS
+from .copied_words_hier import UNSPACED, combining_marks
 
 
 logger = logging.get_logger(__name__)
@@ -36,7 +36,7 @@ LOWEST = -1e4
 
 _UNSPACED = (
     r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
-    r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # kana, Chinese
+    rf"{UNSPACED}\U00020000-\U0003ffff"  # kana, Chinese
 )
 # Parts of characters, as bytes are decoded below.
 _PARTS = r"\udc80-\udcff"
@@ -47,9 +47,7 @@ _Table = dict[str, list[int]]
 @functools.lru_cache(1)
 def _word() -> re.Pattern[str]:
     """Letters, marks and digits."""
-    # Accents of their own and the vowel signs of Indic and Arabic words, which `\w` leaves out.
-    marks = "".join(c for c in map(chr, range(0x300, 0x1F000)) if unicodedata.category(c)[0] == "M")
-    return re.compile(f"((?:[^\\W_{_UNSPACED}]|(?![{_UNSPACED}])[{marks}\u200c\u200d]|[{_PARTS}])+)")
+    return re.compile(f"((?:[^\\W_{_UNSPACED}]|(?![{_UNSPACED}])[{combining_marks()}\u200c\u200d]|[{_PARTS}])+)")
 
 
 class _Words:

@@ -219,21 +219,32 @@ def best_spans(
     for window, (start, end) in zip(windows, logits, strict=True):
         spans = window["context_spans"]
         numbers = np.asarray(window.get("document_ids", [0] * len(spans)))
-        length = min(max_answer_length, len(spans))
-        last = np.concatenate([end, np.full(length - 1, -np.inf)])
-        scores = start[:, None] + np.lib.stride_tricks.sliding_window_view(last, length)  # (words, lengths)
-        of_last = np.concatenate([numbers, np.full(length - 1, -1)])
-        same = np.lib.stride_tricks.sliding_window_view(of_last, length) == numbers[:, None]
-        flat = np.where(same, scores, -np.inf).ravel()
-        size = min(flat.size, top_k)
-        for place in np.argpartition(-flat, size - 1)[:size]:
-            first, more = divmod(int(place), length)
-            if flat[place] == -np.inf:
-                continue
-            key = (int(spans[first][0]), int(spans[first + more][1]))
-            found[key] = max(float(flat[place]), found.get(key, -np.inf))
+        longest = min(max_answer_length, len(spans))
+        for first, last, score in top_spans(start, end, top_k, longest, numbers):
+            key = (int(spans[first][0]), int(spans[last][1]))
+            found[key] = max(score, found.get(key, -np.inf))
     ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))[:top_k]
     return [(span, float(np.exp(score - sum(totals)))) for span, score in ranked]
+
+
+def top_spans(
+    start: Array, end: Array, count: int, longest: int, documents: Array | None = None
+) -> Iterator[tuple[int, int, float]]:
+    """The spans of a window with the highest sums of both logits, in no order: first, last and sum of each."""
+
+    def following(values: Array, beyond: float) -> Array:  # (words, longest): from each word on
+        padded = np.concatenate([values, np.full(longest - 1, beyond)])
+        return np.lib.stride_tricks.sliding_window_view(padded, longest)
+
+    scores = start[:, None] + following(end, -np.inf)
+    if documents is not None:  # none goes from one document into the next
+        scores = np.where(following(documents, -1) == documents[:, None], scores, -np.inf)
+    flat = scores.ravel()
+    size = min(flat.size, count)
+    for place in np.argpartition(-flat, size - 1)[:size]:
+        if flat[place] > -np.inf:
+            first, more = divmod(int(place), longest)
+            yield first, first + more, float(flat[place])
 
 
 def _log_sum(parts: Sequence[Array]) -> float:

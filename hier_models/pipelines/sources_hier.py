@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from .chunking_hier import sentence_spans
-from .copied_words_hier import per_sentence, token_ends
+from .copied_words_hier import UNSPACED, per_sentence, token_ends
 
 
 Span = tuple[int, int]
@@ -32,9 +32,7 @@ LEAST = 0.25
 # Pairs of neighbouring words count half as much as words: the pair has its two words counted already.
 PAIR = 0.5
 
-# Of Chinese and kana each character is a word.
-_UNSPACED = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_WORD = re.compile(f"[{_UNSPACED}]|[^\\W_{_UNSPACED}]+")
+_WORD = re.compile(f"[{UNSPACED}]|[^\\W_{UNSPACED}]+")
 
 _Unit = str | tuple[str, str]
 

@@ -12,7 +12,7 @@ from transformers import GenerationConfig, LogitsProcessorList
 from transformers.utils import logging
 
 from .common_words_hier import COMMON_WORDS
-from .copied_words_hier import check_copies, copied_words, copy_shares
+from .copied_words_hier import copied_words, copy_shares
 from .document_pipeline_hier import (
     DEFAULT_MAX_NEW_TOKENS,
     DocumentPipeline,
@@ -393,7 +393,11 @@ class SummarizationPipeline(DocumentPipeline):
                 )
             options |= {"return_phrases": True} if return_phrases else {}
         if return_copied:
-            check_copies(self.model)
+            if not getattr(self.model.config, "use_copy", False):
+                raise ValueError(
+                    f"`return_copied` is for models that copy (use_copy in the config), and "
+                    f"{type(self.model).__name__} does not. Leave it out."
+                )
             options["return_offsets_mapping"] = True
         return options
 
@@ -456,11 +460,7 @@ class SummarizationPipeline(DocumentPipeline):
                 source = {name: [example.source[1] for example in chosen]}
                 spans = self.importance_tagger.tag_sources(self.processor, limit, source)
                 weighed = self.processor(
-                    **source,
-                    importance=spans,
-                    truncation=limit is not None,
-                    max_length=limit,
-                    return_truncation=True,
+                    **source, importance=spans, truncation=limit is not None, max_length=limit, return_truncation=True
                 )
                 for example, weights in zip(chosen, weighed["token_importance"], strict=True):
                     example.inputs["token_importance"] = weights
