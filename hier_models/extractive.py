@@ -155,7 +155,10 @@ def tf_idf_sums(sentences: Sequence[Sequence[str]], stopwords: frozenset[str] = 
 
 
 def pagerank(weights: Any, damping: float = DAMPING) -> Any:
-    """Find where a random surfer is, who follows links by their weights and at times jumps anywhere."""
+    """Find where a random surfer is, who follows links by their weights and at times jumps anywhere.
+
+    `weights` (sentences, sentences) are of links from row to column; from a row without links the surfer jumps.
+    """
     size = len(weights)
     if not size:
         return np.zeros(0)

@@ -319,19 +319,15 @@ def tokenize_poems(poems: Iterable[Mapping[str, Any]], processor: Any, report: P
             "with PoemKeywords.fit(…)"
         )
     report = report or PoemReport()
-    rows: list[dict[str, Any]] = []
-    for example in poem_lines(poems, processor.poem_keywords, in_vocabulary(processor)):
-        if example["keyword"] is None:
-            report.add(unknown_keywords=1)
-        else:
-            report.add(lines=1)
-            rows.append(example)
+    examples = list(poem_lines(poems, processor.poem_keywords, in_vocabulary(processor)))
+    rows = [example for example in examples if example["keyword"] is not None]
+    unknown = len(examples) - len(rows)
+    report.add(lines=len(rows), unknown_keywords=unknown)
     if not rows:
         raise ValueError("poems: no line can be used; is the vocabulary of another script?")
-    if report.unknown_keywords:
+    if unknown:
         logger.warning(
-            "%d lines have no word in the vocabulary that could be their keyword, and were left out",
-            report.unknown_keywords,
+            "%d lines have no word in the vocabulary that could be their keyword, and were left out", unknown
         )
     # In parts: millions of tokens as Python lists take more memory than the model.
     parts = [rows[start : start + 4096] for start in range(0, len(rows), 4096)]

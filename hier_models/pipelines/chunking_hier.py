@@ -35,7 +35,12 @@ def pack(
     limits: Sequence[int | None],
     encode: Callable[[int, int], tuple[Item, Sequence[int]]],
 ) -> Iterator[tuple[int, int, Item, bool]]:
-    """Put as many neighbours together as the limits allow, from the first to the last."""
+    """Put as many neighbours together as the limits allow, from the first to the last.
+
+    `sizes` are about how many tokens each element has on each side. `encode` makes a chunk of the elements from
+    `start` to before `end`, and says how many it has: tokens at the seams need not add up. Yields (start, end, chunk,
+    fits); a chunk that does not fit is a single element.
+    """
     start = 0
     while start < len(sizes):
         end = start + 1
@@ -73,7 +78,7 @@ def plain_sentences(text: str) -> list[str]:
 
 
 def sentence_spans(text: str, processor: Any = None) -> list[tuple[int, int]]:
-    """Find the sentences of a text."""
+    """Find where the sentences of a text begin and end, in characters."""
     if hasattr(processor, "split_sentences"):
         return [(start, end) for start, end in processor.split_sentences(text)]
     spans: list[tuple[int, int]] = []
@@ -84,7 +89,7 @@ def sentence_spans(text: str, processor: Any = None) -> list[tuple[int, int]]:
 
 
 def smaller_parts(text: str) -> tuple[list[str], str]:
-    """Take a text that is too long for a chunk apart: into clauses, else words, else characters."""
+    """Take a text that is too long apart, into clauses, else words, else characters; and say what joins them."""
     for pattern in (_CLAUSE, _SPACE):
         parts = [part for part in pattern.split(text.strip()) if part]
         if len(parts) > 1:

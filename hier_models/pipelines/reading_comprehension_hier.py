@@ -210,9 +210,10 @@ class ReadingComprehensionPipeline(HierPipeline):
 def best_spans(
     windows: Sequence[Mapping[str, Any]], logits: Sequence[Sequence[Array]], top_k: int, max_answer_length: int
 ) -> list[tuple[tuple[int, int], float]]:
-    """Find the likeliest spans of a question's windows, none of which goes from one document into the next.
+    """Find the likeliest spans of a question's windows, in characters, with their probabilities.
 
-    Probabilities are those of all words of all windows together, so that windows compete with each other.
+    None goes from one document into the next. Probabilities are those of all words of all windows together, so that
+    windows compete with each other.
     """
     totals = [_log_sum([parts[end] for parts in logits]) for end in (0, 1)]
     found: dict[tuple[int, int], float] = {}

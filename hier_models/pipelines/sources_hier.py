@@ -67,7 +67,7 @@ def document_sentences(
 
 
 def plain_offsets(tokenizer: Any, prefix: str, text: str, length: int) -> list[Span] | None:
-    """Find where the tokens that are left of a long text stand in it."""
+    """Find where the tokens that are left of a long text stand in it; None if the tokenizer cannot tell."""
     if not tokenizer.is_fast:
         return None
     encoded = tokenizer(prefix + text, truncation=True, max_length=length, return_offsets_mapping=True)
