@@ -121,8 +121,8 @@ class Columns:
             features[REFERENCES] = List(text)
         return features | dict.fromkeys(self.counts, Value("int64"))
 
-    def normalize(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Turn a record into the columns every part of the package knows, without what is to be taken out."""
+    def read(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Turn a record into the columns every part of the package knows."""
         for name in (self.source, self.summary, self.id, self.phrases):
             if name is not None and name not in row:
                 raise BadRecord(f"column {name!r} is missing; this record has {listing(list(row))}")
@@ -141,6 +141,11 @@ class Columns:
                 raise BadRecord(f"column {self.phrases!r} {error}") from error
             for phrase in document[PHRASES] or ():
                 well_formed(self.phrases, phrase["text"] or "")
+        return document
+
+    def normalize(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """What `read` gives, without what is to be taken out."""
+        document = self.read(row)
         if self.digits is not None:
             document |= {
                 name: _without_digits(value, self.digits) for name, value in document.items() if name in WORDED
