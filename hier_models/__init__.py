@@ -11,6 +11,7 @@ from .registration import register
 
 
 if TYPE_CHECKING:
+    from .books.summarizing import summarize_book
     from .data import HierDataCollator, MaskingCollator
     from .hub import export, push_to_hub
     from .hub_texts import MINI
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from .models.processing_top_down_transformer import TopDownTransformerProcessor
     from .models.tokenization_hat_bart import HatBartTokenizer
     from .models.tokenization_hat_encoder import HatEncoderTokenizer
-    from .pipelines.book_summaries import summarize_book
     from .pipelines.importance_tagger_hier import ImportanceTagger
     from .training import compute_summarization_metrics, compute_translation_metrics
     from .training.bart_from_encoder import bart_from_encoder
@@ -115,7 +115,7 @@ _PUBLIC = {
     "compute_translation_metrics": "hier_models.training",
     "export": "hier_models.hub",
     "push_to_hub": "hier_models.hub",
-    "summarize_book": "hier_models.pipelines.book_summaries",
+    "summarize_book": "hier_models.books.summarizing",
 }
 
 __all__ = [

@@ -116,12 +116,5 @@ def _as_json(value: Any) -> str:
 
 
 def digest(value: Any) -> str:
-    """Name a value.
-
-    Args:
-        value: What JSON can hold.
-
-    Returns:
-        Sixteen letters and figures, the same for what is the same.
-    """
+    """Name a value."""
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]

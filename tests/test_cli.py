@@ -33,7 +33,7 @@ from hier_models import (
 )
 from hier_models.cli.documents import Documents
 from hier_models.cli.jobs import alone
-from hier_models.data.word_level import train_word_level
+from hier_models.data.tokenizer_training import train_word_level
 from hier_models.training.arguments import ModelArguments
 from hier_models.training.models import load_model_and_processor
 from tests import forks

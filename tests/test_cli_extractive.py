@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 
 from hier_models.cli import app
 from hier_models.cli.extractive import METHODS
-from hier_models.pipelines import extractive
-from hier_models.pipelines.extractive import ExtractiveSummarizer
+from hier_models.extractive import METHODS as METHODS_OF_THE_PACKAGE
+from hier_models.extractive import ExtractiveSummarizer
 from tests.conftest import DOCUMENTS, SUMMARIES
 
 
@@ -35,7 +35,7 @@ def rows_of(file: str) -> list[dict]:
 
 
 def test_the_names_are_those_of_the_methods():
-    assert METHODS == extractive.METHODS
+    assert METHODS == METHODS_OF_THE_PACKAGE
 
 
 @pytest.mark.parametrize("method", METHODS)

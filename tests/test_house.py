@@ -15,8 +15,8 @@ import pytest
 from transformers import BartConfig, BartForConditionalGeneration, RobertaConfig, RobertaForMaskedLM
 
 import hier_models
+from hier_models.books import read_book
 from hier_models.data import train_word_level
-from hier_models.data.books import read_book
 from tests import forks
 
 

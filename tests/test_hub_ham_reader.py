@@ -8,7 +8,7 @@ from huggingface_hub import ModelCard
 from test_hub import WITHOUT_HIER_MODELS, run_python
 
 import hier_models
-from hier_models.data.word_level import train_word_level
+from hier_models.data.tokenizer_training import train_word_level
 from hier_models.models.processing_ham_reader import fit_characters
 
 

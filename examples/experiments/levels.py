@@ -22,7 +22,7 @@ from transformers import AutoConfig
 from hier_models import HamForConditionalGeneration, HamProcessor, HamReaderForQuestionAnswering, HamReaderProcessor
 from hier_models.data.loading import load_rows
 from hier_models.data.poems import in_vocabulary, load_poems, poem_lines
-from hier_models.data.reading_rows import resolve_reading
+from hier_models.data.reading_comprehension_rows import resolve_reading
 from hier_models.models.question_attention import LevelWeights
 
 

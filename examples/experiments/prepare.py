@@ -21,7 +21,7 @@ from tqdm import tqdm
 from hier_models.data.columns import BadRecord
 from hier_models.data.overlap import find_overlaps, texts_of_record
 from hier_models.data.poems import quatrain
-from hier_models.data.reading import read_records
+from hier_models.data.record_readers import read_records
 from hier_models.data.stopwords import load_stopwords
 from hier_models.models.key_phrase_extraction import KeyPhraseExtractor
 from hier_models.models.phrase_words import find_phrase

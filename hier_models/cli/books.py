@@ -55,7 +55,7 @@ def run_book(
     for name in (model, book_model):
         if name is not None:
             check_checkpoint(name)
-    from ..data.books import read_book
+    from ..books import read_book
 
     as_read = read_book(book)
     say(as_read.report())
@@ -63,7 +63,7 @@ def run_book(
     upper = None
     if book_model is not None:
         upper = load_pipeline(book_model, device, dtype, importance_tagger=importance_tagger)
-    from ..pipelines.book_summaries import SUMMARIES_FILE, summarize_book
+    from ..books.summarizing import SUMMARIES_FILE, summarize_book
 
     if output is not None:
         kept = output / SUMMARIES_FILE

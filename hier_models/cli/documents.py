@@ -122,7 +122,7 @@ def data_suffix(path: Path) -> str:
 
 def read_text(path: Path, name: str) -> str:
     """Read a text file, which the user calls `name`."""
-    from ..data.reading import COMPRESSION_SUFFIXES, DECOMPRESSION_ERRORS, open_binary
+    from ..data.record_readers import COMPRESSION_SUFFIXES, DECOMPRESSION_ERRORS, open_binary
 
     with open_binary(path) as stream:
         try:

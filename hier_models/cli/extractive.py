@@ -11,7 +11,7 @@ import typer
 from .errors import MistakeError, mistakes
 
 
-# As in `hier_models.pipelines.extractive`, which takes torch to import.
+# As in `hier_models.extractive`, which takes torch to import.
 METHODS = ("lead", "lexrank", "textrank", "tf-idf")
 
 MaxWordsOption = Annotated[
@@ -35,7 +35,7 @@ def is_extractive(model: str) -> bool:
 
 def load_extractive(model: str, max_words: int | None, language: str | None, max_sentences: int | None = None) -> Any:
     """Make the summarizer that a method's name stands for."""
-    from ..pipelines.extractive import ExtractiveSummarizer
+    from ..extractive import ExtractiveSummarizer
 
     given = {"max_words": max_words, "max_sentences": max_sentences, "language": language}
     with mistakes("--language", ValueError):

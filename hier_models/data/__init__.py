@@ -1,10 +1,8 @@
 """Loading documents, turning them into model inputs, and batching these."""
 
-from .books import Book, Chapter, read_book
-from .characters import train_characters
-from .collating import HierDataCollator
+from .bad_lines import LoadReport
+from .collator import HierDataCollator
 from .importance import ImportanceLabels, importance_spans
-from .joint_bpe import train_joint_bpe
 from .key_phrases import fit_key_phrases
 from .loading import BadLineError, load_documents
 from .masking import MaskingCollator
@@ -12,16 +10,13 @@ from .packing import PackingReport, pack_documents
 from .parallel import ChunkReport, chunk_parallel, load_parallel
 from .poems import character_coverage, load_poems, tokenize_poems, write_quatrains
 from .question_answering import Answer, Prediction, QuestionReport, find_answers, tokenize_questions
-from .setting_aside import LoadReport
+from .tokenizer_training import train_characters, train_joint_bpe, train_word_level
 from .tokenizing import TruncationReport, tokenize_documents
-from .word_level import train_word_level
 
 
 __all__ = [
     "Answer",
     "BadLineError",
-    "Book",
-    "Chapter",
     "ChunkReport",
     "HierDataCollator",
     "ImportanceLabels",
@@ -40,7 +35,6 @@ __all__ = [
     "load_parallel",
     "load_poems",
     "pack_documents",
-    "read_book",
     "tokenize_documents",
     "tokenize_poems",
     "tokenize_questions",

@@ -17,8 +17,7 @@ from typing import Any, Literal, Protocol
 
 from datasets import List, Value
 
-from .digits import replace_digits
-from .fillers import has_words, remove_fillers
+from .cleaning import has_words, remove_fillers, replace_digits
 from .phrase_columns import FEATURE, PHRASES, read_phrases_column
 
 
@@ -30,21 +29,8 @@ KINDS: tuple[Kind, ...] = ("text", "sentences", "turns", "documents")
 # Names seen in public summarization datasets, by the kind that a list under this name holds.
 SOURCE_ALIASES: dict[Kind, tuple[str, ...]] = {
     "text": (
-        "text",
-        "article",
-        "document",
-        "source",
-        "source_text",
-        "input",
-        "input_text",
-        "body",
-        "content",
-        "full_text",
-        "paper",
-        "report",
-        "story",
-        "passage",
-        "transcript",
+        *("text", "article", "document", "source", "source_text", "input", "input_text", "body", "content"),
+        *("full_text", "paper", "report", "story", "passage", "transcript"),
     ),
     "sentences": ("sentences", "article_text", "source_sentences"),
     "turns": ("turns", "dialogue", "dialog", "conversation", "messages", "utterances", "meeting_transcripts"),
@@ -53,17 +39,8 @@ SOURCE_ALIASES: dict[Kind, tuple[str, ...]] = {
 # Looked at only when none of the names above is there: datasets carry `sections` beside the text they are part of.
 SECTION_ALIASES = ("sections",)
 SUMMARY_ALIASES = (
-    "summary",
-    "summary_text",
-    "abstract",
-    "abstract_text",
-    "highlights",
-    "target",
-    "target_text",
-    "tldr",
-    "reference",
-    "reference_summary",
-    "output",
+    *("summary", "summary_text", "abstract", "abstract_text", "highlights", "target", "target_text", "tldr"),
+    *("reference", "reference_summary", "output"),
 )
 ID_ALIASES = ("id", "article_id", "document_id", "doc_id", "paper_id", "example_id")
 ROLE_KEYS = ("role", "speaker", "name", "from", "author", "participant", "character")
@@ -113,27 +90,16 @@ class RowFormat(Protocol):
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that were given or recognised.
+    """The columns that were given or recognised."""
 
-    Args:
-        source: Name of the column with the source.
-        kind: What the source is turned into.
-        summary: Name of the column with the summary, or None.
-        id: Name of the column with the identifier, or None.
-        fillers: Words to take out of the source, from `load_fillers`.
-        phrases: Name of the column with the user's own phrases, or None.
-        several_references: Whether what the summary's column holds are several summaries.
-        digits: What every digit becomes, or None.
-    """
-
-    source: str
-    kind: Kind
-    summary: str | None
-    id: str | None
-    fillers: tuple[str, ...] = ()
-    phrases: str | None = None
-    several_references: bool = False
-    digits: str | None = None
+    source: str  # name of the column with the source
+    kind: Kind  # what the source is turned into
+    summary: str | None  # name of the column with the summary, or None
+    id: str | None  # name of the column with the identifier, or None
+    fillers: tuple[str, ...] = ()  # words to take out of the source, from `load_fillers`
+    phrases: str | None = None  # name of the column with the user's own phrases, or None
+    several_references: bool = False  # whether what the summary's column holds are several summaries
+    digits: str | None = None  # what every digit becomes, or None
 
     @property
     def counts(self) -> tuple[str, ...]:
@@ -155,19 +121,31 @@ class Columns:
             features[REFERENCES] = List(text)
         return features | dict.fromkeys(self.counts, Value("int64"))
 
+    def read(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Turn a record into the columns every part of the package knows."""
+        for name in (self.source, self.summary, self.id, self.phrases):
+            if name is not None and name not in row:
+                raise BadRecord(f"column {name!r} is missing; this record has {listing(list(row))}")
+        source = _SOURCES[self.kind](self.source, _decoded(self.source, row[self.source]))
+        document: dict[str, Any] = {self.kind: source}
+        if self.summary is not None and self.several_references:
+            document[REFERENCES] = _references(self.summary, row[self.summary])
+            document["summary"] = document[REFERENCES][0]
+        elif self.summary is not None:
+            document["summary"] = _summary(self.summary, row[self.summary])
+        document |= get_id(row, self.id)
+        if self.phrases is not None:
+            try:
+                document[PHRASES] = read_phrases_column(row[self.phrases])
+            except ValueError as error:
+                raise BadRecord(f"column {self.phrases!r} {error}") from error
+            for phrase in document[PHRASES] or ():
+                well_formed(self.phrases, phrase["text"] or "")
+        return document
+
     def normalize(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Turn a record into the columns every part of the package knows, without what is to be taken out.
-
-        Args:
-            row: A record of the dataset.
-
-        Returns:
-            What `normalize` returns, and the counts of what was left out.
-
-        Raises:
-            BadRecord: If nothing is left.
-        """
-        document = normalize(row, self)
+        """What `read` gives, without what is to be taken out."""
+        document = self.read(row)
         if self.digits is not None:
             document |= {
                 name: _without_digits(value, self.digits) for name, value in document.items() if name in WORDED
@@ -190,27 +168,12 @@ def _plain(name: str) -> str:
 
 
 def matching(names: Sequence[str], aliases: Sequence[str]) -> list[str]:
-    """Find the columns with a known name, whatever their case and hyphens.
-
-    Args:
-        names: Columns.
-        aliases: Known names.
-
-    Returns:
-        The columns among them.
-    """
+    """Find the columns with a known name, whatever their case and hyphens."""
     return [name for name in names if _plain(name) in aliases]
 
 
 def listing(names: Sequence[str]) -> str:
-    """Columns for a message.
-
-    Args:
-        names: Columns.
-
-    Returns:
-        Their names, quoted.
-    """
+    """Columns for a message."""
     return ", ".join(repr(name) for name in names)
 
 
@@ -244,26 +207,7 @@ def resolve_columns(
     several_references: bool = False,
     digits: str | None = None,
 ) -> Columns:
-    """Decide which columns hold the source and the summary.
-
-    Args:
-        row: A record of the dataset.
-        text_column: The column with the source; None to recognise it by its name.
-        summary_column: The column with the summary; None to recognise it by its name, the empty string for no summary.
-        source_kind: What the source is turned into; None to tell by its name and value.
-        fillers: Words to take out of the source, from `load_fillers`.
-        phrases_column: The column with the user's own phrases of each document; None for none.
-        several_references: Whether what the summary's column holds are several summaries.
-        digits: What every digit becomes; None for digits as they are.
-
-    Returns:
-        The columns. A summary that was not asked for by name may be missing.
-
-    Raises:
-        ValueError: If a named column is missing, or if no column, or more than one, has a name known for a source (or
-            more than one has a name known for a summary).
-        BadRecord: If the value of the source is of a type that no kind of source has.
-    """
+    """Decide which columns hold the source and the summary."""
     names = list(row)
     for argument, name in (
         ("text_column", text_column),
@@ -307,17 +251,9 @@ def resolve_columns(
             "them for several summaries)",
             summary_column,
         )
-    ids = [name for alias in ID_ALIASES for name in matching(names, (alias,))]
     kind = source_kind or _kind_of(text_column, row[text_column])
     return Columns(
-        text_column,
-        kind,
-        summary_column or None,
-        ids[0] if ids else None,
-        fillers,
-        phrases_column,
-        several_references,
-        digits,
+        text_column, kind, summary_column or None, find_id(row), fillers, phrases_column, several_references, digits
     )
 
 
@@ -359,70 +295,14 @@ def _starts_with_a_turn(text: str) -> bool:
 
 
 def described(value: Any) -> str:
-    """Say of what type a value is, for a message.
-
-    Args:
-        value: Anything.
-
-    Returns:
-        A few words.
-    """
+    """Say of what type a value is, for a message."""
     if isinstance(value, list):
         return f"a list of {', '.join(sorted({type(item).__name__ for item in value}))}" if value else "an empty list"
     return "nothing" if value is None else f"a value of type {type(value).__name__}"
 
 
-def normalize(row: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
-    """Turn a record into the columns every part of the package knows.
-
-    Args:
-        row: A record of the dataset.
-        columns: Which of its columns are meant.
-
-    Returns:
-        The source under the name of its kind, and `summary`, `id` and `phrases` if there are such columns. A summary
-        given as a list of strings is one summary by sentences and is joined with newlines; with `several_references`
-        they are `references`, and `summary` is the first.
-
-    Raises:
-        BadRecord: If a column is missing, empty or of the wrong type.
-    """
-    for name in (columns.source, columns.summary, columns.id, columns.phrases):
-        if name is not None and name not in row:
-            raise BadRecord(f"column {name!r} is missing; this record has {listing(list(row))}")
-    source = _SOURCES[columns.kind](columns.source, _decoded(columns.source, row[columns.source]))
-    normalized: dict[str, Any] = {columns.kind: source}
-    if columns.summary is not None and columns.several_references:
-        normalized[REFERENCES] = _references(columns.summary, row[columns.summary])
-        normalized["summary"] = normalized[REFERENCES][0]
-    elif columns.summary is not None:
-        normalized["summary"] = _summary(columns.summary, row[columns.summary])
-    if columns.id is not None:
-        identifier = row[columns.id]
-        normalized["id"] = "" if identifier is None else well_formed(columns.id, str(identifier))
-    if columns.phrases is not None:
-        try:
-            normalized[PHRASES] = read_phrases_column(row[columns.phrases])
-        except ValueError as error:
-            raise BadRecord(f"column {columns.phrases!r} {error}") from error
-        for phrase in normalized[PHRASES] or ():
-            well_formed(columns.phrases, phrase["text"] or "")
-    return normalized
-
-
 def well_formed(name: str, text: str) -> str:
-    """Refuse a string that cannot be stored.
-
-    Args:
-        name: Its column.
-        text: The string.
-
-    Returns:
-        The string.
-
-    Raises:
-        BadRecord: If it holds an unpaired surrogate.
-    """
+    """Refuse a string that cannot be stored."""
     # isascii is a flag of the string, so most documents are not scanned.
     found = None if text.isascii() else SURROGATE.search(text)
     if found:
@@ -438,19 +318,7 @@ def _wrong_type(name: str, value: Any, wanted: str) -> BadRecord:
 
 
 def not_blank(name: str, text: str, what: str) -> str:
-    """Refuse a string that is empty or all spaces.
-
-    Args:
-        name: Its column.
-        text: The string.
-        what: What it should be, for the message.
-
-    Returns:
-        The string.
-
-    Raises:
-        BadRecord: If it is.
-    """
+    """Refuse a string that is empty or all spaces."""
     if not text.strip():
         raise BadRecord(f"column {name!r} is empty: {what} needs at least one character that is not a space")
     return text
@@ -557,3 +425,67 @@ def _documents(name: str, value: Any) -> list[str]:
 
 
 _SOURCES = {"text": _text, "sentences": _strings, "documents": _documents, "turns": _turns}
+
+
+# What the formats of other rows need
+
+
+def find_column(
+    row: Mapping[str, Any],
+    what: str,
+    argument: str,
+    given: str | None,
+    aliases: Sequence[str],
+    taken: Sequence[str] = (),
+) -> str:
+    """The column that was given, or the one that has a known name: the first in the order of the names."""
+    names = [name for name in row if name not in taken]
+    if given:
+        if given not in row:
+            raise ValueError(f"{argument}={given!r} is not a column; the columns are {listing(list(row))}")
+        return given
+    found = next((name for alias in aliases for name in matching(names, (alias,))), None)
+    if found is None:
+        raise ValueError(
+            f"cannot tell which column holds {what}: none has a known name ({', '.join(aliases)}); the columns are "
+            f"{listing(list(row))}. Name it with {argument}"
+        )
+    return found
+
+
+def find_id(row: Mapping[str, Any]) -> str | None:
+    """The column with the identifier, if there is one."""
+    return next((name for alias in ID_ALIASES for name in matching(list(row), (alias,))), None)
+
+
+def get_column(row: Mapping[str, Any], name: str) -> Any:
+    """A record's value in a column, which has to be there."""
+    if name not in row:
+        raise BadRecord(f"column {name!r} is missing; this record has {listing(list(row))}")
+    return row[name]
+
+
+def get_string(row: Mapping[str, Any], name: str, what: str) -> str:
+    """A record's string in a column, which must not be blank."""
+    value = get_column(row, name)
+    if not isinstance(value, str):
+        raise BadRecord(f"column {name!r} must hold a string, got {described(value)}")
+    return not_blank(name, well_formed(name, value), what)
+
+
+def get_id(row: Mapping[str, Any], name: str | None) -> dict[str, str]:
+    """A record's identifier as the column `id`; nothing where there is no such column."""
+    if name is None:
+        return {}
+    value = get_column(row, name)
+    return {"id": "" if value is None else well_formed(name, str(value))}
+
+
+def from_json(value: Any) -> Any:
+    """What a CSV cell holds as JSON text."""
+    if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value

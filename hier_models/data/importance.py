@@ -48,15 +48,7 @@ def importance_spans(document: str, reference: str, language: str = "en") -> lis
 
 
 def check_importance_language(language: str) -> None:
-    """Refuse, before many documents are read, what no labels can be made with.
-
-    Args:
-        language: Language of the documents, as a code.
-
-    Raises:
-        ValueError: If there is no list of stopwords of the language.
-        ImportError: If simplemma is not installed.
-    """
+    """Refuse, before many documents are read, what no labels can be made with."""
     load_stopwords(language)
     _lemma("words", language)
 
@@ -64,16 +56,7 @@ def check_importance_language(language: str) -> None:
 def oracle_spans(
     processor: ProcessorMixin | PreTrainedTokenizerBase, source: dict[str, list[Any]], references: list[str]
 ) -> list[list[Span]]:
-    """Find the important words of documents, whatever kind of source they are.
-
-    Args:
-        processor: A processor with `running_text` and `language`.
-        source: `text`, `sentences`, `turns` or `documents`, as the processor takes it, of some documents.
-        references: Their summaries.
-
-    Returns:
-        For each document what `importance_spans` gives.
-    """
+    """Find the important words of documents, whatever kind of source they are."""
     documents = cast(Any, processor).running_text(**source)
     language = cast(Any, processor).language
     return [
@@ -129,15 +112,7 @@ class ImportanceLabels:
 
 
 def token_labels(encoded: Any) -> list[list[int]]:
-    """Make the labels of the importance tagger of what a processor made of documents.
-
-    Args:
-        encoded: What `processor(…, importance=…, return_offsets_mapping=True, return_truncation=True)` gives for a
-            list of documents.
-
-    Returns:
-        For each token 1 (important) or 0; -100, which losses ignore, for special tokens.
-    """
+    """Make the labels of the importance tagger of what a processor made of documents."""
     rows = zip(encoded["token_importance"], encoded["offset_mapping"], encoded["without_importance"], strict=True)
     return [
         [

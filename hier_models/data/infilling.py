@@ -18,13 +18,6 @@ PARTS = ("train", "validation")
 def permute_sentences(sentences: Sequence[Sequence[int]], generator: np.random.Generator) -> list[int]:
     """Put sentences in a random order.
 
-    Args:
-        sentences: The token ids of each.
-        generator: Draws the order; all are equally likely.
-
-    Returns:
-        The token ids of all.
-
     Source: Lewis et al., 2020 (BART), section 2.2, "Sentence Permutation".
     """
     return [token for number in generator.permutation(len(sentences)) for token in sentences[number]]
@@ -44,18 +37,7 @@ def infill_text(
     is cut to it. A share that is no whole number of tokens is rounded by chance, to be right on average. Spans do not
     overlap, and every arrangement of them is equally likely.
 
-    Args:
-        ids: Token ids, without special tokens.
-        generator: Draws lengths and places.
-        mask_id: The mask token.
-        mask_share: Share of the tokens that go.
-        span_mean: Mean length of a span in tokens.
-
-    Returns:
-        Token ids, at most as many as before.
-
-    Source: Lewis et al., 2020 (BART), section 2.2, "Text Infilling", and section 5.1: 30 % of the tokens, lengths from
-        a Poisson distribution with λ = 3.
+    Source: Lewis et al., 2020 (BART), section 2.2, "Text Infilling", and section 5.1 (30 % of the tokens, λ = 3).
     """
     budget = int(len(ids) * mask_share + generator.random())
     lengths: list[int] = []
@@ -79,19 +61,6 @@ class NoisyChunks(Dataset[dict[str, list[int]]]):
 
     The noise of a chunk is drawn from the seed, the number of the chunk and the number of the copy alone: it does not
     depend on when, in which process or in which batch the chunk comes.
-
-    Args:
-        chunks: Rows with `input_ids`, a BOS before every sentence and EOS at the end, as `pack_documents` makes them.
-        processor: The tokenizer, or a processor that has it; with BOS, EOS and mask tokens.
-        copies: How many noises each chunk has; the dataset is so many times as long.
-        seed: Another seed, other noise.
-        part: "train" or "validation", whose noises differ.
-        mask_share: Share of the tokens that go; see `infill_text`.
-        span_mean: Mean length of a span.
-        permute: Whether sentences are shuffled.
-
-    Raises:
-        ValueError: If there are no chunks, the tokenizer lacks a token, or a number is not allowed.
     """
 
     def __init__(
@@ -123,25 +92,11 @@ class NoisyChunks(Dataset[dict[str, list[int]]]):
         self.mask_share, self.span_mean, self.permute = mask_share, span_mean, permute
 
     def __len__(self) -> int:
-        """Tell how many there are.
-
-        Returns:
-            Chunks times copies.
-        """
+        """Tell how many there are."""
         return len(self.chunks) * self.copies
 
     def __getitem__(self, number: int) -> dict[str, list[int]]:
-        """Draw the noise of a chunk.
-
-        Args:
-            number: Of the copy times the number of chunks, plus that of the chunk.
-
-        Returns:
-            `input_ids`, `attention_mask` and `labels`, all with BOS and EOS.
-
-        Raises:
-            IndexError: If there is no such chunk.
-        """
+        """Draw the noise of a chunk."""
         if not 0 <= number < len(self):
             raise IndexError(f"number must be from 0 to below {len(self)}, got {number}")
         copy, chunk = divmod(number, len(self.chunks))

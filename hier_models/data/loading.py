@@ -9,33 +9,23 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import datasets
 from datasets import Dataset, Features, IterableDataset, Value
 from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
 
-from .columns import (
-    COUNTS,
-    DROPPED_TURNS,
-    FILLER_WORDS,
-    KINDS,
-    PROBLEMS,
-    BadRecord,
-    Kind,
-    RowFormat,
-    resolve_columns,
-)
-from .digits import check_digits
-from .fillers import Fillers, load_fillers
-from .finding import canonical_split, files_of_split, local_files
-from .reading import Record, document_name, read_records
-from .setting_aside import LoadReport, SetAside, check_set_aside_file
-from .versioned import source_version
+from .bad_lines import LoadReport, SetAside, check_set_aside_file
+from .cache_fingerprint import source_version
+from .cleaning import Fillers, check_digits, load_fillers
+from .columns import COUNTS, DROPPED_TURNS, FILLER_WORDS, KINDS, PROBLEMS, BadRecord, Kind, RowFormat, resolve_columns
+from .data_files import canonical_split, files_of_split, local_files
+from .record_readers import Record, document_name, read_records
 
 
 logger = logging.getLogger(__name__)
 
+Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 BadLines = Literal["stop", "set_aside"]
 
 # How many records may be looked at to find one that shows which columns there are.
@@ -54,7 +44,7 @@ class _NoDocumentsError(ValueError):
 
 
 @dataclass(frozen=True)
-class _Reading:
+class _Settings:
     """All that decides what a file is read into: also the key of the cache."""
 
     format: RowFormat
@@ -69,7 +59,7 @@ class _Reading:
 
 
 def load_documents(
-    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    source: Source,
     *,
     split: str | None = None,
     text_column: str | None = None,
@@ -112,7 +102,7 @@ def load_documents(
             column's name and value. With "turns", a string in any column is read as `role: words` lines,
             with "documents" as articles that are divided as those of Multi-News are (by |||||).
         fillers: Filler words to take out of the source, as meaningless in a speech transcript: "english" for the
-            lexicon of the package, a file with one a line, or a list; see `hier_models.data.fillers`. Turns and
+            lexicon of the package, a file with one a line, or a list; see `hier_models.data.cleaning`. Turns and
             sentences that are left without words are left out; `report` counts both.
         phrases_column: The column with the user's own phrases of each document, which becomes `phrases`; in any of the
             forms that the Highlight-Transformer's processor takes, or null where it is to find them.
@@ -169,7 +159,7 @@ def load_documents(
         return rows
     if isinstance(rows, IterableDataset):
         features = Features({name: kind for name, kind in rows.features.items() if name not in COUNTS})
-        return rows.map(_CountLeftOut(report), remove_columns=list(COUNTS), features=features)
+        return rows.map(partial(_count_left_out, report), remove_columns=list(COUNTS), features=features)
     words, turns = (sum(rows[name]) for name in (FILLER_WORDS, DROPPED_TURNS))
     report.add_left_out(words, turns)
     if words or turns:
@@ -177,19 +167,26 @@ def load_documents(
     return rows.remove_columns(list(COUNTS))
 
 
-class _CountLeftOut:
-    """Counts as a stream goes by."""
+def _count_left_out(report: LoadReport, row: dict[str, Any]) -> dict[str, Any]:
+    """Count as a stream goes by."""
+    report.add_left_out(row[FILLER_WORDS], row[DROPPED_TURNS])
+    return {}
 
-    def __init__(self, report: LoadReport) -> None:
-        self.report = report
 
-    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        self.report.add_left_out(row[FILLER_WORDS], row[DROPPED_TURNS])
-        return {}
+class LoadOptions(TypedDict, total=False):
+    """What the loaders of all kinds of rows take beside a source and its columns; see `load_documents`."""
+
+    split: str | None
+    config_name: str | None
+    revision: str | None
+    streaming: bool
+    bad_lines: BadLines
+    set_aside_file: str | os.PathLike[str] | None
+    report: LoadReport | None
 
 
 def load_rows(
-    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    source: Source,
     resolve: Callable[[Mapping[str, Any]], RowFormat],
     *,
     split: str | None = None,
@@ -200,28 +197,7 @@ def load_rows(
     set_aside_file: str | os.PathLike[str] | None = None,
     report: LoadReport | None = None,
 ) -> Dataset | IterableDataset:
-    """Load rows of any kind as `load_documents` loads documents, which see for the sources.
-
-    Args:
-        source: File, files, folder or id of a dataset on the Hub.
-        resolve: Is given the first records until it can tell from one which columns they have. It raises `BadRecord`
-            for a record that says nothing about the others, and `ValueError` where the user has to say more.
-        split: Which part to load.
-        config_name: The configuration of a dataset on the Hub.
-        revision: Branch, tag or commit of a dataset on the Hub.
-        streaming: Return an `IterableDataset` that reads while it is iterated over.
-        bad_lines: What to do with a line that cannot be used.
-        set_aside_file: Where bad lines go.
-        report: Is given the number of lines set aside, if passed.
-
-    Returns:
-        A `Dataset` with the features of the row format, or an `IterableDataset` with `streaming=True`.
-
-    Raises:
-        BadLineError: If a line cannot be used and `bad_lines` is "stop".
-        FileNotFoundError: If the source is neither here nor on the Hub.
-        ValueError: If an argument does not fit, if the columns cannot be told apart, or if no row is left.
-    """
+    """Load rows of any kind as `load_documents` loads documents, which see for the sources."""
     if bad_lines not in ("stop", "set_aside"):
         raise ValueError(f"bad_lines must be 'stop' or 'set_aside', got {bad_lines!r}")
     if (bad_lines == "set_aside") != (set_aside_file is not None):
@@ -240,21 +216,21 @@ def load_rows(
     if files is None:
         raw = _from_hub(str(source), config_name, revision, split, streaming)
         row_format = _format_of_hub(raw, resolve)
-        reading = _Reading(row_format, None, bad_lines, (), source_version())
+        settings = _Settings(row_format, None, bad_lines, (), source_version())
         set_aside = None if set_aside_file is None else SetAside(os.fspath(set_aside_file), report)
-        return _normalized_hub(raw, str(source), reading, set_aside)
+        return _normalized_hub(raw, str(source), settings, set_aside)
     files, row_split = files_of_split(files, split)
     row_format = _format_of_files(files, resolve, bad_lines)
     state = tuple((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path, _ in files)
-    reading = _Reading(row_format, row_split, bad_lines, state, source_version())
+    settings = _Settings(row_format, row_split, bad_lines, state, source_version())
     set_aside = None if set_aside_file is None else SetAside(os.fspath(set_aside_file), report)
     names = [(str(path), name) for path, name in files]
     if streaming:
         # datasets takes a list among the arguments for shards, which data loader workers share out among themselves.
-        arguments = {"files": names, "reading": reading, "set_aside": set_aside}
-        return IterableDataset.from_generator(_stream, features=reading.features, gen_kwargs=arguments)
-    arguments = {"files": tuple(names), "reading": reading}
-    features = reading.features if set_aside is None else _with_problem(reading.features)
+        arguments = {"files": names, "settings": settings, "set_aside": set_aside}
+        return IterableDataset.from_generator(_stream, features=settings.features, gen_kwargs=arguments)
+    arguments = {"files": tuple(names), "settings": settings}
+    features = settings.features if set_aside is None else _with_problem(settings.features)
     try:
         dataset = Dataset.from_generator(
             _generate_some, features=features, gen_kwargs=arguments, writer_batch_size=ROWS_IN_MEMORY
@@ -294,9 +270,9 @@ def _row_of(record: Record) -> dict[str, Any]:
 # Reading them
 
 
-def _stream(files: list[tuple[str, str]], reading: _Reading, set_aside: SetAside | None) -> Iterator[dict[str, Any]]:
+def _stream(files: list[tuple[str, str]], settings: _Settings, set_aside: SetAside | None) -> Iterator[dict[str, Any]]:
     """The good documents; a bad line stops the stream or goes straight to the file."""
-    for document in _generate(files, reading):
+    for document in _generate(files, settings):
         problem = document.pop(PROBLEM, None)
         if problem is None:
             yield document
@@ -304,18 +280,18 @@ def _stream(files: list[tuple[str, str]], reading: _Reading, set_aside: SetAside
             set_aside.add(problem)
 
 
-def _generate_some(files: Sequence[tuple[str, str]], reading: _Reading) -> Iterator[dict[str, Any]]:
+def _generate_some(files: Sequence[tuple[str, str]], settings: _Settings) -> Iterator[dict[str, Any]]:
     """The documents of the files, at least one: what datasets says of a file without rows is of no help."""
-    documents = _generate(files, reading)
+    documents = _generate(files, settings)
     first = next(documents, None)
     if first is None:
-        where = "" if reading.split is None else f" with split={reading.split!r}"
+        where = "" if settings.split is None else f" with split={settings.split!r}"
         raise _NoDocumentsError(f"source: no documents in {', '.join(path for path, _ in files[:5])}{where}")
     yield first
     yield from documents
 
 
-def _generate(files: Sequence[tuple[str, str]], reading: _Reading) -> Iterator[dict[str, Any]]:
+def _generate(files: Sequence[tuple[str, str]], settings: _Settings) -> Iterator[dict[str, Any]]:
     """The documents of the files, the bad lines among them as rows that hold only a problem.
 
     They are rows so that they are part of what datasets caches: the bad lines of a file are reported whenever it is
@@ -326,45 +302,34 @@ def _generate(files: Sequence[tuple[str, str]], reading: _Reading) -> Iterator[d
         for record in read_records(Path(path), document_name(Path(name))):
             try:
                 row = _row_of(record)
-                if reading.split is not None and not in_split(row, reading.split):
+                if settings.split is not None and not in_split(row, settings.split):
                     continue
-                document, parts = _normalized(row, reading)
+                document, parts = _normalized(row, settings)
             except BadRecord as error:
-                if reading.bad_lines == "stop":
+                if settings.bad_lines == "stop":
                     raise BadLineError(f"{record.file}:{record.line}: {error}") from None
-                document = dict.fromkeys(reading.features)
+                document = dict.fromkeys(settings.features)
                 document[PROBLEM] = _entry(record.file, record.line, str(error), record.raw)
                 yield document
                 continue
-            splits = _noted_splits(splits, row, reading.split)
+            splits = _noted_splits(splits, row, settings.split)
             for reason, raw in parts:
                 entry = _entry(record.file, record.line, reason, raw)
-                yield {**dict.fromkeys(reading.features), PROBLEM: entry}
-            yield document if reading.bad_lines == "stop" else {**document, PROBLEM: None}
+                yield {**dict.fromkeys(settings.features), PROBLEM: entry}
+            yield document if settings.bad_lines == "stop" else {**document, PROBLEM: None}
 
 
-def _normalized(row: Mapping[str, Any], reading: _Reading) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+def _normalized(row: Mapping[str, Any], settings: _Settings) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """The document, and the parts of the record that had to be left out of it, which are as bad as bad lines."""
-    document = reading.format.normalize(row)
+    document = settings.format.normalize(row)
     parts = document.pop(PROBLEMS, [])
-    if parts and reading.bad_lines == "stop":
+    if parts and settings.bad_lines == "stop":
         raise BadRecord(parts[0][0])
     return document, parts
 
 
 def in_split(row: Mapping[str, Any], split: str) -> bool:
-    """Tell whether a record says that it is of a split, by whichever of its names.
-
-    Args:
-        row: The record.
-        split: The split.
-
-    Returns:
-        Whether it is.
-
-    Raises:
-        BadRecord: If it does not say of which it is.
-    """
+    """Tell whether a record says that it is of a split, by whichever of its names."""
     if not isinstance(row.get("split"), str):
         raise BadRecord(
             f"split={split!r} was asked for, but no file's name says so and this record has no column 'split'"
@@ -442,21 +407,21 @@ def _format_of_hub(raw: Dataset | IterableDataset, resolve: Callable[[Mapping[st
 class _Normalizer:
     """Maps a batch of raw rows to documents, for `map` of either kind of dataset."""
 
-    def __init__(self, source: str, reading: _Reading, set_aside: SetAside | None, keep_problems: bool) -> None:
+    def __init__(self, source: str, settings: _Settings, set_aside: SetAside | None, keep_problems: bool) -> None:
         self.source = source
-        self.reading = reading
+        self.settings = settings
         self.set_aside = set_aside
         self.keep_problems = keep_problems
 
     def __call__(self, batch: dict[str, list[Any]], indices: list[int]) -> dict[str, list[Any]]:
-        names = [*self.reading.features, *([PROBLEM] if self.keep_problems else [])]
+        names = [*self.settings.features, *([PROBLEM] if self.keep_problems else [])]
         documents: dict[str, list[Any]] = {name: [] for name in names}
         for number, index in enumerate(indices):
             row = {name: values[number] for name, values in batch.items()}
             try:
-                normalized, parts = _normalized(row, self.reading)
+                normalized, parts = _normalized(row, self.settings)
             except BadRecord as error:
-                if self.reading.bad_lines == "stop":
+                if self.settings.bad_lines == "stop":
                     raise BadLineError(f"{self.source}: row {index + 1}: {error}") from None
                 normalized, parts = None, [(str(error), json.dumps(row, default=str))]
             for reason, raw in parts:
@@ -477,28 +442,19 @@ class _Normalizer:
 
 
 def _normalized_hub(
-    raw: Dataset | IterableDataset, source: str, reading: _Reading, set_aside: SetAside | None
+    raw: Dataset | IterableDataset, source: str, settings: _Settings, set_aside: SetAside | None
 ) -> Dataset | IterableDataset:
-    if isinstance(raw, IterableDataset):
-        names = raw.column_names or list(next(iter(raw)))
-        normalizer = _Normalizer(source, reading, set_aside, keep_problems=False)
-        return raw.map(
-            normalizer,
-            batched=True,
-            batch_size=ROWS_IN_MEMORY,
-            with_indices=True,
-            remove_columns=names,
-            features=reading.features,
-        )
-    keep_problems = set_aside is not None
-    dataset = raw.map(
-        # The file is left out, so that where the bad lines go is no part of the cache's key.
-        _Normalizer(source, reading, None, keep_problems),
-        batched=True,
-        batch_size=ROWS_IN_MEMORY,
-        with_indices=True,
-        remove_columns=raw.column_names,
-        features=_with_problem(reading.features) if keep_problems else reading.features,
-        desc="Reading documents",
-    )
+    streamed = isinstance(raw, IterableDataset)
+    keep_problems = set_aside is not None and not streamed
+    options: dict[str, Any] = {
+        "batched": True,
+        "batch_size": ROWS_IN_MEMORY,
+        "with_indices": True,
+        "remove_columns": raw.column_names or list(next(iter(raw))),
+        "features": _with_problem(settings.features) if keep_problems else settings.features,
+    }
+    if streamed:
+        return raw.map(_Normalizer(source, settings, set_aside, keep_problems), **options)
+    # The file is left out, so that where the bad lines go is no part of the cache's key.
+    dataset = raw.map(_Normalizer(source, settings, None, keep_problems), desc="Reading documents", **options)
     return _without_problems(dataset, source, set_aside)

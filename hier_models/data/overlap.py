@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .reading import read_records
+from .record_readers import read_records
 
 
 # What of a record is no text of the document.
@@ -35,39 +35,25 @@ _hashed: dict[str, int] = {}
 
 @dataclass(frozen=True)
 class Overlap:
-    """A document to train on that shares text with one to test on.
+    """A document to train on that shares text with one to test on."""
 
-    Args:
-        id: The document to train on.
-        held_out: The document to test on; the first of them.
-        reason: "text" for a whole text, "passage" for an n-gram.
-        example: The passage, or the beginning of the text.
-    """
-
-    id: str
-    held_out: str
-    reason: Literal["text", "passage"]
-    example: str
+    id: str  # the document to train on
+    held_out: str  # the document to test on; the first of them
+    reason: Literal["text", "passage"]  # "text" for a whole text, "passage" for an n-gram
+    example: str  # the passage, or the beginning of the text
 
 
 @dataclass
 class OverlapReport:
-    """What a search found.
+    """What a search found."""
 
-    Args:
-        overlaps: One for each document to train on that shares text.
-        documents: How many documents to train on were looked at.
-        held_out: How many documents to test on there are.
-        common_passages: How many passages were found in so many documents that they do not count.
-        sharing: The documents to train on that have any such passage, common or not: all others can be left out of
-            a further search on the same documents to test on, which then finds the same.
-    """
-
-    overlaps: list[Overlap] = field(default_factory=list)
+    overlaps: list[Overlap] = field(default_factory=list)  # one for each document to train on that shares text
+    # The documents to train on that have any such passage, common or not: all others can be left out of a further
+    # search on the same documents to test on, which then finds the same.
     sharing: list[str] = field(default_factory=list)
-    documents: int = 0
-    held_out: int = 0
-    common_passages: int = 0
+    documents: int = 0  # how many documents to train on were looked at
+    held_out: int = 0  # how many documents to test on there are
+    common_passages: int = 0  # how many passages were found in so many documents that they do not count
 
     def __str__(self) -> str:
         """A few lines for a message."""
@@ -79,12 +65,7 @@ class OverlapReport:
 
 
 def find_overlaps(
-    train: Iterable[Document],
-    held_out: Iterable[Document],
-    *,
-    words: int = 13,
-    characters: int = 30,
-    common: int = 10,
+    train: Iterable[Document], held_out: Iterable[Document], *, words: int = 13, characters: int = 30, common: int = 10
 ) -> OverlapReport:
     """Find the documents to train on that share a whole text or a long passage with documents to test on.
 
@@ -93,19 +74,6 @@ def find_overlaps(
     questions on one paragraph, are one document here. It does not count, nor does a passage that is half of such a
     formula or more; unless the passages that a document shares are half of it or more. A passage with fewer different
     words than half its length ("yeah yeah yeah …" in a transcript) is none.
-
-    Args:
-        train: (id, texts) of each document to train on; read once, and only what is shared is held in memory.
-        held_out: (id, texts) of each document to test on. Its passages are held, 20 bytes for each word.
-        words: Length of a passage.
-        characters: The same for texts that are mostly Chinese.
-        common: In how many documents a passage may stand and still count.
-
-    Returns:
-        What was found.
-
-    Raises:
-        ValueError: If a number is below 1.
     """
     for name, value in (("words", words), ("characters", characters), ("common", common)):
         if value < 1:
@@ -139,44 +107,8 @@ def find_overlaps(
     return report
 
 
-def overlaps_of_files(
-    train: Sequence[str | os.PathLike[str]],
-    held_out: Sequence[str | os.PathLike[str]],
-    *,
-    words: int = 13,
-    characters: int = 30,
-    common: int = 10,
-) -> OverlapReport:
-    """Find what files of training documents share with files of test documents.
-
-    Args:
-        train: Files, as `load_documents` reads them.
-        held_out: Files with the documents to test or validate on.
-        words: Length of a passage; see `find_overlaps`.
-        characters: The same for Chinese texts.
-        common: In how many documents a passage may stand and still count.
-
-    Returns:
-        What was found; a document without an id is named by its file and line.
-    """
-    return find_overlaps(
-        (document for file in train for document in documents_of_file(file)),
-        (document for file in held_out for document in documents_of_file(file)),
-        words=words,
-        characters=characters,
-        common=common,
-    )
-
-
 def documents_of_file(file: str | os.PathLike[str]) -> Iterator[Document]:
-    """Read the documents of a file, one after the other.
-
-    Args:
-        file: A file as `load_documents` reads it.
-
-    Yields:
-        The id, or file and line, and the texts of each record; lines that are no records are left out.
-    """
+    """Read the documents of a file, one after the other."""
     path = Path(file)
     for record in read_records(path, path.name):
         if record.row is not None:
@@ -184,14 +116,7 @@ def documents_of_file(file: str | os.PathLike[str]) -> Iterator[Document]:
 
 
 def texts_of_record(record: Mapping[str, Any]) -> list[str]:
-    """Collect the texts of a record, its source and its summary alike.
-
-    Args:
-        record: Name -> value.
-
-    Returns:
-        One text for each field with text; lists and mappings in it are joined.
-    """
+    """Collect the texts of a record, its source and its summary alike."""
     texts = (" ".join(_strings(value)) for name, value in record.items() if name.lower() not in NO_TEXT)
     return [text for text in texts if text.strip()]
 
@@ -338,19 +263,12 @@ class _Spots:
 
 @dataclass
 class _Shared:
-    """What a document shares with the held-out ones.
+    """What a document shares with the held-out ones."""
 
-    Args:
-        document: A held-out document that has one of the texts as a whole.
-        passages: How many passages the document has.
-        words: The passages that it shares: place in the index -> words.
-        spots: Of each text with such passages, where they are.
-    """
-
-    document: str | None
-    passages: int
-    words: dict[int, str] = field(default_factory=dict)
-    spots: list[_Spots] = field(default_factory=list)
+    document: str | None  # A held-out document that has one of the texts as a whole
+    passages: int  # how many passages the document has
+    words: dict[int, str] = field(default_factory=dict)  # the passages that it shares: place in the index -> words
+    spots: list[_Spots] = field(default_factory=list)  # of each text with such passages, where they are
 
     def counting(self, is_common: set[int]) -> int | None:
         """The first passage that is no formula, nor half of one; any, where they are half of the document."""

@@ -1,16 +1,17 @@
 """Documents to rows of whole sentences, for pretraining."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
 from typing import Any, cast
 
 from datasets import Dataset, Features, IterableDataset, List, Value
 from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
 from ..models.tokenization_hat_encoder import HatEncoderTokenizer
+from .cache_fingerprint import Versioned
+from .shared_counts import Counting, SharedCounts
 from .tokenizing import DOCUMENTS_IN_MEMORY, plain_text, plain_tokenizer, source_kind
-from .totals import SharedTotals
-from .versioned import Versioned
 
 
 logger = logging.getLogger(__name__)
@@ -19,35 +20,14 @@ COUNTS = ("num_tokens", "num_sentences", "num_cut_sentences")
 ROWS_TO_COUNT = 10_000
 
 
-class PackingReport:
+class PackingReport(SharedCounts):
     """What became of the documents that were packed.
 
-    With a streamed dataset the numbers grow while it is iterated over, and every pass counts again.
+    There are `rows` with `tokens` and `sentences`; `cut_sentences` are pieces of sentences that are longer than a row,
+    of which nothing is lost.
     """
 
     NAMES = ("rows", "tokens", "sentences", "cut_sentences")
-
-    def __init__(self) -> None:
-        self._totals = SharedTotals(len(self.NAMES))
-
-    def add(self, tokens: Sequence[int], sentences: Sequence[int], cut_sentences: Sequence[int]) -> None:
-        """Count some rows.
-
-        Args:
-            tokens: How many tokens each has.
-            sentences: How many sentences, or pieces of sentences, each holds.
-            cut_sentences: How many pieces of sentences that are longer than a row each holds.
-        """
-        self._totals.add(len(tokens), sum(tokens), sum(sentences), sum(cut_sentences))
-
-    def as_dict(self) -> dict[str, int]:
-        """The report for a results file.
-
-        Returns:
-            `rows`, their `tokens`, the `sentences` in them, and `cut_sentences`: how many of these are pieces of
-            sentences that are longer than a row, of which nothing is lost.
-        """
-        return {name: self._totals[number] for number, name in enumerate(self.NAMES)}
 
 
 class _Packing:
@@ -131,17 +111,10 @@ class _Row:
         return self.ids, self.sentences, self.cut
 
 
-class _Counting:
-    """A packing of a streamed dataset, which has to be counted as it goes by."""
-
-    def __init__(self, packing: _Packing, report: PackingReport) -> None:
-        self.packing = packing
-        self.report = report
-
-    def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        rows = self.packing(batch)
-        self.report.add(*(rows.pop(name) for name in COUNTS))
-        return rows
+def _count_rows(report: PackingReport, rows: dict[str, list[Any]], *_: Any) -> None:
+    """Count some rows, and take the counts away."""
+    tokens, sentences, cut = (rows.pop(name) for name in COUNTS)
+    report.add(rows=len(tokens), tokens=sum(tokens), sentences=sum(sentences), cut_sentences=sum(cut))
 
 
 def pack_documents(
@@ -184,10 +157,10 @@ def pack_documents(
     options: dict[str, Any] = {"batched": True, "batch_size": DOCUMENTS_IN_MEMORY, "remove_columns": columns}
     features = {"input_ids": List(Value("int32"))}
     if isinstance(dataset, IterableDataset):
-        return dataset.map(_Counting(packing, report), features=Features(features), **options)
+        return dataset.map(Counting(packing, partial(_count_rows, report)), features=Features(features), **options)
     counted = Features({**features, **{name: Value("int32") for name in COUNTS}})
     packed = dataset.map(Versioned(packing), num_proc=num_proc, features=counted, desc="Packing sentences", **options)
     for counts in packed.select_columns(list(COUNTS)).iter(batch_size=ROWS_TO_COUNT):
-        report.add(*(counts[name] for name in COUNTS))
+        _count_rows(report, counts)
     logger.info("%s", report.as_dict())
     return packed.remove_columns(list(COUNTS))

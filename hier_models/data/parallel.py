@@ -2,22 +2,20 @@
 
 import json
 import logging
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 from datasets import Dataset, IterableDataset, List, Value
 from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
 from ..pipelines.chunking_hier import pack
-from .columns import ID_ALIASES, PROBLEMS, BadRecord, described, listing, matching, well_formed
-from .loading import BadLines, load_rows
-from .setting_aside import LoadReport
+from .cache_fingerprint import Versioned
+from .columns import PROBLEMS, BadRecord, described, find_id, get_id, listing, matching, well_formed
+from .loading import LoadOptions, Source, load_rows
+from .shared_counts import Counting, SharedCounts
 from .tokenizing import DOCUMENTS_IN_MEMORY, plain_tokenizer
-from .totals import SharedTotals
-from .versioned import Versioned
 
 
 logger = logging.getLogger(__name__)
@@ -36,19 +34,12 @@ SENTENCES = "num_sentences"
 
 @dataclass(frozen=True)
 class PairFormat:
-    """Columns of aligned documents, made by `resolve_pairs`.
+    """Columns of aligned documents, made by `resolve_pairs`."""
 
-    Args:
-        source: Column with the sentences of the source.
-        target: Column with the sentences of the translation.
-        id: Column with the identifier, or None.
-        container: Column that holds the two as a mapping, or None.
-    """
-
-    source: str
-    target: str
-    id: str | None
-    container: str | None
+    source: str  # column with the sentences of the source
+    target: str  # column with the sentences of the translation
+    id: str | None  # column with the identifier, or None
+    container: str | None  # column that holds the two as a mapping, or None
 
     @property
     def features(self) -> dict[str, Any]:
@@ -62,16 +53,6 @@ class PairFormat:
 
         A pair of sentences that are both empty says nothing and is left out. A pair of which one is empty cannot be
         learned from: it is left out of the document and reported.
-
-        Args:
-            row: A record.
-
-        Returns:
-            The columns, and under `PROBLEMS` what is wrong with single pairs.
-
-        Raises:
-            BadRecord: If a column is missing or of the wrong type, the sides have different numbers of sentences, or a
-                whole side is empty.
         """
         source, target = (self._side(row, name) for name in (self.source, self.target))
         if len(source) != len(target):
@@ -95,8 +76,7 @@ class PairFormat:
             raise BadRecord(f"no sentence has text in both columns {self.source!r} and {self.target!r}")
         document: dict[str, Any] = {"source": [a for a, _ in pairs], "target": [b for _, b in pairs]}
         if self.id is not None:
-            identifier = row.get(self.id)
-            document["id"] = "" if identifier is None else well_formed(self.id, str(identifier))
+            document |= get_id({self.id: None, **row}, self.id)
         return {**document, PROBLEMS: problems} if problems else document
 
     def _side(self, row: Mapping[str, Any], name: str) -> list[str]:
@@ -121,19 +101,7 @@ class PairFormat:
 def resolve_pairs(
     row: Mapping[str, Any], source_column: str | None = None, target_column: str | None = None
 ) -> PairFormat:
-    """Recognize the columns of a parallel corpus.
-
-    Args:
-        row: A record.
-        source_column: Column with the source; None to recognize it by its name.
-        target_column: Column with the translation; None to recognize it by its name.
-
-    Returns:
-        The format of the rows.
-
-    Raises:
-        ValueError: If a named column is missing or no column has a known name.
-    """
+    """Recognize the columns of a parallel corpus."""
     inner = row.get(CONTAINER)
     named = [name for name in (source_column, target_column) if name]
     container = CONTAINER if isinstance(inner, Mapping) and not any(name in row for name in named) else None
@@ -154,22 +122,15 @@ def resolve_pairs(
         found += names
     if found[0] == found[1]:
         raise ValueError(f"source_column and target_column are both {found[0]!r}; they must differ")
-    identifier = next((name for alias in ID_ALIASES for name in matching(list(row), (alias,))), None)
-    return PairFormat(found[0], found[1], identifier, container)
+    return PairFormat(found[0], found[1], find_id(row), container)
 
 
 def load_parallel(
-    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    source: Source,
     *,
-    split: str | None = None,
     source_column: str | None = None,
     target_column: str | None = None,
-    config_name: str | None = None,
-    revision: str | None = None,
-    streaming: bool = False,
-    bad_lines: BadLines = "stop",
-    set_aside_file: str | os.PathLike[str] | None = None,
-    report: LoadReport | None = None,
+    **options: Unpack[LoadOptions],
 ) -> Dataset | IterableDataset:
     """Load documents with their translations, aligned sentence by sentence.
 
@@ -179,81 +140,50 @@ def load_parallel(
 
     Args:
         source: File, files, folder or id of a dataset on the Hub; see `load_documents`.
-        split: Which part to load; see `load_documents`.
         source_column: Column with the source; None to recognize it by its name.
         target_column: Column with the translation; None to recognize it by its name.
-        config_name: The configuration of a dataset on the Hub.
-        revision: Branch, tag or commit of a dataset on the Hub.
-        streaming: Return an `IterableDataset` that reads while it is iterated over.
-        bad_lines: What to do with a record that cannot be used (a whole side empty, sides of different lengths, …),
-            and with a pair of sentences of which one is empty: "stop" raises `BadLineError`; "set_aside" writes the
-            record, or that one pair, to `set_aside_file` and goes on, with the rest of the document.
-        set_aside_file: Where they go; see `load_documents`.
-        report: Is given their number, if passed.
+        **options: `split`, `config_name`, `revision`, `streaming`, `bad_lines`, `set_aside_file` and `report` as in
+            `load_documents`. A record is bad, too, if a whole side is empty or the sides have different lengths. Of a
+            pair of sentences of which one is empty, only the pair is set aside.
 
     Returns:
         A dataset with `source` and `target` (lists of sentences, white space reduced to single spaces) and `id` if
         there is such a column.
     """
     return load_rows(
-        source,
-        partial(resolve_pairs, source_column=source_column, target_column=target_column),
-        split=split,
-        config_name=config_name,
-        revision=revision,
-        streaming=streaming,
-        bad_lines=bad_lines,
-        set_aside_file=set_aside_file,
-        report=report,
+        source, partial(resolve_pairs, source_column=source_column, target_column=target_column), **options
     )
 
 
 # Chunks
 
 
-class ChunkReport:
+class ChunkReport(SharedCounts):
     """What became of the documents of a parallel corpus when they were cut into chunks.
 
-    With a streamed dataset the numbers grow while it is iterated over, and every pass counts again.
+    `documents` and `sentences` (pairs) were read and `chunks` made; `left_out_sentences` are pairs of which one side
+    alone is longer than a chunk, and of `left_out_documents` nothing was left.
     """
 
     NAMES = ("documents", "sentences", "chunks", "left_out_sentences", "left_out_documents")
 
-    def __init__(self) -> None:
-        self._totals = SharedTotals(len(self.NAMES))
-
-    def add(self, documents: int, sentences: int, in_chunks: Sequence[int], owners: Sequence[int]) -> None:
-        """Count some documents.
-
-        Args:
-            documents: How many there are.
-            sentences: How many pairs of sentences they have.
-            in_chunks: For each chunk made of them the number of its sentences.
-            owners: For each chunk the number of its document.
-        """
-        left_out = sentences - sum(in_chunks), documents - len(set(owners))
-        self._totals.add(documents, sentences, len(in_chunks), *left_out)
-
-    def as_dict(self) -> dict[str, int]:
-        """The report for a results file.
-
-        Returns:
-            Every count by its name: documents and (pairs of) sentences read, chunks made, pairs left out because one
-            side alone is longer than a chunk, and documents of which nothing was left.
-        """
-        return {name: self._totals[number] for number, name in enumerate(self.NAMES)}
+    def add_chunks(self, chunks: Mapping[str, Sequence[int]], documents: int, sentences: int) -> None:
+        """Count the chunks of some documents."""
+        self.add(
+            documents=documents,
+            sentences=sentences,
+            chunks=len(chunks[DOCUMENT]),
+            left_out_sentences=sentences - sum(chunks[SENTENCES]),
+            left_out_documents=documents - len(set(chunks[DOCUMENT])),
+        )
 
     def __str__(self) -> str:
         """One line for a log."""
-        counts = self.as_dict()
-        text = f"{counts['documents']} documents ({counts['sentences']} sentences) made {counts['chunks']} chunks"
-        left_out = counts["left_out_sentences"]
-        if not left_out:
+        text = f"{self.documents} documents ({self.sentences} sentences) made {self.chunks} chunks"
+        if not self.left_out_sentences:
             return text
-        whole = (
-            f", and with them {counts['left_out_documents']} whole documents" if counts["left_out_documents"] else ""
-        )
-        return f"{text}; {left_out} sentences were left out, longer than a chunk by themselves{whole}"
+        whole = f", and with them {self.left_out_documents} whole documents" if self.left_out_documents else ""
+        return f"{text}; {self.left_out_sentences} sentences were left out, longer than a chunk by themselves{whole}"
 
 
 class _Chunking:
@@ -304,17 +234,10 @@ class _Chunking:
         return dict(self.processor(sentences=source, text_target=reference))
 
 
-class _Counting:
-    """A cutting of a streamed dataset, which has to be counted as it goes by."""
-
-    def __init__(self, chunking: _Chunking, report: ChunkReport) -> None:
-        self.chunking = chunking
-        self.report = report
-
-    def __call__(self, batch: dict[str, list[Any]], indices: list[int]) -> dict[str, list[Any]]:
-        chunks = self.chunking(batch, indices)
-        self.report.add(len(indices), sum(map(len, batch["source"])), chunks[SENTENCES], chunks[DOCUMENT])
-        return chunks
+def _count_batch(
+    report: ChunkReport, chunks: Mapping[str, Sequence[int]], batch: Mapping[str, Sequence[Any]], indices: list[int]
+) -> None:
+    report.add_chunks(chunks, len(indices), sum(map(len, batch["source"])))
 
 
 def chunk_parallel(
@@ -360,15 +283,15 @@ def chunk_parallel(
     chunking = _Chunking(processor, max_source_length, max_target_length)
     options: dict[str, Any] = {"batched": True, "batch_size": DOCUMENTS_IN_MEMORY, "with_indices": True}
     if isinstance(dataset, IterableDataset):
-        return dataset.map(_Counting(chunking, report), remove_columns=columns, **options)
+        return dataset.map(Counting(chunking, partial(_count_batch, report)), remove_columns=columns, **options)
     chunks = dataset.map(
         Versioned(chunking), num_proc=num_proc, desc="Cutting into chunks", remove_columns=columns, **options
     )
     sources = dataset.select_columns("source").iter(batch_size=DOCUMENTS_IN_MEMORY)
     sentences = sum(len(source) for batch in sources for source in batch["source"])
-    in_chunks, owners = (list(chunks[name]) if len(chunks) else [] for name in (SENTENCES, DOCUMENT))
-    report.add(len(dataset), sentences, in_chunks, owners)
-    logger.log(logging.WARNING if report.as_dict()["left_out_sentences"] else logging.INFO, "%s", report)
+    counted = {name: list(chunks[name]) if len(chunks) else [] for name in (SENTENCES, DOCUMENT)}
+    report.add_chunks(counted, len(dataset), sentences)
+    logger.log(logging.WARNING if report.left_out_sentences else logging.INFO, "%s", report)
     if len(chunks) == 0:
         raise ValueError(f"dataset: no chunk is left ({report}); raise max_source_length and max_target_length")
     return chunks

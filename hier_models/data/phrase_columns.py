@@ -19,18 +19,7 @@ WANTED = (
 
 
 def read_phrases_column(value: Any) -> list[dict[str, Any]] | None:
-    """Bring a document's phrases to one form.
-
-    Args:
-        value: What the record has; a CSV file has it as JSON text.
-
-    Returns:
-        An object for each phrase, with all of text, start, end and value, of which some are None; None where there is
-        no value, for the processor to find phrases.
-
-    Raises:
-        ValueError: If it is no such list, or a value is negative or no finite number.
-    """
+    """Bring a document's phrases to one form."""
     if isinstance(value, str):
         try:
             value = json.loads(value) if value.strip() else None

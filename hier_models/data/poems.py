@@ -8,16 +8,17 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from datasets import Dataset, IterableDataset, List
 
 from ..models.keywords import PoemKeywords, is_chinese
-from .columns import BadRecord, described, listing, matching
-from .loading import BadLines, load_rows
-from .reading import read_records
-from .setting_aside import LoadReport
+from .columns import BadRecord, described, find_column, get_column, matching
+from .loading import LoadOptions, Source, load_rows
+from .record_readers import read_records
+from .shared_counts import SharedCounts
 from .task_rows import TEXT
 from .tokenizing import plain_tokenizer
 
@@ -34,13 +35,7 @@ _LINE_END = re.compile("[，。！？；、,.!?;\\s]+")  # Chinese marks too
 
 
 class NoQuatrain(BadRecord):
-    """A poem that is no quatrain.
-
-    Args:
-        reason: Why not, in short.
-        message: What is wrong with it.
-        strange: The characters that are not Chinese.
-    """
+    """A poem that is no quatrain."""
 
     def __init__(self, reason: str, message: str, strange: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -50,17 +45,11 @@ class NoQuatrain(BadRecord):
 
 @dataclass(frozen=True)
 class PoemFormat:
-    """Columns of quatrains, made by `resolve_poems`.
+    """Columns of quatrains, made by `resolve_poems`."""
 
-    Args:
-        lines: Column with the lines: a list of four, or of couplets with marks, or one string with marks.
-        title: Column with the title, or None.
-        author: Column with the poet, or None.
-    """
-
-    lines: str
-    title: str | None
-    author: str | None
+    lines: str  # column with the lines: a list of four, or of couplets with marks, or one string with marks
+    title: str | None  # column with the title, or None
+    author: str | None  # column with the poet, or None
 
     @property
     def features(self) -> dict[str, Any]:
@@ -69,20 +58,8 @@ class PoemFormat:
         return {"lines": List(TEXT), **others}
 
     def normalize(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Turn a record into `lines`, and `title` and `author` where there are such columns.
-
-        Args:
-            row: A record.
-
-        Returns:
-            The columns; four lines of 5 or of 7 Chinese characters each.
-
-        Raises:
-            BadRecord: If it is no such poem.
-        """
-        if self.lines not in row:
-            raise BadRecord(f"column {self.lines!r} is missing; this record has {listing(list(row))}")
-        normalized: dict[str, Any] = {"lines": quatrain(row[self.lines], self.lines)}
+        """Turn a record into `lines`, and `title` and `author` where there are such columns."""
+        normalized: dict[str, Any] = {"lines": quatrain(get_column(row, self.lines), self.lines)}
         for name in ("title", "author"):
             column = getattr(self, name)
             if column is not None:
@@ -92,26 +69,8 @@ class PoemFormat:
 
 
 def resolve_poems(row: Mapping[str, Any], lines_column: str | None = None) -> PoemFormat:
-    """Recognize the columns of quatrains.
-
-    Args:
-        row: A record.
-        lines_column: Column with the lines; None to recognize it by its name.
-
-    Returns:
-        The format.
-
-    Raises:
-        ValueError: If the column is not there, or none has a known name.
-    """
-    if lines_column is not None and lines_column not in row:
-        raise ValueError(f"lines_column={lines_column!r} is not a column; the columns are {listing(list(row))}")
-    found = lines_column or next((name for alias in LINE_ALIASES for name in matching(list(row), (alias,))), None)
-    if found is None:
-        raise ValueError(
-            f"cannot tell which column holds the lines: none has a known name ({', '.join(LINE_ALIASES)}); the "
-            f"columns are {listing(list(row))}. Name it with lines_column"
-        )
+    """Recognize the columns of quatrains."""
+    found = find_column(row, "the lines", "lines_column", lines_column, LINE_ALIASES)
     others = [
         next((name for alias in aliases for name in matching(list(row), (alias,)) if name != found), None)
         for aliases in (("title", "t"), ("author", "a"))
@@ -120,18 +79,7 @@ def resolve_poems(row: Mapping[str, Any], lines_column: str | None = None) -> Po
 
 
 def quatrain(value: Any, name: str = "lines") -> list[str]:
-    """Read the lines of a quatrain.
-
-    Args:
-        value: A list of four lines, or of couplets with marks between their lines, or one string with marks.
-        name: What it is called in errors.
-
-    Returns:
-        Four lines, without marks.
-
-    Raises:
-        BadRecord: If there are not four, or they do not all have 5 or all 7 Chinese characters.
-    """
+    """Read the lines of a quatrain."""
     parts = [value] if isinstance(value, str) else value
     if not isinstance(parts, Sequence) or not all(isinstance(part, str) for part in parts):
         raise BadRecord(f"column {name!r} must hold the lines of a poem as strings, got {described(value)}")
@@ -153,49 +101,21 @@ def quatrain(value: Any, name: str = "lines") -> list[str]:
 
 
 def load_poems(
-    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    *,
-    split: str | None = None,
-    lines_column: str | None = None,
-    config_name: str | None = None,
-    revision: str | None = None,
-    streaming: bool = False,
-    bad_lines: BadLines = "stop",
-    set_aside_file: str | os.PathLike[str] | None = None,
-    report: LoadReport | None = None,
+    source: Source, *, lines_column: str | None = None, **options: Unpack[LoadOptions]
 ) -> Dataset | IterableDataset:
     """Load quatrains as `load_documents` loads documents, which see for the sources.
 
     Args:
         source: File, files, folder or id of a dataset on the Hub.
-        split: Which part to load.
         lines_column: Column with the lines; recognized by its name (lines, l, paragraphs, content, poem) by default.
-        config_name: The configuration of a dataset on the Hub.
-        revision: Branch, tag or commit of a dataset on the Hub.
-        streaming: Return an `IterableDataset` that reads while it is iterated over.
-        bad_lines: "stop" at a record that is no quatrain, or "set_aside" such records.
-        set_aside_file: Where they go.
-        report: Is given their number, if passed.
+        **options: `split`, `config_name`, `revision`, `streaming`, `bad_lines`, `set_aside_file` and `report` as in
+            `load_documents`; a record that is no quatrain is bad.
 
     Returns:
         A dataset with `lines` (four strings of 5 or 7 characters), and `title` and `author` where there are such
         columns.
     """
-
-    def resolve(row: Mapping[str, Any]) -> PoemFormat:
-        return resolve_poems(row, lines_column)
-
-    return load_rows(
-        source,
-        resolve,
-        split=split,
-        config_name=config_name,
-        revision=revision,
-        streaming=streaming,
-        bad_lines=bad_lines,
-        set_aside_file=set_aside_file,
-        report=report,
-    )
+    return load_rows(source, partial(resolve_poems, lines_column=lines_column), **options)
 
 
 # The chinese-poetry package
@@ -203,26 +123,16 @@ def load_poems(
 
 @dataclass
 class QuatrainReport:
-    """What `write_quatrains` found.
+    """What `write_quatrains` found."""
 
-    Args:
-        poems: Poems read.
-        quatrains: Quatrains written, by the length of their lines.
-        left_out: Poems that are none, by reason.
-        strange: Marks and other characters for which quatrains were left out, and in how many.
-    """
-
-    poems: int = 0
-    quatrains: Counter[int] = field(default_factory=Counter)
-    left_out: Counter[str] = field(default_factory=Counter)
+    poems: int = 0  # poems read
+    quatrains: Counter[int] = field(default_factory=Counter)  # quatrains written, by the length of their lines
+    left_out: Counter[str] = field(default_factory=Counter)  # poems that are none, by reason
+    # Marks and other characters for which quatrains were left out, and in how many.
     strange: Counter[str] = field(default_factory=Counter)
 
     def as_dict(self) -> dict[str, Any]:
-        """The report for people and files.
-
-        Returns:
-            Name -> number, or name -> (name -> number).
-        """
+        """The report for people and files."""
         return {
             "poems": self.poems,
             "quatrains": {str(length): number for length, number in sorted(self.quatrains.items())},
@@ -307,28 +217,17 @@ def _simplifier() -> Callable[[str], str]:
 
 @dataclass
 class CharacterCoverage:
-    """What of texts a vocabulary has.
+    """What of texts a vocabulary has."""
 
-    Args:
-        characters: Characters of the texts.
-        distinct: How many of them are different.
-        unknown: Characters that are not in the vocabulary, and how often each occurs.
-        lines: Lines of the texts.
-        lines_with_unknown: How many of them have one that is not.
-    """
-
-    characters: int = 0
-    distinct: int = 0
+    characters: int = 0  # characters of the texts
+    distinct: int = 0  # how many of them are different
+    # Characters that are not in the vocabulary, and how often each occurs.
     unknown: Counter[str] = field(default_factory=Counter)
-    lines: int = 0
-    lines_with_unknown: int = 0
+    lines: int = 0  # lines of the texts
+    lines_with_unknown: int = 0  # how many of them have one that is not
 
     def as_dict(self) -> dict[str, Any]:
-        """The report for a results file.
-
-        Returns:
-            The numbers, and the 50 commonest of the characters that are missing.
-        """
+        """The report for a results file."""
         missing = sum(self.unknown.values())
         return {
             "characters": self.characters,
@@ -374,15 +273,6 @@ def poem_lines(
 ) -> Iterator[dict[str, Any]]:
     """Make an example of each line.
 
-    Args:
-        poems: Poems with `lines`.
-        keywords: Finds the keyword of a line.
-        usable: Tells whether a word can be a keyword; all can by default.
-
-    Yields:
-        `poem` and `number` (both from 0), `keyword` (None if no word of the line is usable), `before` (the lines
-        before it) and `line`.
-
     Source: HAM, section 5.2 (line by line, each with its keyword); Wang et al. (2016), section 4.1.
     """
     for poem, row in enumerate(poems):
@@ -398,37 +288,15 @@ def poem_lines(
 
 
 def in_vocabulary(processor: Any) -> Callable[[str], bool]:
-    """Tell words that a model knows from others.
-
-    Args:
-        processor: A processor, or a tokenizer of single characters.
-
-    Returns:
-        Whether all characters of a word are in the vocabulary.
-    """
+    """Tell words that a model knows from others."""
     vocabulary = plain_tokenizer(processor).get_vocab().keys()
     return lambda word: all(character in vocabulary for character in word)
 
 
-@dataclass
-class PoemReport:
-    """What `tokenize_poems` set aside.
+class PoemReport(SharedCounts):
+    """How many lines became examples, and how many have no word in the vocabulary that could be their keyword."""
 
-    Args:
-        lines: Lines that became examples.
-        unknown_keywords: Lines that could not be used, since the vocabulary has no word of theirs.
-    """
-
-    lines: int = 0
-    unknown_keywords: int = 0
-
-    def as_dict(self) -> dict[str, int]:
-        """The report for a results file.
-
-        Returns:
-            Name -> number.
-        """
-        return {"lines": self.lines, "unknown_keywords": self.unknown_keywords}
+    NAMES = ("lines", "unknown_keywords")
 
 
 def tokenize_poems(poems: Iterable[Mapping[str, Any]], processor: Any, report: PoemReport | None = None) -> Dataset:
@@ -451,19 +319,15 @@ def tokenize_poems(poems: Iterable[Mapping[str, Any]], processor: Any, report: P
             "with PoemKeywords.fit(…)"
         )
     report = report or PoemReport()
-    rows: list[dict[str, Any]] = []
-    for example in poem_lines(poems, processor.poem_keywords, in_vocabulary(processor)):
-        if example["keyword"] is None:
-            report.unknown_keywords += 1
-            continue
-        report.lines += 1
-        rows.append(example)
+    examples = list(poem_lines(poems, processor.poem_keywords, in_vocabulary(processor)))
+    rows = [example for example in examples if example["keyword"] is not None]
+    unknown = len(examples) - len(rows)
+    report.add(lines=len(rows), unknown_keywords=unknown)
     if not rows:
         raise ValueError("poems: no line can be used; is the vocabulary of another script?")
-    if report.unknown_keywords:
+    if unknown:
         logger.warning(
-            "%d lines have no word in the vocabulary that could be their keyword, and were left out",
-            report.unknown_keywords,
+            "%d lines have no word in the vocabulary that could be their keyword, and were left out", unknown
         )
     # In parts: millions of tokens as Python lists take more memory than the model.
     parts = [rows[start : start + 4096] for start in range(0, len(rows), 4096)]

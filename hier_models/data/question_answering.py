@@ -8,15 +8,17 @@ import logging
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from datasets import Dataset, IterableDataset
 from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
+from ..pipelines.reading_comprehension_hier import top_spans
+from .cache_fingerprint import Versioned
+from .shared_counts import Counting, SharedCounts
 from .tokenizing import plain_tokenizer
-from .totals import SharedTotals
-from .versioned import Versioned
 
 
 logger = logging.getLogger(__name__)
@@ -28,62 +30,14 @@ OUTSIDE = (-1, -1)
 QUESTIONS_IN_MEMORY = 100
 
 
-class QuestionReport:
-    """What became of the questions, over all that were tokenized.
+class QuestionReport(SharedCounts):
+    """What became of the `questions`, over all that were tokenized, and of the `windows` made of them.
 
-    With a streamed dataset the numbers grow while it is iterated over, and every pass counts again.
+    `unanswerable` have no answer; `windows_without_answer` do not hold that of their question, or there is none;
+    `lost_answers` are held whole by no window; `cut_questions` were longer than `max_question_length`.
     """
 
     NAMES = ("questions", "windows", "unanswerable", "windows_without_answer", "lost_answers", "cut_questions")
-
-    def __init__(self) -> None:
-        self._totals = SharedTotals(len(self.NAMES))
-
-    @property
-    def questions(self) -> int:
-        """Questions tokenized."""
-        return self._totals[0]
-
-    @property
-    def windows(self) -> int:
-        """Windows made of them."""
-        return self._totals[1]
-
-    @property
-    def unanswerable(self) -> int:
-        """Questions that have no answer."""
-        return self._totals[2]
-
-    @property
-    def windows_without_answer(self) -> int:
-        """Windows that do not hold the answer of their question, or whose question has none."""
-        return self._totals[3]
-
-    @property
-    def lost_answers(self) -> int:
-        """Questions whose answer no window holds whole; they count as windows without one."""
-        return self._totals[4]
-
-    @property
-    def cut_questions(self) -> int:
-        """Questions that were longer than `max_question_length`."""
-        return self._totals[5]
-
-    def add(self, *amounts: int) -> None:
-        """Count some questions.
-
-        Args:
-            *amounts: What to add to each number, in the order of `NAMES`.
-        """
-        self._totals.add(*amounts)
-
-    def as_dict(self) -> dict[str, int]:
-        """The report for a results file.
-
-        Returns:
-            Every count by its name.
-        """
-        return {name: self._totals[i] for i, name in enumerate(self.NAMES)}
 
     def __str__(self) -> str:
         """One line for a log."""
@@ -198,19 +152,13 @@ def _place(spans: Sequence[tuple[int, int]], answer: tuple[int, int] | None) -> 
     return (tokens[first], tokens[last]) if first <= last else (0, 0)
 
 
-class _Counting:
-    """Windows of a streamed dataset, which have to be counted as they go by."""
-
-    def __init__(self, windows: _Windows, report: QuestionReport) -> None:
-        self.windows = windows
-        self.report = report
-
-    def __call__(self, batch: dict[str, list[Any]], indices: list[int]) -> dict[str, list[Any]]:
-        columns = self.windows(batch, indices)
-        unanswerable = [not (answers and answers["text"]) for answers in batch.get("answers", [])]
-        _count(self.report, columns, dict(zip(indices, unanswerable, strict=False)), len(indices))
-        columns.pop("num_cut_question")
-        return columns
+def _count_batch(
+    report: QuestionReport, columns: dict[str, list[Any]], batch: dict[str, list[Any]], indices: list[int]
+) -> None:
+    """Count the windows of a stream as they go by."""
+    unanswerable = [not (answers and answers["text"]) for answers in batch.get("answers", [])]
+    _count(report, columns, dict(zip(indices, unanswerable, strict=False)), len(indices))
+    columns.pop("num_cut_question")
 
 
 def _count(
@@ -222,12 +170,12 @@ def _count(
     found = {example for example, end in zip(examples, ends, strict=False) if end > 0}
     lost = sum(not without and example not in found for example, without in unanswerable.items())
     report.add(
-        questions,
-        len(examples),
-        sum(unanswerable.values()),
-        sum(end == 0 for end in ends),
-        lost,
-        sum(columns["num_cut_question"]),
+        questions=questions,
+        windows=len(examples),
+        unanswerable=sum(unanswerable.values()),
+        windows_without_answer=sum(end == 0 for end in ends),
+        lost_answers=lost,
+        cut_questions=sum(columns["num_cut_question"]),
     )
 
 
@@ -283,7 +231,7 @@ def tokenize_questions(
     windows = _Windows(processor, max_length, stride, max_question_length, return_spans)
     options: dict[str, Any] = {"batched": True, "batch_size": QUESTIONS_IN_MEMORY, "with_indices": True}
     if isinstance(dataset, IterableDataset):
-        return dataset.map(_Counting(windows, report), remove_columns=columns, **options)
+        return dataset.map(Counting(windows, partial(_count_batch, report)), remove_columns=columns, **options)
     tokenized = dataset.map(
         Versioned(windows), num_proc=num_proc, desc="Tokenizing", remove_columns=columns, **options
     )
@@ -422,19 +370,11 @@ def _best_spans(
     """The best spans of a window in characters, with their scores."""
     offsets = np.asarray(window, dtype=np.int64).reshape(-1, 2)
     allowed = np.array([a >= 0 and bool(context[a:b].strip()) for a, b in offsets.tolist()], dtype=bool)
-    first = np.where(allowed, start, -np.inf)
-    last = np.concatenate([np.where(allowed, end, -np.inf), np.full(max_length - 1, -np.inf)])
-    scores = first[:, None] + np.lib.stride_tricks.sliding_window_view(last, max_length)  # (tokens, lengths)
-    flat = scores.ravel()
-    # The tokens of one letter (up to 4 bytes) give the same span: up to 16 times.
-    size = min(flat.size, 16 * n_best)
+    first, last = (np.where(allowed, logits, -np.inf) for logits in (start, end))
     found: dict[tuple[int, int], float] = {}
-    for place in np.argpartition(-flat, size - 1)[:size]:
-        score = float(flat[place])
-        i, length = divmod(int(place), max_length)
-        if score == -np.inf:
-            continue
-        a, b = int(offsets[i, 0]), int(offsets[i + length, 1])
+    # The tokens of one letter (up to 4 bytes) give the same span: up to 16 times.
+    for i, j, score in top_spans(first, last, 16 * n_best, max_length):
+        a, b = int(offsets[i, 0]), int(offsets[j, 1])
         text = context[a:b]
         b -= len(text) - len(text.rstrip())
         a += len(text) - len(text.lstrip())

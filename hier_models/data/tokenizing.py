@@ -1,7 +1,7 @@
 """Documents and summaries to token ids, with a count of everything that did not fit."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, cast
 
 from datasets import Dataset, IterableDataset
@@ -9,11 +9,11 @@ from datasets.fingerprint import Hasher
 from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
 from ..pipelines.importance_tagger_hier import ImportanceTagger, Span
+from .cache_fingerprint import Versioned
 from .columns import KINDS, Kind
 from .importance import check_importance_language, oracle_spans
 from .phrase_columns import PHRASES
-from .totals import SharedTotals
-from .versioned import Versioned
+from .shared_counts import Counting, SharedCounts
 
 
 logger = logging.getLogger(__name__)
@@ -36,139 +36,56 @@ DOCUMENTS_IN_MEMORY = 100
 NO_LIMIT = 2**31  # processors take a missing limit for the tokenizer's own
 
 
-class TruncationReport:
-    """What did not fit into the model's inputs, over all documents that were tokenized.
+class TruncationReport(SharedCounts):
+    """What did not fit into the model's inputs, over all `documents` that were tokenized.
 
-    With a streamed dataset the numbers grow while it is iterated over, and every pass counts again.
+    `truncated_documents`, `truncated_tokens` and `truncated_sentences` (0 for a plain tokenizer, which tells none
+    apart) count what lost a token of the sources, `truncated_summaries` and `truncated_summary_tokens` of the
+    summaries. Documents `without_importance` have weights of tokens and no important one, so that all weigh the same.
+    `missing_phrases` are not in their documents; `truncated_phrases` and `long_phrases` are occurrences that lost a
+    token, or have too many to be highlighted; in documents `without_phrases` nothing is highlighted.
     """
 
+    NAMES = (
+        *("documents", "truncated_documents", "truncated_tokens", "truncated_sentences"),
+        *("truncated_summaries", "truncated_summary_tokens"),
+        WITHOUT_IMPORTANCE,
+        *(column.removeprefix("num_") for column in PHRASE_COLUMNS),
+    )
+
     def __init__(self) -> None:
-        self._totals = SharedTotals(7 + len(PHRASE_COLUMNS))
-        self._weighs = False
-        self._highlights = False
+        super().__init__()
+        self._expected = set(self.NAMES[:6])
 
-    @property
-    def documents(self) -> int:
-        """Documents tokenized."""
-        return self._totals[0]
+    def expect(self, *columns: str) -> None:
+        """Make counts a part of the report that are not counted of all models."""
+        self._expected |= {column.removeprefix("num_") for column in columns}
 
-    @property
-    def truncated_documents(self) -> int:
-        """Documents that lost at least one token."""
-        return self._totals[1]
-
-    @property
-    def truncated_tokens(self) -> int:
-        """Tokens cut off all sources together."""
-        return self._totals[2]
-
-    @property
-    def truncated_sentences(self) -> int:
-        """Sentences that lost at least one token; 0 where no sentences are told apart, as with a plain tokenizer."""
-        return self._totals[3]
-
-    @property
-    def truncated_summaries(self) -> int:
-        """Summaries that lost at least one token."""
-        return self._totals[4]
-
-    @property
-    def truncated_summary_tokens(self) -> int:
-        """Tokens cut off all summaries together."""
-        return self._totals[5]
-
-    @property
-    def without_importance(self) -> int:
-        """Documents with weights of tokens of which no token is important, so that all of them weigh the same."""
-        return self._totals[6]
-
-    @property
-    def missing_phrases(self) -> int:
-        """Phrases given with documents that do not have them."""
-        return self._totals[7]
-
-    @property
-    def truncated_phrases(self) -> int:
-        """Occurrences of phrases that lost at least one token."""
-        return self._totals[8]
-
-    @property
-    def long_phrases(self) -> int:
-        """Occurrences of phrases that have too many tokens to be highlighted."""
-        return self._totals[9]
-
-    @property
-    def without_phrases(self) -> int:
-        """Documents in which nothing is highlighted, though something was to be."""
-        return self._totals[10]
-
-    def expect_phrases(self) -> None:
-        """Make what became of phrases a part of the report."""
-        self._highlights = True
-
-    def expect_importance(self) -> None:
-        """Make `without_importance` a part of the report: the documents' tokens have weights."""
-        self._weighs = True
-
-    def add(
-        self,
-        tokens: list[int],
-        sentences: list[int],
-        target_tokens: list[int],
-        without_importance: list[int] | None = None,
-        phrases: Sequence[list[int]] = (),
-    ) -> None:
-        """Count some documents.
-
-        Args:
-            tokens: For each document the tokens cut off its source.
-            sentences: For each document the sentences that lost a token.
-            target_tokens: For each document the tokens cut off its summary.
-            without_importance: For each document with weights of tokens, 1 where no token is important.
-            phrases: For each document with phrases, the numbers of `PHRASE_COLUMNS`, a list for each.
-        """
-        self._totals.add(
-            len(tokens),
-            sum(number > 0 for number in tokens),
-            sum(tokens),
-            sum(sentences),
-            sum(number > 0 for number in target_tokens),
-            sum(target_tokens),
-            sum(without_importance or ()),
-            *(map(sum, phrases) if phrases else [0] * len(PHRASE_COLUMNS)),
+    def add_columns(self, columns: Mapping[str, Any], *_: Any) -> None:
+        """Count some documents by the columns that a tokenization adds."""
+        tokens, sentences, target_tokens = (list(columns[name]) for name in CUT_COLUMNS)
+        self.add(
+            documents=len(tokens),
+            truncated_documents=sum(number > 0 for number in tokens),
+            truncated_tokens=sum(tokens),
+            truncated_sentences=sum(sentences),
+            truncated_summaries=sum(number > 0 for number in target_tokens),
+            truncated_summary_tokens=sum(target_tokens),
+            **{
+                name.removeprefix("num_"): sum(columns[name])
+                for name in (WITHOUT_IMPORTANCE, *PHRASE_COLUMNS)
+                if name in columns
+            },
         )
 
-    def add_columns(self, columns: Mapping[str, Any]) -> None:
-        """Count some documents by the columns that a tokenization adds.
-
-        Args:
-            columns: Those of `COUNT_COLUMNS` that there are, and perhaps others.
-        """
-        tokens, sentences, target_tokens = (list(columns[name]) for name in CUT_COLUMNS)
-        without = list(columns[WITHOUT_IMPORTANCE]) if WITHOUT_IMPORTANCE in columns else None
-        phrases = [list(columns[name]) for name in PHRASE_COLUMNS if name in columns]
-        self.add(tokens, sentences, target_tokens, without, phrases)
-
-    def as_dict(self) -> dict[str, int]:
+    def as_dict(self) -> dict[str, Any]:
         """The report for a results file.
 
         Returns:
             Every count by its name; `without_importance` only where tokens have weights, and those of phrases where
             they are highlighted.
         """
-        weights = {"without_importance": self.without_importance} if self._weighs else {}
-        if self._highlights:
-            names = ("missing_phrases", "truncated_phrases", "long_phrases", "without_phrases")
-            weights |= {name: getattr(self, name) for name in names}
-        return {
-            "documents": self.documents,
-            "truncated_documents": self.truncated_documents,
-            "truncated_tokens": self.truncated_tokens,
-            "truncated_sentences": self.truncated_sentences,
-            "truncated_summaries": self.truncated_summaries,
-            "truncated_summary_tokens": self.truncated_summary_tokens,
-            **weights,
-        }
+        return {name: number for name, number in super().as_dict().items() if name in self._expected}
 
     def __str__(self) -> str:
         """One line for a log."""
@@ -200,7 +117,7 @@ class _Tokenization:
         kind: Kind,
         max_source_length: int | None,
         max_target_length: int | None,
-        importance: Literal["oracle"] | None = None,
+        importance: Importance | None = None,
     ) -> None:
         self.processor = processor
         self.kind = kind
@@ -236,6 +153,8 @@ class _Tokenization:
 
     def _importance(self, source: dict[str, list[Any]], batch: dict[str, list[Any]]) -> list[list[Span]] | None:
         """Spans of important characters for each document, or None where tokens have no weights."""
+        if isinstance(self.importance, ImportanceTagger):
+            return self.importance.tag_sources(self.processor, self.max_source_length, source)
         return None if self.importance is None else oracle_spans(self.processor, source, batch["summary"])
 
     def _with_tokenizer(self, tokenizer: PreTrainedTokenizerBase, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
@@ -248,27 +167,8 @@ class _Tokenization:
         return {**inputs, **counts}
 
 
-class _TaggedTokenization(_Tokenization):
-    """The same with a tagger's weights. datasets is not to hash it: a model is large."""
-
-    def __init__(self, plain: _Tokenization, tagger: ImportanceTagger) -> None:
-        super().__init__(plain.processor, plain.kind, plain.max_source_length, plain.max_target_length)
-        self.tagger = tagger
-
-    def _importance(self, source: dict[str, list[Any]], batch: dict[str, list[Any]]) -> list[list[Span]]:
-        return self.tagger.tag_sources(self.processor, self.max_source_length, source)
-
-
 def check_roles(batch: dict[str, list[Any]], segments: int) -> None:
-    """Refuse a dialogue with more roles than segments, and say which one; the processor sees only its batch.
-
-    Args:
-        batch: `turns`, and perhaps `id`, of some dialogues.
-        segments: The processor's `num_segments`; 0 for any number of roles.
-
-    Raises:
-        ValueError: If a dialogue has more.
-    """
+    """Refuse a dialogue with more roles than segments, and say which one; the processor sees only its batch."""
     for number, turns in enumerate(batch["turns"]):
         roles = list(dict.fromkeys(turn["role"].strip() for turn in turns))
         if segments and len(roles) > segments:
@@ -284,17 +184,7 @@ def check_roles(batch: dict[str, list[Any]], segments: int) -> None:
 def check_phrases(
     batch: dict[str, list[Any]], kind: str, processor: ProcessorMixin, max_length: int | None = None
 ) -> None:
-    """Refuse phrases that cannot be highlighted, and say of which document; the processor sees only its batch.
-
-    Args:
-        batch: A source, `phrases` (None where they are to be found), and perhaps `id`, of some documents.
-        kind: The column with the source.
-        processor: That of a Highlight-Transformer.
-        max_length: Tokens of a source that are read; what is cut off is not looked at. None for no limit.
-
-    Raises:
-        ValueError: If a span is not within its document, or a phrase has more tokens than the model highlights.
-    """
+    """Refuse phrases that cannot be highlighted, and say of which document; the processor sees only its batch."""
     for number, (source, phrases) in enumerate(zip(batch[kind], batch[PHRASES], strict=True)):
         if phrases:
             try:
@@ -321,54 +211,18 @@ def _cut(
     return dict(encoding), [before - len(ids) for before, ids in zip(lengths, encoding["input_ids"], strict=True)]
 
 
-class _Counting:
-    """A tokenization of a streamed dataset, which has to be counted as it goes by."""
-
-    def __init__(self, tokenization: _Tokenization, report: TruncationReport) -> None:
-        self.tokenization = tokenization
-        self.report = report
-
-    def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        inputs = self.tokenization(batch)
-        self.report.add_columns(inputs)
-        return inputs
-
-
 def plain_tokenizer(processor: ProcessorMixin | PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """The tokenizer of a processor.
-
-    Args:
-        processor: A processor, or a tokenizer.
-
-    Returns:
-        Its tokenizer, or the tokenizer itself.
-    """
+    """The tokenizer of a processor."""
     return cast(PreTrainedTokenizerBase, getattr(processor, "tokenizer", processor))
 
 
 def highlights(processor: ProcessorMixin | PreTrainedTokenizerBase) -> bool:
-    """Tell whether a processor highlights phrases.
-
-    Args:
-        processor: A processor, or a tokenizer.
-
-    Returns:
-        Whether it is that of a Highlight-Transformer.
-    """
+    """Tell whether a processor highlights phrases."""
     return "phrase_positions" in getattr(processor, "extra_inputs", {})
 
 
 def plain_text(kind: str, source: Any) -> str:
-    """A source as one string, for models that see no structure.
-
-    Args:
-        kind: `text`, `sentences`, `turns` or `documents`.
-        source: The source, as `load_documents` gives it.
-
-    Returns:
-        The text itself; sentences joined with spaces; turns as `role: content` lines; documents with a blank line
-        between.
-    """
+    """A source as one string, for models that see no structure."""
     if kind == "turns":
         return "\n".join(f"{turn['role']}: {turn['content']}" for turn in source)
     if kind == "sentences":
@@ -379,17 +233,7 @@ def plain_text(kind: str, source: Any) -> str:
 
 
 def source_kind(columns: list[str]) -> Kind:
-    """The column that holds the source.
-
-    Args:
-        columns: The columns of a dataset.
-
-    Returns:
-        Which of `text`, `sentences`, `turns` and `documents` it has.
-
-    Raises:
-        ValueError: If it has none of them, or several.
-    """
+    """The column that holds the source."""
     found = [kind for kind in KINDS if kind in columns]
     if len(found) != 1:
         raise ValueError(
@@ -446,18 +290,18 @@ def tokenize_documents(
     columns = dataset.column_names or list(next(iter(dataset)))
     if importance is not None:
         _check_importance(importance, processor, dataset, columns)
-        report.expect_importance()
+        report.expect(WITHOUT_IMPORTANCE)
     if highlights(processor) and (PHRASES in columns or getattr(processor, "key_phrases", None) is not None):
-        report.expect_phrases()
-    plain = None if isinstance(importance, ImportanceTagger) else importance
-    tokenization = _Tokenization(processor, source_kind(columns), max_source_length, max_target_length, plain)
+        report.expect(*PHRASE_COLUMNS)
+    settings = (processor, source_kind(columns), max_source_length, max_target_length)
+    tokenization = _Tokenization(*settings, importance)
     options: dict[str, Any] = {"batched": True, "batch_size": DOCUMENTS_IN_MEMORY, "remove_columns": columns}
     if isinstance(dataset, IterableDataset):
-        return dataset.map(_Counting(tokenization, report), **options)
+        return dataset.map(Counting(tokenization, report.add_columns), **options)
     if isinstance(importance, ImportanceTagger):
-        tagged = _TaggedTokenization(tokenization, importance)
-        fingerprint = Hasher.hash((dataset._fingerprint, Versioned(tokenization), importance.fingerprint()))
-        tokenized = dataset.map(tagged, new_fingerprint=fingerprint, desc="Tagging", **options)
+        # datasets is not to hash the tagger itself: a model is large.
+        key = (dataset._fingerprint, Versioned(_Tokenization(*settings)), importance.fingerprint())
+        tokenized = dataset.map(tokenization, new_fingerprint=Hasher.hash(key), desc="Tagging", **options)
     else:
         tokenized = dataset.map(Versioned(tokenization), num_proc=num_proc, desc="Tokenizing", **options)
     report.add_columns({column: tokenized[column] for column in COUNT_COLUMNS if column in tokenized.column_names})

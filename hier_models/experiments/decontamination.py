@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ..data.finding import files_of_split
+from ..data.data_files import files_of_split
 from ..data.loading import in_split
 from ..data.overlap import Document, documents_of_file, find_overlaps, texts_of_record
-from ..data.reading import read_records
+from ..data.record_readers import read_records
 from ..training.arguments import Recipe, RecipeError
 from .comparison_settings import Comparison
 

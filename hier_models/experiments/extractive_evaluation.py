@@ -6,7 +6,7 @@ from typing import Any
 from datasets import Dataset, IterableDataset
 from transformers.utils import logging
 
-from ..pipelines.extractive import ExtractiveSummarizer
+from ..extractive import ExtractiveSummarizer
 from ..training.evaluation import all_rows
 from ..training.metrics import score_summaries
 from ..training.results import write_json, write_json_lines

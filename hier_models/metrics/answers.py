@@ -1,16 +1,14 @@
-"""BLEU and ROUGE-L of answers, as MS MARCO and DuReader score them, each answer against several references.
-
-Self-contained, so that `evaluate.load` with the path of this file works too.
-"""
+"""BLEU and ROUGE-L of answers, as MS MARCO and DuReader score them, each answer against several references."""
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import datasets
 import evaluate
 import sacrebleu
+
+from .base import NumbersMetric
 
 
 _DESCRIPTION = """\
@@ -46,34 +44,14 @@ UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00
 
 
 def answer_units(text: str, unit: str) -> list[str]:
-    """Split an answer into what is compared.
-
-    Args:
-        text: The answer.
-        unit: "words": small letters, runs of letters and digits, every other mark for itself; "characters": every
-            character but white space.
-
-    Returns:
-        The units.
-
-    Raises:
-        ValueError: If there is no such unit.
-    """
+    """Split an answer into what is compared."""
     if unit not in UNITS:
         raise ValueError(f"`unit` must be one of {', '.join(UNITS)}, got {unit!r}")
     return re.findall(r"\w+|[^\w\s]", text.lower()) if unit == "words" else re.findall(r"\S", text.lower())
 
 
 def usual_unit(texts: Iterable[str]) -> str:
-    """Tell what is compared by the script of texts.
-
-    Args:
-        texts: The texts.
-
-    Returns:
-        "characters" if there are more letters of scripts whose words stand without spaces, Chinese and Japanese, than
-        words of others. Else "words".
-    """
+    """Tell what is compared by the script of texts."""
     unspaced = words = 0
     for text in texts:
         unspaced += len(UNSPACED.findall(text))
@@ -82,29 +60,13 @@ def usual_unit(texts: Iterable[str]) -> str:
 
 
 def f1_of_characters(answer: str, reference: str) -> float:
-    """Overlap of the characters of an answer with those of a reference, in any order, as SQuAD's is of words.
-
-    Args:
-        answer: The answer.
-        reference: The reference.
-
-    Returns:
-        F1, from 0 to 1.
-    """
+    """Overlap of the characters of an answer with those of a reference, in any order, as SQuAD's is of words."""
     first, second = (Counter(answer_units(text, "characters")) for text in (answer, reference))
     return 2 * (first & second).total() / max(1, first.total() + second.total())
 
 
 def rouge_l(answer: Sequence[str], references: Sequence[Sequence[str]]) -> float:
-    """ROUGE-L of one answer.
-
-    Args:
-        answer: Its units.
-        references: The units of each reference.
-
-    Returns:
-        F of the best precision and the best recall, from 0 to 1.
-    """
+    """ROUGE-L of one answer."""
     if not answer or not any(references):
         return 0.0
     common = [_common(answer, reference) for reference in references]
@@ -128,19 +90,7 @@ def _common(first: Sequence[str], second: Sequence[str]) -> int:
 def score_answers(
     answers: Sequence[str], references: Sequence[Sequence[str]], unit: str = "words"
 ) -> dict[str, float]:
-    """Score answers.
-
-    Args:
-        answers: The answers.
-        references: The references of each, at least one.
-        unit: "words" or "characters", see `answer_units`.
-
-    Returns:
-        `bleu1` and `bleu4` of all answers together, without smoothing, and `rougeL`, the mean; in percent.
-
-    Raises:
-        ValueError: If there is no answer, they are not as many as references, or one has none.
-    """
+    """Score answers."""
     if len(answers) != len(references) or not answers:
         raise ValueError(
             f"`references` must be a list for each of {len(answers)} answers, and at least one; got {len(references)}"
@@ -162,26 +112,14 @@ def score_answers(
     return {**scores, "rougeL": 100 * total / len(answers)}
 
 
-class AnswerOverlap(evaluate.Metric):  # type: ignore[misc]  # evaluate is untyped
+class AnswerOverlap(NumbersMetric):
     """BLEU-1, BLEU-4 and ROUGE-L of answers as a metric of the evaluate library.
 
     `AnswerOverlap().compute(predictions=…, references=…)` returns percentages; its `inputs_description` lists
     inputs and results. Exact match and F1 are `hier_models.metrics.Squad`.
 
-    Args:
-        config_name: Name of the configuration, as in evaluate; there is only one.
-        keep_in_memory: Whether answers are kept in memory, not in a file of evaluate's cache; None does so unless
-            several processes compute one score together.
-        **kwargs: What else `evaluate.Metric` takes (num_process, process_id, experiment_id, …).
-
     Source: HAM, section 5.1.
     """
-
-    def __init__(self, config_name: str | None = None, keep_in_memory: bool | None = None, **kwargs: Any) -> None:
-        if keep_in_memory is None:
-            # evaluate's files are shared by all processes of a user, and a metric needs none unless it is distributed.
-            keep_in_memory = kwargs.get("num_process", 1) == 1
-        super().__init__(config_name, keep_in_memory, **kwargs)
 
     def _info(self) -> evaluate.MetricInfo:
         text = datasets.Value("string")
@@ -193,7 +131,7 @@ class AnswerOverlap(evaluate.Metric):  # type: ignore[misc]  # evaluate is untyp
             reference_urls=["https://github.com/baidu/DuReader"],
         )
 
-    def _compute(
+    def _compute(  # type: ignore[override]
         self, predictions: Sequence[str], references: Sequence[Sequence[str]], unit: str = "words"
     ) -> dict[str, float]:
         return score_answers(predictions, references, unit)

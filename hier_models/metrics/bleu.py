@@ -1,14 +1,12 @@
-"""Corpus BLEU of sacrebleu, for whole documents (d-BLEU) or for sentences, with sacrebleu's signature.
-
-Self-contained, so that `evaluate.load` with the path of this file works too.
-"""
+"""Corpus BLEU of sacrebleu, for whole documents (d-BLEU) or for sentences, with sacrebleu's signature."""
 
 from collections.abc import Sequence
 from typing import Any
 
-import datasets
 import evaluate
 import sacrebleu
+
+from .base import TEXTS, NumbersMetric, check_smoothing
 
 
 # sacrebleu's tokenizers that come with it; the others fetch a model when they are first used.
@@ -31,7 +29,8 @@ Args:
     smooth_value: value of floor and add-k; sacrebleu's own by default.
 Returns:
     a dict with bleu (percent), precisions (of 1- to 4-grams, percent), counts and totals (of n-grams), bp (brevity
-    penalty), sys_len and ref_len (tokens of translations and references), texts (their number) and signature.
+    penalty), sys_len and ref_len (tokens of translations and references) and texts (their number). The metric's
+    settings then have the signature.
 """
 
 _CITATION = """\
@@ -45,44 +44,26 @@ _CITATION = """\
 """
 
 
-class Bleu(evaluate.Metric):  # type: ignore[misc]  # evaluate is untyped
+class Bleu(NumbersMetric):
     """BLEU as a metric of the evaluate library, with the numbers of sacrebleu; over documents it is d-BLEU.
 
-    `Bleu().compute(predictions=…, references=…)` returns the score in percent and, as `signature`, everything that
-    moves it; `Bleu().inputs_description` lists its options.
-
-    Args:
-        config_name: Name of the configuration, as in evaluate; there is only one.
-        keep_in_memory: Whether texts are kept in memory, not in a file of evaluate's cache; None does so unless
-            several processes compute one score together.
-        **kwargs: What else `evaluate.Metric` takes (num_process, process_id, experiment_id, …).
+    `compute(predictions=…, references=…)` returns the score in percent; `settings["signature"]` is then everything
+    that moves it, and `inputs_description` lists the options.
 
     Source: HAT-BART, section 4.2 (BLEU of whole documents, their translated chunks joined).
     """
 
-    def __init__(self, config_name: str | None = None, keep_in_memory: bool | None = None, **kwargs: Any) -> None:
-        if keep_in_memory is None:
-            # evaluate's files are shared by all processes of a user, and a metric needs none unless it is distributed.
-            keep_in_memory = kwargs.get("num_process", 1) == 1
-        super().__init__(config_name, keep_in_memory, **kwargs)
-
     def _info(self) -> evaluate.MetricInfo:
-        text = datasets.Value("string", id="sequence")
-        several = datasets.Sequence(text, id="references")
         return evaluate.MetricInfo(
             description=_DESCRIPTION,
             citation=_CITATION,
             inputs_description=_INPUTS,
-            # evaluate takes the first that fits the data.
-            features=[
-                datasets.Features({"predictions": text, "references": several}),
-                datasets.Features({"predictions": text, "references": text}),
-            ],
+            features=TEXTS,
             codebase_urls=["https://github.com/mjpost/sacrebleu"],
             reference_urls=["https://aclanthology.org/W18-6319"],
         )
 
-    def _compute(
+    def _compute(  # type: ignore[override]
         self,
         predictions: Sequence[str],
         references: Sequence[str] | Sequence[Sequence[str]],
@@ -93,10 +74,7 @@ class Bleu(evaluate.Metric):  # type: ignore[misc]  # evaluate is untyped
     ) -> dict[str, Any]:
         if tokenize not in TOKENIZERS:
             raise ValueError(f"tokenize must be one of {', '.join(TOKENIZERS)}, got {tokenize!r}")
-        if smooth_method not in sacrebleu.BLEU.SMOOTH_DEFAULTS:
-            raise ValueError(
-                f"smooth_method must be one of {', '.join(sacrebleu.BLEU.SMOOTH_DEFAULTS)}, got {smooth_method!r}"
-            )
+        check_smoothing(smooth_method)
         targets = [[reference] if isinstance(reference, str) else list(reference) for reference in references]
         numbers = sorted({len(several) for several in targets})
         if len(numbers) > 1 or numbers[0] == 0:
@@ -115,6 +93,7 @@ class Bleu(evaluate.Metric):  # type: ignore[misc]  # evaluate is untyped
             [_line(text) for text in predictions],
             [[_line(text) for text in column] for column in zip(*targets, strict=True)],
         )
+        self._settings = {"signature": str(bleu.get_signature())}
         return {
             "bleu": score.score,
             "precisions": list(score.precisions),
@@ -124,7 +103,6 @@ class Bleu(evaluate.Metric):  # type: ignore[misc]  # evaluate is untyped
             "sys_len": score.sys_len,
             "ref_len": score.ref_len,
             "texts": len(predictions),
-            "signature": str(bleu.get_signature()),
         }
 
 

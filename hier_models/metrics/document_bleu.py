@@ -7,7 +7,7 @@ import sacrebleu
 
 from .answers import answer_units, f1_of_characters, rouge_l
 from .document_scores import Array, DocumentStatistics, means
-from .poem_bleu import LINES
+from .poem_bleu import LINES, apart
 from .squad import exact_score, f1_score
 
 
@@ -16,32 +16,13 @@ POEM_METRICS = ("bleu", *(f"bleu{line}" for line in range(1, LINES)))
 
 
 def bleu_statistics(bleu: sacrebleu.BLEU, prediction: str, references: Sequence[str]) -> list[int]:
-    """Count what BLEU adds up.
-
-    Args:
-        bleu: sacrebleu's BLEU with its settings.
-        prediction: A text.
-        references: Its references.
-
-    Returns:
-        The length of the text and of its reference (in tokens), then how many n-grams of each length are in a
-        reference, then how many there are.
-    """
+    """Count what BLEU adds up."""
     score = bleu.corpus_score([prediction], [[reference] for reference in references])
     return [score.sys_len, score.ref_len, *score.counts, *score.totals]
 
 
 def document_bleu(translations: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> DocumentStatistics:
-    """Take apart what `Bleu` gives for translations.
-
-    Args:
-        translations: The translations.
-        references: A reference for each.
-        tokenize: sacrebleu's tokenizer.
-
-    Returns:
-        What each adds to BLEU.
-    """
+    """Take apart what `Bleu` gives for translations."""
     bleu = sacrebleu.BLEU(tokenize=tokenize, force=True)
     rows = [
         bleu_statistics(bleu, " ".join(translation.split()), [" ".join(reference.split())])
@@ -53,16 +34,7 @@ def document_bleu(translations: Sequence[str], references: Sequence[str], tokeni
 def document_poem_bleu(
     written: Sequence[Sequence[str]], poems: Sequence[Sequence[str]]
 ) -> dict[str, DocumentStatistics]:
-    """Take apart what `PoemBleu` gives.
-
-    Args:
-        written: The second, third and fourth line that were written for each poem.
-        poems: The four lines of each.
-
-    Returns:
-        What each poem adds to `bleu1_n`, `bleu2_n`, `bleu3_n` and their mean `bleu_n`, for each length n of lines;
-        nothing, where its own lines are of another length.
-    """
+    """Take apart what `PoemBleu` gives."""
     bleu = sacrebleu.BLEU(max_ngram_order=2, tokenize="none", force=True)
     lengths = [len(poem[0]) for poem in poems]
     rows = _array(
@@ -70,7 +42,7 @@ def document_poem_bleu(
             [
                 number
                 for line, gold in zip(lines, poem[1:], strict=True)
-                for number in bleu_statistics(bleu, _characters(line), [_characters(gold)])
+                for number in bleu_statistics(bleu, apart(line), [apart(gold)])
             ]
             for lines, poem in zip(written, poems, strict=True)
         ]
@@ -88,16 +60,7 @@ def document_poem_bleu(
 def document_answers(
     answers: Sequence[str], references: Sequence[Sequence[str]], unit: str = "words"
 ) -> dict[str, DocumentStatistics]:
-    """Take apart exact match and F1 of SQuAD, and what `AnswerOverlap` gives.
-
-    Args:
-        answers: The answers.
-        references: The references of each, at least one.
-        unit: What F1, BLEU and ROUGE-L compare, "words" or "characters".
-
-    Returns:
-        Of each answer `exact`, `f1` and `rougeL` in percent, and what it adds to `bleu1` and `bleu4`.
-    """
+    """Take apart exact match and F1 of SQuAD, and what `AnswerOverlap` gives."""
     pairs = list(zip(answers, references, strict=True))
     f1 = f1_score if unit == "words" else f1_of_characters
     units = [(answer_units(answer, unit), [answer_units(gold, unit) for gold in golds]) for answer, golds in pairs]
@@ -113,10 +76,6 @@ def document_answers(
         rows = [bleu_statistics(bleu, " ".join(answer), [" ".join(gold) for gold in golds]) for answer, golds in units]
         found[f"bleu{order}"] = DocumentStatistics(_array(rows), "bleu", order=order, smoothing="none")
     return found
-
-
-def _characters(line: str) -> str:
-    return " ".join("".join(line.split()))
 
 
 def _array(rows: Sequence[Sequence[int]]) -> Array:

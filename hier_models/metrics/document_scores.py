@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -139,14 +139,7 @@ class DocumentScores:
         content = {
             "documents": list(self.documents),
             "metrics": {
-                name: {
-                    "kind": found.kind,
-                    "order": found.order,
-                    "smoothing": found.smoothing,
-                    "scale": found.scale,
-                    "values": found.values.tolist(),
-                }
-                for name, found in self.metrics.items()
+                name: {**vars(found), "values": found.values.tolist()} for name, found in self.metrics.items()
             },
         }
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -180,10 +173,7 @@ class DocumentScores:
         """
         place = {key: number for number, key in enumerate(self.documents)}
         rows = [place[key] for key in documents]
-        metrics = {
-            name: DocumentStatistics(found.values[rows], found.kind, found.order, found.smoothing, found.scale)
-            for name, found in self.metrics.items()
-        }
+        metrics = {name: replace(found, values=found.values[rows]) for name, found in self.metrics.items()}
         return DocumentScores(documents, metrics)
 
 
@@ -207,32 +197,18 @@ def document_keys(references: Sequence[Any]) -> list[str]:
 
 
 def means(scores: Mapping[str, Sequence[float]]) -> dict[str, DocumentStatistics]:
-    """Take scores of documents whose mean is the score of all.
-
-    Args:
-        scores: Name -> score of each document.
-
-    Returns:
-        Name -> statistics.
-    """
+    """Take scores of documents whose mean is the score of all."""
     return {name: DocumentStatistics(np.asarray(values, dtype=np.float64)[:, None]) for name, values in scores.items()}
 
 
 @dataclass(frozen=True)
 class Difference:
-    """By how much one model's score is above another's.
+    """By how much one model's score is above another's."""
 
-    Args:
-        value: The difference.
-        low: Lower end of its interval.
-        high: Upper end.
-        documents: How many documents it is of.
-    """
-
-    value: float
-    low: float
-    high: float
-    documents: int
+    value: float  # the difference
+    low: float  # lower end of its interval
+    high: float  # upper end
+    documents: int  # how many documents it is of
 
 
 def paired_bootstrap(

@@ -1,7 +1,4 @@
-"""BLEU-2 of the second, third and fourth lines of quatrains, each written after the true lines before it.
-
-Self-contained, so that `evaluate.load` with the path of this file works too.
-"""
+"""BLEU-2 of the second, third and fourth lines of quatrains, each written after the true lines before it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +6,8 @@ from typing import Any
 import datasets
 import evaluate
 import sacrebleu
+
+from .base import NumbersMetric, check_smoothing
 
 
 LINES = 4
@@ -27,7 +26,7 @@ Args:
     smooth_method: exp (default), floor, add-k or none, as in sacrebleu; matters only where no pair is found.
 Returns:
     a dict with, for each length n of lines that there is, bleu1_n, bleu2_n, bleu3_n (of the second, third, fourth
-    lines), bleu_n (their mean) and poems_n (number of poems); and signature, sacrebleu's.
+    lines), bleu_n (their mean) and poems_n (number of poems). settings has sacrebleu's signature.
 """
 
 _CITATION = """\
@@ -40,23 +39,11 @@ _CITATION = """\
 """
 
 
-class PoemBleu(evaluate.Metric):  # type: ignore[misc]  # evaluate is untyped
+class PoemBleu(NumbersMetric):
     """The paper's score of Chinese quatrains as a metric of the evaluate library.
-
-    Args:
-        config_name: Name of the configuration, as in evaluate; there is only one.
-        keep_in_memory: Whether texts are kept in memory, not in a file of evaluate's cache; None does so unless
-            several processes compute one score together.
-        **kwargs: What else `evaluate.Metric` takes (num_process, process_id, experiment_id, …).
 
     Source: HAM, section 5.2 (BLEU) and Table 2.
     """
-
-    def __init__(self, config_name: str | None = None, keep_in_memory: bool | None = None, **kwargs: Any) -> None:
-        if keep_in_memory is None:
-            # evaluate's files are shared by all processes of a user, and a metric needs none unless it is distributed.
-            keep_in_memory = kwargs.get("num_process", 1) == 1
-        super().__init__(config_name, keep_in_memory, **kwargs)
 
     def _info(self) -> evaluate.MetricInfo:
         lines = datasets.Sequence(datasets.Value("string", id="sequence"), id="lines")
@@ -69,16 +56,10 @@ class PoemBleu(evaluate.Metric):  # type: ignore[misc]  # evaluate is untyped
             reference_urls=["https://aclanthology.org/W18-6319"],
         )
 
-    def _compute(
-        self,
-        predictions: Sequence[Sequence[str]],
-        references: Sequence[Sequence[str]],
-        smooth_method: str = "exp",
+    def _compute(  # type: ignore[override]
+        self, predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]], smooth_method: str = "exp"
     ) -> dict[str, Any]:
-        if smooth_method not in sacrebleu.BLEU.SMOOTH_DEFAULTS:
-            raise ValueError(
-                f"smooth_method must be one of {', '.join(sacrebleu.BLEU.SMOOTH_DEFAULTS)}, got {smooth_method!r}"
-            )
+        check_smoothing(smooth_method)
         by_length: dict[int, list[tuple[Sequence[str], Sequence[str]]]] = {}
         for number, (written, poem) in enumerate(zip(predictions, references, strict=True)):
             if len(poem) != LINES or len(written) != LINES - 1:
@@ -99,16 +80,16 @@ class PoemBleu(evaluate.Metric):  # type: ignore[misc]  # evaluate is untyped
             of_lines = []
             for line in range(1, LINES):
                 score = bleu.corpus_score(
-                    [_characters(written[line - 1]) for written, _ in poems],
-                    [[_characters(poem[line]) for _, poem in poems]],
+                    [apart(written[line - 1]) for written, _ in poems], [[apart(poem[line]) for _, poem in poems]]
                 )
                 of_lines.append(score.score / 100)
                 scores[f"bleu{line}_{length}"] = of_lines[-1]
             scores[f"bleu_{length}"] = sum(of_lines) / len(of_lines)
             scores[f"poems_{length}"] = len(poems)
-        return {**scores, "signature": str(bleu.get_signature())}
+        self._settings = {"signature": str(bleu.get_signature())}
+        return scores
 
 
-def _characters(line: str) -> str:
+def apart(line: str) -> str:
     """A line with its characters apart, whatever spaces it has."""
     return " ".join("".join(line.split()))

@@ -1,16 +1,14 @@
-"""ROUGE-1, -2, -L and -Lsum, the numbers of the rouge-score package, with every setting that moves them stated.
-
-Self-contained, so that `evaluate.load` with the path of this file works too.
-"""
+"""ROUGE-1, -2, -L and -Lsum, the numbers of the rouge-score package, with every setting that moves them stated."""
 
 import functools
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Any
 
-import datasets
 import evaluate
 from rouge_score import rouge_scorer
+
+from .base import TEXTS, NumbersMetric, function_name, with_targets
 
 
 ROUGE_TYPES = ("rouge1", "rouge2", "rougeL", "rougeLsum")
@@ -37,8 +35,8 @@ Args:
     tokenizer: a function from a text to the list of its words, for languages that are not written in a-z and 0-9,
         which is all that rouge-score's own tokenizer keeps.
 Returns:
-    a dict with a value for every ROUGE type, and `settings`: the versions, stemmer, splitter, tokenizer and
-    aggregation.
+    a dict with a value for every ROUGE type. The metric's `settings` are then the versions, stemmer, splitter,
+    tokenizer and aggregation.
 """
 
 _CITATION = """\
@@ -73,8 +71,7 @@ def _punkt() -> Splitter:
 def _splitter(sentence_splitter: str | Splitter) -> tuple[Splitter, str]:
     """The function that splits, and what to call it in the settings."""
     if callable(sentence_splitter):
-        module = getattr(sentence_splitter, "__module__", "?")
-        return sentence_splitter, f"{module}.{getattr(sentence_splitter, '__qualname__', repr(sentence_splitter))}"
+        return sentence_splitter, function_name(sentence_splitter)
     if sentence_splitter == "newline":
         return _lines, "newline"
     if sentence_splitter == "punkt":
@@ -89,42 +86,24 @@ class _Tokenizer:
         self.tokenize = tokenize
 
 
-class Rouge(evaluate.Metric):  # type: ignore[misc]  # evaluate is untyped
+class Rouge(NumbersMetric):
     """ROUGE-1, -2, -L and -Lsum as a metric of the evaluate library, with the numbers of the rouge-score package.
 
-    `Rouge().compute(predictions=…, references=…)` returns F1 values between 0 and 1 and, as `settings`, everything
-    that moves them; `Rouge().inputs_description` lists its options.
-
-    Args:
-        config_name: Name of the configuration, as in evaluate; there is only one.
-        keep_in_memory: Whether summaries are kept in memory, not in a file of evaluate's cache; None does so unless
-            several processes compute one score together.
-        **kwargs: What else `evaluate.Metric` takes (num_process, process_id, experiment_id, …).
+    `compute(predictions=…, references=…)` returns F1 values between 0 and 1; `settings` is then everything that moves
+    them, and `inputs_description` lists the options.
     """
 
-    def __init__(self, config_name: str | None = None, keep_in_memory: bool | None = None, **kwargs: Any) -> None:
-        if keep_in_memory is None:
-            # evaluate's files are shared by all processes of a user, and a metric needs none unless it is distributed.
-            keep_in_memory = kwargs.get("num_process", 1) == 1
-        super().__init__(config_name, keep_in_memory, **kwargs)
-
     def _info(self) -> evaluate.MetricInfo:
-        text = datasets.Value("string", id="sequence")
-        several = datasets.Sequence(text, id="references")
         return evaluate.MetricInfo(
             description=_DESCRIPTION,
             citation=_CITATION,
             inputs_description=_INPUTS,
-            # evaluate takes the first that fits the data.
-            features=[
-                datasets.Features({"predictions": text, "references": several}),
-                datasets.Features({"predictions": text, "references": text}),
-            ],
+            features=TEXTS,
             codebase_urls=["https://github.com/google-research/google-research/tree/master/rouge"],
             reference_urls=["https://aclanthology.org/W04-1013"],
         )
 
-    def _compute(
+    def _compute(  # type: ignore[override]
         self,
         predictions: Sequence[str],
         references: Sequence[str] | Sequence[Sequence[str]],
@@ -139,10 +118,7 @@ class Rouge(evaluate.Metric):  # type: ignore[misc]  # evaluate is untyped
         words = None if tokenizer is None else _Tokenizer(tokenizer)
         scorers = {name: rouge_scorer.RougeScorer([name], use_stemmer=use_stemmer, tokenizer=words) for name in types}
         values: dict[str, list[float]] = {name: [] for name in types}
-        for number, (prediction, reference) in enumerate(zip(predictions, references, strict=True)):
-            targets = [reference] if isinstance(reference, str) else list(reference)
-            if not targets:
-                raise ValueError(f"references: number {number} is an empty list; every prediction needs a reference")
+        for prediction, targets in with_targets(predictions, references):
             lines = ["\n".join(split(target)) for target in targets]
             for name, scorer in scorers.items():
                 if name == "rougeLsum":
@@ -150,14 +126,13 @@ class Rouge(evaluate.Metric):  # type: ignore[misc]  # evaluate is untyped
                 else:
                     score = scorer.score_multi(targets, prediction)[name]
                 values[name].append(float(score.fmeasure))
-        result: dict[str, Any] = dict(values)
-        if use_aggregator:
-            result = {name: sum(scores) / len(scores) for name, scores in values.items()}
-        result["settings"] = {
+        self._settings = {
             "rouge_score": version("rouge-score"),
             "use_stemmer": use_stemmer,
             "sentence_splitter": splitter_name,
-            "tokenizer": "rouge-score default" if tokenizer is None else _splitter(tokenizer)[1],
+            "tokenizer": "rouge-score default" if tokenizer is None else function_name(tokenizer),
             "aggregation": "mean F1 over documents" if use_aggregator else "F1 of each document",
         }
-        return result
+        if not use_aggregator:
+            return values
+        return {name: sum(scores) / len(scores) for name, scores in values.items()}

@@ -1,7 +1,4 @@
-"""ROUGE-SU4: skip-bigrams and single words, the numbers of ROUGE-1.5.5, with every setting that moves them stated.
-
-Self-contained, so that `evaluate.load` with the path of this file works too.
-"""
+"""ROUGE-SU4: skip-bigrams and single words, the numbers of ROUGE-1.5.5, with every setting that moves them stated."""
 
 import re
 from collections import Counter
@@ -9,8 +6,9 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Any
 
-import datasets
 import evaluate
+
+from .base import TEXTS, NumbersMetric, function_name, with_targets
 
 
 _DESCRIPTION = """\
@@ -35,7 +33,7 @@ Args:
         it gives them, neither put into lower case nor filtered.
 Returns:
     a dict with rougeSU4 (rougeSU and the distance, or rougeSU*), its recall and precision as rougeSU4_recall and
-    rougeSU4_precision, and `settings`: the formula, stemmer, tokenizer and aggregation.
+    rougeSU4_precision. The metric's `settings` are then the formula, stemmer, tokenizer and aggregation.
 """
 
 _CITATION = """\
@@ -54,43 +52,25 @@ Words = Callable[[str], list[str]]
 Units = Counter[tuple[str, ...]]
 
 
-class RougeSu(evaluate.Metric):  # type: ignore[misc]  # evaluate is untyped
+class RougeSu(NumbersMetric):
     """ROUGE-SU4 as a metric of the evaluate library, with the numbers of ROUGE-1.5.5.
 
-    `RougeSu().compute(predictions=…, references=…)` returns values between 0 and 1 and, as `settings`, everything that
-    moves them; `RougeSu().inputs_description` lists its options.
-
-    Args:
-        config_name: Name of the configuration, as in evaluate; there is only one.
-        keep_in_memory: Whether summaries are kept in memory, not in a file of evaluate's cache; None does so unless
-            several processes compute one score together.
-        **kwargs: What else `evaluate.Metric` takes (num_process, process_id, experiment_id, …).
+    `compute(predictions=…, references=…)` returns values between 0 and 1; `settings` is then everything that moves
+    them, and `inputs_description` lists the options.
 
     Source: Highlight-Transformer, section 4.4 (R-SU: skip-bigrams with a distance of at most four words).
     """
 
-    def __init__(self, config_name: str | None = None, keep_in_memory: bool | None = None, **kwargs: Any) -> None:
-        if keep_in_memory is None:
-            # evaluate's files are shared by all processes of a user, and a metric needs none unless it is distributed.
-            keep_in_memory = kwargs.get("num_process", 1) == 1
-        super().__init__(config_name, keep_in_memory, **kwargs)
-
     def _info(self) -> evaluate.MetricInfo:
-        text = datasets.Value("string", id="sequence")
-        several = datasets.Sequence(text, id="references")
         return evaluate.MetricInfo(
             description=_DESCRIPTION,
             citation=_CITATION,
             inputs_description=_INPUTS,
-            # evaluate takes the first that fits the data.
-            features=[
-                datasets.Features({"predictions": text, "references": several}),
-                datasets.Features({"predictions": text, "references": text}),
-            ],
+            features=TEXTS,
             reference_urls=["https://aclanthology.org/W04-1013"],
         )
 
-    def _compute(
+    def _compute(  # type: ignore[override]
         self,
         predictions: Sequence[str],
         references: Sequence[str] | Sequence[Sequence[str]],
@@ -106,10 +86,7 @@ class RougeSu(evaluate.Metric):  # type: ignore[misc]  # evaluate is untyped
             raise ValueError(f"several_references must be 'average' or 'best', got {several_references!r}")
         words = _words(tokenizer, use_stemmer)
         scores = []
-        for number, (prediction, reference) in enumerate(zip(predictions, references, strict=True)):
-            targets = [reference] if isinstance(reference, str) else list(reference)
-            if not targets:
-                raise ValueError(f"references: number {number} is an empty list; every prediction needs a reference")
+        for prediction, targets in with_targets(predictions, references):
             found = _units(words(prediction), skip_distance)
             wanted = [_units(words(target), skip_distance) for target in targets]
             scores.append(_score(found, wanted, several_references))
@@ -117,15 +94,15 @@ class RougeSu(evaluate.Metric):  # type: ignore[misc]  # evaluate is untyped
         result: dict[str, Any] = {}
         for key, values in zip((name, f"{name}_recall", f"{name}_precision"), zip(*scores, strict=True), strict=True):
             result[key] = sum(values) / len(values) if use_aggregator else list(values)
-        result["settings"] = {
+        self._settings = {
             "formula": f"ROUGE-1.5.5 -2 {-1 if skip_distance is None else skip_distance} -u",
             "several_references": several_references,
             "use_stemmer": use_stemmer,
-            "tokenizer": "a-z and 0-9, lower case" if tokenizer is None else _name(tokenizer),
+            "tokenizer": "a-z and 0-9, lower case" if tokenizer is None else function_name(tokenizer),
             "aggregation": "mean over documents" if use_aggregator else "of each document",
         }
         if use_stemmer:
-            result["settings"]["stemmer"] = f"Porter (nltk {version('nltk')})"
+            self._settings["stemmer"] = f"Porter (nltk {version('nltk')})"
         return result
 
 
@@ -139,10 +116,6 @@ def _words(tokenizer: Words | None, use_stemmer: bool) -> Words:
 
     stem = PorterStemmer(PorterStemmer.MARTIN_EXTENSIONS).stem
     return lambda text: [stem(word) if len(word) > 3 else word for word in plain(text)]
-
-
-def _name(function: Words) -> str:
-    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', repr(function))}"
 
 
 def _units(words: Sequence[str], distance: int | None) -> Units:

@@ -1,7 +1,4 @@
-"""Exact match and F1 of extracted answers, with questions that have none, as SQuAD 2.0 defines them.
-
-Self-contained, so that `evaluate.load` with the path of this file works too.
-"""
+"""Exact match and F1 of extracted answers, with questions that have none, as SQuAD 2.0 defines them."""
 
 import re
 import string
@@ -11,6 +8,8 @@ from typing import Any
 
 import datasets
 import evaluate
+
+from .base import NumbersMetric
 
 
 _DESCRIPTION = """\
@@ -48,42 +47,18 @@ WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalize_answer(text: str) -> str:
-    """An answer as it is compared: lower case, without ASCII punctuation and English articles, single spaces.
-
-    Args:
-        text: The answer.
-
-    Returns:
-        What is left of it.
-    """
+    """An answer as it is compared: lower case, without ASCII punctuation and English articles, single spaces."""
     text = text.lower().translate(WITHOUT_PUNCTUATION)
     return " ".join(ARTICLES.sub(" ", text).split())
 
 
 def exact_score(answer: str, reference: str) -> float:
-    """Whether two answers are the same.
-
-    Args:
-        answer: The predicted answer.
-        reference: The answer to compare with.
-
-    Returns:
-        1.0 if their normalized forms are equal, else 0.0.
-    """
+    """Whether two answers are the same."""
     return float(normalize_answer(answer) == normalize_answer(reference))
 
 
 def f1_score(answer: str, reference: str) -> float:
-    """How many words two answers share.
-
-    Args:
-        answer: The predicted answer.
-        reference: The answer to compare with.
-
-    Returns:
-        The harmonic mean of precision and recall over the words of the normalized forms; if one of these is empty, 1.0
-        if both are, else 0.0.
-    """
+    """How many words two answers share."""
     words, reference_words = normalize_answer(answer).split(), normalize_answer(reference).split()
     if not words or not reference_words:
         return float(words == reference_words)
@@ -91,24 +66,12 @@ def f1_score(answer: str, reference: str) -> float:
     return 2 * shared / (len(words) + len(reference_words))
 
 
-class Squad(evaluate.Metric):  # type: ignore[misc]  # evaluate is untyped
+class Squad(NumbersMetric):
     """Exact match and F1 of SQuAD 2.0 as a metric of the evaluate library.
 
     `Squad().compute(predictions=…, references=…)` returns percentages; `Squad().inputs_description` lists inputs and
     results. Questions are matched by their id. Every question needs a prediction.
-
-    Args:
-        config_name: Name of the configuration, as in evaluate; there is only one.
-        keep_in_memory: Whether answers are kept in memory, not in a file of evaluate's cache; None does so unless
-            several processes compute one score together.
-        **kwargs: What else `evaluate.Metric` takes (num_process, process_id, experiment_id, …).
     """
-
-    def __init__(self, config_name: str | None = None, keep_in_memory: bool | None = None, **kwargs: Any) -> None:
-        if keep_in_memory is None:
-            # evaluate's files are shared by all processes of a user, and a metric needs none unless it is distributed.
-            keep_in_memory = kwargs.get("num_process", 1) == 1
-        super().__init__(config_name, keep_in_memory, **kwargs)
 
     def _info(self) -> evaluate.MetricInfo:
         text = datasets.Value("string")
@@ -125,28 +88,16 @@ class Squad(evaluate.Metric):  # type: ignore[misc]  # evaluate is untyped
         )
 
     def add(self, *, prediction: Any = None, reference: Any = None, **kwargs: Any) -> None:
-        """Add one question.
-
-        Args:
-            prediction: Its prediction.
-            reference: Its reference.
-            **kwargs: What else `evaluate.Metric.add` takes.
-        """
+        """Add one question."""
         super().add(prediction=_prediction(0, prediction), reference=_reference(0, reference), **kwargs)
 
     def add_batch(self, *, predictions: Any = None, references: Any = None, **kwargs: Any) -> None:
-        """Add several questions.
-
-        Args:
-            predictions: Their predictions.
-            references: Their references.
-            **kwargs: What else `evaluate.Metric.add_batch` takes.
-        """
+        """Add several questions."""
         predictions = [_prediction(number, item) for number, item in enumerate(predictions)]
         references = [_reference(number, item) for number, item in enumerate(references)]
         super().add_batch(predictions=predictions, references=references, **kwargs)
 
-    def _compute(
+    def _compute(  # type: ignore[override]
         self,
         predictions: Sequence[Mapping[str, Any]],
         references: Sequence[Mapping[str, Any]],

@@ -101,17 +101,27 @@ def text_rank(sequences: Iterable[Sequence[str]], window: int = WINDOW) -> dict[
     rows, columns = np.concatenate([ends, ends[:, ::-1]]).T
     weights = np.tile(np.array(list(links.values()), dtype=np.float64), 2)
     sums = np.bincount(rows, weights, minlength=size)
+
+    def follow(rank: Any) -> Any:
+        lost = rank[sums == 0].sum()  # from a word without links the surfer jumps
+        return np.bincount(columns, rank[rows] * weights / sums[rows], minlength=size) + lost / size
+
+    return dict(zip(numbers, page_rank(size, follow).tolist(), strict=True))
+
+
+def page_rank(size: int, follow: Callable[[Any], Any], damping: float = DAMPING) -> Any:
+    """Find where a random surfer is, who follows links, and at times (1 - `damping`) jumps anywhere.
+
+    `follow` gives the probabilities (size,) of being anywhere after a step along the links.
+    """
     rank = np.full(size, 1 / size)
     # Each step brings the result nearer by a factor of the damping: 200 are more than double precision needs.
     for _ in range(200):
-        steps = np.bincount(columns, rank[rows] * weights / sums[rows], minlength=size)
-        lost = rank[sums == 0].sum()  # from a word without links the surfer jumps
-        new = DAMPING * (steps + lost / size) + (1 - DAMPING) / size
-        done = np.abs(new - rank).sum() < 1e-12
+        new = damping * follow(rank) + (1 - damping) / size
+        if np.abs(new - rank).sum() < 1e-12:
+            return new
         rank = new
-        if done:
-            break
-    return dict(zip(numbers, rank.tolist(), strict=True))
+    return rank
 
 
 class PoemKeywords:

@@ -8,7 +8,7 @@ from ..hub_texts import MINI
 
 
 if TYPE_CHECKING:
-    from .extractive import ExtractiveSummarizer
+    from ..extractive import ExtractiveSummarizer
     from .importance_tagger_hier import ImportanceTagger
     from .poem_generation_hier import PoemGenerationPipeline
     from .reading_comprehension_hier import ReadingComprehensionPipeline
@@ -37,7 +37,7 @@ AUTO_CLASSES = {"reading-comprehension": "AutoModelForQuestionAnswering"}
 # What summarization takes as `importance_tagger`.
 IMPORTANCE_TAGGER = ("hier_models.pipelines.importance_tagger_hier", "ImportanceTagger")
 # Summarizers without a model.
-EXTRACTIVE = ("hier_models.pipelines.extractive", "ExtractiveSummarizer")
+EXTRACTIVE = ("hier_models.extractive", "ExtractiveSummarizer")
 
 
 def register_pipelines() -> None:

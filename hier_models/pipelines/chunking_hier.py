@@ -37,14 +37,9 @@ def pack(
 ) -> Iterator[tuple[int, int, Item, bool]]:
     """Put as many neighbours together as the limits allow, from the first to the last.
 
-    Args:
-        sizes: about how many tokens each element has on each side.
-        limits: tokens that a chunk may have on each side; None for no limit.
-        encode: makes a chunk of the elements from `start` to before `end`, and says how many tokens it has on each
-            side. Asked for every chunk, since tokens at the seams need not add up.
-
-    Yields:
-        (start, end, chunk, fits): a chunk that does not fit is a single element.
+    `sizes` are about how many tokens each element has on each side. `encode` makes a chunk of the elements from
+    `start` to before `end`, and says how many it has: tokens at the seams need not add up. Yields (start, end, chunk,
+    fits); a chunk that does not fit is a single element.
     """
     start = 0
     while start < len(sizes):
@@ -64,27 +59,12 @@ def pack(
 
 
 def fits(lengths: Sequence[int], limits: Sequence[int | None]) -> bool:
-    """Say whether lengths are within limits.
-
-    Args:
-        lengths: one for each side.
-        limits: one for each side; None for no limit.
-
-    Returns:
-        Whether all are.
-    """
+    """Say whether lengths are within limits."""
     return all(limit is None or length <= limit for length, limit in zip(lengths, limits, strict=True))
 
 
 def plain_sentences(text: str) -> list[str]:
-    """Find sentences by their marks, where there is no processor that does it better.
-
-    Args:
-        text: running text in any language.
-
-    Returns:
-        The sentences, without the white space around them.
-    """
+    """Find sentences by their marks, where there is no processor that does it better."""
     sentences = []
     start = 0
     for match in _END.finditer(text):
@@ -98,15 +78,7 @@ def plain_sentences(text: str) -> list[str]:
 
 
 def sentence_spans(text: str, processor: Any = None) -> list[tuple[int, int]]:
-    """Find the sentences of a text.
-
-    Args:
-        text: The text.
-        processor: One that splits sentences, or another, or none.
-
-    Returns:
-        (start, end) of each, in characters.
-    """
+    """Find where the sentences of a text begin and end, in characters."""
     if hasattr(processor, "split_sentences"):
         return [(start, end) for start, end in processor.split_sentences(text)]
     spans: list[tuple[int, int]] = []
@@ -117,14 +89,7 @@ def sentence_spans(text: str, processor: Any = None) -> list[tuple[int, int]]:
 
 
 def smaller_parts(text: str) -> tuple[list[str], str]:
-    """Take a text that is too long for a chunk apart: into clauses, else words, else characters.
-
-    Args:
-        text: a sentence, or a part of one.
-
-    Returns:
-        Two parts or more, where the text has more than one character, and what to join them with.
-    """
+    """Take a text that is too long apart, into clauses, else words, else characters; and say what joins them."""
     for pattern in (_CLAUSE, _SPACE):
         parts = [part for part in pattern.split(text.strip()) if part]
         if len(parts) > 1:
@@ -133,12 +98,5 @@ def smaller_parts(text: str) -> tuple[list[str], str]:
 
 
 def join_chunks(texts: Sequence[Any]) -> str:
-    """Join what was made of the chunks of a document.
-
-    Args:
-        texts: one text for each chunk.
-
-    Returns:
-        One text; a space between chunks, and none for empty ones.
-    """
+    """Join what was made of the chunks of a document."""
     return " ".join(text.strip() for text in texts if text.strip())

@@ -16,32 +16,22 @@ import torch
 # A word counts as copied when more than this share of its probability is that of copying.
 MOSTLY = 0.5
 
-_UNSPACED = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+# Of Chinese and kana each character is a word.
+UNSPACED = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+
+
+@lru_cache(1)
+def combining_marks() -> str:
+    """Accents of their own and the vowel signs of Indic and Arabic words, which `\\w` leaves out."""
+    return "".join(c for c in map(chr, range(0x300, 0x1F000)) if unicodedata.category(c)[0] == "M")
 
 
 @lru_cache(1)
 def _word() -> re.Pattern[str]:
     """Letters, marks and digits, joined or not by an apostrophe or a hyphen; of Chinese and kana each character."""
-    # Accents of their own and the vowel signs of Indic and Arabic words, which `\w` leaves out.
-    marks = "".join(c for c in map(chr, range(0x300, 0x1F000)) if unicodedata.category(c)[0] == "M")
-    spaced = f"[^\\W_{_UNSPACED}](?:[^\\W_{_UNSPACED}]|[{marks}\u200c\u200d])*"
-    return re.compile(f"[{_UNSPACED}][{marks}]*|{spaced}(?:['’\\-]{spaced})*")
-
-
-def check_copies(model: Any) -> None:
-    """Refuse a model that copies nothing.
-
-    Args:
-        model: The model.
-
-    Raises:
-        ValueError: If it has no copy mechanism.
-    """
-    if not getattr(model.config, "use_copy", False):
-        raise ValueError(
-            f"`return_copied` is for models that copy (use_copy in the config), and {type(model).__name__} does not. "
-            "Leave it out."
-        )
+    marks = combining_marks()
+    spaced = f"[^\\W_{UNSPACED}](?:[^\\W_{UNSPACED}]|[{marks}\u200c\u200d])*"
+    return re.compile(f"[{UNSPACED}][{marks}]*|{spaced}(?:['’\\-]{spaced})*")
 
 
 @torch.no_grad()
@@ -50,16 +40,8 @@ def copy_shares(
 ) -> dict[str, torch.Tensor]:
     """Tell how much of the probability of generated tokens is that of copying, in one pass over them.
 
-    Args:
-        model: A model whose output has `copy_probability` and `copy_attentions` under `output_copying=True`.
-        inputs: What the summaries were generated from, (batch, source).
-        ids: Generated ids, with the start token, (batch, sequences, target + 1).
-        token_sentences: The sentence of each source token, -1 for none, (batch, source), if sentences are wanted.
-
-    Returns:
-        `copy_shares`, (batch, sequences, target), from 0 to 1; and `copy_places`, the source token that is copied
-        most, or -1 where the source has no such token. With sentences also `source_shares`, (batch, sequences,
-        target, sentences): how much of the probability is that of copying from each.
+    `ids` (batch, sequences, target + 1) begin with the start token. `copy_shares` and `copy_places` (the source token
+    that is copied most, -1 for none) are (batch, sequences, target), `source_shares` (…, sentences).
     """
     sequences = ids.shape[1]
     flat = ids.flatten(0, 1).to(model.device)  # (batch * sequences, target + 1)
@@ -81,15 +63,7 @@ def copy_shares(
 
 
 def per_sentence(of_tokens: torch.Tensor, sentences: torch.Tensor) -> torch.Tensor:
-    """Add up numbers of source tokens over the sentences that they stand in.
-
-    Args:
-        of_tokens: (batch, target, source).
-        sentences: The sentence of each source token, -1 for none, (batch, source).
-
-    Returns:
-        (batch, target, sentences).
-    """
+    """Add up (batch, target, source) over the sentences (batch, source) of the source tokens, where -1 is none."""
     count = int(sentences.max()) + 1
     places = sentences.masked_fill(sentences < 0, count)[:, None].expand_as(of_tokens)
     return of_tokens.new_zeros(*of_tokens.shape[:2], count + 1).scatter_add(2, places, of_tokens)[..., :count]
@@ -104,22 +78,7 @@ def copied_words(
     offsets: Sequence[Sequence[int]],
     decoding: dict[str, Any],
 ) -> list[dict[str, Any]]:
-    """Find the words of a summary that were copied.
-
-    Args:
-        tokenizer: Decodes the ids.
-        ids: Generated ids, without the start token.
-        text: What they decode to.
-        shares: Of each id, as `copy_shares` gives them.
-        places: Of each id.
-        offsets: Where each source token begins and ends, in characters of the source.
-        decoding: Arguments of `decode` that the text was made with.
-
-    Returns:
-        For each copied word, in order, `text`, `start` and `end` in characters of the summary, `share` (the least of
-        its tokens' shares) and `source`, [start, end] in characters of the source; None if its tokens come from
-        places that do not follow one another.
-    """
+    """Find the words of a summary that were copied."""
     ends = token_ends(tokenizer, ids, text, decoding)
     found = []
     first = 0
@@ -145,17 +104,7 @@ def copied_words(
 
 
 def token_ends(tokenizer: Any, ids: Sequence[int], text: str, decoding: dict[str, Any]) -> list[int]:
-    """Find where in a text each token ends, never before the one before it.
-
-    Args:
-        tokenizer: Decodes the ids.
-        ids: Of the text.
-        text: What they decode to.
-        decoding: Arguments of `decode` that the text was made with.
-
-    Returns:
-        A place for each id, in characters.
-    """
+    """Find where in a text each token ends, never before the one before it."""
     ends = []
     last = 0
     for number in range(1, len(ids) + 1):
@@ -179,4 +128,4 @@ def _source(places: Sequence[int], offsets: Sequence[Sequence[int]]) -> list[int
     return [int(offsets[places[0]][0]), int(offsets[places[-1]][1])]
 
 
-__all__ = ["check_copies", "copied_words", "copy_shares", "per_sentence", "token_ends"]
+__all__ = ["UNSPACED", "combining_marks", "copied_words", "copy_shares", "per_sentence", "token_ends"]

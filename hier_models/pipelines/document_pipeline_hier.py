@@ -37,23 +37,17 @@ Languages = tuple[str | None, str | None]
 
 @dataclass
 class Example:
-    """One tokenized document. Not a tensor, so that batches are padded in `_forward`, by the processor's pad values.
+    """One tokenized document. Not a tensor, so that batches are padded in `_forward`, by the processor's values."""
 
-    Args:
-        inputs: name of a model input -> one value per token, or as many as the processor makes.
-        counts: what is to be said of it, by name: `num_truncated_tokens`, and what else the task counts.
-        settings: arguments of `generate` that it needs; the same for all examples of a batch.
-        languages: from and to which language it is to be translated, where known.
-        source: what it was given as, its value, and how many of its tokens are read (None for all).
-        notes: what else is known of it and no tensor, by name.
-    """
-
-    inputs: dict[str, list[Any]]
+    inputs: dict[str, list[Any]]  # name of a model input -> one value per token, or as many as the processor makes
+    # What is to be said of it, by name: `num_truncated_tokens`, and what else the task counts.
     counts: dict[str, int] = field(default_factory=dict)
+    # Arguments of `generate` that it needs; the same for all examples of a batch.
     settings: dict[str, Any] = field(default_factory=dict)
-    languages: Languages = (None, None)
+    languages: Languages = (None, None)  # from and to which language it is to be translated, where known
+    # What it was given as, its value, and how many of its tokens are read (None for all).
     source: tuple[str, Any, int | None] = ("text", "", None)
-    notes: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)  # what else is known of it and no tensor, by name
 
     def __len__(self) -> int:
         return len(self.inputs["input_ids"])
@@ -72,26 +66,8 @@ class _Rows(Dataset[Any]):
         return self.rows[index]
 
 
-class DocumentPipeline(Pipeline):
-    """Everything that the pipelines from documents to text have in common; a task adds what it makes of a document.
-
-    A task defines `__call__`, `preprocess` and `postprocess`, and what it warns of.
-
-    Args:
-        model: encoder-decoder model that can generate.
-        tokenizer: its tokenizer. Not needed beside a processor.
-        processor: its processor, if it has one.
-        **kwargs: arguments of `Pipeline`, and defaults for the arguments of the call.
-
-    Raises:
-        ValueError: If the model cannot generate from a source text, or if its processor or tokenizer is missing or
-            made for another model.
-    """
-
-    # What a document may be given as; one of them at a time.
-    structures: tuple[str, ...] = ("text", "sentences", "turns", "documents")
-    # What the config's `task_specific_params` may say beside settings of `generate`.
-    task_settings: tuple[str, ...] = ("prefix",)
+class HierPipeline(Pipeline):
+    """What all pipelines here have in common: what is loaded with them, how they are saved, what is said once."""
 
     model: Any
     tokenizer: Any
@@ -106,13 +82,38 @@ class DocumentPipeline(Pipeline):
     # The base class prepares generation differently from release to release, so it is prepared here.
     _pipeline_calls_generate = False
 
+    def __init__(self, **kwargs: Any) -> None:
+        self._warned: set[str] = set()
+        super().__init__(**kwargs)
+
+    def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
+        """Save the model and its processor or tokenizer. To share them with their code, use `hier_models.export`."""
+        self.model.save_pretrained(save_directory, **kwargs)
+        (self.tokenizer if self.processor is None else self.processor).save_pretrained(save_directory)
+        # A checkpoint that was loaded with its own copy of this file keeps it.
+        if getattr(self.model.config, "custom_pipelines", None):
+            custom_object_save(self, save_directory)
+
+    def _say_once(self, kind: str, message: str, log: Any = logger) -> None:
+        if kind not in self._warned:
+            self._warned.add(kind)
+            log.warning(message)
+
+
+class DocumentPipeline(HierPipeline):
+    """Everything that the pipelines from documents to text have in common; a task adds what it makes of a document.
+
+    A task defines `__call__`, `preprocess` and `postprocess`, and what it warns of.
+    """
+
+    # What a document may be given as; one of them at a time.
+    structures: tuple[str, ...] = ("text", "sentences", "turns", "documents")
+    # What the config's `task_specific_params` may say beside settings of `generate`.
+    task_settings: tuple[str, ...] = ("prefix",)
+
     def __init__(self, model: Any, tokenizer: Any = None, processor: Any = None, **kwargs: Any) -> None:
         config = model.config
-        if not getattr(config, "is_encoder_decoder", False) or not model.can_generate():
-            raise ValueError(
-                f"`model` must be an encoder-decoder model that can generate (AutoModelForSeq2SeqLM), got "
-                f"{type(model).__name__}."
-            )
+        check_generates(model)
         # Without its processor a hierarchical model would run all the same, and see no sentences.
         has_processor = (
             "AutoProcessor" in (getattr(config, "auto_map", None) or {}) or type(config) in PROCESSOR_MAPPING
@@ -150,7 +151,6 @@ class DocumentPipeline(Pipeline):
             tokenizer = tokenizer.without_markers()  # a HAT's, beside a model that would take markers for text
         if hasattr(processor, "extra_inputs"):
             _check_settings(processor, config)
-        self._warned: set[str] = set()
         super().__init__(model=model, tokenizer=tokenizer, processor=processor, **kwargs)
 
     def _call(self, inputs: Any, named: Mapping[str, Any], **kwargs: Any) -> Any:
@@ -176,9 +176,7 @@ class DocumentPipeline(Pipeline):
                 )
             many = [{"turns": list(item)} if _is_dialogue(item) else item for item in inputs]
             # The base class looks at the first element, so it cannot be asked for an empty list.
-            results = super().__call__(many, **kwargs) if many else []
-            # As in Transformers 4: a list of documents gives a flat list of results.
-            return [result[0] for result in results] if all(len(result) == 1 for result in results) else results
+            return flat(super().__call__(many, **kwargs) if many else [])
         return super().__call__(_as_stream(inputs, self.structures), **kwargs)
 
     def _process(
@@ -247,19 +245,6 @@ class DocumentPipeline(Pipeline):
             padded = [row + [pad_values[name]] * (length - len(row)) for row in rows]
             batch[name] = torch.tensor(padded, device=self.device)  # (batch, source), or (batch, phrases, …)
         return batch
-
-    def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
-        """Save the model and its processor or tokenizer. To share them with their code, use `hier_models.export`.
-
-        Args:
-            save_directory: folder, made if it is not there.
-            **kwargs: arguments of the model's `save_pretrained`.
-        """
-        self.model.save_pretrained(save_directory, **kwargs)
-        (self.tokenizer if self.processor is None else self.processor).save_pretrained(save_directory)
-        # A checkpoint that was loaded with its own copy of this file keeps it.
-        if getattr(self.model.config, "custom_pipelines", None):
-            custom_object_save(self, save_directory)
 
     # Limits and settings
 
@@ -368,10 +353,36 @@ class DocumentPipeline(Pipeline):
             )
         return generation_config, other_kwargs
 
-    def _say_once(self, kind: str, message: str, log: Any = logger) -> None:
-        if kind not in self._warned:
-            self._warned.add(kind)
-            log.warning(message)
+
+# Arguments
+
+
+def check_generates(model: Any) -> None:
+    """Refuse a model that is no encoder-decoder."""
+    if not getattr(model.config, "is_encoder_decoder", False) or not model.can_generate():
+        raise ValueError(
+            f"`model` must be an encoder-decoder model that can generate (AutoModelForSeq2SeqLM), got "
+            f"{type(model).__name__}."
+        )
+
+
+def check_integers(least: int = 1, **values: Any) -> None:
+    """Refuse numbers that are no integers, or less than they can be; None is a number that was not given."""
+    for name, value in values.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+            raise ValueError(f"`{name}` must be an integer of at least {least}, got {value!r}.")
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """The arguments that were given."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def decoding(return_tensors: bool | None, return_text: bool | None, clean_up: bool | None) -> dict[str, Any]:
+    """The arguments of `postprocess` that say what becomes of ids, as in Transformers 4."""
+    if return_tensors is None and return_text is not None:
+        return_tensors = not return_text
+    return given(return_tensors=return_tensors, clean_up_tokenization_spaces=clean_up)
 
 
 # Inputs
@@ -434,19 +445,25 @@ def _as_stream(inputs: Any, structures: Sequence[str]) -> Any:
         return _Rows(inputs)  # `datasets.Dataset`, also one that answers to torch
     if isinstance(inputs, Dataset) and not hasattr(inputs, "column_names"):
         # The base class looks at the first element of some datasets.
-        return inputs if not isinstance(inputs, Sized) or len(inputs) else _generate(())
+        return inputs if not isinstance(inputs, Sized) or len(inputs) else stream(())
     if hasattr(inputs, "columns"):
         raise ValueError(f"A {type(inputs).__name__} was given as `inputs`. Give one of its columns, as a list.")
     if isinstance(inputs, Iterable) and not isinstance(inputs, bytes | set | frozenset):
-        return _generate(inputs)
+        return stream(inputs)
     raise ValueError(
         f"`inputs` must be a string, a list, a dataset, a generator, or a dictionary with one of "
         f"{listed(structures)}, got {type(inputs).__name__}."
     )
 
 
-def _generate(items: Iterable[Any]) -> Iterator[Any]:
+def stream(items: Iterable[Any]) -> Iterator[Any]:
+    """A generator, which `Pipeline` streams without looking at its first element."""
     yield from items
+
+
+def flat(results: list[Any]) -> list[Any]:
+    """As in Transformers 4: a list of documents gives a flat list of results, where each has one."""
+    return [result[0] for result in results] if all(len(result) == 1 for result in results) else results
 
 
 def structure_of(item: Any, structures: Sequence[str]) -> tuple[str, Any]:

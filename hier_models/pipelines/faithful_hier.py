@@ -9,7 +9,6 @@ Exported checkpoints carry a copy of this file, so it needs nothing but torch an
 
 import functools
 import re
-import unicodedata
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,6 +19,7 @@ from transformers import LogitsProcessor
 from transformers.utils import logging
 
 from .common_words_hier import COMMON_WORDS
+from .copied_words_hier import UNSPACED, combining_marks
 
 
 logger = logging.get_logger(__name__)
@@ -36,7 +36,7 @@ LOWEST = -1e4
 
 _UNSPACED = (
     r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
-    r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # kana, Chinese
+    rf"{UNSPACED}\U00020000-\U0003ffff"  # kana, Chinese
 )
 # Parts of characters, as bytes are decoded below.
 _PARTS = r"\udc80-\udcff"
@@ -47,9 +47,7 @@ _Table = dict[str, list[int]]
 @functools.lru_cache(1)
 def _word() -> re.Pattern[str]:
     """Letters, marks and digits."""
-    # Accents of their own and the vowel signs of Indic and Arabic words, which `\w` leaves out.
-    marks = "".join(c for c in map(chr, range(0x300, 0x1F000)) if unicodedata.category(c)[0] == "M")
-    return re.compile(f"((?:[^\\W_{_UNSPACED}]|(?![{_UNSPACED}])[{marks}\u200c\u200d]|[{_PARTS}])+)")
+    return re.compile(f"((?:[^\\W_{_UNSPACED}]|(?![{_UNSPACED}])[{combining_marks()}\u200c\u200d]|[{_PARTS}])+)")
 
 
 class _Words:
@@ -68,29 +66,13 @@ class _Words:
 
 
 def is_english(text: str) -> bool:
-    """Tell whether a text looks like English.
-
-    Args:
-        text: A text.
-
-    Returns:
-        Whether at least a third of its words are common English ones, or there are hardly any words. Of English
-        documents two thirds are (of one in a hundred less than half); of German, French or Spanish at most a quarter.
-    """
+    """Tell whether a text looks like English."""
     words = re.findall(r"[^\W\d_]+", text[:ENOUGH].lower())
     return len(words) < FEW_WORDS or sum(word in COMMON_WORDS for word in words) >= ENGLISH * len(words)
 
 
 class WordPieces:
-    """How the tokens of a tokenizer make up words, and which words may always be written.
-
-    Args:
-        tokenizer: A tokenizer of WordPiece (BERT), byte-level BPE (BART), SentencePiece (T5), or whole words.
-        common_words: Words that every text may have.
-
-    Raises:
-        ValueError: If the tokenizer is of another kind, or `common_words` a single string.
-    """
+    """How the tokens of a tokenizer make up words, and which words may always be written."""
 
     def __init__(self, tokenizer: Any, common_words: Iterable[str] = COMMON_WORDS) -> None:
         if isinstance(common_words, str):
@@ -113,38 +95,15 @@ class WordPieces:
         self.common_inside = self.pieces(self.inside, "", self.common)
 
     def words(self, ids: Iterable[int]) -> set[str]:
-        """Words of a text.
-
-        Args:
-            ids: Its tokens; special ones stand between words.
-
-        Returns:
-            The words, as the tokenizer writes them.
-        """
+        """Words of a text."""
         return set(_word().findall(self._joined(ids)))
 
     def signs(self, ids: Iterable[int]) -> set[str]:
-        """Characters of a text.
-
-        Args:
-            ids: Its tokens.
-
-        Returns:
-            The characters.
-        """
+        """Characters of a text."""
         return set(self._joined(ids))
 
     def pieces(self, table: _Table, beginning: str, words: _Words) -> dict[int, int]:
-        """Which tokens words may go on with.
-
-        Args:
-            table: `behind` for tokens that stand behind a word or sign, `inside` for those that go on with it.
-            beginning: What has been written of the word.
-            words: Words that may be written.
-
-        Returns:
-            Token -> how many more the shortest of these words still needs behind it.
-        """
+        """Which tokens words may go on with."""
         found: dict[int, int] = {}
         for rest in words.rests(beginning):
             for end, ids in self._beginnings(table, rest):
@@ -207,17 +166,6 @@ class FaithfulLogitsProcessor(LogitsProcessor):
 
     The last word of a summary is not cut off by its greatest length. A token that other settings force is written.
     Where they leave none of the words (one has been begun and may not be repeated, say), they give way.
-
-    Args:
-        word_pieces: How the tokenizer's tokens make up words, and which are common.
-        sources: Tokens of each document of the batch, as the model reads them.
-        documents: Tokens of the whole of each document: a source may be cut inside of a word, and may have words of a
-            prefix. If left out, the sources.
-        special_ids: Tokens that are no words beside the tokenizer's own: the ends of a generation config, say.
-        max_length: How long a summary may get, with its start token; None if it does not end by length.
-
-    Raises:
-        ValueError: If there are not as many documents as sources.
     """
 
     def __init__(
@@ -247,15 +195,7 @@ class FaithfulLogitsProcessor(LogitsProcessor):
         self._states: dict[tuple[int, str], tuple[int, torch.Tensor, torch.Tensor]] = {}
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
-        """Take the words away that may not be written.
-
-        Args:
-            input_ids: What has been written, (batch * beams, target); rows of one document stand together.
-            scores: Scores of the next token, (batch * beams, vocab).
-
-        Returns:
-            The scores, with -inf for these words.
-        """
+        """Take the words away that may not be written."""
         self.least = self.least.to(scores.device)
         each = len(scores) // len(self.words)
         written = enumerate(self._unfinished(input_ids))

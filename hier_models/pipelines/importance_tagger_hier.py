@@ -184,19 +184,7 @@ class ImportanceTagger:
 
 
 def load_importance_tagger(tagger: Any, processor: Any = None, **options: Any) -> ImportanceTagger:
-    """Make a tagger of what a user gives as one.
-
-    Args:
-        tagger: A checkpoint (folder or Hub id), a token classification model, or an `ImportanceTagger`.
-        processor: The summarizer's processor, for a model that comes without its own.
-        **options: Further arguments of `ImportanceTagger`.
-
-    Returns:
-        The tagger.
-
-    Raises:
-        ValueError: If it is none of these, or the processor does not fit the model.
-    """
+    """Make a tagger of what a user gives as one."""
     # By name: perhaps it is that of a checkpoint's own copy of this file.
     if ImportanceTagger.__name__ in (kind.__name__ for kind in type(tagger).__mro__):
         made: ImportanceTagger = tagger

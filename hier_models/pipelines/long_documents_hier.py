@@ -22,25 +22,13 @@ def tokens_of(example: Example) -> int:
     return len(example) + example.counts["num_truncated_tokens"]
 
 
-def parts_of(name: str, value: Any, limit: int, encode: Encode, processor: Any = None) -> Iterator[Example]:
-    """Cut a document into parts that the model can take.
-
-    Args:
-        name: what it is given as: text, sentences, turns or documents.
-        value: the document.
-        limit: tokens of a part.
-        encode: tokenizes a document, cut to the limit.
-        processor: finds sentences, if it can.
-
-    Yields:
-        The parts, tokenized. What is too long by itself is taken apart: articles and turns into sentences, those into
-        clauses, words and characters.
-    """
+def parts_of(
+    name: str, value: Any, tokens: int, limit: int, encode: Encode, processor: Any = None
+) -> Iterator[Example]:
+    """Cut a document of so many tokens into parts that the model can take."""
     texts, slice_ = _pieces(name, value, processor)
-    whole = encode(name, value)
-    tokens = tokens_of(whole)
     if tokens <= limit or (name == "text" and len(texts) < 2):
-        yield whole
+        yield encode(name, value)
         return
     rate = tokens / max(1, sum(map(len, texts)))  # of tokens in a character
     sizes = [[math.ceil(rate * len(text))] for text in texts]
@@ -55,7 +43,7 @@ def parts_of(name: str, value: Any, limit: int, encode: Encode, processor: Any =
         if tokens_of(example) <= limit:
             yield example
         else:  # one piece that is too long
-            yield from parts_of("text", texts[start], limit, encode, processor)
+            yield from parts_of("text", texts[start], tokens_of(example), limit, encode, processor)
 
 
 def _pieces(name: str, value: Any, processor: Any) -> tuple[list[str], Callable[[int, int], Any]]:

@@ -5,15 +5,15 @@ Exported checkpoints carry a copy of this file, so it needs nothing but torch an
 
 import copy
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from transformers import GenerationConfig
-from transformers.dynamic_module_utils import custom_object_save
-from transformers.pipelines.base import Pipeline
 from transformers.utils import logging
+
+from .document_pipeline_hier import HierPipeline, check_generates, check_integers, flat, stream
 
 
 logger = logging.get_logger(__name__)
@@ -23,22 +23,18 @@ LINES, LENGTHS, DEFAULT_LENGTH = 4, (5, 7), 7
 _LENGTHS = ("max_length", "max_new_tokens", "min_length", "min_new_tokens")
 _BETWEEN_KEYWORDS = re.compile("[\\s,;、，；]+")  # Chinese marks too
 _LETTERS = re.compile("[A-Za-z]+")
+LATIN = "Keywords are Chinese words: Latin letters of the text have no influence on the poem."
 
 
 @dataclass
 class Request:
-    """A poem to be written.
+    """A poem to be written."""
 
-    Args:
-        keywords: Four, one a line.
-        added: How many of them the corpus added.
-    """
-
-    keywords: list[str]
-    added: int
+    keywords: list[str]  # four, one a line
+    added: int  # how many of them the corpus added
 
 
-class PoemGenerationPipeline(Pipeline):
+class PoemGenerationPipeline(HierPipeline):
     """Writes Chinese quatrains with a HAM model that was trained on them.
 
     The important words of the user's text (TextRank) become keywords, one a line. Where they are fewer than four,
@@ -66,25 +62,8 @@ class PoemGenerationPipeline(Pipeline):
     Source: HAM, section 5.2; Wang et al. (2016), section 3.
     """
 
-    model: Any
-    tokenizer: Any
-    processor: Any
-
-    # Both are loaded if they are there, and missed in __init__ if they are not.
-    _load_processor = None
-    _load_tokenizer = None
-    _load_feature_extractor = False  # type: ignore[assignment]
-    _load_image_processor = False  # type: ignore[assignment]
-    _load_video_processor = False  # type: ignore[assignment]
-    # The base class prepares generation differently from release to release, so it is prepared here.
-    _pipeline_calls_generate = False
-
     def __init__(self, model: Any, tokenizer: Any = None, processor: Any = None, **kwargs: Any) -> None:
-        if not getattr(model.config, "is_encoder_decoder", False) or not model.can_generate():
-            raise ValueError(
-                f"`model` must be an encoder-decoder model that can generate (AutoModelForSeq2SeqLM), got "
-                f"{type(model).__name__}."
-            )
+        check_generates(model)
         if not hasattr(processor, "line_length"):
             got = "none was given or could be loaded" if processor is None else f"got {type(processor).__name__}"
             raise ValueError(f"`processor` must be a HamProcessor, {got}. Poems need one: AutoProcessor loads it.")
@@ -93,7 +72,6 @@ class PoemGenerationPipeline(Pipeline):
                 "`processor` has no poem_keywords, so there is no telling which words go together in poems. Train the "
                 "model on poems (task: poem_generation), or set processor.poem_keywords to PoemKeywords.fit(…)."
             )
-        self._warned = False
         super().__init__(model=model, tokenizer=processor.tokenizer, processor=processor, **kwargs)
 
     def __call__(self, inputs: Any = None, *, keywords: Any = None, **kwargs: Any) -> Any:  # type: ignore[override]
@@ -120,18 +98,17 @@ class PoemGenerationPipeline(Pipeline):
                 there are more than four keywords, a keyword is not Chinese or not in the vocabulary, or a text has no
                 usable word.
         """
-        _check_integers(batch_size=kwargs.get("batch_size"))
-        _check_integers(0, num_workers=kwargs.get("num_workers"))
+        check_integers(batch_size=kwargs.get("batch_size"))
+        check_integers(0, num_workers=kwargs.get("num_workers"))
         if (inputs is None) == (keywords is None):
             raise ValueError("Pass a text as `inputs`, or `keywords`: exactly one of them.")
         if keywords is not None:
             inputs = {"keywords": keywords}
         if isinstance(inputs, list | tuple):
             # The base class looks at the first element, so it cannot be asked for an empty list.
-            results = super().__call__(list(inputs), **kwargs) if inputs else []
-            return [result[0] for result in results] if all(len(result) == 1 for result in results) else results
+            return flat(super().__call__(list(inputs), **kwargs) if inputs else [])
         if isinstance(inputs, Iterable) and not isinstance(inputs, str | bytes | Mapping):
-            inputs = _stream(inputs)
+            inputs = stream(inputs)
         return super().__call__(inputs, **kwargs)
 
     def _sanitize_parameters(
@@ -147,7 +124,7 @@ class PoemGenerationPipeline(Pipeline):
             if isinstance(length, bool) or length not in LENGTHS:
                 raise ValueError(f"`length` must be 5 or 7, the characters of a line, got {length!r}.")
             forward["length"] = length
-        _check_integers(num_candidates=num_candidates, num_beams=generate_kwargs.get("num_beams"))
+        check_integers(num_candidates=num_candidates, num_beams=generate_kwargs.get("num_beams"))
         top_p = generate_kwargs.get("top_p")
         if top_p is not None and not 0 <= top_p <= 1:  # `generate` reads more as no limit
             raise ValueError(f"`top_p` must be between 0 and 1, got {top_p!r}.")
@@ -158,17 +135,7 @@ class PoemGenerationPipeline(Pipeline):
     # Keywords
 
     def preprocess(self, input_: Any) -> dict[str, Request]:  # type: ignore[override]
-        """Find the keywords of a poem.
-
-        Args:
-            input_: a text, or a dictionary with "text" or "keywords".
-
-        Returns:
-            What is to be written, as `request`.
-
-        Raises:
-            ValueError: If the input is something else, or gives no keywords.
-        """
+        """Find the keywords of a poem."""
         if isinstance(input_, Mapping):
             present = [name for name in ("text", "keywords") if input_.get(name) is not None]
             if len(present) != 1:
@@ -204,9 +171,8 @@ class PoemGenerationPipeline(Pipeline):
             unknown = "".join(self.processor.unknown_characters(text))
             reason = f"the characters {unknown} are not in the vocabulary" if unknown else "it has only function words"
             raise ValueError(f"`text` has no word that could be a keyword ({reason}): {text[:60]!r}.")
-        if not self._warned and _LETTERS.search(text):
-            self._warned = True
-            logger.warning("Keywords are Chinese words: Latin letters of the text have no influence on the poem.")
+        if _LETTERS.search(text):
+            self._say_once("letters", LATIN, logger)
         return keywords
 
     # Lines
@@ -293,40 +259,8 @@ class PoemGenerationPipeline(Pipeline):
         return config, dict(others)
 
     def postprocess(self, model_outputs: dict[str, Any]) -> list[dict[str, Any]]:  # type: ignore[override]
-        """Lay out the poems of a text.
-
-        Args:
-            model_outputs: its `poems`.
-
-        Returns:
-            One dictionary for each, the most probable first.
-        """
+        """Lay out the poems of a text."""
         return [{"poem_text": "\n".join(poem["lines"]), **poem} for poem in model_outputs["poems"]]
-
-    def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
-        """Save the model and its processor. To share them with their code, use `hier_models.export`.
-
-        Args:
-            save_directory: folder, made if it is not there.
-            **kwargs: arguments of the model's `save_pretrained`.
-        """
-        self.model.save_pretrained(save_directory, **kwargs)
-        self.processor.save_pretrained(save_directory)
-        # A checkpoint that was loaded with its own copy of this file keeps it.
-        if getattr(self.model.config, "custom_pipelines", None):
-            custom_object_save(self, save_directory)
-
-
-def _check_integers(least: int = 1, **values: Any) -> None:
-    """Refuse numbers that are no integers, or less than they can be; None is a number that was not given."""
-    for name, value in values.items():
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-            raise ValueError(f"`{name}` must be an integer of at least {least}, got {value!r}.")
-
-
-def _stream(items: Iterable[Any]) -> Iterator[Any]:
-    """A dataset or iterator as a generator, which is what `Pipeline` streams."""
-    yield from items
 
 
 __all__ = ["PoemGenerationPipeline"]

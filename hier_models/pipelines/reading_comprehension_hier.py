@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from transformers import Pipeline
-from transformers.dynamic_module_utils import custom_object_save
+
+from .document_pipeline_hier import HierPipeline, check_integers, given
 
 
 # Words that neighboring windows share, where a processor has a limit and none is given.
@@ -24,7 +24,7 @@ _NOTES = ("example_index", "context_spans")
 Array = np.ndarray[Any, Any]
 
 
-class ReadingComprehensionPipeline(Pipeline):
+class ReadingComprehensionPipeline(HierPipeline):
     """Answers questions with spans of their contexts: `pipeline("reading-comprehension", model=…)`.
 
     Args:
@@ -41,15 +41,8 @@ class ReadingComprehensionPipeline(Pipeline):
         >>> read(question="Who wrote it?", context="It was written by Ada, in May.", top_k=3)
     """
 
-    model: Any
-    processor: Any
-
     _load_processor = True  # type: ignore[assignment]
     _load_tokenizer = False  # type: ignore[assignment]
-    _load_feature_extractor = False  # type: ignore[assignment]
-    _load_image_processor = False  # type: ignore[assignment]
-    _load_video_processor = False  # type: ignore[assignment]
-    _pipeline_calls_generate = False
 
     def __init__(self, model: Any, processor: Any = None, **kwargs: Any) -> None:
         if processor is None or "question_ids" not in getattr(processor, "model_input_names", ()):
@@ -92,7 +85,7 @@ class ReadingComprehensionPipeline(Pipeline):
             ValueError: If a question has no context or no word, or a number is below 1.
             TypeError: If a question or context is no text.
         """
-        _check_integer("batch_size", kwargs.get("batch_size"))
+        check_integers(batch_size=kwargs.get("batch_size"))
         if inputs is not None and (question is not None or context is not None or documents is not None):
             raise ValueError("give `inputs`, or `question` with `context` or `documents`, and not both")
         if inputs is None:
@@ -134,34 +127,19 @@ class ReadingComprehensionPipeline(Pipeline):
                 f"{next(iter(kwargs))!r} is no argument of reading-comprehension; it takes top_k, max_answer_length, "
                 "max_length, stride and batch_size"
             )
-        for name, value in (
-            ("top_k", top_k),
-            ("max_answer_length", max_answer_length),
-            ("max_length", max_length),
-            ("batch_size", windows_at_once),
-        ):
-            _check_integer(name, value)
-        preprocess = {"max_length": max_length, "stride": stride}
-        postprocess = {"top_k": top_k, "max_answer_length": max_answer_length}
+        check_integers(
+            top_k=top_k, max_answer_length=max_answer_length, max_length=max_length, batch_size=windows_at_once
+        )
         return (
-            {name: value for name, value in preprocess.items() if value is not None},
-            {} if windows_at_once is None else {"batch_size": windows_at_once},
-            {name: value for name, value in postprocess.items() if value is not None},
+            given(max_length=max_length, stride=stride),
+            given(batch_size=windows_at_once),
+            given(top_k=top_k, max_answer_length=max_answer_length),
         )
 
     def preprocess(  # type: ignore[override]
         self, input_: dict[str, Any], max_length: int | None = None, stride: int | None = None
     ) -> dict[str, Any]:
-        """Turn questions and contexts into windows.
-
-        Args:
-            input_: the questions, as dictionaries, under "items".
-            max_length: words of a window.
-            stride: words that neighboring windows share.
-
-        Returns:
-            The windows under "windows", and the documents of each question under "contexts".
-        """
+        """Turn questions and contexts into windows."""
         limit, trained = max_length, self._trained()
         if limit is None and "max_length" in trained:
             limit, stride = int(trained["max_length"]), trained.get("stride") if stride is None else stride
@@ -213,16 +191,7 @@ class ReadingComprehensionPipeline(Pipeline):
     def postprocess(  # type: ignore[override]
         self, model_outputs: dict[str, Any], top_k: int = 1, max_answer_length: int | None = None
     ) -> list[Any]:
-        """Turn scores into answers.
-
-        Args:
-            model_outputs: windows, contexts and scores.
-            top_k: answers of each question.
-            max_answer_length: words of an answer.
-
-        Returns:
-            What `__call__` returns for each question.
-        """
+        """Turn scores into answers."""
         if max_answer_length is None:
             max_answer_length = int(self._trained().get("max_answer_length", DEFAULT_MAX_ANSWER_LENGTH))
         rows: list[list[int]] = [[] for _ in model_outputs["contexts"]]
@@ -237,56 +206,46 @@ class ReadingComprehensionPipeline(Pipeline):
             answers.append(best if top_k > 1 else best[0])
         return answers
 
-    def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
-        """Save the model and its processor. To share them with their code, use `hier_models.export`.
-
-        Args:
-            save_directory: folder, made if it is not there.
-            **kwargs: arguments of the model's `save_pretrained`.
-        """
-        self.model.save_pretrained(save_directory, **kwargs)
-        self.processor.save_pretrained(save_directory)
-        # A checkpoint that was loaded with its own copy of this file keeps it.
-        if getattr(self.model.config, "custom_pipelines", None):
-            custom_object_save(self, save_directory)
-
 
 def best_spans(
     windows: Sequence[Mapping[str, Any]], logits: Sequence[Sequence[Array]], top_k: int, max_answer_length: int
 ) -> list[tuple[tuple[int, int], float]]:
-    """Find the likeliest spans of a question's windows, none of which goes from one document into the next.
+    """Find the likeliest spans of a question's windows, in characters, with their probabilities.
 
-    Probabilities are those of all words of all windows together, so that windows compete with each other.
-
-    Args:
-        windows: for each `context_spans`, (start, end) of its words in characters, and perhaps `document_ids`.
-        logits: of starts and ends of each.
-        top_k: spans to give.
-        max_answer_length: words of a span.
-
-    Returns:
-        (start, end) in characters and the probability, the likeliest first. Fewer where there are fewer.
+    None goes from one document into the next. Probabilities are those of all words of all windows together, so that
+    windows compete with each other.
     """
     totals = [_log_sum([parts[end] for parts in logits]) for end in (0, 1)]
     found: dict[tuple[int, int], float] = {}
     for window, (start, end) in zip(windows, logits, strict=True):
         spans = window["context_spans"]
         numbers = np.asarray(window.get("document_ids", [0] * len(spans)))
-        length = min(max_answer_length, len(spans))
-        last = np.concatenate([end, np.full(length - 1, -np.inf)])
-        scores = start[:, None] + np.lib.stride_tricks.sliding_window_view(last, length)  # (words, lengths)
-        of_last = np.concatenate([numbers, np.full(length - 1, -1)])
-        same = np.lib.stride_tricks.sliding_window_view(of_last, length) == numbers[:, None]
-        flat = np.where(same, scores, -np.inf).ravel()
-        size = min(flat.size, top_k)
-        for place in np.argpartition(-flat, size - 1)[:size]:
-            first, more = divmod(int(place), length)
-            if flat[place] == -np.inf:
-                continue
-            key = (int(spans[first][0]), int(spans[first + more][1]))
-            found[key] = max(float(flat[place]), found.get(key, -np.inf))
+        longest = min(max_answer_length, len(spans))
+        for first, last, score in top_spans(start, end, top_k, longest, numbers):
+            key = (int(spans[first][0]), int(spans[last][1]))
+            found[key] = max(score, found.get(key, -np.inf))
     ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))[:top_k]
     return [(span, float(np.exp(score - sum(totals)))) for span, score in ranked]
+
+
+def top_spans(
+    start: Array, end: Array, count: int, longest: int, documents: Array | None = None
+) -> Iterator[tuple[int, int, float]]:
+    """The spans of a window with the highest sums of both logits, in no order: first, last and sum of each."""
+
+    def following(values: Array, beyond: float) -> Array:  # (words, longest): from each word on
+        padded = np.concatenate([values, np.full(longest - 1, beyond)])
+        return np.lib.stride_tricks.sliding_window_view(padded, longest)
+
+    scores = start[:, None] + following(end, -np.inf)
+    if documents is not None:  # none goes from one document into the next
+        scores = np.where(following(documents, -1) == documents[:, None], scores, -np.inf)
+    flat = scores.ravel()
+    size = min(flat.size, count)
+    for place in np.argpartition(-flat, size - 1)[:size]:
+        if flat[place] > -np.inf:
+            first, more = divmod(int(place), longest)
+            yield first, first + more, float(flat[place])
 
 
 def _log_sum(parts: Sequence[Array]) -> float:
@@ -323,11 +282,6 @@ def _from_columns(question: Any, context: Any, documents: Any) -> tuple[list[Map
     if len(given) != len(question):
         raise ValueError(f"`{name}` must be one for each of {len(question)} questions, got {len(given)}")
     return [{"question": item, name: text} for item, text in zip(question, given, strict=True)], True
-
-
-def _check_integer(name: str, value: Any) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise ValueError(f"`{name}` must be an integer of at least 1, got {value!r}")
 
 
 def _check_characters(processor: Any, model: Any) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from .chunking_hier import sentence_spans
-from .copied_words_hier import per_sentence, token_ends
+from .copied_words_hier import UNSPACED, per_sentence, token_ends
 
 
 Span = tuple[int, int]
@@ -32,43 +32,25 @@ LEAST = 0.25
 # Pairs of neighbouring words count half as much as words: the pair has its two words counted already.
 PAIR = 0.5
 
-# Of Chinese and kana each character is a word.
-_UNSPACED = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_WORD = re.compile(f"[{_UNSPACED}]|[^\\W_{_UNSPACED}]+")
+_WORD = re.compile(f"[{UNSPACED}]|[^\\W_{UNSPACED}]+")
 
 _Unit = str | tuple[str, str]
 
 
 @dataclass
 class DocumentSentences:
-    """The sentences of a document that a model has read.
+    """The sentences of a document that a model has read."""
 
-    Args:
-        text: The document as running text.
-        spans: Where each sentence begins and ends, in characters.
-        tokens: The sentence of each source token, -1 for those of none; empty if that is not known.
-    """
-
-    text: str
-    spans: list[Span]
+    text: str  # the document as running text
+    spans: list[Span]  # where each sentence begins and ends, in characters
+    # The sentence of each source token, -1 for those of none; empty if that is not known.
     tokens: list[int] = field(default_factory=list)
 
 
 def document_sentences(
     name: str, value: Any, text: str, processor: Any = None, offsets: Sequence[Sequence[int]] | None = None
 ) -> DocumentSentences:
-    """Find the sentences of a document; none goes on in another turn or article.
-
-    Args:
-        name: What it was given as: "text", "sentences", "turns" or "documents".
-        value: The document.
-        text: Its running text.
-        processor: Of the model, if it has one.
-        offsets: Where each token that the model reads begins and ends in the running text; None if not known.
-
-    Returns:
-        The sentences; those that the model read, if offsets are known.
-    """
+    """Find the sentences of a document; none goes on in another turn or article."""
     spans: list[Span] = []
     for start, end in _parts(name, value, text):
         inside = [(0, end - start)] if name == "sentences" else sentence_spans(text[start:end], processor)
@@ -85,17 +67,7 @@ def document_sentences(
 
 
 def plain_offsets(tokenizer: Any, prefix: str, text: str, length: int) -> list[Span] | None:
-    """Find where the tokens that are left of a long text stand in it.
-
-    Args:
-        tokenizer: The tokenizer.
-        prefix: What stands before the text.
-        text: The text.
-        length: How many tokens are left, with what frames them.
-
-    Returns:
-        (start, end) of each, in characters of the text; None if the tokenizer cannot tell.
-    """
+    """Find where the tokens that are left of a long text stand in it; None if the tokenizer cannot tell."""
     if not tokenizer.is_fast:
         return None
     encoded = tokenizer(prefix + text, truncation=True, max_length=length, return_offsets_mapping=True)
@@ -113,22 +85,7 @@ def sources_of_tokens(
     decoding: dict[str, Any],
     processor: Any = None,
 ) -> list[dict[str, Any]]:
-    """Find the sources of a summary of which the tokens are known.
-
-    Args:
-        tokenizer: Decodes the ids.
-        ids: Generated ids, without the start token, (target,).
-        summary: The summary.
-        decoded: What the ids decode to, which may have other spaces.
-        document: The document.
-        shares: How much of each token was taken from each sentence of the document, (target, sentences or more); not
-            looked at where it is not known which sentence the model's tokens are of.
-        decoding: Arguments of `decode` that the text was made with.
-        processor: Of the model, if it has one.
-
-    Returns:
-        What `find_sources` gives.
-    """
+    """Find the sources of a summary of which the tokens are known."""
     spans = summary_spans(summary, processor)
     if shares is None or not document.tokens:
         return find_sources(summary, spans, document)
@@ -145,20 +102,7 @@ def shares_of_sentences(
     shares: torch.Tensor,
     decoding: dict[str, Any],
 ) -> list[list[float]]:
-    """Average what is known of a summary's tokens over its sentences.
-
-    Args:
-        tokenizer: Decodes the ids.
-        ids: Generated ids, without the start token, (target,).
-        summary: The summary.
-        decoded: What the ids decode to, which may have other spaces.
-        spans: Where the summary's sentences begin and end.
-        shares: How much of each token was taken from each sentence of the document, (target, sentences).
-        decoding: Arguments of `decode` that the text was made with.
-
-    Returns:
-        For each sentence of the summary a number for each sentence of the document, from 0 to 1.
-    """
+    """Average what is known of a summary's tokens over its sentences."""
     letters_of_summary, letters = _letters(summary), _letters(decoded)
     ends = [letters_of_summary[end] for _, end in spans]
     shares = shares.cpu()
@@ -177,19 +121,7 @@ def shares_of_sentences(
 def find_sources(
     summary: str, spans: Sequence[Span], document: DocumentSentences, shares: Sequence[Sequence[float]] | None = None
 ) -> list[dict[str, Any]]:
-    """Find for each sentence of a summary the sentences of its document that it rests on.
-
-    Args:
-        summary: The summary.
-        spans: Where its sentences begin and end.
-        document: The document.
-        shares: How much of each summary sentence a model took from each document sentence, from 0 to 1.
-
-    Returns:
-        For each sentence of the summary `text`, `start` and `end` in its characters, and `sources`, at most three,
-        the best first: `text`, `start`, `end` in characters of the document, and `weight`, which add up to 1. A
-        sentence that has nothing in common with the document has none.
-    """
+    """Find for each sentence of a summary the sentences of its document that it rests on."""
     overlap = _Overlap([document.text[start:end] for start, end in document.spans])
     found = []
     for number, (start, end) in enumerate(spans):
@@ -205,15 +137,7 @@ def find_sources(
 
 
 def summary_spans(summary: str, processor: Any = None) -> list[Span]:
-    """Find the sentences of a summary, which ends of lines end too.
-
-    Args:
-        summary: The summary.
-        processor: Of the model, if it has one.
-
-    Returns:
-        (start, end) of each, in characters.
-    """
+    """Find the sentences of a summary, which ends of lines end too."""
     return [
         (line.start() + start, line.start() + end)
         for line in re.finditer(r"[^\r\n]+", summary)
@@ -225,17 +149,10 @@ def summary_spans(summary: str, processor: Any = None) -> list[Span]:
 def attended_sentences(
     model: Any, inputs: dict[str, torch.Tensor], ids: torch.Tensor, token_sentences: torch.Tensor
 ) -> torch.Tensor:
-    """Tell how much a HAT's attention over sentences looks at each sentence, in one pass over generated tokens.
+    """Tell how much a HAT's attention over sentences looks at each, (batch, sequences, target, sentences).
 
-    Args:
-        model: A model whose output has `hierarchical_attentions`, one (batch, heads, target, markers) for each layer.
-        inputs: What the summaries were generated from, (batch, source).
-        ids: Generated ids, with the start token, (batch, sequences, target + 1).
-        token_sentences: The sentence of each source token, -1 for none, (batch, source).
-
-    Returns:
-        The mean over heads and layers, (batch, sequences, target, sentences); the attention to what follows a marker
-        is divided evenly among its tokens.
+    The mean over heads and layers, in one pass over the generated tokens; the attention to what follows a marker is
+    divided evenly among its tokens.
     """
     sequences = ids.shape[1]
     flat = ids.flatten(0, 1).to(model.device)  # (batch * sequences, target + 1)
@@ -259,15 +176,7 @@ def attended_sentences(
 
 
 def format_sources(sources: Sequence[dict[str, Any]]) -> list[str]:
-    """Write the sources of a summary as lines of text.
-
-    Args:
-        sources: The entry "sources" of a record.
-
-    Returns:
-        A line for each sentence of the summary, with its number, and under it, indented, one for each source with its
-        weight in percent.
-    """
+    """Write the sources of a summary as lines of text."""
     lines = []
     for number, sentence in enumerate(sources, 1):
         lines.append(f"  [{number}] {' '.join(sentence['text'].split())}")

@@ -12,7 +12,7 @@ from transformers import GenerationConfig, LogitsProcessorList
 from transformers.utils import logging
 
 from .common_words_hier import COMMON_WORDS
-from .copied_words_hier import check_copies, copied_words, copy_shares
+from .copied_words_hier import copied_words, copy_shares
 from .document_pipeline_hier import (
     DEFAULT_MAX_NEW_TOKENS,
     DocumentPipeline,
@@ -20,6 +20,8 @@ from .document_pipeline_hier import (
     Languages,
     as_text,
     as_truncation,
+    decoding,
+    given,
     structure_of,
     total_length,
 )
@@ -210,32 +212,22 @@ class SummarizationPipeline(DocumentPipeline):
         return_encoded_rows: bool | None = None,
         **generate_kwargs: Any,
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        preprocess: dict[str, Any] = {}
-        postprocess: dict[str, Any] = {}
-        if truncation is not None:
-            preprocess["truncation"] = as_truncation(truncation)
-        if max_source_length is not None:
-            preprocess["max_source_length"] = max_source_length
-        given = {
-            "phrases": phrases,
-            "return_phrases": return_phrases,
-            "return_copied": return_copied,
-            "return_sources": return_sources,
-            "return_encoded_rows": return_encoded_rows,
-        }
-        preprocess |= {name: value for name, value in given.items() if value is not None}
+        preprocess = given(
+            truncation=None if truncation is None else as_truncation(truncation),
+            max_source_length=max_source_length,
+            phrases=phrases,
+            return_phrases=return_phrases,
+            return_copied=return_copied,
+            return_sources=return_sources,
+            return_encoded_rows=return_encoded_rows,
+        )
         if length is not None:
             settings = self._length_settings(length)
             if "max_length" in generate_kwargs:
                 del settings["max_new_tokens"]
             generate_kwargs = {**settings, **generate_kwargs}
-            postprocess["length"] = length
-        if return_truncation is not None:
-            postprocess["return_truncation"] = return_truncation
-        if return_tensors is not None or return_text is not None:
-            postprocess["return_tensors"] = not return_text if return_tensors is None else return_tensors
-        if clean_up_tokenization_spaces is not None:
-            postprocess["clean_up_tokenization_spaces"] = clean_up_tokenization_spaces
+        postprocess = given(length=length, return_truncation=return_truncation)
+        postprocess |= decoding(return_tensors, return_text, clean_up_tokenization_spaces)
         return preprocess, generate_kwargs, postprocess
 
     def preprocess(  # type: ignore[override]
@@ -249,27 +241,7 @@ class SummarizationPipeline(DocumentPipeline):
         return_sources: bool = False,
         return_encoded_rows: bool = False,
     ) -> dict[str, Example]:
-        """Tokenize one document.
-
-        Args:
-            input_: a text, a dictionary with one of "text", "sentences", "turns", "documents", or a chat.
-            truncation: whether to cut what is longer than the model can take, or to refuse it; by default it is read
-                in parts, unless places in it are wanted.
-            max_source_length: a limit below the model's own, in tokens.
-            phrases: what is highlighted, unless the document says so itself; None for what the processor finds.
-            return_phrases: whether the phrases are wanted.
-            return_copied: whether the copied words are wanted.
-            return_sources: whether the sources of the summary's sentences are wanted.
-            return_encoded_rows: whether the number of rows that the model reads is wanted.
-
-        Returns:
-            The tokenized document, under "examples".
-
-        Raises:
-            ValueError: If the input is something else, or too long and not to be cut; if there are phrases and the
-                model knows none, copied words are wanted of a model that copies none, or the rows of a model that
-                reads all.
-        """
+        """Tokenize one document."""
         name, value = structure_of(input_, self.structures)
         limit = self._source_limit(max_source_length)
         options = self._options(input_, phrases, return_phrases, return_copied)
@@ -313,16 +285,16 @@ class SummarizationPipeline(DocumentPipeline):
 
     def _note_parts(self, example: Example, name: str, value: Any, limit: int) -> None:
         """Keep the parts of a document that is longer than the model can take, to be read one after the other."""
-        if tokens_of(example) > limit:
-            example.notes |= {"parts": self._parts(name, value, limit), "limit": limit}
+        if (tokens := tokens_of(example)) > limit:
+            example.notes |= {"parts": self._parts(name, value, tokens, limit), "limit": limit}
 
-    def _parts(self, name: str, value: Any, limit: int) -> list[Example]:
+    def _parts(self, name: str, value: Any, tokens: int, limit: int) -> list[Example]:
         def encode(name: str, value: Any) -> Example:
             part = self._encoded(name, value, limit)
             part.notes["document"] = as_text(name, value, replace=True)
             return part
 
-        return list(parts_of(name, value, limit, encode, self.processor))
+        return list(parts_of(name, value, tokens, limit, encode, self.processor))
 
     def _encoded(self, name: str, value: Any, limit: int | None) -> Example:
         if hasattr(self.processor, "extra_inputs"):
@@ -365,7 +337,7 @@ class SummarizationPipeline(DocumentPipeline):
             tokens = tokens_of(whole)
             if tokens <= limit or tokens > SHORTER * before:  # a model that writes as much as it reads would never end
                 break
-            parts = self._parts("text", text, limit)
+            parts = self._parts("text", text, tokens, limit)
         whole.counts["num_truncated_tokens"] += cut
         whole.counts["num_parts"] = number
         whole.notes |= {name: value for name, value in example.notes.items() if name in ("document", "sentences")}
@@ -421,7 +393,11 @@ class SummarizationPipeline(DocumentPipeline):
                 )
             options |= {"return_phrases": True} if return_phrases else {}
         if return_copied:
-            check_copies(self.model)
+            if not getattr(self.model.config, "use_copy", False):
+                raise ValueError(
+                    f"`return_copied` is for models that copy (use_copy in the config), and "
+                    f"{type(self.model).__name__} does not. Leave it out."
+                )
             options["return_offsets_mapping"] = True
         return options
 
@@ -484,11 +460,7 @@ class SummarizationPipeline(DocumentPipeline):
                 source = {name: [example.source[1] for example in chosen]}
                 spans = self.importance_tagger.tag_sources(self.processor, limit, source)
                 weighed = self.processor(
-                    **source,
-                    importance=spans,
-                    truncation=limit is not None,
-                    max_length=limit,
-                    return_truncation=True,
+                    **source, importance=spans, truncation=limit is not None, max_length=limit, return_truncation=True
                 )
                 for example, weights in zip(chosen, weighed["token_importance"], strict=True):
                     example.inputs["token_importance"] = weights
@@ -502,25 +474,13 @@ class SummarizationPipeline(DocumentPipeline):
         clean_up_tokenization_spaces: bool = False,
         length: str | None = None,
     ) -> list[dict[str, Any]]:
-        """Turn generated ids into summaries; those of models that know lengths end with a whole sentence.
-
-        Args:
-            model_outputs: `output_ids` (1, sequences, target), for each kind of cut its count (1,), and what else the
-                call asked for.
-            return_truncation: whether to add these counts.
-            return_tensors: whether to return ids instead of text.
-            clean_up_tokenization_spaces: whether the tokenizer removes spaces before punctuation.
-            length: what was asked for; a line is one sentence.
-
-        Returns:
-            One dictionary for each sequence.
-        """
+        """Turn generated ids into summaries; those of models that know lengths end with a whole sentence."""
         records: list[dict[str, Any]] = []
-        decoding = {"skip_special_tokens": True, "clean_up_tokenization_spaces": clean_up_tokenization_spaces}
+        options = {"skip_special_tokens": True, "clean_up_tokenization_spaces": clean_up_tokenization_spaces}
         document: Any = model_outputs.get("document")
         document = document[0] if isinstance(document, list) else document
         for number, ids in enumerate(model_outputs["output_ids"][0]):  # (target,)
-            decoded = self.tokenizer.decode(ids, **decoding)
+            decoded = self.tokenizer.decode(ids, **options)
             text = decoded if document is None else restore_written_form(decoded, document)
             record: dict[str, Any] = {"summary_token_ids": ids} if return_tensors else {"summary_text": text}
             if return_truncation:
@@ -540,7 +500,7 @@ class SummarizationPipeline(DocumentPipeline):
                     shares[number].tolist(),
                     places[number].tolist(),
                     offsets.tolist(),
-                    decoding,
+                    options,
                 )
                 record["copied"] = copied if document is None else moved_places(copied, decoded, text)
             if "sentences" in model_outputs:
@@ -549,7 +509,7 @@ class SummarizationPipeline(DocumentPipeline):
                 shares_of = model_outputs["source_shares"][0][number] if "source_shares" in model_outputs else None
                 written = (ids[1:].tolist(), text, decoded)
                 record["sources"] = sources_of_tokens(
-                    self.tokenizer, *written, sentences, shares_of, decoding, self.processor
+                    self.tokenizer, *written, sentences, shares_of, options, self.processor
                 )
             if self._knows_lengths() and not return_tensors:
                 _keep(record, self._whole_sentences(text, length == "line"))
@@ -606,9 +566,9 @@ class SummarizationPipeline(DocumentPipeline):
         ids = torch.tensor([[[start, *labels]]])  # (1, 1, target + 1)
         found = self._looked_up([example], self._pad([example]), ids)
         shares = found["source_shares"][0, 0] if "source_shares" in found else None
-        decoding = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
-        written = (labels, summary, self.tokenizer.decode(labels, **decoding))
-        return sources_of_tokens(self.tokenizer, *written, found["sentences"][0], shares, decoding, self.processor)
+        options = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
+        written = (labels, summary, self.tokenizer.decode(labels, **options))
+        return sources_of_tokens(self.tokenizer, *written, found["sentences"][0], shares, options, self.processor)
 
     def count_tokens(self, text: str) -> int:
         """Count the tokens that the model would see of a text.
@@ -654,8 +614,8 @@ class SummarizationPipeline(DocumentPipeline):
         config, others = super()._generation_config(kwargs, examples)
         configs = [vars(config), vars(self.model.generation_config)]
         places = [generate_kwargs, *configs, self._task_params()]
-        given = (next((place[name] for place in places if place.get(name) is not None), None) for name in own)
-        faithful, common_words = given
+        set_to = (next((place[name] for place in places if place.get(name) is not None), None) for name in own)
+        faithful, common_words = set_to
         if faithful not in (None, True, False):
             raise ValueError(f"`faithful` must be True or False, got {faithful!r}.")
         if faithful:

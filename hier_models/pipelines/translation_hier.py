@@ -19,6 +19,8 @@ from .document_pipeline_hier import (
     Languages,
     as_text,
     as_truncation,
+    decoding,
+    given,
     structure_of,
     total_length,
 )
@@ -119,19 +121,14 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
         clean_up_tokenization_spaces: bool | None = None,
         **generate_kwargs: Any,
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        preprocess: dict[str, Any] = {}
-        postprocess: dict[str, Any] = {}
-        if truncation is not None:
-            preprocess["truncation"] = as_truncation(truncation)
-        for name, value in (("src_lang", src_lang), ("tgt_lang", tgt_lang), ("max_source_length", max_source_length)):
-            if value is not None:
-                preprocess[name] = value
-        if return_chunks is not None:
-            postprocess["return_chunks"] = return_chunks
-        if return_tensors is not None or return_text is not None:
-            postprocess["return_tensors"] = not return_text if return_tensors is None else return_tensors
-        if clean_up_tokenization_spaces is not None:
-            postprocess["clean_up_tokenization_spaces"] = clean_up_tokenization_spaces
+        preprocess = given(
+            truncation=None if truncation is None else as_truncation(truncation),
+            src_lang=src_lang,
+            tgt_lang=tgt_lang,
+            max_source_length=max_source_length,
+        )
+        postprocess = given(return_chunks=return_chunks)
+        postprocess |= decoding(return_tensors, return_text, clean_up_tokenization_spaces)
         return preprocess, generate_kwargs, postprocess
 
     def preprocess(  # type: ignore[override]
@@ -142,21 +139,7 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
         src_lang: str | None = None,
         tgt_lang: str | None = None,
     ) -> Iterator[dict[str, Any]]:
-        """Cut one document into chunks and tokenize them.
-
-        Args:
-            input_: a text, or a dictionary with "text" or "sentences".
-            truncation: whether to cut what is longer than the model can take instead of making chunks.
-            max_source_length: tokens of a chunk, within what the model can take.
-            src_lang: language of the document, in the tokenizer's code.
-            tgt_lang: language of the translation, in the tokenizer's code.
-
-        Yields:
-            The tokenized chunks, each under "examples".
-
-        Raises:
-            ValueError: If the input is something else, or the languages are missing or unknown.
-        """
+        """Cut one document into chunks and tokenize them."""
         name, value = structure_of(input_, self.structures)
         languages = self._languages(src_lang, tgt_lang)
         settings = self._language_settings(languages, given=src_lang is not None or tgt_lang is not None)
@@ -360,17 +343,7 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
         return_tensors: bool = False,
         clean_up_tokenization_spaces: bool = False,
     ) -> list[dict[str, Any]]:
-        """Turn the generated ids of a document's chunks into its translations.
-
-        Args:
-            model_outputs: for each chunk `output_ids` (1, sequences, target) and its counts (1,), or (1, sequences).
-            return_chunks: whether to add what was counted.
-            return_tensors: whether to return ids instead of text.
-            clean_up_tokenization_spaces: whether the tokenizer removes spaces before punctuation.
-
-        Returns:
-            One dictionary for each sequence.
-        """
+        """Turn the generated ids of a document's chunks into its translations."""
         records: list[dict[str, Any]] = []
         chunks = [output for output in model_outputs if not int(output["is_blank"])]
         for number in range(model_outputs[0]["output_ids"].shape[1]):

@@ -79,13 +79,6 @@ def restore_written_form(text: str, document: str) -> str:
     beginnings of sentences if they do; spaces are those between the same two words or signs. What is not in the
     document follows rules: no space before a comma, a capital at the beginning of a sentence, and in the names of
     months, days, countries and languages. An all-capital text stays as it is.
-
-    Args:
-        text: What a model with an uncased tokenizer wrote.
-        document: What it read.
-
-    Returns:
-        The text with capitals, accents and spaces.
     """
     forms, spaces = _learn(document)
     tokens = list(_tokens(text))
@@ -114,16 +107,7 @@ def restore_written_form(text: str, document: str) -> str:
 
 
 def moved_places(words: list[dict[str, Any]], before: str, after: str) -> list[dict[str, Any]]:
-    """Find words of a text again in its written form, which has other spaces.
-
-    Args:
-        words: `text`, `start` and `end` (characters) of each, and what else is known of it.
-        before: The text.
-        after: Its written form.
-
-    Returns:
-        The words as they stand there.
-    """
+    """Find words of a text again in its written form, which has other spaces."""
     starts, ends = ([i for i, sign in enumerate(text) if not sign.isspace()] for text in (before, after))
     if len(starts) != len(ends):  # a capital of another length, such as that of a ligature
         return words

@@ -68,11 +68,11 @@ def score_documents(
 ) -> tuple[dict[str, list[float]], dict[str, Any]]:
     """Score each summary by itself; the means are what `score_summaries` gives."""
     texts = {"predictions": summaries, "references": references, "use_stemmer": use_stemmer, "use_aggregator": False}
-    rouge = Rouge().compute(**texts, sentence_splitter=sentence_splitter)
-    skip_bigrams = RougeSu().compute(**texts, several_references="best")
-    settings = {**rouge.pop("settings"), "aggregation": "mean F1 over documents"}
-    settings["rougeSU4"] = {**skip_bigrams["settings"], "aggregation": "mean over documents"}
-    scores = {**rouge, "rougeSU4": skip_bigrams["rougeSU4"]}
+    rouge, skip_bigrams = Rouge(), RougeSu()
+    scores = rouge.compute(**texts, sentence_splitter=sentence_splitter)
+    scores["rougeSU4"] = skip_bigrams.compute(**texts, several_references="best")["rougeSU4"]
+    settings = {**rouge.settings, "aggregation": "mean F1 over documents"}
+    settings["rougeSU4"] = {**skip_bigrams.settings, "aggregation": "mean over documents"}
     return {name: [100 * value for value in values] for name, values in scores.items()}, settings
 
 

@@ -19,9 +19,9 @@ from transformers import TrainerCallback, TrainerState, TrainingArguments
 from transformers.trainer_callback import ExportableState
 from transformers.utils.import_utils import is_torch_bf16_gpu_available
 
-from ..data.finding import visible_files
-from ..data.reading import DATA_SUFFIXES, TEXT_SUFFIXES, data_suffix
-from ..data.versioned import source_version
+from ..data.cache_fingerprint import source_version
+from ..data.data_files import visible_files
+from ..data.record_readers import DATA_SUFFIXES, TEXT_SUFFIXES, data_suffix
 from ..models.key_phrase_extraction import KEY_PHRASES_FILE
 from .arguments import Recipe
 

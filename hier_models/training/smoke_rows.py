@@ -8,7 +8,7 @@ from typing import Any
 from tokenizers import ByteLevelBPETokenizer
 from transformers import PreTrainedTokenizerBase
 
-from ..data.special_tokens import WITH_MASK, as_tokenizer
+from ..data.tokenizer_training import WITH_MASK, as_tokenizer
 from .arguments import DataArguments
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 from hier_models.data import BadLineError, LoadReport, load_documents
-from hier_models.data.reading import read_records
+from hier_models.data.record_readers import read_records
 
 
 ROWS = [{"id": f"d{i}", "article": f"Text {i}. It goes on — über.", "abstract": f"Summary {i}."} for i in range(5)]

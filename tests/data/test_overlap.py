@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from hier_models.data.overlap import documents_of_file, find_overlaps, overlaps_of_files, texts_of_record
+from hier_models.data.overlap import documents_of_file, find_overlaps, texts_of_record
 
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgk" for b in "aeiou" for c in "lmnrst"]
@@ -131,7 +131,7 @@ def test_files_and_what_of_a_record_is_text(tmp_path):
         json.dumps({"id": "e", "turns": [{"role": "Cem", "content": text(2, 60)}]}) + "\n", encoding="utf-8"
     )
     assert [identifier for identifier, _ in documents_of_file(train)] == ["t0", "train.jsonl:2", "t2"]
-    report = overlaps_of_files([train], [test])
+    report = find_overlaps(documents_of_file(train), documents_of_file(test))
     assert [(overlap.id, overlap.held_out) for overlap in report.overlaps] == [("t0", "e")]
     assert report.documents == 3
     assert texts_of_record({"id": "x", "n": 3, "a": ["b", {"c": "d"}], "e": " "}) == ["b d"]

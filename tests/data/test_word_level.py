@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from hier_models.data import train_word_level
-from hier_models.data.digits import replace_digits
+from hier_models.data.cleaning import replace_digits
 
 
 TEXTS = ["The ferry runs. The bridge is closed.", "The ferry is late, the captain says: don't wait!"]

@@ -16,7 +16,7 @@ from hier_models import (
     HamReaderProcessor,
 )
 from hier_models.data.poems import in_vocabulary, poem_lines
-from hier_models.data.word_level import train_word_level
+from hier_models.data.tokenizer_training import train_word_level
 from tests.experiments.scripts import load_script
 from tests.ham.poems import POEMS, poem_processor
 

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from hier_models.data import load_documents, load_parallel, load_poems
 from hier_models.data.loading import load_rows
-from hier_models.data.overlap import overlaps_of_files
-from hier_models.data.reading_rows import resolve_reading
+from hier_models.data.overlap import documents_of_file, find_overlaps
+from hier_models.data.reading_comprehension_rows import resolve_reading
 from hier_models.training.recipe_files import load_recipe
 from hier_models.training.word_vectors import read_word_vectors
 from tests.experiments.scripts import EXPERIMENTS, load_script
@@ -172,7 +172,8 @@ def test_no_training_document_shares_text_with_a_test_document(prepare, made):
         files = [made / name / "train.jsonl"]
         if name not in prepare.CHINESE:
             files.append(made / "warm_up" / "train.jsonl")
-        assert not overlaps_of_files(files, [made / name / "test.jsonl"]).overlaps, name
+        documents = (document for file in files for document in documents_of_file(file))
+        assert not find_overlaps(documents, documents_of_file(made / name / "test.jsonl")).overlaps, name
 
 
 def test_parts(made):

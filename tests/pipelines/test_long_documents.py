@@ -109,7 +109,7 @@ def test_sequences_are_those_of_the_whole_document(summarize):
 def test_parts_keep_the_structure(kind):
     items = [f"{number} a b c." for number in range(9)]
     value = [{"role": "Ann", "content": item} for item in items] if kind == "turns" else items
-    parts = list(parts_of(kind, value, 10, words))
+    parts = list(parts_of(kind, value, tokens_of(words(kind, value)), 10, words))
     assert len(parts) > 2
     assert all(tokens_of(part) <= 10 and part.source[0] == kind for part in parts)
     assert [item for part in parts for item in part.source[1]] == value
@@ -117,7 +117,7 @@ def test_parts_keep_the_structure(kind):
 
 def test_parts_are_about_as_long_as_one_another():
     text = " ".join(f"{number} a." for number in range(11))  # 22 words
-    lengths = [tokens_of(part) for part in parts_of("text", text, 10, words)]
+    lengths = [tokens_of(part) for part in parts_of("text", text, 22, 10, words)]
     assert sum(lengths) == 22
     assert max(lengths) - min(lengths) <= 2
 
@@ -126,14 +126,14 @@ def test_parts_are_about_as_long_as_one_another():
     "text", ["a " * 35, "a, b c, " * 12, "word" * 50, "One. " + "two " * 30 + ". Three.", "", "    ", "\n\n"]
 )
 def test_what_is_too_long_by_itself_is_taken_apart(text):
-    parts = list(parts_of("text", text, 10, words))
+    parts = list(parts_of("text", text, tokens_of(words("text", text)), 10, words))
     assert all(tokens_of(part) <= 10 for part in parts)
     assert " ".join(" ".join(part.source[1] for part in parts).split()) == " ".join(text.split())
 
 
 def test_a_long_turn_is_read_as_text():
     turns = [{"role": "Ann", "content": "Yes."}, {"role": "Bob", "content": "No it is. " * 9}]
-    parts = list(parts_of("turns", turns, 10, words))
+    parts = list(parts_of("turns", turns, tokens_of(words("turns", turns)), 10, words))
     assert [part.source[0] for part in parts] == ["turns", *["text"] * (len(parts) - 1)]
     assert parts[1].source[1].startswith("Bob: No it is.")
 

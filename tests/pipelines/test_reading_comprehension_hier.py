@@ -6,8 +6,7 @@ import torch
 from transformers import pipeline
 
 from hier_models import HamReaderConfig, HamReaderForQuestionAnswering, HamReaderProcessor
-from hier_models.data.characters import train_characters
-from hier_models.data.word_level import train_word_level
+from hier_models.data.tokenizer_training import train_characters, train_word_level
 from hier_models.models.processing_ham_reader import fit_characters
 from hier_models.pipelines.reading_comprehension_hier import ReadingComprehensionPipeline, best_spans
 

@@ -14,8 +14,8 @@ from datasets import Dataset
 from safetensors.torch import load_file
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from hier_models.data.byte_level import train_byte_level
 from hier_models.data.infilling import NoisyChunks, infill_text, permute_sentences
+from hier_models.data.tokenizer_training import train_byte_level
 from hier_models.training import RecipeError, load_recipe, run_smoke, run_training
 from hier_models.training.arguments import ModelArguments
 from hier_models.training.likelihood import OtherSources

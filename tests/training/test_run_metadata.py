@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import TrainerCallback, TrainerState, TrainingArguments
 
-from hier_models.data import versioned
+from hier_models.data import cache_fingerprint
 from hier_models.training import (
     RecipeError,
     last_complete_checkpoint,
@@ -223,7 +223,7 @@ def test_the_code_that_ran(tmp_path, monkeypatch):
         assert re.fullmatch(r"[0-9a-f]{40}\+?", found["commit"])
     # Copies that git does not know are the same code, until one is changed.
     digests = []
-    monkeypatch.setattr(run_metadata, "source_version", versioned.source_version.__wrapped__)
+    monkeypatch.setattr(run_metadata, "source_version", cache_fingerprint.source_version.__wrapped__)
     for copy, original in (("a", root), ("b", tmp_path / "a"), ("c", tmp_path / "a")):
         shutil.copytree(original / "hier_models", tmp_path / copy / "hier_models")
         if copy == "c":
@@ -231,7 +231,9 @@ def test_the_code_that_ran(tmp_path, monkeypatch):
         monkeypatch.setattr(
             run_metadata, "__file__", str(tmp_path / copy / "hier_models" / "training" / "run_metadata.py")
         )
-        monkeypatch.setattr(versioned, "__file__", str(tmp_path / copy / "hier_models" / "data" / "versioned.py"))
+        monkeypatch.setattr(
+            cache_fingerprint, "__file__", str(tmp_path / copy / "hier_models" / "data" / "cache_fingerprint.py")
+        )
         other = code_version.__wrapped__()
         assert "commit" not in other
         digests.append(other["source"])

@@ -12,9 +12,9 @@ from datasets import Dataset, IterableDataset
 from tqdm.auto import tqdm
 from transformers import GenerationConfig, PreTrainedModel, pipeline
 
+from ...books.summarizing import SEPARATOR, weights_digest
 from ...hub_texts import resolve_checkpoint
 from ...journal import Journal, digest
-from ...pipelines.book_summaries import SEPARATOR, weights_digest
 from ..arguments import Recipe, RecipeError
 from ..models import Processor
 from ..smoke_rows import documents_rows

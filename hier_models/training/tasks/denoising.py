@@ -10,11 +10,10 @@ from datasets import Dataset, concatenate_datasets
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin, Trainer
 
 from ...data import LoadReport, load_documents
-from ...data.byte_level import train_byte_level
 from ...data.columns import KINDS
 from ...data.infilling import NoisyChunks
 from ...data.packing import PackingReport, pack_documents
-from ...data.special_tokens import WITH_MASK
+from ...data.tokenizer_training import WITH_MASK, train_byte_level
 from ...data.tokenizing import plain_text
 from ...models.tokenization_hat_encoder import HatEncoderTokenizer
 from ..arguments import Recipe, RecipeError, named_in_errors

@@ -11,10 +11,10 @@ import numpy as np
 from datasets import Dataset, IterableDataset
 from transformers import PretrainedConfig, PreTrainedModel, Trainer, TrainerCallback
 
+from ...data.cache_fingerprint import Versioned
 from ...data.columns import RowFormat
 from ...data.loading import load_rows
 from ...data.tokenizing import plain_tokenizer
-from ...data.versioned import Versioned
 from ..arguments import Recipe, RecipeError
 from ..callbacks import DropoutSchedule
 from ..models import Processor, positions

@@ -11,9 +11,9 @@ from datasets import Dataset, IterableDataset, concatenate_datasets, interleave_
 from transformers import EvalPrediction, PreTrainedModel, Trainer
 
 from ...data import HierDataCollator, LoadReport, load_documents
+from ...data.cache_fingerprint import Versioned
 from ...data.masking import MaskingCollator
 from ...data.packing import PackingReport, pack_documents
-from ...data.versioned import Versioned
 from ..arguments import Recipe, RecipeError, named_in_errors
 from ..likelihood import perplexity_of
 from ..models import Processor

@@ -19,7 +19,6 @@ from transformers import (
 )
 
 from ...data import LoadReport
-from ...data.characters import train_characters
 from ...data.poems import (
     LINE_LENGTHS,
     LINES,
@@ -30,6 +29,7 @@ from ...data.poems import (
     poem_lines,
     tokenize_poems,
 )
+from ...data.tokenizer_training import train_characters
 from ...data.tokenizing import plain_tokenizer
 from ...metrics import DocumentScores, PoemBleu, document_keys
 from ...metrics.document_bleu import POEM_METRICS, document_poem_bleu
@@ -279,9 +279,10 @@ def run_poem_evaluation(
                 written[row["poem"]].append(line)
             model.generation_config = copy.deepcopy(generation_config)  # the Trainer writes every default into it
     poems = {poem: list(dataset[poem]["lines"]) for poem in usable}
-    scores = PoemBleu().compute(predictions=list(written.values()), references=list(poems.values()))
+    metric = PoemBleu()
     results = {
-        **scores,
+        **metric.compute(predictions=list(written.values()), references=list(poems.values())),
+        **metric.settings,
         "poems": len(usable),
         "poems_left_out": len(examples) - len(usable),
         "generation": {**generation_settings(generation_config), **generate_kwargs},

@@ -13,11 +13,10 @@ import numpy as np
 from transformers import EvalPrediction, PreTrainedModel, PreTrainedTokenizerBase, Trainer
 from transformers.utils import logging
 
-from ...data.characters import train_characters
+from ...data.cache_fingerprint import Versioned
 from ...data.columns import RowFormat
-from ...data.reading_rows import resolve_reading
-from ...data.versioned import Versioned
-from ...data.word_level import train_word_level
+from ...data.reading_comprehension_rows import resolve_reading
+from ...data.tokenizer_training import train_characters, train_word_level
 from ...metrics import DocumentScores, document_keys
 from ...metrics.answers import f1_of_characters, score_answers, usual_unit
 from ...metrics.document_bleu import document_answers

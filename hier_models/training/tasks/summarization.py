@@ -18,8 +18,8 @@ from transformers import (
 
 from ...data import LoadReport, TruncationReport, load_documents, tokenize_documents
 from ...data.columns import REFERENCES
+from ...data.tokenizer_training import train_word_level
 from ...data.tokenizing import Importance, plain_text, plain_tokenizer, source_kind
-from ...data.word_level import train_word_level
 from ...metrics import DocumentScores, DocumentStatistics, document_keys
 from ...metrics.document_scores import means
 from ...pipelines.importance_tagger_hier import load_importance_tagger

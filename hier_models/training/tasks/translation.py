@@ -17,8 +17,8 @@ from transformers import (
     Seq2SeqTrainingArguments,
 )
 
-from ...data.joint_bpe import train_joint_bpe
 from ...data.parallel import DOCUMENT, SENTENCES, ChunkReport, chunk_parallel, load_parallel
+from ...data.tokenizer_training import train_joint_bpe
 from ...data.tokenizing import plain_tokenizer
 from ...metrics import Bleu, DocumentScores, DocumentStatistics, document_keys
 from ...metrics.document_bleu import document_bleu
@@ -315,10 +315,12 @@ def run_translation_evaluation(
     tokenizer = plain_tokenizer(processor)
     translations = _joined(decode(predictions, tokenizer), owners)
     references = [" ".join(sentences) for sentences in documents["target"]]
-    scores = Bleu().compute(predictions=translations, references=references, tokenize=bleu_tokenizer)
+    metric = Bleu()
+    scores = metric.compute(predictions=translations, references=references, tokenize=bleu_tokenizer)
     longest = (training_args and training_args.generation_max_length) or total_length(generation, "max", 1)
     results = {
-        **{name: scores[name] for name in ("bleu", "precisions", "bp", "sys_len", "ref_len", "signature")},
+        **{name: scores[name] for name in ("bleu", "precisions", "bp", "sys_len", "ref_len")},
+        **metric.settings,
         **found,
         "gen_len": mean_length(predictions, tokenizer),
         "documents": len(documents),

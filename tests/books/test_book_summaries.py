@@ -21,8 +21,9 @@ from transformers import (
 )
 
 from hier_models import HighlightTransformerProcessor, KeyPhraseExtractor, summarize_book
-from hier_models.pipelines import SummarizationPipeline, book_summaries
-from hier_models.pipelines.book_tree import BookSummary, SummaryNode
+from hier_models.books import summarizing
+from hier_models.books.summary_tree import BookSummary, SummaryNode
+from hier_models.pipelines import SummarizationPipeline
 from tests import forks
 from tests.conftest import DOCUMENTS
 
@@ -244,7 +245,7 @@ def test_batches_give_the_same(run):
 def test_bar_counts_all_levels(summarize, monkeypatch):
     bars = []
 
-    class Bar(book_summaries.tqdm):
+    class Bar(summarizing.tqdm):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             self.totals: list[int | None] = []
             super().__init__(*args, file=io.StringIO(), **kwargs)
@@ -254,7 +255,7 @@ def test_bar_counts_all_levels(summarize, monkeypatch):
             self.totals.append(self.total)
             super().refresh(*args, **kwargs)
 
-    monkeypatch.setattr(book_summaries, "tqdm", Bar)
+    monkeypatch.setattr(summarizing, "tqdm", Bar)
     chapters = [DOCUMENTS[2 + n % 2] for n in range(60)]
     result = summarize_book(chapters, summarize, max_source_length=48, **LENGTH)
     nodes = len(_ids(result))
@@ -347,7 +348,7 @@ def test_a_file_that_is_something_else_is_left_alone(run, tmp_path):
 KILLED = """
 import sys
 from hier_models import HighlightTransformerProcessor, KeyPhraseExtractor, summarize_book
-from tests.pipelines.test_book_summaries import DOCUMENTS, LENGTH
+from tests.books.test_book_summaries import DOCUMENTS, LENGTH
 book = [DOCUMENTS[n % 4] for n in range(200)]
 result = summarize_book(book, sys.argv[1], output=sys.argv[2], batch_size=2, **LENGTH)
 result.save_json(sys.argv[3])

@@ -5,9 +5,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from hier_models.data.books import Book, Chapter
-from hier_models.inspection.book_page import book_page
-from hier_models.pipelines.book_tree import BookSummary, SummaryNode
+from hier_models.books import Book, Chapter
+from hier_models.books.book_page import book_page
+from hier_models.books.summary_tree import BookSummary, SummaryNode
 
 
 @pytest.fixture

@@ -12,15 +12,15 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from ..inspection.copying import SourceText, source_text, words_of
+from .inspection.copying import SourceText, source_text, words_of
+from .models.keywords import DAMPING, page_rank
 
 
 Method = Literal["lead", "lexrank", "textrank", "tf-idf"]
 METHODS: tuple[str, ...] = get_args(Method)
 
-# LexRank, section 3.2: sentences are linked from this similarity on. The surfer jumps with 0.15 in both.
+# LexRank, section 3.2: sentences are linked from this similarity on.
 LEXRANK_THRESHOLD = 0.1
-DAMPING = 0.85
 # Sentences more alike than this say the same: of articles about one event many do.
 ALIKE = 0.5
 
@@ -125,13 +125,6 @@ class ExtractiveSummarizer:
 def lexrank(sentences: Sequence[Sequence[str]], threshold: float = LEXRANK_THRESHOLD) -> Any:
     """Rank sentences by LexRank.
 
-    Args:
-        sentences: Their words.
-        threshold: Sentences are linked if their similarity is above it.
-
-    Returns:
-        A score for each; they sum to 1.
-
     Source: Erkan and Radev (2004), Algorithm 3 and Equation 4.
     """
     links = (_similarities(sentences) > threshold).astype(np.float64)
@@ -141,12 +134,6 @@ def lexrank(sentences: Sequence[Sequence[str]], threshold: float = LEXRANK_THRES
 
 def textrank(sentences: Sequence[Sequence[str]]) -> Any:
     """Rank sentences by TextRank.
-
-    Args:
-        sentences: Their words.
-
-    Returns:
-        A score for each; they sum to 1.
 
     Source: Mihalcea and Tarau (2004), section 4.1.
     """
@@ -162,13 +149,6 @@ def textrank(sentences: Sequence[Sequence[str]]) -> Any:
 def tf_idf_sums(sentences: Sequence[Sequence[str]], stopwords: frozenset[str] = frozenset()) -> Any:
     """Rank sentences by the sum of their words' tf-idf values.
 
-    Args:
-        sentences: Their words.
-        stopwords: Words that do not count.
-
-    Returns:
-        A score for each.
-
     Source: Christian et al. (2016), section 3.
     """
     return _weighted([[word for word in words if word not in stopwords] for words in sentences]).sum(axis=1)
@@ -177,27 +157,14 @@ def tf_idf_sums(sentences: Sequence[Sequence[str]], stopwords: frozenset[str] = 
 def pagerank(weights: Any, damping: float = DAMPING) -> Any:
     """Find where a random surfer is, who follows links by their weights and at times jumps anywhere.
 
-    Args:
-        weights: (sentences, sentences) weights of links from row to column, none negative. From a row without links
-            the surfer jumps.
-        damping: How often the surfer follows a link.
-
-    Returns:
-        (sentences,) probabilities.
+    `weights` (sentences, sentences) are of links from row to column; from a row without links the surfer jumps.
     """
     size = len(weights)
     if not size:
         return np.zeros(0)
     sums = weights.sum(axis=1)
     steps = np.divide(weights, sums[:, None], out=np.full_like(weights, 1 / size), where=sums[:, None] > 0)
-    rank = np.full(size, 1 / size)
-    # Each step brings the result nearer by a factor of `damping`: 200 are more than double precision needs.
-    for _ in range(200):
-        new = damping * (rank @ steps) + (1 - damping) / size
-        if np.abs(new - rank).sum() < 1e-12:
-            return new
-        rank = new
-    return rank
+    return page_rank(size, lambda rank: rank @ steps, damping)
 
 
 # Words and weights
@@ -246,7 +213,7 @@ def _stopwords(language: str) -> frozenset[str]:
     code = {"english": "en", "german": "de"}.get(language)
     if code is None:
         return frozenset()
-    from ..data.stopwords import load_stopwords
+    from .data.stopwords import load_stopwords
 
     return load_stopwords(code)
 

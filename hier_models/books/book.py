@@ -67,25 +67,10 @@ class Book:
 
 
 def is_aside(title: str) -> bool:
-    """Say whether a title is that of a page which is no part of what a book tells: cover, contents, licence.
-
-    Args:
-        title: Of a page or chapter.
-
-    Returns:
-        Whether to leave it out.
-    """
+    """Say whether a title is that of a page which is no part of what a book tells: cover, contents, licence."""
     return _ASIDE.fullmatch(title.strip(" .:*[]")) is not None
 
 
 def left_out(title: str, words: int) -> str:
-    """Name what is left out.
-
-    Args:
-        title: Its title.
-        words: How many words it has.
-
-    Returns:
-        Title and number of words.
-    """
+    """Name what is left out."""
     return f"{title} ({words:,} word{'' if words == 1 else 's'})"

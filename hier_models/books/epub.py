@@ -3,6 +3,7 @@
 import posixpath
 import zipfile
 import zlib
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -54,6 +55,7 @@ class _Piece:
     blocks: list[Block]
     part: str = ""
     is_part: bool = False
+    anchor: str = ""  # where in its file it begins, by the table of contents
 
     @property
     def is_aside(self) -> bool:
@@ -68,15 +70,6 @@ def read_epub(path: Path) -> Book:
     A chapter begins where the table of contents (EPUB 3's, or the NCX of EPUB 2) says, and at a page that begins with
     a heading. Entries for parts, which only hold chapters, go into the titles of these; entries for sections inside a
     chapter do not divide it. Cover, title page, contents, licence, notes and their like are left out.
-
-    Args:
-        path: The file.
-
-    Returns:
-        The book.
-
-    Raises:
-        ValueError: If it is no EPUB, damaged or encrypted.
     """
     with path.open("rb") as stream:
         beginning = stream.read(80)
@@ -272,21 +265,11 @@ def _points(element: Any, folder: str) -> Iterator[_Entry]:
         yield _Entry(title, target if source else "", anchor, [*_points(child, folder)])
 
 
-@dataclass(frozen=True)
-class _Start:
-    """Where a chapter begins, by the table of contents."""
-
-    title: str
-    anchor: str
-    part: str
-    is_part: bool
-
-
-def _starts(entries: list[_Entry], part: str = "") -> Iterator[tuple[str, _Start]]:
+def _starts(entries: list[_Entry], part: str = "") -> Iterator[tuple[str, _Piece]]:
     for entry in entries:
         holds = _holds_chapters(entry)
         if entry.file:
-            yield entry.file, _Start(entry.title, entry.anchor, part, holds)
+            yield entry.file, _Piece(entry.title, [], part, holds, entry.anchor)
         if holds:
             inner = part if heading_kind(entry.title) == "" and not entry.file else entry.title
             yield from _starts(entry.children, f"{part}, {inner}" if part and inner != part else inner)
@@ -306,22 +289,19 @@ def _holds_chapters(entry: _Entry) -> bool:
 
 def _pieces(pages: list[_Page], entries: list[_Entry]) -> list[_Piece]:
     """Cut the pages where the table of contents says, and where a page with a heading of its own begins."""
-    starts: dict[str, list[_Start]] = {}
+    starts: dict[str, list[_Piece]] = defaultdict(list)
     for file, start in _starts(entries):
-        starts.setdefault(file, []).append(start)
+        starts[file].append(start)
     pieces = [_Piece("", [])]
     for page in pages:
-        here = starts.get(page.name, [])
-        at_top = [start for start in here if not start.anchor]
+        here = [replace(start, blocks=[]) for start in starts[page.name]]
         anchored = {start.anchor: start for start in here if start.anchor}
-        pieces += [_Piece(start.title, [], start.part, start.is_part) for start in at_top]
+        pieces += [start for start in here if not start.anchor]
         is_aside_page = all(block.roles & _ASIDE_ROLES for block in page.blocks)
         if page.blocks and not here and (page.blocks[0].level or is_aside_page):
             pieces.append(_Piece(_own_title(page), [], "" if is_aside_page else pieces[-1].part))
         for block in page.blocks:
-            for anchor in [anchor for anchor in anchored if anchor in block.anchors]:
-                start = anchored.pop(anchor)
-                pieces.append(_Piece(start.title, [], start.part, start.is_part))
+            pieces += [anchored.pop(anchor) for anchor in list(anchored) if anchor in block.anchors]
             pieces[-1].blocks.append(block)
     return [piece for piece in pieces if piece.title or piece.blocks]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from datasets import List, Value
 
-from .columns import ID_ALIASES, BadRecord, described, listing, matching, not_blank, well_formed
+from .columns import ID_ALIASES, BadRecord, described, get_column, get_id, get_string, listing, matching, well_formed
 from .task_rows import MisplacedAnswerError, answer_start, resolve_questions
 
 
@@ -35,23 +35,14 @@ SEPARATOR = "\n"
 
 @dataclass(frozen=True)
 class ReadingFormat:
-    """Columns of questions on documents, made by `resolve_reading`.
+    """Columns of questions on documents, made by `resolve_reading`."""
 
-    Args:
-        kind: "squad", "dureader" or "ms_marco".
-        question: Column with the question.
-        context: Column with the context, or with the documents.
-        answers: Column with the answers.
-        id: Column with the identifier, or None.
-        named_paragraphs: Whether the paragraphs are read that DuReader's data name.
-    """
-
-    kind: str
-    question: str
-    context: str
-    answers: str
-    id: str | None
-    named_paragraphs: bool = True
+    kind: str  # "squad", "dureader" or "ms_marco"
+    question: str  # column with the question
+    context: str  # column with the context, or with the documents
+    answers: str  # column with the answers
+    id: str | None  # column with the identifier, or None
+    named_paragraphs: bool = True  # whether the paragraphs are read that DuReader's data name
 
     @property
     def features(self) -> dict[str, Any]:
@@ -59,22 +50,8 @@ class ReadingFormat:
         return FEATURES if self.id is None else {"id": TEXT, **FEATURES}
 
     def normalize(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Turn a record into the columns of this module's rows.
-
-        Args:
-            row: A record.
-
-        Returns:
-            The columns. `answers` is empty where the data have no answer, or no span comes near one.
-
-        Raises:
-            BadRecord: If something is missing or of the wrong type, or no answer stands where it should.
-        """
-        found = {"misplaced_answers": 0, **_READ[self.kind](self, row)}
-        if self.id is None:
-            return found
-        value = _get(row, self.id)
-        return {"id": "" if value is None else well_formed(self.id, str(value)), **found}
+        """Turn a record into the columns of this module's rows."""
+        return {**get_id(row, self.id), "misplaced_answers": 0, **_READ[self.kind](self, row)}
 
 
 def resolve_reading(
@@ -84,23 +61,7 @@ def resolve_reading(
     answers_column: str | None = None,
     named_paragraphs: bool = True,
 ) -> ReadingFormat:
-    """Recognize the columns of questions on one context or several documents.
-
-    Args:
-        row: A record: of DuReader, if it has `documents` with `segmented_paragraphs`; of MS MARCO, if it has
-            `passages` with `passage_text`; else as in SQuAD.
-        question_column: Column with the question; None to recognize it by its name.
-        context_column: Column with the context or the documents; None to recognize it by its name.
-        answers_column: Column with the answers; None to recognize it by its name.
-        named_paragraphs: Whether to read the paragraphs that DuReader's data name, which they do by the answers: in
-            training. Else, and where none is named, it is the one with most of the question's words.
-
-    Returns:
-        The format.
-
-    Raises:
-        ValueError: If a column is not there or none has a known name.
-    """
+    """Recognize the columns of questions on one context or several documents."""
     identifier = next((name for alias in (*ID_ALIASES, "question_id") for name in matching(list(row), (alias,))), None)
     for name in [context_column] if context_column else list(row):
         kind = _kind(row.get(name))
@@ -125,19 +86,6 @@ def _kind(value: Any) -> str | None:
     if isinstance(value, list) and value and isinstance(value[0], Mapping) and "passage_text" in value[0]:
         return "ms_marco"
     return None
-
-
-def _get(row: Mapping[str, Any], name: str) -> Any:
-    if name not in row:
-        raise BadRecord(f"column {name!r} is missing; this record has {listing(list(row))}")
-    return row[name]
-
-
-def _question(form: ReadingFormat, row: Mapping[str, Any]) -> str:
-    value = _get(row, form.question)
-    if not isinstance(value, str):
-        raise BadRecord(f"column {form.question!r} must hold a string, got {described(value)}")
-    return not_blank(form.question, well_formed(form.question, value), "the question")
 
 
 def _strings(name: str, value: Any) -> list[str]:
@@ -172,24 +120,26 @@ def _read_squad(form: ReadingFormat, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_marco(form: ReadingFormat, row: Mapping[str, Any]) -> dict[str, Any]:
-    passages = _get(row, form.context)
+    passages = get_column(row, form.context)
     if isinstance(passages, list):
         passages = {"passage_text": [passage.get("passage_text") for passage in passages]}
     documents = [text for text in _strings(form.context, passages["passage_text"]) if text.strip()]
     if not documents:
         raise BadRecord(f"column {form.context!r} has no passage with text")
-    references = [text for text in _strings(form.answers, _get(row, form.answers)) if text.strip() not in NO_ANSWER]
-    return _with_nearest_span(_question(form, row), documents, references)
+    references = [
+        text for text in _strings(form.answers, get_column(row, form.answers)) if text.strip() not in NO_ANSWER
+    ]
+    return _with_nearest_span(get_string(row, form.question, "the question"), documents, references)
 
 
 def _read_dureader(form: ReadingFormat, row: Mapping[str, Any]) -> dict[str, Any]:
     """DuReader, preprocessed or raw: of each document the paragraph that is nearest to the answers or the question."""
     question = row.get("segmented_question")
-    words = question if isinstance(question, list) else _question(form, row).split()
+    words = question if isinstance(question, list) else get_string(row, form.question, "the question").split()
     references = [text for text in _strings(form.answers, row.get(form.answers)) if text.strip()]
     chosen: list[list[str]] = []
     places: dict[int, int] = {}  # number of a document in the data -> here
-    for number, document in enumerate(_get(row, form.context)):
+    for number, document in enumerate(get_column(row, form.context)):
         paragraphs = [p for p in document.get("segmented_paragraphs", []) if p]
         if not paragraphs:
             continue
@@ -236,16 +186,7 @@ def _with_nearest_span(
 
 
 def nearest_span(documents: Sequence[str], references: Sequence[str]) -> tuple[str, int] | None:
-    """Find the span of documents whose words share most with an answer, as the authors of DuReader make their labels.
-
-    Args:
-        documents: The documents.
-        references: Free answers.
-
-    Returns:
-        The span, and where it begins in characters of the documents joined by a newline each; the first of the
-        shortest best ones. None if no span has an F1 of `MIN_F1` with an answer.
-    """
+    """Find the span of documents whose words share most with an answer, as DuReader's authors make labels."""
     best: tuple[float, int, str, int] | None = None
     shift = 0
     wanted = [Counter(_words(reference)) for reference in references]

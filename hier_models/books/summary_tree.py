@@ -7,55 +7,40 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..data.books import Book
+from .book import Book
+from .book_page import book_page
 
 
 @dataclass
 class SummaryNode:
-    """A text of the book, or what is made of several, and its summary.
+    """A text of the book, or what is made of several, and its summary."""
 
-    Args:
-        id: What it is called where summaries are kept: "chapter 3, part 2".
-        kind: "book", "chapter", or "part" of a chapter that is too long; "piece" of a book without chapters;
-            "chapters", "parts" and "pieces" are several of them together.
-        title: Its title.
-        words: Words of the book's own text that it covers.
-        paragraphs: The text that was summarized; none where that was the summaries of the children.
-        children: The nodes whose summaries were summarized, in order.
-        tokens: How long the text was that the model summarized.
-        summary: Its summary; empty if the model made none.
-        level: How far it is from the book, which has 0.
-    """
-
-    id: str
+    id: str  # what it is called where summaries are kept: "chapter 3, part 2"
+    # "book", "chapter", or "part" of a chapter that is too long; "piece" of a book without chapters; "chapters",
+    # "parts" and "pieces" are several of them together.
     kind: str
-    title: str
-    words: int
+    title: str  # its title
+    words: int  # words of the book's own text that it covers
+    # The text that was summarized; none where that was the summaries of the children.
     paragraphs: list[str] = field(default_factory=list)
-    children: list["SummaryNode"] = field(default_factory=list)
-    tokens: int = 0
-    summary: str = ""
-    level: int = 0
+    children: list["SummaryNode"] = field(default_factory=list)  # the nodes whose summaries were summarized, in order
+    tokens: int = 0  # how long the text was that the model summarized
+    summary: str = ""  # its summary; empty if the model made none
+    level: int = 0  # how far it is from the book, which has 0
+
+    @property
+    def is_group(self) -> bool:
+        """Whether it stands for several chapters, or pieces of a book without chapters."""
+        return self.kind in ("chapters", "pieces")
 
     def walk(self) -> Iterator["SummaryNode"]:
-        """Go through the tree.
-
-        Yields:
-            This node, then those below it, in the order of the book.
-        """
+        """Go through the tree."""
         yield self
         for child in self.children:
             yield from child.walk()
 
     def as_dict(self, with_text: bool = True) -> dict[str, Any]:
-        """Give the tree as what JSON can hold.
-
-        Args:
-            with_text: Whether the book's own text is in it.
-
-        Returns:
-            A dictionary for this node, with those of its children.
-        """
+        """Give the tree as what JSON can hold."""
         names = ("id", "kind", "level", "title", "words", "tokens", "summary")
         data: dict[str, Any] = {name: getattr(self, name) for name in names}
         if with_text and self.paragraphs:
@@ -103,7 +88,7 @@ class BookSummary:
             lines.append(f"{count} longer than the model takes and {verb} summarized in {parts} parts: {names}.")
         if pieces := sum(node.kind == "piece" for node in nodes):
             lines.append(f"The text is longer than the model takes and was divided into {pieces} pieces by length.")
-        if groups := sum(node.kind in ("chapters", "pieces") for node in nodes):
+        if groups := sum(node.is_group for node in nodes):
             lines.append(
                 f"All summaries together are longer than it takes, so they were joined in {groups} groups first."
             )
@@ -153,8 +138,6 @@ class BookSummary:
         Returns:
             The file.
         """
-        from ..inspection.book_page import book_page
-
         file = Path(path)
         file.write_text(book_page(self), encoding="utf-8")
         return file

@@ -28,23 +28,15 @@ _CHARSET = re.compile(rb"(?:encoding|charset)\s*=\s*[\"']?\s*([A-Za-z0-9._:-]+)"
 
 @dataclass
 class Block:
-    """A paragraph or a heading.
+    """A paragraph or a heading."""
 
-    Args:
-        text: Its text, white space made single spaces.
-        level: 1 to 6 for a heading that is marked as one.
-        lines: The lines of a paragraph of plain text.
-        anchors: Names by which links lead here.
-        roles: What EPUB calls the pages it stands in: "titlepage", "toc".
-        is_link: Whether it is nothing but a link, as an entry of a contents list is.
-    """
-
-    text: str
-    level: int = 0
-    lines: tuple[str, ...] = ()
-    anchors: frozenset[str] = field(default_factory=frozenset)
+    text: str  # its text, white space made single spaces
+    level: int = 0  # 1 to 6 for a heading that is marked as one
+    lines: tuple[str, ...] = ()  # the lines of a paragraph of plain text
+    anchors: frozenset[str] = field(default_factory=frozenset)  # names by which links lead here
+    # What EPUB calls the pages it stands in: "titlepage", "toc".
     roles: frozenset[str] = field(default_factory=frozenset)
-    is_link: bool = False
+    is_link: bool = False  # whether it is nothing but a link, as an entry of a contents list is
 
     @property
     def words(self) -> int:
@@ -53,14 +45,7 @@ class Block:
 
 
 def text_blocks(text: str) -> list[Block]:
-    """Find the paragraphs of a plain text: between blank lines, or each line where lines are not broken.
-
-    Args:
-        text: The text.
-
-    Returns:
-        Its paragraphs.
-    """
+    """Find the paragraphs of a plain text: between blank lines, or each line where lines are not broken."""
     lines = text.splitlines()
     long = sum(len(line) > _LONGEST_BROKEN_LINE for line in lines)
     filled = sum(bool(line.strip()) for line in lines)
@@ -69,14 +54,7 @@ def text_blocks(text: str) -> list[Block]:
 
 
 def markdown_blocks(text: str) -> list[Block]:
-    """Find the paragraphs and headings of a Markdown text.
-
-    Args:
-        text: The text.
-
-    Returns:
-        Its blocks; headings have a level.
-    """
+    """Find the paragraphs and headings of a Markdown text."""
     lines = text.splitlines()
     rest = [line.strip() for line in lines[1:]]
     if rest and lines[0].strip() == "---" and _YAML_KEY.match(rest[0]) and "---" in rest:
@@ -105,16 +83,6 @@ def html_blocks(content: bytes, name: str) -> tuple[list[Block], str]:
     """Find the paragraphs and headings of an HTML or XHTML page.
 
     Left out are what is not shown, page numbers, and the marks that lead to notes.
-
-    Args:
-        content: The file.
-        name: What to call it in errors.
-
-    Returns:
-        Its blocks, and the title in its head.
-
-    Raises:
-        ValueError: If its encoding is not known, or it is nested too deeply.
     """
     if not content.strip():
         return [], ""
@@ -131,18 +99,7 @@ def html_blocks(content: bytes, name: str) -> tuple[list[Block], str]:
 
 
 def parse_markup(content: bytes, name: str) -> Any:
-    """Parse XHTML as XML, and what is no XML as HTML.
-
-    Args:
-        content: The file.
-        name: What to call it in errors.
-
-    Returns:
-        The root element.
-
-    Raises:
-        ValueError: If its encoding is not known, there is no element in it, or it is nested too deeply.
-    """
+    """Parse XHTML as XML, and what is no XML as HTML."""
     # Entities of HTML mean nothing to an XML parser that loads no DTD, and none is loaded.
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, remove_comments=True)
     try:
@@ -172,14 +129,7 @@ def parse_markup(content: bytes, name: str) -> Any:
 
 
 def local_name(element: Any) -> str:
-    """Name of an element without its namespace.
-
-    Args:
-        element: Of lxml.
-
-    Returns:
-        The name in lower case; empty for a comment and the like.
-    """
+    """Name of an element without its namespace."""
     # Not by QName, which refuses names that HTML has: Word writes <o:p>.
     return element.tag.rpartition("}")[2].lower() if isinstance(element.tag, str) else ""
 
@@ -192,14 +142,7 @@ def _too_deep(name: str) -> ValueError:
 
 
 def roles_of(element: Any) -> frozenset[str]:
-    """Say what EPUB calls the part of a book that an element is.
-
-    Args:
-        element: Of lxml.
-
-    Returns:
-        Such as "toc"; mostly none.
-    """
+    """Say what EPUB calls the part of a book that an element is."""
     roles = [*(element.get(_EPUB_TYPE) or element.get("epub:type") or "").split()]
     roles += [role.removeprefix("doc-") for role in (element.get("role") or "").split() if role.startswith("doc-")]
     return frozenset(role.lower() for role in roles)

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from hier_models.data import BadLineError, LoadReport, load_documents
-from hier_models.data.fillers import has_words, load_fillers, remove_fillers
+from hier_models.data.cleaning import has_words, load_fillers, remove_fillers
 
 
 ENGLISH = load_fillers("english")

@@ -7,69 +7,47 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .totals import SharedTotals
+from .shared_counts import SharedCounts
 
 
 logger = logging.getLogger(__name__)
 
 
-class LoadReport:
+class LoadReport(SharedCounts):
     """What `load_documents` set aside and left out, filled in while it reads.
 
-    With `streaming=True` reading happens when the dataset is iterated over, so the numbers grow until then; a line
-    that is met again in a later pass counts once.
+    `set_aside` is the number of lines, `filler_words` that of the filler words taken out, and `dropped_turns` that of
+    the turns, or sentences, left out because no words were left in them. With `streaming=True` reading happens when
+    the dataset is iterated over, so the numbers grow until then; a line that is met again in a later pass counts once,
+    what is left out in every pass.
     """
 
+    NAMES = ("set_aside", "filler_words", "dropped_turns")
+
     def __init__(self) -> None:
-        self._totals = SharedTotals(3)
-        self._counts = False
+        super().__init__()
+        self._leaves_out = False
         self.set_aside_file: str | None = None
 
-    @property
-    def set_aside(self) -> int:
-        """Number of lines that were set aside."""
-        return self._totals[0]
-
-    @property
-    def filler_words(self) -> int:
-        """Number of filler words taken out; a streamed dataset counts in every pass."""
-        return self._totals[1]
-
-    @property
-    def dropped_turns(self) -> int:
-        """Number of turns, or sentences, left out because no words were left in them; counted as `filler_words`."""
-        return self._totals[2]
-
     def add_left_out(self, filler_words: int, dropped_turns: int) -> None:
-        """Count what was left out.
+        """Count what was left out."""
+        self._leaves_out = True
+        self.add(filler_words=filler_words, dropped_turns=dropped_turns)
 
-        Args:
-            filler_words: Filler words taken out.
-            dropped_turns: Turns or sentences left out.
-        """
-        self._counts = True
-        self._totals.add(0, filler_words, dropped_turns)
-
-    def as_dict(self) -> dict[str, int | str | None]:
+    def as_dict(self) -> dict[str, Any]:
         """The report for a results file.
 
         Returns:
             `set_aside` (lines) and `set_aside_file`; for dialogues, and where fillers were taken out, also
             `filler_words` and `dropped_turns`.
         """
-        report: dict[str, int | str | None] = {"set_aside": self.set_aside, "set_aside_file": self.set_aside_file}
-        if self._counts:
-            report |= {"filler_words": self.filler_words, "dropped_turns": self.dropped_turns}
-        return report
+        counts = super().as_dict()
+        report = {"set_aside": counts.pop("set_aside"), "set_aside_file": self.set_aside_file}
+        return report | counts if self._leaves_out else report
 
 
 class SetAside:
-    """Writes bad lines to a file, each once however often the data are read.
-
-    Args:
-        path: The file, which is emptied.
-        report: Is told of the lines.
-    """
+    """Writes bad lines to a file, each once however often the data are read."""
 
     def __init__(self, path: str, report: LoadReport) -> None:
         self.path = path
@@ -80,11 +58,7 @@ class SetAside:
         self._seen: set[str] | None = None
 
     def add(self, entry: str) -> None:
-        """Write a line, if it does not stand in the file yet.
-
-        Args:
-            entry: What to write, JSON.
-        """
+        """Write a line, if it does not stand in the file yet."""
         if self._seen is None:
             # A data loader's worker starts anew in every epoch: what it wrote before stands in the file.
             self._seen = set(Path(self.path).read_text(encoding="utf-8").split("\n"))
@@ -93,7 +67,7 @@ class SetAside:
         self._seen.add(entry)
         with open(self.path, "a", encoding="utf-8") as stream:
             stream.write(entry + "\n")
-        self._report._totals.add(1, 0, 0)
+        self._report.add(set_aside=1)
         count = self._report.set_aside
         if str(count).strip("0") == "1":  # 1, 10, 100, …: a file full of bad lines must not fill the log
             record = json.loads(entry)
@@ -113,16 +87,7 @@ class SetAside:
 def check_set_aside_file(
     path: Path, source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], files: list[tuple[Path, str]]
 ) -> None:
-    """Refuse to write bad lines over anything but the bad lines of an earlier call.
-
-    Args:
-        path: Where they are to go.
-        source: What is loaded.
-        files: Its files, as they are and by their names.
-
-    Raises:
-        ValueError: If the path is a folder, one of the files, in the folder of the source, or something else.
-    """
+    """Refuse to write bad lines over anything but the bad lines of an earlier call."""
     if path.is_dir():
         raise ValueError(f"set_aside_file: {path} is a folder; name a file")
     resolved = path.resolve()

@@ -3,9 +3,9 @@ import math
 import numpy as np
 import pytest
 
+from hier_models.extractive import METHODS, lexrank, pagerank, textrank, tf_idf_sums
 from hier_models.inspection.copying import source_text, words_of
 from hier_models.pipelines import ExtractiveSummarizer
-from hier_models.pipelines.extractive import METHODS, lexrank, pagerank, textrank, tf_idf_sums
 from tests.conftest import DOCUMENTS, TURNS
 
 

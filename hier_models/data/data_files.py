@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from .reading import DATA_SUFFIXES, TEXT_SUFFIXES, data_suffix, document_name
+from .record_readers import DATA_SUFFIXES, TEXT_SUFFIXES, data_suffix, document_name
 
 
 logger = logging.getLogger(__name__)
@@ -15,18 +15,7 @@ SPLIT_NAMES = {"train": ("train", "training"), "validation": ("validation", "val
 
 
 def local_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[tuple[Path, str]] | None:
-    """Find the files of a source.
-
-    Args:
-        source: A file, a folder, several files, or anything else.
-
-    Returns:
-        The files, each with its path inside the source; None when the source is not local.
-
-    Raises:
-        FileNotFoundError: If there is no such file or folder.
-        ValueError: If the format of a file cannot be told from its name, or a folder holds none or both kinds.
-    """
+    """Find the files of a source."""
     if not isinstance(source, str | os.PathLike):
         files = [file for item in source for file in (local_files(item) or [(Path(item), "")])]
         missing = [str(path) for path, _ in files if not path.is_file()]
@@ -73,27 +62,13 @@ def _files_of_folder(folder: Path) -> list[tuple[Path, str]]:
 
 
 def visible_files(folder: Path) -> list[Path]:
-    """List the files of a folder and of the folders in it.
-
-    Args:
-        folder: The folder.
-
-    Returns:
-        The files in order, without hidden ones and those of hidden folders.
-    """
+    """List the files of a folder and of the folders in it."""
     found = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     return [path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
 
 
 def canonical_split(name: str) -> str:
-    """Give a split its usual name.
-
-    Args:
-        name: A name, such as "dev".
-
-    Returns:
-        Such as "validation"; the name itself if it is no split's.
-    """
+    """Give a split its usual name."""
     return next((split for split, aliases in SPLIT_NAMES.items() if name.strip().lower() in aliases), name)
 
 
@@ -104,18 +79,7 @@ def _split_of_file(name: str) -> str | None:
 
 
 def files_of_split(files: list[tuple[Path, str]], split: str | None) -> tuple[list[tuple[Path, str]], str | None]:
-    """Choose the files of a split.
-
-    Args:
-        files: All files, with their names.
-        split: The split; None for all of them.
-
-    Returns:
-        The files, and the split to ask the records for, when the files' names do not tell.
-
-    Raises:
-        ValueError: If there are several splits and none was asked for, or the files are of other splits.
-    """
+    """Choose the files of a split."""
     splits = {_split_of_file(name) for _, name in files} - {None}
     if split is None:
         if len(splits) > 1:

@@ -35,33 +35,19 @@ UNDECODABLE = re.compile("[\udc80-\udcff]")
 
 @dataclass(frozen=True)
 class Record:
-    """One line, row, array element or text file, as read.
+    """One line, row, array element or text file, as read."""
 
-    Args:
-        file: The file it comes from.
-        line: Number of its first line in the (decompressed) file, from 1.
-        raw: Its text as it stands in the file. Bytes that are not UTF-8 are kept as surrogate escapes, so
-            `raw.encode("utf-8", "surrogateescape")` gives the original bytes back.
-        row: Its columns, or None when it could not be read.
-        problem: Why it could not be read, or None.
-    """
-
-    file: str
-    line: int
+    file: str  # the file it comes from
+    line: int  # number of its first line in the (decompressed) file, from 1
+    # Its text as it stands in the file. Bytes that are not UTF-8 are kept as surrogate escapes, so
+    # `raw.encode("utf-8", "surrogateescape")` gives the original bytes back.
     raw: str
-    row: dict[str, Any] | None = None
-    problem: str | None = None
+    row: dict[str, Any] | None = None  # its columns, or None when it could not be read
+    problem: str | None = None  # why it could not be read, or None
 
 
 def data_suffix(path: Path) -> str:
-    """Suffix that tells the format, with the suffix of a compression left out.
-
-    Args:
-        path: A file name, such as `train.jsonl.xz`.
-
-    Returns:
-        The suffix in lower case, such as `.jsonl`; empty when there is none.
-    """
+    """Suffix that tells the format, with the suffix of a compression left out."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in COMPRESSION_SUFFIXES:
         suffixes.pop()
@@ -69,28 +55,14 @@ def data_suffix(path: Path) -> str:
 
 
 def document_name(path: Path) -> str:
-    """File name without the suffixes of format and compression.
-
-    Args:
-        path: A file name, such as `notes/monday.v2.txt.gz`.
-
-    Returns:
-        The path as text without them, such as `notes/monday.v2`.
-    """
+    """File name without the suffixes of format and compression."""
     if path.suffix.lower() in COMPRESSION_SUFFIXES:
         path = path.with_suffix("")
     return path.with_suffix("").as_posix()
 
 
 def open_binary(path: Path) -> IO[bytes]:
-    """Open a file for reading bytes, decompressing by its suffix.
-
-    Args:
-        path: A plain, .gz, .xz or .bz2 file.
-
-    Returns:
-        The open stream.
-    """
+    """Open a file for reading bytes, decompressing by its suffix."""
     openers: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
     opener = openers.get(path.suffix.lower())
     stream: IO[bytes] = opener(path) if opener else path.open("rb")
@@ -98,16 +70,7 @@ def open_binary(path: Path) -> IO[bytes]:
 
 
 def read_records(path: Path, name: str | None = None) -> Iterator[Record]:
-    """Read a file record by record, holding one record in memory (a `.json` array is held whole).
-
-    Args:
-        path: A .jsonl, .json, .ndjson, .csv, .tsv or .txt file, perhaps compressed.
-        name: What to put into the column `id` of a text file; its name without suffixes by default.
-
-    Yields:
-        One `Record` for each line, row, element or text file, the unreadable ones among them. Blank lines hold no
-        record. When the file itself is damaged (a cut-off archive), the last record says so.
-    """
+    """Read a file record by record, holding one record in memory (a `.json` array is held whole)."""
     suffix = data_suffix(path)
     if suffix in TEXT_SUFFIXES:
         records = _text_records(path, name or document_name(Path(path.name)))

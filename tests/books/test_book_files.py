@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from hier_models.data.books import Book, Chapter, read_book
-from hier_models.data.books.headings import BEFORE
+from hier_models.books import Book, Chapter, read_book
+from hier_models.books.headings import BEFORE
 
 
 def prose(name: str, words: int = 120) -> str:

@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ..reading import COMPRESSION_SUFFIXES, DECOMPRESSION_ERRORS, UTF8_BOM, data_suffix, document_name, open_binary
+from ..data.data_files import visible_files
+from ..data.record_readers import (
+    COMPRESSION_SUFFIXES,
+    DECOMPRESSION_ERRORS,
+    UTF8_BOM,
+    data_suffix,
+    document_name,
+    open_binary,
+)
 from .book import Book, Chapter, is_aside, left_out
 from .epub import read_epub
 from .headings import split_blocks, title_of
@@ -79,14 +87,7 @@ def _is_a_text(source: str) -> bool:
 
 
 def natural_key(name: str) -> list[tuple[int, int, str]]:
-    """Sort names as a reader would: chapter 2 before chapter 10.
-
-    Args:
-        name: A file's name.
-
-    Returns:
-        A sort key.
-    """
+    """Sort names as a reader would: chapter 2 before chapter 10."""
     parts = re.split(r"(\d+)", name.casefold())
     return [(1, int(part), "") if part.isdecimal() else (2, 0, part) for part in parts if part]
 
@@ -109,8 +110,7 @@ def _from_path(path: Path) -> Book:
 
 
 def _from_folder(folder: Path) -> Book:
-    found = [path for path in folder.rglob("*") if path.is_file()]
-    found = [path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
+    found = visible_files(folder)
     files = [path for path in found if data_suffix(path) in CHAPTER_SUFFIXES]
     if not files:
         endings = ", ".join(CHAPTER_SUFFIXES)

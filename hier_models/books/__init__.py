@@ -1,7 +1,7 @@
 """Books: reading them, and finding their chapters."""
 
 from .book import Book, Chapter
-from .reading_books import BookSource, read_book
+from .book_files import BookSource, read_book
 
 
 __all__ = ["Book", "BookSource", "Chapter", "read_book"]

@@ -58,34 +58,18 @@ _GUTENBERG = re.compile(r"\*\*\* ?(START|END) OF (?:THE|THIS) PROJECT GUTENBERG"
 
 @dataclass(frozen=True)
 class Heading:
-    """A heading among the blocks of a text.
+    """A heading among the blocks of a text."""
 
-    Args:
-        start: Number of its first block.
-        end: Number of the first block after it.
-        kind: "part" for one that stands over chapters, else "chapter".
-        key: What tells it from others of its kind; the same in the table of contents.
-        title: Its text.
-        number: The number it gives itself; 0 for none.
-    """
-
-    start: int
-    end: int
-    kind: str
-    key: str
-    title: str
-    number: int = 0
+    start: int  # number of its first block
+    end: int  # number of the first block after it
+    kind: str  # "part" for one that stands over chapters, else "chapter"
+    key: str  # what tells it from others of its kind; the same in the table of contents
+    title: str  # its text
+    number: int = 0  # the number it gives itself; 0 for none
 
 
 def split_blocks(blocks: list[Block]) -> Book:
-    """Divide a text into chapters at its headings.
-
-    Args:
-        blocks: Its paragraphs and headings.
-
-    Returns:
-        A book; all in one chapter without a title if there is no heading.
-    """
+    """Divide a text into chapters at its headings."""
     title, blocks, dropped = without_licence(blocks)
     book = _by_levels(blocks) or _by_words(blocks)
     if book is None:
@@ -95,14 +79,7 @@ def split_blocks(blocks: list[Block]) -> Book:
 
 
 def without_licence(blocks: list[Block]) -> tuple[str, list[Block], list[str]]:
-    """Take the pages of Project Gutenberg off a text.
-
-    Args:
-        blocks: The text.
-
-    Returns:
-        The title that those pages give, the text between them, and what was left out.
-    """
+    """Take the pages of Project Gutenberg off a text."""
     start, end, title = 0, len(blocks), ""
     for number, block in enumerate(blocks):
         if match := _GUTENBERG.search(block.text[:200]):
@@ -118,14 +95,7 @@ def without_licence(blocks: list[Block]) -> tuple[str, list[Block], list[str]]:
 
 
 def heading_kind(title: str) -> str:
-    """Say what a title calls itself.
-
-    Args:
-        title: Of an entry in a contents list.
-
-    Returns:
-        "part", "chapter", or "" if it is neither.
-    """
+    """Say what a title calls itself."""
     for kind, pattern in (("part", _PART), ("chapter", _CHAPTER), ("chapter", _NUMBERED), ("chapter", _BARE)):
         if pattern.fullmatch(title.strip()):
             return kind
@@ -133,14 +103,7 @@ def heading_kind(title: str) -> str:
 
 
 def title_of(blocks: list[Block]) -> tuple[str, list[Block]]:
-    """Part the title from a chapter that is given alone.
-
-    Args:
-        blocks: The chapter.
-
-    Returns:
-        What its first headings say, empty if it begins without one, and its text.
-    """
+    """Part the title from a chapter that is given alone."""
     number = 0
     while number < len(blocks) and blocks[number].level:
         number += 1

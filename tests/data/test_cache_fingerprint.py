@@ -7,9 +7,9 @@ import pytest
 from datasets import Dataset
 
 from hier_models import HatBartProcessor
+from hier_models.data import cache_fingerprint as versioned_module
 from hier_models.data import chunk_parallel, load_documents, tokenize_documents
 from hier_models.data import loading as loading_module
-from hier_models.data import versioned as versioned_module
 from hier_models.data.tokenizing import _Tokenization
 
 

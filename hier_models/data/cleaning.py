@@ -1,4 +1,4 @@
-"""Filler words of speech transcripts: the lexicon, and taking its words out of a text."""
+"""What texts are rid of: filler words of speech transcripts, and digits, for models that know no numbers."""
 
 import os
 import re
@@ -18,20 +18,7 @@ _SENTENCE_END = ".!?…"
 
 
 def load_fillers(fillers: Fillers) -> tuple[str, ...]:
-    """Read a lexicon of filler words.
-
-    Args:
-        fillers: The name of a lexicon of the package ("english"); or a UTF-8 file with a filler a line, where lines
-            that begin with # are comments; or the fillers themselves. A filler is one or more words. One that ends in
-            a comma is removed only where a comma follows it.
-
-    Returns:
-        The fillers, each once, sorted.
-
-    Raises:
-        FileNotFoundError: If it is neither a name nor a file.
-        ValueError: If there is no filler in it, or one that is no text.
-    """
+    """Read a lexicon of filler words."""
     if isinstance(fillers, str | os.PathLike):
         name = os.fspath(fillers)
         if name in LEXICONS:
@@ -42,10 +29,7 @@ def load_fillers(fillers: Fillers) -> tuple[str, ...]:
                 raise FileNotFoundError(
                     f"fillers={name!r} is neither a file nor a lexicon of the package ({', '.join(LEXICONS)})"
                 )
-            try:
-                text = path.read_text(encoding="utf-8-sig")
-            except UnicodeDecodeError as error:
-                raise ValueError(f"fillers: {path} is not UTF-8: {error}") from error
+            text = read_utf8("fillers", path)
         entries: Sequence[object] = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     else:
         entries = list(fillers)
@@ -59,18 +43,19 @@ def load_fillers(fillers: Fillers) -> tuple[str, ...]:
     return tuple(sorted(words))
 
 
+def read_utf8(argument: str, path: Path) -> str:
+    """Read a list of words that the user names."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{argument}: {path} is not UTF-8: {error}") from error
+
+
 def remove_fillers(text: str, fillers: Sequence[str]) -> tuple[str, int]:
     """Take filler words out of a text.
 
     Only whole words go, in any case, with the comma that set them off, and with the full stop of a sentence that was
     nothing but fillers. Every other character stays as it is. A filler after a number stays ("5 mm").
-
-    Args:
-        text: The text.
-        fillers: What `load_fillers` gives.
-
-    Returns:
-        The text without them, and how many were removed.
     """
     one, run = _patterns(tuple(fillers))
     kept: list[str] = []
@@ -105,14 +90,7 @@ def remove_fillers(text: str, fillers: Sequence[str]) -> tuple[str, int]:
 
 
 def has_words(text: str) -> bool:
-    """Tell whether there is a letter or a digit in a text.
-
-    Args:
-        text: The text.
-
-    Returns:
-        False for nothing but punctuation and spaces.
-    """
+    """Tell whether there is a letter or a digit in a text."""
     return any(character.isalnum() for character in text)
 
 
@@ -147,3 +125,17 @@ def _patterns(fillers: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str
     # Possessive, since a long line of spaces must not be tried at every length.
     run = f"{one}(?:{_SPACE}*+,?{_SPACE}*+{one})*"
     return re.compile(one, re.IGNORECASE), re.compile(run, re.IGNORECASE)
+
+
+# Digits
+
+
+def check_digits(digits: str) -> None:
+    """Refuse what cannot stand for a digit."""
+    if not isinstance(digits, str) or len(digits) != 1 or digits.isalpha() or digits.isspace() or digits < " ":
+        raise ValueError(f"digits must be a single character that is no letter or space, such as '#', got {digits!r}")
+
+
+def replace_digits(text: str, digits: str) -> str:
+    """Put one character in the place of every digit, as the tokenizer does."""
+    return re.sub(r"\d", digits, text)

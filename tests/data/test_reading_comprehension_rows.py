@@ -6,7 +6,7 @@ import pytest
 
 from hier_models.data.columns import BadRecord
 from hier_models.data.loading import load_rows
-from hier_models.data.reading_rows import nearest_span, resolve_reading
+from hier_models.data.reading_comprehension_rows import nearest_span, resolve_reading
 
 
 SQUAD = {

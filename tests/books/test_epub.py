@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hier_models.data.books import Book, read_book
+from hier_models.books import Book, read_book
 
 
 CONTAINER = (
@@ -260,7 +260,7 @@ def test_entities_cannot_grow(make: Maker):
 def test_files_cannot_grow(make: Maker, monkeypatch: pytest.MonkeyPatch):
     book = make({"1.xhtml": page(f"<p>{RAIN}</p>"), "2.xhtml": page(f"<p>{RAIN * 1000}</p>")})
     assert len(read_book(book).chapters) == 2
-    monkeypatch.setattr("hier_models.data.books.epub.LARGEST_FILE", 10_000)
+    monkeypatch.setattr("hier_models.books.epub.LARGEST_FILE", 10_000)
     with pytest.raises(ValueError, match=r"2\.xhtml would unpack to [\d,]+ bytes"):
         read_book(book)
 

@@ -9,11 +9,7 @@ from typing import Any
 
 @functools.cache
 def source_version() -> str:
-    """Say which source files the package has.
-
-    Returns:
-        A digest of them, the same wherever they are.
-    """
+    """Say which source files the package has."""
     folder = Path(__file__).parent.parent
     digest = hashlib.sha256()
     for file in sorted(folder.rglob("*.py")):
@@ -26,9 +22,6 @@ class Versioned:
 
     That hash sees what an object holds, but of its class only the name: without the source's version, another version
     of the package would be given what this one made.
-
-    Args:
-        function: Maps a row or a batch; holds only what decides the result.
     """
 
     def __init__(self, function: Callable[..., dict[str, Any]]) -> None:
@@ -36,12 +29,5 @@ class Versioned:
         self._version = source_version()
 
     def __call__(self, *arguments: Any) -> dict[str, Any]:
-        """Call the function.
-
-        Args:
-            *arguments: What `map` gives it.
-
-        Returns:
-            What it returns.
-        """
+        """Call the function."""
         return self._function(*arguments)

@@ -12,12 +12,13 @@ from typing import Any
 import torch
 from tqdm.auto import tqdm
 
-from ..data.books import Book, BookSource, read_book
 from ..hub_texts import resolve_checkpoint
 from ..journal import Journal, digest
-from .book_tree import BookSummary, SummaryNode
-from .chunking_hier import pack, plain_sentences, smaller_parts
-from .summarization_hier import SummarizationPipeline
+from ..pipelines.chunking_hier import pack, plain_sentences, smaller_parts
+from ..pipelines.summarization_hier import SummarizationPipeline
+from .book import Book
+from .book_files import BookSource, read_book
+from .summary_tree import BookSummary, SummaryNode
 
 
 logger = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ def summarize_book(
 
     Args:
         book: An EPUB, a folder of chapters, a text or Markdown file, or a list of chapters; see
-            `hier_models.data.read_book`.
+            `hier_models.books.read_book`.
         model: Summarizes chapters and their parts: a checkpoint ("mini" comes with the package), or a summarization
             pipeline.
         book_model: Summarizes what is joined of chapters; `model` does by default. Both are the same way.
@@ -395,17 +396,7 @@ def _joins(count: int, capacity: int) -> int:
 def _balanced(
     sizes: Sequence[int], frame: int, limit: int | None, count: Callable[[int, int], int]
 ) -> list[tuple[int, int]]:
-    """Divide a row into as few groups as a limit allows, and these as equal as can be.
-
-    Args:
-        sizes: Of the elements alone, none above the limit.
-        frame: What of each size is a frame, of which a group has one.
-        limit: Of a group; None for no limit.
-        count: The exact size of the elements from `start` to before `end` together.
-
-    Returns:
-        For each group its first element and the one after its last.
-    """
+    """Divide a row into as few groups as a limit allows, and these as equal as can be."""
     if limit is None:
         return [(0, len(sizes))]
     # For the first `end` elements the least (groups, sum of their squares), and where the last group starts.
@@ -486,14 +477,7 @@ def _processor_settings(processor: Any) -> dict[str, Any]:
 
 
 def weights_digest(model: Any) -> str:
-    """Name the weights of a model, so that it has another name after more training.
-
-    Args:
-        model: Any.
-
-    Returns:
-        As `digest`.
-    """
+    """Name the weights of a model, so that it has another name after more training."""
     weights = [item for item in model.state_dict().items() if isinstance(item[1], torch.Tensor)]
     return digest([[name, list(tensor.shape), str(tensor.dtype), _total(tensor)] for name, tensor in weights])
 
