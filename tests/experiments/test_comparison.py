@@ -14,7 +14,14 @@ from matplotlib.axes import Axes
 from typer.testing import CliRunner
 
 from hier_models import cli
-from hier_models.experiments import comparison, comparison_report, read_comparison, run_comparison, run_sweep
+from hier_models.experiments import (
+    Comparison,
+    comparison,
+    comparison_report,
+    read_comparison,
+    run_comparison,
+    run_sweep,
+)
 from hier_models.metrics import DocumentScores, paired_bootstrap
 from hier_models.training import RecipeError, load_recipe
 from hier_models.training.arguments import set_accumulation
@@ -272,7 +279,7 @@ def test_an_unfair_comparison_is_refused_before_training(content, tmp_path, monk
 
 def test_a_single_variant_may_be_larger():
     def compare(within):
-        allowed = comparison.Comparison("?", [1], "small", ["rouge1"], parameters_within=within)
+        allowed = Comparison("?", [1], "small", ["rouge1"], parameters_within=within)
         for name in ("large", "other"):
             comparison.check_parameters(allowed, name, 120, "small", 100)
 
