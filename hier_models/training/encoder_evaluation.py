@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 from transformers import AutoConfig, PretrainedConfig
 
+from ..families import FAMILIES
 from .arguments import RecipeError
 from .encoder_tasks import usable_positions
 from .recipe_files import load_recipe
@@ -18,12 +19,11 @@ from .tasks import task_class
 
 # What a model's class ends with -> the task it was trained for.
 HEADS = {
+    **{family.models[auto]: task for family in FAMILIES.values() for auto, task in family.tasks.items()},
     "ForMaskedLM": "masked_lm",
-    "HamReaderForQuestionAnswering": "reading_comprehension",
     "ForQuestionAnswering": "question_answering",
     "ForSequenceClassification": "classification",
     "ForMultipleChoice": "multiple_choice",
-    "TopDownTransformerForTokenClassification": "importance_tagging",
 }
 
 

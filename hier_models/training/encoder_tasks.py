@@ -16,6 +16,7 @@ from ..data.loading import load_rows
 from ..data.tokenizing import plain_tokenizer
 from ..data.totals import SharedTotals
 from ..data.versioned import Versioned
+from ..families import FAMILIES
 from .arguments import Recipe, RecipeError, reading_data
 from .dropout_schedule import DropoutSchedule
 from .models import Processor, positions
@@ -25,7 +26,10 @@ from .tasks import Task, in_order
 logger = logging.getLogger(__name__)
 
 # Models whose positions begin behind the padding token's id.
-SHIFTED_POSITIONS = ("hat_encoder", "roberta", "xlm-roberta", "camembert")
+SHIFTED_POSITIONS = {
+    *("roberta", "xlm-roberta", "camembert"),
+    *(name for name, family in FAMILIES.items() if family.positions_after_padding),
+}
 ROWS_IN_MEMORY = 1000
 
 
