@@ -19,7 +19,7 @@ _OTHERS = {
     "HierarchicalAttention": "hier_models.models.attention_ham",
     "ImportanceTagger": "hier_models.pipelines.importance_tagger_hier",
     "KeyPhraseExtractor": "hier_models.models.key_phrases_highlight_transformer",
-    "MINI": "hier_models.hub_texts",
+    "MINI": "hier_models.checkpoints",
     "MaskingCollator": "hier_models.data",
     "PoemKeywords": "hier_models.models.keywords_ham",
     "bart_from_encoder": "hier_models.training.bart_from_encoder",

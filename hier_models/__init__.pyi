@@ -1,10 +1,10 @@
 """The public names as a type checker or an editor sees them; `__init__.py` finds them when they are asked for."""
 
+from .checkpoints import MINI as MINI
 from .data import HierDataCollator as HierDataCollator
 from .data import MaskingCollator as MaskingCollator
 from .hub import export as export
 from .hub import push_to_hub as push_to_hub
-from .hub_texts import MINI as MINI
 from .models.attention_ham import HierarchicalAttention as HierarchicalAttention
 from .models.configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig as CoarseToFineLstmConfig
 from .models.configuration_ham import HamConfig as HamConfig

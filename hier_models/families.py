@@ -1,11 +1,12 @@
 """One record a family: its classes, and all that commands, recipes, reports and model cards say of it.
 
-To add a family, add its record to `FAMILIES` and its files to `models/`; nothing else names a family. Nothing is
-imported here, so that `import hier_models` is light.
+To add a family, add its record here and its files to `models/`; nothing else names a family. Classes are imported
+when they are asked for, so that `import hier_models` is light.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, Literal
 
 
@@ -91,6 +92,17 @@ class Family:
             for name, kind in named.items()
             if name.startswith(self.prefix)
         }
+
+    def load(self, name: str) -> Any:
+        """Import one of its classes.
+
+        Args:
+            name: The class's name.
+
+        Returns:
+            The class.
+        """
+        return getattr(import_module(self.classes[name]), name)
 
     def unused_by(self, config: Any) -> set[str]:
         """Tell which settings of a config mean nothing beside its others.

@@ -15,7 +15,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from .families import FAMILIES
+from .families import FAMILIES, Family
 
 
 def register() -> None:
@@ -37,53 +37,44 @@ def register() -> None:
 
 
 def _register_configs(auto: ModuleType) -> None:
-    for model_type in FAMILIES:
-        auto.AutoConfig.register(model_type, _config_class(model_type), exist_ok=True)
+    for family in FAMILIES.values():
+        auto.AutoConfig.register(family.model_type, family.load(family.config), exist_ok=True)
 
 
 def _register_models(auto: ModuleType) -> None:
-    for model_type, family in FAMILIES.items():
+    for family in FAMILIES.values():
         for auto_class, model_class in family.models.items():
-            _register_reference(getattr(auto, auto_class)._model_mapping, model_type, model_class)
+            _register_reference(getattr(auto, auto_class)._model_mapping, family, model_class)
 
 
 def _register_processors(auto: ModuleType) -> None:
-    for model_type, family in FAMILIES.items():
-        _register_reference(auto.PROCESSOR_MAPPING, model_type, family.processor)
+    for family in FAMILIES.values():
+        _register_reference(auto.PROCESSOR_MAPPING, family, family.processor)
 
 
 def _register_tokenizers(auto: ModuleType) -> None:
     transformers = importlib.import_module("transformers")
-    for model_type, family in FAMILIES.items():
-        if family.tokenizer in family.classes:
-            tokenizer_class = _Reference(model_type, family.tokenizer).resolve()
-        else:
-            tokenizer_class = getattr(transformers, family.tokenizer)
-        auto.AutoTokenizer.register(_config_class(model_type), tokenizer_class=tokenizer_class, exist_ok=True)
+    for family in FAMILIES.values():
+        own = family.tokenizer in family.classes
+        tokenizer_class = family.load(family.tokenizer) if own else getattr(transformers, family.tokenizer)
+        auto.AutoTokenizer.register(family.load(family.config), tokenizer_class=tokenizer_class, exist_ok=True)
         # The class that a tokenizer's config names goes before the registered one, but for the model types of this
         # set of Transformers'. In a release without it, checkpoints have to name the class.
         if family.any_tokenizer and hasattr(auto, "MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS"):
-            auto.MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS.add(model_type)
-            auto.TOKENIZER_MAPPING_NAMES[model_type] = family.tokenizer
+            auto.MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS.add(family.model_type)
+            auto.TOKENIZER_MAPPING_NAMES[family.model_type] = family.tokenizer
 
 
 def _register_pipelines(pipelines: ModuleType) -> None:
     importlib.import_module("hier_models.pipelines").register_pipelines()
 
 
-def _config_class(model_type: str) -> Any:
-    return _Reference(model_type, FAMILIES[model_type].config).resolve()
-
-
 @dataclass(frozen=True)
 class _Reference:
-    """A class of an architecture that has not been imported yet."""
+    """A class of a family that has not been imported yet."""
 
-    model_type: str
+    family: Family
     name: str
-
-    def resolve(self) -> Any:
-        return getattr(importlib.import_module(FAMILIES[self.model_type].classes[self.name]), self.name)
 
 
 class _ResolvingDict(dict[Any, Any]):
@@ -92,7 +83,7 @@ class _ResolvingDict(dict[Any, Any]):
     def __getitem__(self, key: Any) -> Any:
         value = super().__getitem__(key)
         if isinstance(value, _Reference):
-            value = value.resolve()
+            value = value.family.load(value.name)
             self[key] = value
         return value
 
@@ -103,12 +94,12 @@ class _ResolvingDict(dict[Any, Any]):
         return {key: self[key] for key in self}.items()
 
 
-def _register_reference(mapping: Any, model_type: str, name: str) -> None:
+def _register_reference(mapping: Any, family: Family, name: str) -> None:
     # `register` stores its value as it is, so the place where it stores it has to resolve references. Importing the
     # class here instead can run into a half-imported modeling file: those import the Auto classes themselves.
     if not isinstance(mapping._extra_content, _ResolvingDict):
         mapping._extra_content = _ResolvingDict(mapping._extra_content)
-    mapping.register(_config_class(model_type), _Reference(model_type, name), exist_ok=True)
+    mapping.register(family.load(family.config), _Reference(family, name), exist_ok=True)
 
 
 class _AfterImportFinder(importlib.abc.MetaPathFinder):

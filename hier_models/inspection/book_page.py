@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .heatmap import printable
+from .pages import printable
 
 
 if TYPE_CHECKING:

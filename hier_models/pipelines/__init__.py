@@ -4,8 +4,8 @@ import importlib
 import re
 from typing import TYPE_CHECKING, Any
 
+from ..checkpoints import MINI
 from ..families import FAMILIES
-from ..hub_texts import MINI
 
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from tqdm.auto import tqdm
 
+from ..checkpoints import resolve_checkpoint
 from ..data.books import Book, BookSource, read_book
-from ..hub_texts import resolve_checkpoint
 from ..journal import Journal, digest
 from .book_tree import BookSummary, SummaryNode
 from .chunking_hier import pack, plain_sentences, smaller_parts

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from transformers import Seq2SeqTrainingArguments
 
-from ..hub_texts import resolve_checkpoint
+from ..checkpoints import resolve_checkpoint
 
 
 # New modules that begin as identity have an output of zero, and learn nothing else until it opens: at the 3e-5 of a

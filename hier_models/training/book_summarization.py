@@ -12,7 +12,7 @@ from datasets import Dataset, IterableDataset
 from tqdm.auto import tqdm
 from transformers import GenerationConfig, PreTrainedModel, pipeline
 
-from ..hub_texts import resolve_checkpoint
+from ..checkpoints import resolve_checkpoint
 from ..journal import Journal, digest
 from ..pipelines.book_summaries import SEPARATOR, weights_digest
 from . import smoke

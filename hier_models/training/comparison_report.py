@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..inspection.heatmap import require_matplotlib
+from ..inspection.pages import require_matplotlib
 from ..metrics.document_scores import CONFIDENCE, DRAWS, DocumentScores, paired_bootstrap
 from .comparison_examples import write_examples
 from .likelihood import READS

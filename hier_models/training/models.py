@@ -27,9 +27,9 @@ from transformers import (
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 
+from ..checkpoints import why_no_checkpoint
 from ..data.tokenizing import plain_tokenizer
 from ..families import FAMILIES
-from ..hub_texts import why_no_checkpoint
 from ..models.bart_warm_start import grow_positions
 from .arguments import CHECKPOINTS, ModelArguments, Recipe, RecipeError, nearest
 from .bart_from_encoder import as_warm_start

@@ -220,7 +220,7 @@ def test_the_code_that_ran(tmp_path, monkeypatch):
     for copy, original in (("a", root), ("b", tmp_path / "a"), ("c", tmp_path / "a")):
         shutil.copytree(original / "hier_models", tmp_path / copy / "hier_models")
         if copy == "c":
-            (tmp_path / copy / "hier_models" / "hub.py").write_text("")
+            (tmp_path / copy / "hier_models" / "families.py").write_text("")
         monkeypatch.setattr(costs, "__file__", str(tmp_path / copy / "hier_models" / "training" / "costs.py"))
         monkeypatch.setattr(versioned, "__file__", str(tmp_path / copy / "hier_models" / "data" / "versioned.py"))
         other = code_version.__wrapped__()
