@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
@@ -155,9 +155,9 @@ def evaluate(
     extractive = is_extractive(model)
     encoder = not extractive and task is None and _is_encoder(model)
     asked = None if extractive or encoder else task or _task_of(model)
-    found = {"split": split, "config_name": config_name, "revision": revision}
+    found: dict[str, Any] = {"split": split, "config_name": config_name, "revision": revision}
     columns = given_only(summary_column=summary_column, source_kind=source_kind, fillers=fillers)
-    files = {"predictions_file": predictions, "results_file": json_file}
+    files: dict[str, Any] = {"predictions_file": predictions, "results_file": json_file}
     where = path if path.exists() else data
     if asked == Task.poem_generation:
         if others := given(
@@ -192,7 +192,7 @@ def evaluate(
         documents = load_documents(
             where,
             text_column=text_column,
-            **cast(Any, columns),
+            **columns,
             phrases_column=phrases_column,
             several_references=several_references,
             digits=digits,
@@ -267,7 +267,7 @@ def _say_what_was_cut(results: dict[str, Any], report: Any) -> None:
         )
 
 
-def _evaluate_translation(pipe: Any, where: Path | str, columns: dict[str, str | None], **settings: Any) -> None:
+def _evaluate_translation(pipe: Any, where: Path | str, columns: dict[str, Any], **settings: Any) -> None:
     from ..data import load_parallel
     from ..training.translation import bleu_table, run_translation_evaluation
 
@@ -278,9 +278,9 @@ def _evaluate_translation(pipe: Any, where: Path | str, columns: dict[str, str |
 def _evaluate_poems(
     pipe: Any,
     where: Path | str,
-    columns: dict[str, str],
+    columns: dict[str, Any],
     batch_size: int,
-    files: dict[str, Path | None],
+    files: dict[str, Any],
     generation: dict[str, Any],
 ) -> None:
     from ..data import load_poems
@@ -318,7 +318,7 @@ def _evaluate_encoder(
     model: str,
     data: str,
     settings: dict[str, Any],
-    files: dict[str, Path | None],
+    files: dict[str, Any],
     batch_size: int,
     device: str | None,
     dtype: Dtype,
