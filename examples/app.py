@@ -26,8 +26,8 @@ except ImportError:
 
 from transformers import pipeline
 
+from hier_models.checkpoints import resolve_checkpoint
 from hier_models.data import load_documents
-from hier_models.hub_texts import resolve_checkpoint
 from hier_models.inspection import hierarchical_attention, highlighting_report, sources_page
 from hier_models.models.summary_lengths import LENGTHS, length_ids
 

@@ -1,7 +1,5 @@
 """Registration of every family with the Auto classes and of every task with `transformers.pipeline`.
 
-To add a family, add its line to `FAMILIES`.
-
 Registering the plain way (`AutoModel.register(HatBartConfig, HatBartModel)`) would import torch and every model file
 as soon as hier_models is imported. So each Auto module is registered with right after Transformers itself imports it,
 and what is registered is a reference that is resolved when an Auto class looks it up.
@@ -17,90 +15,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-
-@dataclass(frozen=True)
-class Family:
-    """The classes of one architecture, by name, and the Auto classes that find them.
-
-    Args:
-        models: name of the Auto class -> name of the model class.
-        config: name of the config class.
-        processor: name of the processor class.
-        tokenizer: name of the tokenizer class: one of Transformers that the paper's checkpoints use, or the family's
-            own in `tokenization_<model_type>.py`.
-        any_tokenizer: whether `AutoTokenizer` takes that class whatever class a checkpoint names.
-    """
-
-    models: dict[str, str]
-    config: str
-    processor: str
-    tokenizer: str
-    any_tokenizer: bool = False
-
-
-FAMILIES = {
-    "coarse_to_fine_lstm": Family(
-        models={
-            "AutoModel": "CoarseToFineLstmModel",
-            "AutoModelForSeq2SeqLM": "CoarseToFineLstmForConditionalGeneration",
-        },
-        config="CoarseToFineLstmConfig",
-        processor="CoarseToFineLstmProcessor",
-        tokenizer="PreTrainedTokenizerFast",  # any will do, a word-level one above all
-    ),
-    "ham": Family(
-        models={"AutoModel": "HamModel", "AutoModelForSeq2SeqLM": "HamForConditionalGeneration"},
-        config="HamConfig",
-        processor="HamProcessor",
-        tokenizer="PreTrainedTokenizerFast",  # any will do, one of characters above all
-    ),
-    "ham_reader": Family(
-        models={"AutoModelForQuestionAnswering": "HamReaderForQuestionAnswering"},
-        config="HamReaderConfig",
-        processor="HamReaderProcessor",
-        tokenizer="PreTrainedTokenizerFast",  # any will do, a word-level one above all
-    ),
-    "hat_bart": Family(
-        models={"AutoModel": "HatBartModel", "AutoModelForSeq2SeqLM": "HatBartForConditionalGeneration"},
-        config="HatBartConfig",
-        processor="HatBartProcessor",
-        tokenizer="HatBartTokenizer",  # it sets the markers, for scripts that know tokenizers only
-        any_tokenizer=True,
-    ),
-    "hat_encoder": Family(
-        models={
-            "AutoModel": "HatEncoderModel",
-            "AutoModelForMaskedLM": "HatEncoderForMaskedLM",
-            "AutoModelForSequenceClassification": "HatEncoderForSequenceClassification",
-            "AutoModelForMultipleChoice": "HatEncoderForMultipleChoice",
-            "AutoModelForQuestionAnswering": "HatEncoderForQuestionAnswering",
-            "AutoModelForTokenClassification": "HatEncoderForTokenClassification",
-        },
-        config="HatEncoderConfig",
-        processor="HatEncoderProcessor",
-        tokenizer="HatEncoderTokenizer",  # it sets the markers, also in pipelines that know tokenizers only
-    ),
-    "highlight_transformer": Family(
-        models={
-            "AutoModel": "HighlightTransformerModel",
-            "AutoModelForSeq2SeqLM": "HighlightTransformerForConditionalGeneration",
-        },
-        config="HighlightTransformerConfig",
-        processor="HighlightTransformerProcessor",
-        tokenizer="RobertaTokenizer",  # what AutoTokenizer gives for BART
-    ),
-    "top_down_transformer": Family(
-        models={
-            "AutoModel": "TopDownTransformerModel",
-            "AutoModelForSeq2SeqLM": "TopDownTransformerForConditionalGeneration",
-            "AutoModelForTextEncoding": "TopDownTransformerEncoderModel",
-            "AutoModelForTokenClassification": "TopDownTransformerForTokenClassification",
-        },
-        config="TopDownTransformerConfig",
-        processor="TopDownTransformerProcessor",
-        tokenizer="RobertaTokenizer",  # what AutoTokenizer gives for BART
-    ),
-}
+from .families import FAMILIES, Family
 
 
 def register() -> None:
@@ -122,56 +37,44 @@ def register() -> None:
 
 
 def _register_configs(auto: ModuleType) -> None:
-    for model_type in FAMILIES:
-        auto.AutoConfig.register(model_type, _config_class(model_type), exist_ok=True)
+    for family in FAMILIES.values():
+        auto.AutoConfig.register(family.model_type, family.load(family.config), exist_ok=True)
 
 
 def _register_models(auto: ModuleType) -> None:
-    for model_type, family in FAMILIES.items():
+    for family in FAMILIES.values():
         for auto_class, model_class in family.models.items():
-            mapping = getattr(auto, auto_class)._model_mapping
-            _register_reference(mapping, model_type, _Reference(model_type, "modeling", model_class))
+            _register_reference(getattr(auto, auto_class)._model_mapping, family, model_class)
 
 
 def _register_processors(auto: ModuleType) -> None:
-    for model_type, family in FAMILIES.items():
-        reference = _Reference(model_type, "processing", family.processor)
-        _register_reference(auto.PROCESSOR_MAPPING, model_type, reference)
+    for family in FAMILIES.values():
+        _register_reference(auto.PROCESSOR_MAPPING, family, family.processor)
 
 
 def _register_tokenizers(auto: ModuleType) -> None:
     transformers = importlib.import_module("transformers")
-    for model_type, family in FAMILIES.items():
-        tokenizer_class = getattr(transformers, family.tokenizer, None)
-        if tokenizer_class is None:
-            tokenizer_class = _Reference(model_type, "tokenization", family.tokenizer).resolve()
-        auto.AutoTokenizer.register(_config_class(model_type), tokenizer_class=tokenizer_class, exist_ok=True)
+    for family in FAMILIES.values():
+        own = family.tokenizer in family.classes
+        tokenizer_class = family.load(family.tokenizer) if own else getattr(transformers, family.tokenizer)
+        auto.AutoTokenizer.register(family.load(family.config), tokenizer_class=tokenizer_class, exist_ok=True)
         # The class that a tokenizer's config names goes before the registered one, but for the model types of this
         # set of Transformers'. In a release without it, checkpoints have to name the class.
         if family.any_tokenizer and hasattr(auto, "MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS"):
-            auto.MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS.add(model_type)
-            auto.TOKENIZER_MAPPING_NAMES[model_type] = family.tokenizer
+            auto.MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS.add(family.model_type)
+            auto.TOKENIZER_MAPPING_NAMES[family.model_type] = family.tokenizer
 
 
 def _register_pipelines(pipelines: ModuleType) -> None:
     importlib.import_module("hier_models.pipelines").register_pipelines()
 
 
-def _config_class(model_type: str) -> Any:
-    return _Reference(model_type, "configuration", FAMILIES[model_type].config).resolve()
-
-
 @dataclass(frozen=True)
 class _Reference:
-    """A class of an architecture that has not been imported yet."""
+    """A class of a family that has not been imported yet."""
 
-    model_type: str
-    kind: str
+    family: Family
     name: str
-
-    def resolve(self) -> Any:
-        module = importlib.import_module(f"hier_models.models.{self.kind}_{self.model_type}")
-        return getattr(module, self.name)
 
 
 class _ResolvingDict(dict[Any, Any]):
@@ -180,7 +83,7 @@ class _ResolvingDict(dict[Any, Any]):
     def __getitem__(self, key: Any) -> Any:
         value = super().__getitem__(key)
         if isinstance(value, _Reference):
-            value = value.resolve()
+            value = value.family.load(value.name)
             self[key] = value
         return value
 
@@ -191,12 +94,12 @@ class _ResolvingDict(dict[Any, Any]):
         return {key: self[key] for key in self}.items()
 
 
-def _register_reference(mapping: Any, model_type: str, reference: _Reference) -> None:
+def _register_reference(mapping: Any, family: Family, name: str) -> None:
     # `register` stores its value as it is, so the place where it stores it has to resolve references. Importing the
     # class here instead can run into a half-imported modeling file: those import the Auto classes themselves.
     if not isinstance(mapping._extra_content, _ResolvingDict):
         mapping._extra_content = _ResolvingDict(mapping._extra_content)
-    mapping.register(_config_class(model_type), reference, exist_ok=True)
+    mapping.register(family.load(family.config), _Reference(family, name), exist_ok=True)
 
 
 class _AfterImportFinder(importlib.abc.MetaPathFinder):

@@ -27,8 +27,8 @@ from hier_models import (
     HamReaderProcessor,
     HatBartForConditionalGeneration,
     HatBartProcessor,
+    checkpoints,
     cli,
-    hub_texts,
     summarize_book,
 )
 from hier_models.cli.documents import Documents
@@ -187,7 +187,7 @@ def mini(checkpoint: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch:
     """A tiny checkpoint in the place of the one that comes with the package."""
     folder = tmp_path_factory.mktemp("package") / "mini"
     shutil.move(checkpoint, folder)
-    monkeypatch.setattr(hub_texts, "MINI", str(folder))
+    monkeypatch.setattr(checkpoints, "MINI", str(folder))
     return str(folder)
 
 
@@ -212,12 +212,12 @@ def test_mini_is_the_default_model(mini: str, paper: str, records: str):
 def test_a_folder_that_is_called_mini(mini: str, paper: str):
     Path("mini").mkdir()
     mistake("summarize", paper, says="'mini' is not a checkpoint")
-    assert hub_texts.resolve_checkpoint("mini") == "mini"
+    assert checkpoints.resolve_checkpoint("mini") == "mini"
 
 
 def test_mini_by_its_name_alone(mini: str, paper: str):
-    assert [hub_texts.resolve_checkpoint(name) for name in ("mini", "./mini", "a/b")] == [mini, "./mini", "a/b"]
-    assert hub_texts.why_no_checkpoint("mini") is None
+    assert [checkpoints.resolve_checkpoint(name) for name in ("mini", "./mini", "a/b")] == [mini, "./mini", "a/b"]
+    assert checkpoints.why_no_checkpoint("mini") is None
     model, processor = load_model_and_processor(ModelArguments(model_name_or_path="mini", max_position_embeddings=256))
     assert (type(model), type(processor)) == (HatBartForConditionalGeneration, HatBartProcessor)
     assert summarize_book(paper, "mini", progress=False).summary

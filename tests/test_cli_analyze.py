@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTokenizerFast
 
-from hier_models import hub_texts
+from hier_models import checkpoints
 from hier_models.inspection import CopyingReport
 from tests import forks
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
@@ -187,7 +187,7 @@ def test_the_first_documents(checkpoint, data):
 
 
 def test_mini_is_the_default_model(checkpoint, data, monkeypatch):
-    monkeypatch.setattr(hub_texts, "MINI", str(Path(checkpoint).absolute()))
+    monkeypatch.setattr(checkpoints, "MINI", str(Path(checkpoint).absolute()))
     result = run("analyze", data, "-o", "report", "--documents", 1, "--heatmaps", 0)
     assert result.stdout.split()[0] == "mini"
     [line] = Path("report/summaries-mini.jsonl").read_text().splitlines()

@@ -13,7 +13,7 @@ import pytest
 from transformers.dynamic_module_utils import get_imports, get_relative_import_files
 
 import hier_models
-from hier_models.registration import FAMILIES
+from hier_models.families import FAMILIES
 
 
 PACKAGE = Path(hier_models.__file__).parent

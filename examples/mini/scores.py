@@ -9,9 +9,9 @@ three or eight sentences, SmolLM2 in words. Summaries are kept in OUTPUT/SYSTEM/
 with those that are missing. In percent: `facts`, numbers and names (words with a capital inside of a sentence) of the
 summaries that stand in the document; `repeated`, trigrams that a summary has before; `finished`, summaries that end in
 a full stop or its like, without lines, which may be titles. `seconds` a document takes alone (median), and `memory` of
-the process in MB, are those of this machine with OMP_NUM_THREADS threads; for memory, give one system a call. BERTScore's
-scale is wide with MiniLM, which was trained to tell sentences apart: of equal texts it is 100, of a good paraphrase
-about 45, of texts that have nothing in common 10.
+the process in MB, are those of this machine with OMP_NUM_THREADS threads; for memory, give one system a call.
+BERTScore's scale is wide with MiniLM, which was trained to tell sentences apart: of equal texts it is 100, of a good
+paraphrase about 45, of texts that have nothing in common 10.
 """
 
 import argparse

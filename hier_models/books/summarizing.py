@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from tqdm.auto import tqdm
 
-from ..hub_texts import resolve_checkpoint
+from ..checkpoints import resolve_checkpoint
 from ..journal import Journal, digest
 from ..pipelines.chunking_hier import pack, plain_sentences, smaller_parts
 from ..pipelines.summarization_hier import SummarizationPipeline

@@ -13,28 +13,14 @@ from typing import Annotated, Any
 
 import typer
 
-from ..hub_texts import MINI_NAME, resolve_checkpoint
+from ..checkpoints import MINI_NAME
 from ..journal import digest
+from . import options
 from .documents import KINDS, free_name
 from .errors import MistakeError, check_parent, first_paragraph, guarded, mistakes, say, state
 from .jobs import SUMMARIES, check_all_sources, finished, write_texts
-from .loading import check_checkpoint, generation_settings, given_only, load_pipeline, making_of, quiet
-from .options import (
-    BatchSizeOption,
-    ConfigNameOption,
-    DeviceOption,
-    Dtype,
-    DtypeOption,
-    MaxLengthOption,
-    MaxSourceLengthOption,
-    MinLengthOption,
-    NumBeamsOption,
-    RevisionOption,
-    SetOption,
-    TextColumnOption,
-    app,
-    help_text,
-)
+from .loading import check_checkpoint, family_of, generation_settings, given_only, load_pipeline, making_of, quiet
+from .options import Dtype, app, help_text
 
 
 REFERENCE = "reference"
@@ -93,22 +79,22 @@ def analyze(
     threshold: Annotated[
         float, typer.Option(metavar="SHARE", help="Words of a sentence that must be copied, in order.")
     ] = 0.8,
-    split: Annotated[str | None, typer.Option(metavar="NAME", help="Part of the data: test, validation, …")] = None,
-    config_name: ConfigNameOption = None,
-    revision: RevisionOption = None,
-    text_column: TextColumnOption = None,
+    split: options.Split = None,
+    config_name: options.ConfigName = None,
+    revision: options.Revision = None,
+    text_column: options.TextColumn = None,
     summary_column: Annotated[
         str | None, typer.Option(metavar="NAME", help="Column with the references, for --reference.")
     ] = None,
     language: Annotated[str, typer.Option(metavar="NAME", help="Of the documents, for their sentences.")] = "english",
-    max_length: MaxLengthOption = None,
-    min_length: MinLengthOption = None,
-    num_beams: NumBeamsOption = None,
-    settings: SetOption = None,
-    max_source_length: MaxSourceLengthOption = None,
-    batch_size: BatchSizeOption = 1,
-    device: DeviceOption = None,
-    dtype: DtypeOption = Dtype.auto,
+    max_length: options.MaxLength = None,
+    min_length: options.MinLength = None,
+    num_beams: options.NumBeams = None,
+    settings: options.Set = None,
+    max_source_length: options.MaxSourceLength = None,
+    batch_size: options.BatchSize = 1,
+    device: options.Device = None,
+    dtype: options.NumberFormat = Dtype.auto,
 ) -> None:
     """Report what models copy from where."""
     if not models and not predictions:
@@ -128,7 +114,7 @@ def analyze(
         raise MistakeError("--max-length and other settings of the generation: there is nothing to generate")
     _check_output(output, data, files)
     from ..inspection.copying import CopyRule
-    from ..inspection.heatmap import require_matplotlib
+    from ..inspection.pages import require_matplotlib
 
     require_matplotlib()
     with mistakes("--threshold", ValueError):
@@ -155,11 +141,13 @@ def analyze(
             made = output / f"summaries-{name}.jsonl"
             pipe = _generate(checkpoint, documents, made, making, batch_size, device, dtype)
             summaries[name] = _match(str(made), _read_rows(made), documents)
-        if heatmaps or _attends_to_rows(checkpoint):
+        family = family_of(checkpoint)
+        attends_to_rows = family is not None and family.report == "rows"
+        if heatmaps or attends_to_rows:
             pipe = pipe or load_pipeline(checkpoint, device, dtype)
         if heatmaps:
             _draw_heatmaps(pipe, name, documents, summaries[name], heatmaps, max_source_length, output)
-        if _attends_to_rows(checkpoint):
+        if attends_to_rows:
             entropy[name] = _entropy(pipe, name, documents, summaries[name], max_source_length)
         del pipe  # one model in memory at a time
 
@@ -187,23 +175,14 @@ def analyze(
 
 @dataclass
 class _Documents:
-    """The documents of a test set.
+    """The documents of a test set."""
 
-    Args:
-        rows: As `load_documents` gives them.
-        identifiers: A name for each, all different; also of those that --documents leaves out.
-        named: Whether they have identifiers of their own, and not only numbers.
-        references: The reference summaries, if they were asked for and are there.
-        data: What the user calls the data.
-        limit: How many documents are looked at.
-    """
-
-    rows: Any
-    identifiers: list[str]
-    named: bool
-    references: list[str] | None
-    data: str
-    limit: int
+    rows: Any  # as `load_documents` gives them
+    identifiers: list[str]  # a name for each, all different; also of those that --documents leaves out
+    named: bool  # whether they have identifiers of their own, and not only numbers
+    references: list[str] | None  # the reference summaries, if they were asked for and are there
+    data: str  # what the user calls the data
+    limit: int  # how many documents are looked at
 
     def __len__(self) -> int:
         return self.limit
@@ -430,17 +409,6 @@ def _draw_heatmaps(
         attention.save_png(output / f"attention-{name}-{number}.png")
         drawn += 1
     say(f"{name}: attention over {drawn} document{'' if drawn == 1 else 's'} drawn")
-
-
-def _attends_to_rows(checkpoint: str) -> bool:
-    """Tell whether a checkpoint is of a model whose attention over rows can be measured."""
-    from transformers import PretrainedConfig
-
-    try:
-        config, _ = PretrainedConfig.get_config_dict(resolve_checkpoint(checkpoint))
-    except (OSError, ValueError):
-        return False  # whatever is wrong with it shows when it is needed
-    return config.get("model_type") == "coarse_to_fine_lstm"
 
 
 def _entropy(

@@ -29,23 +29,7 @@ def run_book(
     dtype: Dtype,
     importance_tagger: str | None = None,
 ) -> None:
-    """Summarize a book, say how it was read, and write the summary, and a page and a tree where there is a folder.
-
-    Args:
-        book: An EPUB, a folder of chapters, or a text.
-        model: The checkpoint for chapters.
-        book_model: The one for what is above them; None for the same.
-        settings: Arguments of the pipeline's call.
-        output: The folder; None to keep nothing.
-        as_json: Whether to write the tree to standard output.
-        batch_size: How many texts at a time.
-        device: As in torch; None for an accelerator if there is one.
-        dtype: Number format of the weights.
-        importance_tagger: Checkpoint of the tagger for both models, if given.
-
-    Raises:
-        MistakeError: If the output is a file, or in the book.
-    """
+    """Summarize a book, say how it was read, and write the summary, and a page and a tree where there is a folder."""
     if book == STDIN:
         raise MistakeError("--book: give a file or a folder, not standard input")
     if output is not None and output.is_file():

@@ -28,22 +28,12 @@ STDIN_NAME = "standard input"
 
 @dataclass
 class Documents:
-    """The documents of a command line; may be read more than once.
-
-    Args:
-        inputs: Files and folders.
-        text_column: Column with the documents, if given.
-        set_aside: Where lines that cannot be used go; they stop the command if None.
-        names: What to call files that the user knows under another name.
-        set_aside_count: How many lines were set aside.
-        dropped_turns: How many turns without words were left out.
-        phrases_column: Column with what to highlight in each document, if given.
-    """
+    """The documents of a command line; may be read more than once."""
 
     inputs: list[Path]
     text_column: str | None = None
-    set_aside: Path | None = None
-    names: dict[str, str] = field(default_factory=dict)
+    set_aside: Path | None = None  # where lines that cannot be used go; they stop the command if None
+    names: dict[str, str] = field(default_factory=dict)  # of files that the user knows under another name
     set_aside_count: int = 0
     dropped_turns: int = 0
     phrases_column: str | None = None
@@ -94,15 +84,7 @@ class Documents:
 
 
 def free_name(name: str, seen: Counter[str]) -> str:
-    """Number a document's name if it was given before: two of one name would be taken for one in a continued job.
-
-    Args:
-        name: What to call the document.
-        seen: How often each name was given, counted here.
-
-    Returns:
-        A name that no other document has, and that can be written to a file.
-    """
+    """Number a name that was given before: two of one name would be taken for one in a continued job."""
     # A file's name that is not UTF-8 has surrogates, which would be written as "?" and not be found again.
     name = free = name.encode("utf-8", "replace").decode("utf-8")
     while seen[free]:

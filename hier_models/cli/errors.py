@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn, ParamSpec, TypeVar
 
@@ -31,11 +31,18 @@ class State:
     """What the options before the command, and the command itself, say of its errors."""
 
     debug: bool = False
+    # Name of an argument -> the option that the user gave for it.
+    given: dict[str, str] = field(default_factory=dict)
     # What to tell when the command is stopped with Ctrl-C.
     when_interrupted: str = ""
 
 
 state = State()
+
+
+def given(*names: str) -> list[str]:
+    """Return which options, of the arguments with these names, the user gave."""
+    return [state.given[name] for name in names if name in state.given]
 
 
 def say(text: str) -> None:

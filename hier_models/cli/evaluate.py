@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
-from ..hub_texts import MINI_NAME, resolve_checkpoint
-from .errors import MistakeError, check_not_the_data, check_parent, guarded, mistakes, say
-from .extractive import (
-    LanguageOption,
-    MaxSentencesOption,
-    MaxWordsOption,
-    check_options,
-    is_extractive,
-    load_extractive,
-)
+from ..checkpoints import MINI_NAME, resolve_checkpoint
+from ..families import FAMILIES
+from . import options
+from .errors import MistakeError, check_not_the_data, check_parent, given, guarded, mistakes, say
+from .extractive import check_options, is_extractive, load_extractive
 from .loading import (
     check_checkpoint,
     check_highlights,
@@ -27,28 +22,7 @@ from .loading import (
     load_pipeline,
     quiet,
 )
-from .options import (
-    BatchSizeOption,
-    ConfigNameOption,
-    DeviceOption,
-    Dtype,
-    DtypeOption,
-    ImportanceTaggerOption,
-    InputsFirst,
-    LengthOption,
-    MaxLengthOption,
-    MaxSourceLengthOption,
-    MinLengthOption,
-    ModelOption,
-    NumBeamsOption,
-    PhrasesColumnOption,
-    RevisionOption,
-    SetOption,
-    SourceKindOption,
-    TextColumnOption,
-    app,
-    help_text,
-)
+from .options import Dtype, InputsFirst, app, help_text
 from .reporting import rouge_table, tokens_were
 
 
@@ -103,16 +77,13 @@ def evaluate(
             metavar="DATA", help="A .jsonl, .json, .csv or .tsv file, a folder of them, or a dataset on the Hub."
         ),
     ],
-    model: ModelOption = MINI_NAME,
-    split: Annotated[str | None, typer.Option(metavar="NAME", help="Part of the data: test, validation, …")] = None,
-    config_name: ConfigNameOption = None,
-    revision: RevisionOption = None,
-    text_column: TextColumnOption = None,
-    summary_column: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Column with the references. Recognized by its name if not given."),
-    ] = None,
-    source_kind: SourceKindOption = None,
+    model: options.Model = MINI_NAME,
+    split: options.Split = None,
+    config_name: options.ConfigName = None,
+    revision: options.Revision = None,
+    text_column: options.TextColumn = None,
+    summary_column: options.SummaryColumn = None,
+    source_kind: options.SourceKind = None,
     fillers: Annotated[
         str | None,
         typer.Option(metavar="WORDS", help="Take filler words out of transcripts: `english`, or a file with a list."),
@@ -137,12 +108,12 @@ def evaluate(
     task: Annotated[
         Task | None, typer.Option(help="What the model is for. Recognized by its config if not given.")
     ] = None,
-    length: LengthOption = None,
-    max_length: MaxLengthOption = None,
-    min_length: MinLengthOption = None,
-    num_beams: NumBeamsOption = None,
-    settings: SetOption = None,
-    max_source_length: MaxSourceLengthOption = None,
+    length: options.SummaryLength = None,
+    max_length: options.MaxLength = None,
+    min_length: options.MinLength = None,
+    num_beams: options.NumBeams = None,
+    settings: options.Set = None,
+    max_source_length: options.MaxSourceLength = None,
     perplexity: Annotated[
         int | None,
         typer.Option(
@@ -152,17 +123,17 @@ def evaluate(
             help="Also the perplexity of the references, cut to N tokens; of translations, in chunks of N.",
         ),
     ] = None,
-    importance_tagger: ImportanceTaggerOption = None,
+    importance_tagger: options.ImportanceTagger = None,
     oracle_importance: Annotated[
         bool, typer.Option("--oracle-importance", help="Weigh tokens by whether their word is in the reference.")
     ] = False,
-    phrases_column: PhrasesColumnOption = None,
-    max_words: MaxWordsOption = None,
-    max_sentences: MaxSentencesOption = None,
-    language: LanguageOption = None,
-    batch_size: BatchSizeOption = 4,
-    device: DeviceOption = None,
-    dtype: DtypeOption = Dtype.auto,
+    phrases_column: options.PhrasesColumn = None,
+    max_words: options.MaxWords = None,
+    max_sentences: options.MaxSentences = None,
+    language: options.MethodLanguage = None,
+    batch_size: options.BatchSize = 4,
+    device: options.Device = None,
+    dtype: options.NumberFormat = Dtype.auto,
 ) -> None:
     """Summarize or translate documents, and score the summaries or translations."""
     if not data:
@@ -174,157 +145,108 @@ def evaluate(
     check_checkpoint(model)
     generation = generation_settings(max_length, min_length, num_beams, settings)
     quiet()
-    check_options(
-        model,
-        {
-            "--length": length,
-            "--max-length": max_length,
-            "--min-length": min_length,
-            "--num-beams": num_beams,
-            "--set": settings,
-            "--max-source-length": max_source_length,
-            "--perplexity": perplexity,
-            "--importance-tagger": importance_tagger,
-            "--oracle-importance": oracle_importance,
-            "--phrases-column": phrases_column,
-            "--task translation": task == Task.translation,
-        },
-        {"--max-words": max_words, "--max-sentences": max_sentences, "--language": language},
+    of_models = given(
+        *("length", "max_length", "min_length", "num_beams", "settings", "max_source_length", "perplexity"),
+        *("importance_tagger", "oracle_importance", "phrases_column"),
     )
+    translates = ["--task translation"] if task == Task.translation else []
+    check_options(model, [*of_models, *translates], given("max_words", "max_sentences", "language"))
     model = resolve_checkpoint(model)
     extractive = is_extractive(model)
     encoder = not extractive and task is None and _is_encoder(model)
     asked = None if extractive or encoder else task or _task_of(model)
+    found: dict[str, Any] = {"split": split, "config_name": config_name, "revision": revision}
     columns = given_only(summary_column=summary_column, source_kind=source_kind, fillers=fillers)
+    files: dict[str, Any] = {"predictions_file": predictions, "results_file": json_file}
+    where = path if path.exists() else data
     if asked == Task.poem_generation:
-        others = {
-            **{f"--{name.replace('_', '-')}": value for name, value in columns.items()},
-            "--several-references": several_references or None,
-            "--digits": digits,
-            "--perplexity": perplexity,
-            "--phrases-column": phrases_column,
-            "--importance-tagger": importance_tagger,
-            "--oracle-importance": oracle_importance or None,
-            "--length": length,
-            "--max-length": max_length,
-            "--min-length": min_length,
-            "--max-source-length": max_source_length,
-        }
-        if given := [name for name, value in others.items() if value is not None]:
-            raise MistakeError(f"{', '.join(given)}: not for poems, which {model!r} writes; leave out")
+        if others := given(
+            *("summary_column", "source_kind", "fillers", "several_references", "digits", "perplexity"),
+            *("phrases_column", "importance_tagger", "oracle_importance", "length", "max_length", "min_length"),
+            "max_source_length",
+        ):
+            raise MistakeError(f"{', '.join(others)}: not for poems, which {model!r} writes; leave out")
         pipe = load_pipeline(model, device, dtype, "poem-generation")
-        options = given_only(split=split, lines_column=text_column, config_name=config_name, revision=revision)
-        _evaluate_poems(pipe, data, options, batch_size, predictions, json_file, generation)
-        return
-    if importance_tagger is not None and oracle_importance:
-        raise MistakeError("--importance-tagger and --oracle-importance exclude each other; leave one out")
-    if (importance_tagger or oracle_importance) and (encoder or asked == Task.translation):
-        raise MistakeError(f"--importance-tagger and --oracle-importance are for summaries; {model!r} makes none")
-    if (source_kind or fillers) and asked == Task.translation:
-        raise MistakeError(f"--source-kind and --fillers are for summaries; {model!r} makes none")
-    only = {
-        "--length": length,
-        "--config-name": config_name,
-        "--revision": revision,
-        "--phrases-column": phrases_column,
-        "--several-references": several_references or None,
-        "--digits": digits,
-        "--perplexity": perplexity if encoder else None,
-    }
-    if (given := [name for name, value in only.items() if value is not None]) and (
-        encoder or asked == Task.translation
-    ):
-        raise MistakeError(f"{', '.join(given)}: for data to summarize; {model!r} makes no summaries")
-    if encoder:
-        if generation or (columns and not _is_tagger(model)):
+        _evaluate_poems(pipe, where, given_only(lines_column=text_column, **found), batch_size, files, generation)
+    elif encoder or asked == Task.translation:
+        _check_no_summaries(model, encoder, bool(importance_tagger and oracle_importance))
+        if encoder:
+            if generation or (columns and not _is_tagger(model)):
+                raise MistakeError(
+                    f"--model: {model!r} is an encoder and makes no summaries; leave out "
+                    + (", ".join(given(*columns)) or "what concerns generation")
+                )
+            columns |= given_only(text_column=text_column, split=split, max_source_length=max_source_length)
+            _evaluate_encoder(model, data, columns, files, batch_size, device, dtype)
+        else:
+            lengths = {"max_source_length": max_source_length, "max_target_length": perplexity}
+            pairs = {"split": split, "source_column": text_column, "target_column": summary_column}
+            pipe = load_pipeline(model, device, dtype, "translation")
+            _evaluate_translation(pipe, where, pairs, batch_size=batch_size, **files, **lengths, **generation)
+    else:
+        if importance_tagger is not None and oracle_importance:
+            raise MistakeError("--importance-tagger and --oracle-importance exclude each other; leave one out")
+        from ..data import LoadReport, load_documents
+
+        report = LoadReport()
+        documents = load_documents(
+            where,
+            text_column=text_column,
+            **columns,
+            phrases_column=phrases_column,
+            several_references=several_references,
+            digits=digits,
+            **found,
+            report=report,
+        )
+        if "summary" not in documents.column_names:
             raise MistakeError(
-                f"--model: {model!r} is an encoder and makes no summaries; leave out "
-                + (", ".join(f"--{name.replace('_', '-')}" for name in columns) or "what concerns generation")
+                f"DATA: {data} has no reference summaries; --summary-column names their column if it has"
             )
-        _evaluate_encoder(
-            model,
-            data,
-            split,
-            {**given_only(text_column=text_column), **columns},
-            predictions,
-            json_file,
-            max_source_length,
-            batch_size,
-            device,
-            dtype,
-        )
-        return
-    if asked == Task.translation:
-        from ..data import load_parallel
-        from ..training.tasks.translation import bleu_table, run_translation_evaluation
+        if extractive:
+            from ..experiments import run_extractive_evaluation
 
-        pairs = load_parallel(
-            path if path.exists() else data, split=split, source_column=text_column, target_column=summary_column
-        )
-        pipe = load_pipeline(model, device, dtype, "translation")
-        results = run_translation_evaluation(
-            pipe.model,
-            pipe.processor or pipe.tokenizer,
-            pairs,
-            max_source_length=max_source_length,
-            batch_size=batch_size,
-            predictions_file=predictions,
-            results_file=json_file,
-            max_target_length=perplexity,
-            **generation,
-        )
-        print(bleu_table(results))
-        _say_written(predictions, json_file)
-        return
-    from ..data import LoadReport, load_documents
+            summarizer = load_extractive(model, max_words, language, max_sentences)
+            print(rouge_table(run_extractive_evaluation(summarizer, documents, **files)))
+        else:
+            pipe = load_pipeline(model, device, dtype, importance_tagger=importance_tagger)
+            check_highlights(pipe, phrases_column)
+            generation |= length_setting(pipe, length)
+            from ..training import run_evaluation
 
-    report = LoadReport()
-    documents = load_documents(
-        path if path.exists() else data,
-        split=split,
-        text_column=text_column,
-        summary_column=summary_column,
-        source_kind=cast(Any, source_kind),
-        fillers=fillers,
-        phrases_column=phrases_column,
-        several_references=several_references,
-        digits=digits,
-        config_name=config_name,
-        revision=revision,
-        report=report,
-    )
-    if "summary" not in documents.column_names:
-        raise MistakeError(f"DATA: {data} has no reference summaries; --summary-column names their column if it has")
-    if extractive:
-        from ..experiments import run_extractive_evaluation
+            results = run_evaluation(
+                pipe.model,
+                pipe.processor or pipe.tokenizer,
+                documents,
+                max_source_length=max_source_length,
+                batch_size=batch_size,
+                **files,
+                importance="oracle" if oracle_importance else pipe.importance_tagger,
+                max_target_length=perplexity,
+                **generation,
+            )
+            print(rouge_table(results))
+            _say_what_was_cut(results, report)
+    for file in files.values():
+        if file is not None:
+            say(f"Written: {file}")
 
-        results = run_extractive_evaluation(
-            load_extractive(model, max_words, language, max_sentences),
-            documents,
-            predictions_file=predictions,
-            results_file=json_file,
-        )
-        print(rouge_table(results))
-        _say_written(predictions, json_file)
-        return
-    pipe = load_pipeline(model, device, dtype, importance_tagger=importance_tagger)
-    check_highlights(pipe, phrases_column)
-    generation |= length_setting(pipe, length)
-    from ..training import run_evaluation
 
-    results = run_evaluation(
-        pipe.model,
-        pipe.processor or pipe.tokenizer,
-        documents,
-        max_source_length=max_source_length,
-        batch_size=batch_size,
-        predictions_file=predictions,
-        results_file=json_file,
-        importance="oracle" if oracle_importance else pipe.importance_tagger,
-        max_target_length=perplexity,
-        **generation,
-    )
-    print(rouge_table(results))
+def _check_no_summaries(model: str, encoder: bool, both: bool) -> None:
+    """Refuse what is for summaries alone, where none are made."""
+    if both:
+        raise MistakeError("--importance-tagger and --oracle-importance exclude each other; leave one out")
+    if given("importance_tagger", "oracle_importance"):
+        raise MistakeError(f"--importance-tagger and --oracle-importance are for summaries; {model!r} makes none")
+    if given("source_kind", "fillers") and not encoder:
+        raise MistakeError(f"--source-kind and --fillers are for summaries; {model!r} makes none")
+    only = given("length", "config_name", "revision", "phrases_column", "several_references", "digits")
+    only += given("perplexity") if encoder else []
+    if only:
+        raise MistakeError(f"{', '.join(only)}: for data to summarize; {model!r} makes no summaries")
+
+
+def _say_what_was_cut(results: dict[str, Any], report: Any) -> None:
     if report.filler_words or report.dropped_turns:
         say(f"Left out: {report.filler_words:,} filler words, {report.dropped_turns:,} turns without words.")
     cut = results["truncation"]
@@ -343,34 +265,33 @@ def evaluate(
             f"{cut['truncated_documents']} of {results['documents']} documents were longer than the model takes: "
             f"{tokens_were(cut['truncated_tokens'])} cut at the end."
         )
-    _say_written(predictions, json_file)
+
+
+def _evaluate_translation(pipe: Any, where: Path | str, columns: dict[str, Any], **settings: Any) -> None:
+    from ..data import load_parallel
+    from ..training.tasks.translation import bleu_table, run_translation_evaluation
+
+    pairs = load_parallel(where, **columns)
+    print(bleu_table(run_translation_evaluation(pipe.model, pipe.processor or pipe.tokenizer, pairs, **settings)))
 
 
 def _evaluate_poems(
     pipe: Any,
-    data: str,
-    options: dict[str, Any],
+    where: Path | str,
+    columns: dict[str, Any],
     batch_size: int,
-    predictions: Path | None,
-    json_file: Path | None,
+    files: dict[str, Any],
     generation: dict[str, Any],
 ) -> None:
     from ..data import load_poems
     from ..training.tasks.poem_generation import poem_table, run_poem_evaluation
 
-    path = Path(data).expanduser()
-    poems: Any = load_poems(path if path.exists() else data, **options)
-    results = run_poem_evaluation(
-        pipe.model,
-        pipe.processor,
-        poems,
-        batch_size=batch_size,
-        predictions_file=predictions,
-        results_file=json_file,
-        **generation,
+    poems: Any = load_poems(where, **columns)
+    print(
+        poem_table(
+            run_poem_evaluation(pipe.model, pipe.processor, poems, batch_size=batch_size, **files, **generation)
+        )
     )
-    print(poem_table(results))
-    _say_written(predictions, json_file)
 
 
 def _is_encoder(model: str) -> bool:
@@ -380,7 +301,9 @@ def _is_encoder(model: str) -> bool:
 
     with mistakes(f"--model: cannot load {model!r}", OSError, ValueError, KeyError):
         config = AutoConfig.from_pretrained(model)
-    return config.model_type == "hat_encoder" or encoder_task_of(config) is not None
+    family = FAMILIES.get(config.model_type)
+    never_writes = family is not None and "AutoModelForSeq2SeqLM" not in family.models
+    return never_writes or encoder_task_of(config) is not None
 
 
 def _is_tagger(model: str) -> bool:
@@ -394,11 +317,8 @@ def _is_tagger(model: str) -> bool:
 def _evaluate_encoder(
     model: str,
     data: str,
-    split: str | None,
-    columns: dict[str, str],
-    predictions: Path | None,
-    json_file: Path | None,
-    max_source_length: int | None,
+    settings: dict[str, Any],
+    files: dict[str, Any],
     batch_size: int,
     device: str | None,
     dtype: Dtype,
@@ -413,23 +333,17 @@ def _evaluate_encoder(
     results = run_encoder_evaluation(
         model,
         data,
-        split=split,
-        **columns,
-        max_source_length=max_source_length,
+        **settings,
         batch_size=batch_size,
         use_cpu=device == "cpu",
         dtype=None if dtype == Dtype.auto else getattr(torch, dtype.value),
-        predictions_file=predictions,
-        results_file=json_file,
+        **files,
     )
     print(task_class(results["task"]).table(results))
-    left_out = results.get("unlabelled", {}).get("validation", 0)
-    if left_out:
+    if left_out := results.get("unlabelled", {}).get("validation", 0):
         say(f"{left_out} rows have no label and were left out.")
-    cut = results["truncation"]["validation"].get("truncated_rows", 0)
-    if cut:
+    if cut := results["truncation"]["validation"].get("truncated_rows", 0):
         say(f"{cut} rows were longer than the model takes and were cut.")
-    _say_written(predictions, json_file)
 
 
 def _task_of(model: str) -> Task:
@@ -441,16 +355,11 @@ def _task_of(model: str) -> Task:
         config = AutoConfig.from_pretrained(model)
         found = Task(task_of(config))
         # A poet that no recipe has trained says so by its processor alone.
-        if config.model_type == "ham" and found == Task.summarization:
+        writes_poems = "poem-generation" in getattr(FAMILIES.get(config.model_type), "pipelines", ())
+        if writes_poems and found == Task.summarization:
             is_poet = getattr(AutoProcessor.from_pretrained(model), "poem_keywords", None) is not None
             return Task.poem_generation if is_poet else found
         return found
-
-
-def _say_written(*files: Path | None) -> None:
-    for file in files:
-        if file is not None:
-            say(f"Written: {file}")
 
 
 def _check_outputs(data: Path, files: dict[str, Path | None]) -> None:

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from ..hub_texts import MINI_NAME, resolve_checkpoint
+from ..checkpoints import MINI_NAME, resolve_checkpoint
+from . import options
 from .errors import MistakeError, first_paragraph, guarded, mistakes, say
 from .loading import check_checkpoint, quiet
-from .options import InputsFirst, ModelOption, app, help_text
+from .options import InputsFirst, app, help_text
 
 
 @app.command(
@@ -33,7 +34,7 @@ from .options import InputsFirst, ModelOption, app, help_text
 @guarded
 def export(
     folder: Annotated[Path | None, typer.Argument(metavar="[FOLDER]", help="Where to write.")] = None,
-    model: ModelOption = MINI_NAME,
+    model: options.Model = MINI_NAME,
     card: Annotated[Path | None, typer.Option(metavar="FILE", help="YAML: what the model card says.")] = None,
     push: Annotated[
         str | None, typer.Option(metavar="REPO", help="Push to this repository on the Hub, as name/model.")

@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from .errors import MistakeError, mistakes
 
 
 # As in `hier_models.extractive`, which takes torch to import.
 METHODS = ("lead", "lexrank", "textrank", "tf-idf")
-
-MaxWordsOption = Annotated[
-    int | None,
-    typer.Option(min=1, metavar="N", help=f"With -m {', '.join(METHODS)}: longest summary, in words. [256]"),
-]
-MaxSentencesOption = Annotated[
-    int | None,
-    typer.Option(min=1, metavar="N", help=f"With -m {', '.join(METHODS)}: most sentences of a summary."),
-]
-LanguageOption = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help=f"With -m {', '.join(METHODS)}: language of the documents. [english]"),
-]
 
 
 def is_extractive(model: str) -> bool:
@@ -43,13 +28,12 @@ def load_extractive(model: str, max_words: int | None, language: str | None, max
         return summarizer(model, **{name: value for name, value in given.items() if value is not None})
 
 
-def check_options(model: str, for_models: Mapping[str, Any], for_methods: Mapping[str, Any]) -> None:
-    """Refuse options of models with a method, and options of methods with a model."""
+def check_options(model: str, for_models: Sequence[str], for_methods: Sequence[str]) -> None:
+    """Refuse options of models with a method, and options of methods with a model, of those that were given."""
     extractive = is_extractive(model)
-    for option, value in (for_models if extractive else for_methods).items():
-        if value not in (None, False):
-            what = f"{model!r} chooses sentences" if extractive else f"{model!r} is none of {', '.join(METHODS)}"
-            raise MistakeError(f"{option} does not go with this --model: {what}; leave it out")
+    for option in for_models if extractive else for_methods:
+        what = f"{model!r} chooses sentences" if extractive else f"{model!r} is none of {', '.join(METHODS)}"
+        raise MistakeError(f"{option} does not go with this --model: {what}; leave it out")
 
 
 class ExtractivePipe:

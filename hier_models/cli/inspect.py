@@ -3,42 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..hub_texts import MINI_NAME, resolve_checkpoint
+from ..checkpoints import MINI_NAME, resolve_checkpoint
+from ..families import Family
+from . import options
 from .documents import PHRASES, STDIN_NAME, open_documents, read_text
-from .errors import MistakeError, check_parent, guarded, mistakes, say
+from .errors import MistakeError, check_parent, given, guarded, mistakes, say
 from .extractive import is_extractive
 from .loading import (
     check_checkpoint,
     check_highlights,
+    family_of,
     generation_settings,
     length_setting,
     load_pipeline,
     quiet,
     read_phrases,
 )
-from .options import (
-    DeviceOption,
-    Dtype,
-    DtypeOption,
-    InputsFirst,
-    LengthOption,
-    MaxLengthOption,
-    MaxSourceLengthOption,
-    MinLengthOption,
-    ModelOption,
-    NumBeamsOption,
-    PhraseOption,
-    PhrasesColumnOption,
-    SetOption,
-    TextColumnOption,
-    app,
-    help_text,
-)
+from .options import Dtype, InputsFirst, app, help_text
 from .reporting import tokens_were
+
+
+if TYPE_CHECKING:
+    from ..inspection import LevelWeights
 
 
 @app.command(
@@ -74,7 +64,7 @@ def inspect_attention(
         str | None,
         typer.Argument(metavar="INPUT", help="A text file or a file of records. - or nothing: standard input."),
     ] = None,
-    model: ModelOption = MINI_NAME,
+    model: options.Model = MINI_NAME,
     output: Annotated[
         list[Path] | None,
         typer.Option("--output", "-o", metavar="FILE", help="A .html or .png file; may be repeated. [attention.html]"),
@@ -90,17 +80,17 @@ def inspect_attention(
     top_k: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Sentences kept for each token of the summary. [16]")
     ] = None,
-    phrase: PhraseOption = None,
-    phrases_column: PhrasesColumnOption = None,
-    length: LengthOption = None,
-    max_length: MaxLengthOption = None,
-    min_length: MinLengthOption = None,
-    num_beams: NumBeamsOption = None,
-    settings: SetOption = None,
-    max_source_length: MaxSourceLengthOption = None,
-    text_column: TextColumnOption = None,
-    device: DeviceOption = None,
-    dtype: DtypeOption = Dtype.auto,
+    phrase: options.Phrase = None,
+    phrases_column: options.PhrasesColumn = None,
+    length: options.SummaryLength = None,
+    max_length: options.MaxLength = None,
+    min_length: options.MinLength = None,
+    num_beams: options.NumBeams = None,
+    settings: options.Set = None,
+    max_source_length: options.MaxSourceLength = None,
+    text_column: options.TextColumn = None,
+    device: options.Device = None,
+    dtype: options.NumberFormat = Dtype.auto,
 ) -> None:
     """Draw the hierarchical attention of one summary."""
     files = output or [Path("attention.html")]
@@ -109,7 +99,7 @@ def inspect_attention(
             raise MistakeError(f"--output: got {file}; it must end in .html or .png")
         check_parent(file, "--output")
     if any(file.suffix.lower() == ".png" for file in files):
-        from ..inspection.heatmap import require_matplotlib
+        from ..inspection.pages import require_matplotlib
 
         require_matplotlib()
     if summary is not None and (length or max_length or min_length or num_beams or settings):
@@ -118,14 +108,20 @@ def inspect_attention(
         raise MistakeError(f"--model: {model} is a method without a model, so there is no attention to show")
     check_checkpoint(model)
     model = resolve_checkpoint(model)
-    if (loader := _loader_of_levels(model)) is not None:
-        given = (inputs, summary, top_k, phrase, phrases_column, length, max_length, min_length, num_beams, settings)
-        if number != 1 or any(option is not None for option in (*given, max_source_length, text_column, device)):
+    family = family_of(model)
+    if family is not None and family.report == "levels":
+        if number != 1 or given(
+            *("inputs", "summary", "top_k", "phrase", "phrases_column", "length", "max_length", "min_length"),
+            *("num_beams", "settings", "max_source_length", "text_column", "device"),
+        ):
             raise MistakeError(
                 "INPUT: how much levels count is the same for every document, and nothing is computed; give --output "
                 "and --title alone"
             )
-        _inspect_levels(loader, model, files, title)
+        report = _levels(family, model)
+        report.title = title or f"Levels of attention: {Path(model).name}"
+        print(report.table())
+        _write(report, files)
         return
     with open_documents(None if inputs is None else [inputs], text_column, None, phrases_column) as documents:
         document = next((document for place, document in enumerate(documents, start=1) if place == number), None)
@@ -138,34 +134,26 @@ def inspect_attention(
     generation = generation_settings(max_length, min_length, num_beams, settings)
     pipe = load_pipeline(model, device, dtype)
     generation |= length_setting(pipe, length)
-    if hasattr(pipe.model.config, "highlighted_layers"):
+    made_of = {**document, "summary": summary_text, "max_source_length": max_source_length, **generation}
+    if family is not None and family.report == "highlighting":
         if any(file.suffix.lower() == ".png" for file in files):
             raise MistakeError("--output: what a Highlight-Transformer highlights is a page; give a file in .html")
         from ..inspection import highlighting_report
 
-        report = highlighting_report(
-            pipe.model,
-            pipe.processor,
-            **document,
-            phrases=phrases,
-            summary=summary_text,
-            max_source_length=max_source_length,
-            title=title or f"Highlighting: {name}",
-            **generation,
-        )
-        print(report.summary.strip())
-        if report.phrases:
-            print(f"\n{report.table()}")
-        for file in files:
-            report.save_html(file)
-            say(f"Written: {file}")
-        if cut := report.counts.get("num_truncated_tokens", 0):
+        title = title or f"Highlighting: {name}"
+        highlighting = highlighting_report(pipe.model, pipe.processor, **made_of, phrases=phrases, title=title)
+        print(highlighting.summary.strip())
+        if highlighting.phrases:
+            print(f"\n{highlighting.table()}")
+        _write(highlighting, files)
+        counts = highlighting.counts
+        if cut := counts.get("num_truncated_tokens", 0):
             say(f"The document was longer than the model takes: {tokens_were(cut)} cut.")
-        if missing := report.counts.get("num_missing_phrases", 0):
-            say(f"{missing} of {len(report.phrases)} phrases are not in the document.")
-        if long := report.counts.get("num_long_phrases", 0):
+        if missing := counts.get("num_missing_phrases", 0):
+            say(f"{missing} of {len(highlighting.phrases)} phrases are not in the document.")
+        if long := counts.get("num_long_phrases", 0):
             say(f"Occurrences of phrases that are too long to be highlighted: {long}.")
-        if not any(value > 0 for value in report.values()):
+        if not any(value > 0 for value in highlighting.values()):
             say("Nothing is highlighted.")
         return
     check_highlights(pipe, phrase or phrases_column)
@@ -175,49 +163,30 @@ def inspect_attention(
         raise MistakeError(
             f"--model: {type(pipe.model).__name__} has no hierarchical attention to show; give a model of hier_models"
         )
-    attention = hierarchical_attention(
-        pipe.model,
-        pipe.processor,
-        **document,
-        summary=summary_text,
-        top_k=top_k,
-        max_source_length=max_source_length,
-        title=title or f"Hierarchical attention: {name}",
-        **generation,
-    )
+    title = title or f"Hierarchical attention: {name}"
+    attention = hierarchical_attention(pipe.model, pipe.processor, **made_of, top_k=top_k, title=title)
     print(attention.summary)
-    for file in files:
-        (attention.save_png if file.suffix.lower() == ".png" else attention.save_html)(file)
-        say(f"Written: {file}")
+    _write(attention, files)
     if attention.num_truncated_tokens:
         say(f"The document was longer than the model takes: {tokens_were(attention.num_truncated_tokens)} cut.")
 
 
-def _loader_of_levels(checkpoint: str) -> str | None:
-    """Name the class that loads a checkpoint whose attentions have levels; None for others."""
-    from transformers import PretrainedConfig
-
-    try:
-        config, _ = PretrainedConfig.get_config_dict(checkpoint)
-    except (OSError, ValueError):
-        return None  # whatever is wrong with it shows when it is loaded
-    loaders = {"ham": "AutoModelForSeq2SeqLM", "ham_reader": "AutoModelForQuestionAnswering"}
-    return loaders.get(config.get("model_type", ""))
-
-
-def _inspect_levels(loader: str, checkpoint: str, files: list[Path], title: str | None) -> None:
-    """Show how much each level of a model's attentions counts."""
+def _levels(family: Family, checkpoint: str) -> LevelWeights:
+    """Read how much each level of a model's attentions counts."""
     quiet()
     import transformers
     from safetensors import SafetensorError
 
     from ..inspection import level_weights
+    from ..pipelines import AUTO_CLASSES
 
+    auto_class = AUTO_CLASSES.get(family.pipelines[0], "AutoModelForSeq2SeqLM")
     with mistakes(f"--model: cannot load {checkpoint!r}", OSError, ValueError, KeyError, SafetensorError):
-        model = getattr(transformers, loader).from_pretrained(checkpoint)
-    report = level_weights(model)
-    report.title = title or f"Levels of attention: {Path(checkpoint).name}"
-    print(report.table())
+        return level_weights(getattr(transformers, auto_class).from_pretrained(checkpoint))
+
+
+def _write(report: Any, files: list[Path]) -> None:
+    """Write a report as pages and pictures."""
     for file in files:
         (report.save_png if file.suffix.lower() == ".png" else report.save_html)(file)
         say(f"Written: {file}")

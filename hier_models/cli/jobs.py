@@ -28,21 +28,13 @@ except ImportError:  # Windows
 
 @dataclass(frozen=True)
 class Kind:
-    """What a job makes of documents.
+    """What a job makes of documents."""
 
-    Args:
-        task: The pipeline's task.
-        product: What one text is called, in records and messages.
-        products: The same for many.
-        label: Stands before the progress bar.
-        counting: Option of the pipeline that makes it count what is worth knowing, if there is one.
-    """
-
-    task: str
-    product: str
+    task: str  # the pipeline's
+    product: str  # what one text is called, in records and messages
     products: str
-    label: str
-    counting: str | None = None
+    label: str  # stands before the progress bar
+    counting: str | None = None  # option of the pipeline that makes it count what is worth knowing
 
 
 SUMMARIES = Kind("summarization", "summary", "summaries", "Summarizing", "return_truncation")
@@ -55,7 +47,7 @@ def run_job(
     model: str,
     inputs: list[str] | None,
     *,
-    settings: Callable[[], dict[str, Any]],
+    settings: Callable[[], dict[str, Any]],  # of the pipeline's call, kept in each record; asked late, takes libraries
     output: Path | None,
     as_json: bool,
     batch_size: int,
@@ -66,33 +58,9 @@ def run_job(
     importance_tagger: str | None = None,
     phrases_column: str | None = None,
     seed: int | None = None,
-    check: Callable[[Any, Iterable[dict[str, Any]]], None] | None = None,
+    check: Callable[[Any, Iterable[dict[str, Any]]], None] | None = None,  # by default `check_all_sources`
 ) -> tuple[list[dict[str, int]], int]:
-    """Make texts of documents and write them.
-
-    Args:
-        kind: What is made of them.
-        model: The checkpoint.
-        inputs: Files and folders; None for standard input.
-        settings: Gives the arguments of the pipeline's call, kept in each record; asked late, as it takes libraries.
-        output: Where the texts go; None for standard output.
-        as_json: Whether to write JSON objects to standard output.
-        batch_size: How many at a time.
-        text_column: Column with the documents, if given.
-        set_aside: Where records that cannot be used go; they stop the job if None.
-        device: As in torch; None for an accelerator if there is one.
-        dtype: Number format of the weights.
-        importance_tagger: Checkpoint of the tagger, if given.
-        phrases_column: Column with what to highlight, if given.
-        seed: What decides what sampling draws, if given.
-        check: Refuses, given the pipeline, documents that it cannot use; by default those with too many roles.
-
-    Returns:
-        What the pipeline counted for each document, also in an earlier run; and the number of documents.
-
-    Raises:
-        MistakeError: If the inputs cannot be read or the output not be written.
-    """
+    """Make texts of documents and write them; return what was counted for each, also before, and their number."""
     lines = output is not None and output.suffix.lower() in (".jsonl", ".ndjson")
     if output is not None and output.suffix.lower() in COMPRESSED:
         raise MistakeError(f"--output: what is written is not compressed, so give a name without {output.suffix}")
@@ -167,10 +135,7 @@ def _say_left_out(documents: Documents) -> None:
 
 
 def check_all_sources(pipe: Any, documents: Iterable[dict[str, Any]], max_source_length: int | None = None) -> None:
-    """Refuse dialogues with more roles than the model has segment embeddings, and phrases that it cannot highlight.
-
-    Before the first text is made, so that such a document does not stop the job in its last hour.
-    """
+    """Refuse what a model cannot read, before the first text is made, and not in the last hour of a job."""
     from ..data.columns import KINDS
     from ..data.phrase_columns import PHRASES
     from ..data.tokenizing import check_phrases, check_roles, highlights

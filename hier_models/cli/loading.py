@@ -8,7 +8,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from ..hub_texts import resolve_checkpoint, why_no_checkpoint
+from ..checkpoints import resolve_checkpoint, why_no_checkpoint
+from ..families import FAMILIES, Family
 from ..journal import digest
 from .errors import MistakeError, mistakes, state
 from .extractive import ExtractivePipe, is_extractive
@@ -89,6 +90,17 @@ def check_checkpoint(name: str, option: str = "--model") -> None:
     reason = why_no_checkpoint(name)
     if reason is not None:
         raise MistakeError(f"{option}: {reason}")
+
+
+def family_of(checkpoint: str) -> Family | None:
+    """Find the record of a checkpoint's family; whatever is wrong with the checkpoint shows when it is loaded."""
+    from transformers import PretrainedConfig
+
+    try:
+        config, _ = PretrainedConfig.get_config_dict(resolve_checkpoint(checkpoint))
+    except (OSError, ValueError):
+        return None
+    return FAMILIES.get(config.get("model_type", ""))
 
 
 def making_of(model: str, settings: dict[str, Any], dtype: Dtype, importance_tagger: str | None) -> dict[str, Any]:

@@ -14,8 +14,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from ..hub_texts import MINI_NAME, is_hub_id
+from ..checkpoints import MINI_NAME, is_hub_id
 from .errors import MistakeError, guarded, state
+from .extractive import METHODS
 
 
 def help_text(text: str) -> str:
@@ -77,6 +78,13 @@ class InputsFirst(TyperCommand):
         words = list(args)
         ctx.allow_extra_args = True
         rest: list[str] = super().parse_args(ctx, args)
+        # As the user writes them, for messages.
+        state.given = {
+            str(each.name): each.opts[0]
+            for each in self.params
+            if not any(ctx.params.get(str(each.name)) is nothing for nothing in (None, False))
+            and ctx.params[str(each.name)] not in ((), [])
+        }
         given = next(ctx.params[each.name] for each in self.params if each.param_type_name == "argument")
         inputs = [str(each) for each in [*(given if isinstance(given, list | tuple) else [given]), *rest] if each]
         if inputs and ctx.get_parameter_source("model").name == "DEFAULT":
@@ -126,15 +134,15 @@ class Length(StrEnum):
 
 
 MODEL_HELP = "A checkpoint: a folder, or the id of a model on the Hub"
-ModelOption = Annotated[
+Model = Annotated[
     str,
     typer.Option("--model", "-m", metavar="MODEL", help=f"{MODEL_HELP}; {MINI_NAME} comes with hier_models."),
 ]
 # Of commands that not every model can do.
-NoDefaultModelOption = Annotated[
+RequiredModel = Annotated[
     str | None, typer.Option("--model", "-m", metavar="MODEL", help=f"{MODEL_HELP}. Must be given.")
 ]
-InputArgument = Annotated[
+Inputs = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="INPUT",
@@ -142,15 +150,18 @@ InputArgument = Annotated[
         "(all also with .gz, .xz or .bz2). - or nothing: standard input, a text or JSON lines.",
     ),
 ]
-TextColumnOption = Annotated[
+TextColumn = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Column with the documents. Recognized by its name if not given."),
 ]
-ConfigNameOption = Annotated[str | None, typer.Option(metavar="NAME", help="Configuration of a dataset on the Hub.")]
-RevisionOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Branch, tag or commit of a dataset on the Hub.")
+Split = Annotated[str | None, typer.Option(metavar="NAME", help="Part of the data: test, validation, …")]
+SummaryColumn = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Column with the references. Recognized by its name if not given."),
 ]
-SourceKindOption = Annotated[
+ConfigName = Annotated[str | None, typer.Option(metavar="NAME", help="Configuration of a dataset on the Hub.")]
+Revision = Annotated[str | None, typer.Option(metavar="NAME", help="Branch, tag or commit of a dataset on the Hub.")]
+SourceKind = Annotated[
     str | None,
     typer.Option(
         metavar="KIND",
@@ -158,20 +169,25 @@ SourceKindOption = Annotated[
         "with ||||| between).",
     ),
 ]
-BatchSizeOption = Annotated[int, typer.Option(min=1, metavar="N", help="Documents at a time.")]
-LengthOption = Annotated[
+AsJson = Annotated[bool, typer.Option("--json", help="Write JSON objects, one a line, to standard output.")]
+SetAside = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write records that cannot be used here and go on. Default: stop at one."),
+]
+BatchSize = Annotated[int, typer.Option(min=1, metavar="N", help="Documents at a time.")]
+SummaryLength = Annotated[
     Length | None, typer.Option(help="How long the summary is, for models like mini that know these lengths.")
 ]
-MaxLengthOption = Annotated[
+MaxLength = Annotated[
     int | None, typer.Option(min=1, metavar="TOKENS", help="Longest summary. Default: the model's setting.")
 ]
-MinLengthOption = Annotated[
+MinLength = Annotated[
     int | None, typer.Option(min=0, metavar="TOKENS", help="Shortest summary. Default: the model's setting.")
 ]
-NumBeamsOption = Annotated[
+NumBeams = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Beams of the search. Default: the model's setting.")
 ]
-SetOption = Annotated[
+Set = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
@@ -179,18 +195,18 @@ SetOption = Annotated[
         help="Any other generation setting of Transformers, such as length_penalty=2.0. May be repeated.",
     ),
 ]
-MaxSourceLengthOption = Annotated[
+MaxSourceLength = Annotated[
     int | None,
     typer.Option(min=1, metavar="TOKENS", help="Cut documents to this length. Default: what the model can take."),
 ]
-ImportanceTaggerOption = Annotated[
+ImportanceTagger = Annotated[
     str | None,
     typer.Option(
         metavar="MODEL",
         help="Checkpoint that says how important each token is, for a Top-Down Transformer that pools by importance.",
     ),
 ]
-PhraseOption = Annotated[
+Phrase = Annotated[
     list[str] | None,
     typer.Option(
         "--phrase",
@@ -198,11 +214,22 @@ PhraseOption = Annotated[
         help="Highlight this phrase in every document, in the place of those that the model finds. May be repeated.",
     ),
 ]
-PhrasesColumnOption = Annotated[
+PhrasesColumn = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Column with a list of phrases to highlight in each document."),
 ]
-DeviceOption = Annotated[
+MaxWords = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help=f"With -m {', '.join(METHODS)}: longest summary, in words. [256]"),
+]
+MaxSentences = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help=f"With -m {', '.join(METHODS)}: most sentences of a summary.")
+]
+MethodLanguage = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help=f"With -m {', '.join(METHODS)}: language of the documents. [english]"),
+]
+Device = Annotated[
     str | None, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, mps, … Default: an accelerator if there is one.")
 ]
-DtypeOption = Annotated[Dtype, typer.Option(help="Number format of the weights. auto: as they were saved.")]
+NumberFormat = Annotated[Dtype, typer.Option(help="Number format of the weights. auto: as they were saved.")]

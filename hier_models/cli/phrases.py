@@ -7,19 +7,11 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from ..hub_texts import resolve_checkpoint
+from ..checkpoints import resolve_checkpoint
+from . import options
 from .errors import MistakeError, guarded, mistakes, say
 from .loading import check_checkpoint, quiet, required
-from .options import (
-    ConfigNameOption,
-    InputsFirst,
-    NoDefaultModelOption,
-    RevisionOption,
-    SourceKindOption,
-    TextColumnOption,
-    app,
-    help_text,
-)
+from .options import InputsFirst, app, help_text
 
 
 @app.command(
@@ -47,12 +39,12 @@ def fit_phrases(
             help="A .jsonl, .json, .csv, .tsv file, a folder of text files, or the id of a dataset on the Hub.",
         ),
     ],
-    model: NoDefaultModelOption = None,
+    model: options.RequiredModel = None,
     split: Annotated[str | None, typer.Option(metavar="NAME", help="Only this split of the documents.")] = None,
-    config_name: ConfigNameOption = None,
-    revision: RevisionOption = None,
-    text_column: TextColumnOption = None,
-    source_kind: SourceKindOption = None,
+    config_name: options.ConfigName = None,
+    revision: options.Revision = None,
+    text_column: options.TextColumn = None,
+    source_kind: options.SourceKind = None,
     output: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where to save the processor. Default: the model's folder.")
     ] = None,

@@ -9,23 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
+from . import options
 from .documents import DATA_SUFFIXES, data_suffix, read_stdin, read_text
 from .errors import MistakeError, check_parent, guarded, mistakes, say
 from .jobs import POEMS, run_job
 from .loading import generation_settings, given_only, load_pipeline, required
-from .options import (
-    BatchSizeOption,
-    DeviceOption,
-    Dtype,
-    DtypeOption,
-    InputsFirst,
-    NoDefaultModelOption,
-    NumBeamsOption,
-    SetOption,
-    TextColumnOption,
-    app,
-    help_text,
-)
+from .options import Dtype, InputsFirst, app, help_text
 
 
 @app.command(
@@ -59,7 +48,7 @@ def poem(
             "standard input.",
         ),
     ] = None,
-    model: NoDefaultModelOption = None,
+    model: options.RequiredModel = None,
     keywords: Annotated[
         list[str] | None,
         typer.Option("--keyword", "-k", metavar="WORD", help="A keyword, in the place of TEXT. Up to four times."),
@@ -70,16 +59,14 @@ def poem(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write the poems of files here; .jsonl can be continued."),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Write JSON objects, one a line, to standard output.")
-    ] = False,
-    num_beams: NumBeamsOption = None,
-    settings: SetOption = None,
+    as_json: options.AsJson = False,
+    num_beams: options.NumBeams = None,
+    settings: options.Set = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Decides what sampling draws.")] = None,
-    batch_size: BatchSizeOption = 1,
-    text_column: TextColumnOption = None,
-    device: DeviceOption = None,
-    dtype: DtypeOption = Dtype.auto,
+    batch_size: options.BatchSize = 1,
+    text_column: options.TextColumn = None,
+    device: options.Device = None,
+    dtype: options.NumberFormat = Dtype.auto,
 ) -> None:
     """Write poems."""
     model = required(model, "one of poems", "hier-models poem letter.txt -m ./my-poet")

@@ -7,34 +7,20 @@ from typing import Annotated
 
 import typer
 
-from ..hub_texts import MINI_NAME
+from ..checkpoints import MINI_NAME
+from . import options
 from .books import run_book
-from .errors import MistakeError, guarded, say
-from .extractive import LanguageOption, MaxSentencesOption, MaxWordsOption, check_options
+from .errors import MistakeError, given, guarded, say
+from .extractive import check_options
 from .jobs import SUMMARIES, run_job
 from .loading import generation_settings, given_only, read_phrases
-from .options import (
-    BatchSizeOption,
-    DeviceOption,
-    Dtype,
-    DtypeOption,
-    ImportanceTaggerOption,
-    InputArgument,
-    InputsFirst,
-    LengthOption,
-    MaxLengthOption,
-    MaxSourceLengthOption,
-    MinLengthOption,
-    ModelOption,
-    NumBeamsOption,
-    PhraseOption,
-    PhrasesColumnOption,
-    SetOption,
-    TextColumnOption,
-    app,
-    help_text,
-)
+from .options import Dtype, InputsFirst, app, help_text
 from .reporting import tokens_were
+
+
+# Options that a summarizer without a model has no use for.
+OF_GENERATION = ("length", "max_length", "min_length", "num_beams", "settings", "max_source_length")
+OF_OUTPUT = ("show_phrases", "sources", "cut", "mark_copied")
 
 
 @app.command(
@@ -77,8 +63,8 @@ from .reporting import tokens_were
 )
 @guarded
 def summarize(
-    inputs: InputArgument = None,
-    model: ModelOption = MINI_NAME,
+    inputs: options.Inputs = None,
+    model: options.Model = MINI_NAME,
     book: Annotated[
         str | None, typer.Option(metavar="PATH", help="Summarize this book: EPUB, folder of chapters, or text.")
     ] = None,
@@ -92,27 +78,22 @@ def summarize(
             "--output", "-o", metavar="FILE", help="Write here; .jsonl can be continued. With --book a folder."
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Write JSON objects, one a line, to standard output.")
-    ] = False,
-    length: LengthOption = None,
-    max_length: MaxLengthOption = None,
-    min_length: MinLengthOption = None,
-    num_beams: NumBeamsOption = None,
-    settings: SetOption = None,
-    max_source_length: MaxSourceLengthOption = None,
+    as_json: options.AsJson = False,
+    length: options.SummaryLength = None,
+    max_length: options.MaxLength = None,
+    min_length: options.MinLength = None,
+    num_beams: options.NumBeams = None,
+    settings: options.Set = None,
+    max_source_length: options.MaxSourceLength = None,
     cut: Annotated[
         bool, typer.Option("--cut", help="Cut a long document at its end. Default: read it in parts.")
     ] = False,
-    batch_size: BatchSizeOption = 1,
-    text_column: TextColumnOption = None,
-    set_aside: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write records that cannot be used here and go on. Default: stop at one."),
-    ] = None,
-    importance_tagger: ImportanceTaggerOption = None,
-    phrase: PhraseOption = None,
-    phrases_column: PhrasesColumnOption = None,
+    batch_size: options.BatchSize = 1,
+    text_column: options.TextColumn = None,
+    set_aside: options.SetAside = None,
+    importance_tagger: options.ImportanceTagger = None,
+    phrase: options.Phrase = None,
+    phrases_column: options.PhrasesColumn = None,
     show_phrases: Annotated[
         bool, typer.Option("--show-phrases", help="Write which phrases were highlighted into the JSON objects.")
     ] = False,
@@ -122,50 +103,27 @@ def summarize(
     mark_copied: Annotated[
         bool, typer.Option("--mark-copied", help="[Mark] the words that the model copied from the document.")
     ] = False,
-    max_words: MaxWordsOption = None,
-    max_sentences: MaxSentencesOption = None,
-    language: LanguageOption = None,
-    device: DeviceOption = None,
-    dtype: DtypeOption = Dtype.auto,
+    max_words: options.MaxWords = None,
+    max_sentences: options.MaxSentences = None,
+    language: options.MethodLanguage = None,
+    device: options.Device = None,
+    dtype: options.NumberFormat = Dtype.auto,
 ) -> None:
     """Summarize documents."""
     check_options(
         model,
-        {
-            "--book": book,
-            "--length": length,
-            "--max-length": max_length,
-            "--min-length": min_length,
-            "--num-beams": num_beams,
-            "--set": settings,
-            "--max-source-length": max_source_length,
-            "--importance-tagger": importance_tagger,
-            "--phrase": phrase,
-            "--phrases-column": phrases_column,
-            "--show-phrases": show_phrases,
-            "--sources": sources,
-            "--cut": cut,
-            "--mark-copied": mark_copied,
-        },
-        {"--max-words": max_words, "--max-sentences": max_sentences, "--language": language},
+        given("book", *OF_GENERATION, "importance_tagger", "phrase", "phrases_column", *OF_OUTPUT),
+        given("max_words", "max_sentences", "language"),
     )
     phrases = read_phrases(phrase)
     if show_phrases and not as_json and (output is None or output.suffix.lower() not in (".jsonl", ".ndjson")):
         raise MistakeError("--show-phrases: only JSON has a place for them; give --json, or an --output in .jsonl")
     if book is not None:
-        unused = {
-            f"INPUT {inputs[0]!r}" if inputs else "": inputs,
-            "--text-column": text_column,
-            "--set-aside": set_aside,
-            "--phrase": phrase,
-            "--phrases-column": phrases_column,
-            "--show-phrases": show_phrases,
-            "--sources": sources,
-            "--cut": cut,
-            "--mark-copied": mark_copied,
-        }
-        if given := next((name for name, value in unused.items() if value), None):
-            raise MistakeError(f"--book is summarized alone; leave out {given}")
+        unused = given("text_column", "set_aside", "phrase", "phrases_column", *OF_OUTPUT)
+        if inputs or unused:
+            raise MistakeError(
+                f"--book is summarized alone; leave out {f'INPUT {inputs[0]!r}' if inputs else unused[0]}"
+            )
         run_book(
             book,
             model,
@@ -195,9 +153,11 @@ def summarize(
                 max_words=max_words,
                 max_sentences=max_sentences,
                 language=language,
+                phrases=phrases,
+                return_phrases=show_phrases or None,
+                return_copied=mark_copied or None,
+                return_sources=sources or None,
             )
-            | given_only(phrases=phrases, return_phrases=show_phrases or None, return_copied=mark_copied or None)
-            | given_only(return_sources=sources or None)
         ),
         output=output,
         as_json=as_json,

@@ -13,10 +13,7 @@ from typing import Annotated
 import typer
 
 from .errors import NOT_FINISHED, MistakeError, guarded, mistakes, say, state
-from .options import (
-    app,
-    help_text,
-)
+from .options import app, help_text
 from .reporting import rouge_table
 
 

@@ -8,23 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
+from . import options
 from .errors import MistakeError, guarded, say
 from .jobs import TRANSLATIONS, run_job
 from .loading import generation_settings, given_only, required
-from .options import (
-    BatchSizeOption,
-    DeviceOption,
-    Dtype,
-    DtypeOption,
-    InputArgument,
-    InputsFirst,
-    NoDefaultModelOption,
-    NumBeamsOption,
-    SetOption,
-    TextColumnOption,
-    app,
-    help_text,
-)
+from .options import Dtype, InputsFirst, app, help_text
 
 
 @app.command(
@@ -45,8 +33,8 @@ from .options import (
 )
 @guarded
 def translate(
-    inputs: InputArgument = None,
-    model: NoDefaultModelOption = None,
+    inputs: options.Inputs = None,
+    model: options.RequiredModel = None,
     src_lang: Annotated[
         str | None, typer.Option(metavar="CODE", help="Language of the documents, for models of several languages.")
     ] = None,
@@ -56,27 +44,22 @@ def translate(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here; .jsonl can be continued.")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Write JSON objects, one a line, to standard output.")
-    ] = False,
+    as_json: options.AsJson = False,
     max_length: Annotated[
         int | None,
         typer.Option(min=1, metavar="TOKENS", help="Longest translation of a chunk. Default: the model's setting."),
     ] = None,
-    num_beams: NumBeamsOption = None,
-    settings: SetOption = None,
+    num_beams: options.NumBeams = None,
+    settings: options.Set = None,
     chunk_length: Annotated[
         int | None,
         typer.Option(min=1, metavar="TOKENS", help="Tokens of a chunk. Default: the model's, or what it can take."),
     ] = None,
-    batch_size: BatchSizeOption = 1,
-    text_column: TextColumnOption = None,
-    set_aside: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write records that cannot be used here and go on. Default: stop at one."),
-    ] = None,
-    device: DeviceOption = None,
-    dtype: DtypeOption = Dtype.auto,
+    batch_size: options.BatchSize = 1,
+    text_column: options.TextColumn = None,
+    set_aside: options.SetAside = None,
+    device: options.Device = None,
+    dtype: options.NumberFormat = Dtype.auto,
 ) -> None:
     """Translate documents."""
     counts, _ = run_job(

@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 from jinja2 import Environment, StrictUndefined
 
-from ..inspection.heatmap import require_matplotlib
+from ..inspection.pages import require_matplotlib
 from ..metrics.document_scores import CONFIDENCE, DRAWS, DocumentScores, paired_bootstrap
 from ..training.likelihood import READS
 from ..training.results import write_json

@@ -12,6 +12,7 @@ import torch
 
 from ..pipelines import SummarizationPipeline
 from ..pipelines.document_pipeline_hier import Example
+from ..pipelines.sources_hier import eager_attention
 from ..pipelines.written_form_hier import restore_written_form
 from .heatmap import FloatArray, HierarchicalAttentionMap, top_sentences
 from .row_attention import attends_to_rows, row_attention_weights, row_texts
@@ -82,21 +83,8 @@ def hierarchical_attention(
     Source:
         Section 6 of Rohde et al. (2021), Hierarchical Learning for Generation with Long Source Sequences.
     """
-    named = {"text": text, "sentences": sentences, "turns": turns, "documents": documents}
-    given = {name: value for name, value in named.items() if value is not None}
-    if len(given) != 1:
-        raise ValueError(
-            "Give the document as exactly one of text, sentences, turns and documents; got "
-            f"{', '.join(given) or 'none'}"
-        )
-    if summary is not None and generate_kwargs:
-        raise ValueError(
-            f"{', '.join(generate_kwargs)}: settings for generating a summary, but `summary` is given; leave one out"
-        )
-    if generate_kwargs.get("num_return_sequences", 1) != 1:
-        raise ValueError(
-            f"num_return_sequences: got {generate_kwargs['num_return_sequences']}; a map shows one summary"
-        )
+    kind, source = given_document(text=text, sentences=sentences, turns=turns, documents=documents)
+    check_generation(summary, generate_kwargs, "a map shows one summary")
     if top_k is not None and top_k < 1:
         raise ValueError(f"top_k: got {top_k}; at least 1 sentence must be kept")
     by_rows = attends_to_rows(processor)
@@ -107,10 +95,9 @@ def hierarchical_attention(
     if getattr(model.config, "hierarchical_layers", None) == 0:
         raise ValueError(_no_hierarchy(model))
 
-    with _evaluating(model):
+    with evaluating(model):
         pipeline = SummarizationPipeline(model=model, processor=processor, device=model.device)
-        [(kind, value)] = given.items()
-        document = {kind: value if isinstance(value, str) else list(value)}
+        document = {kind: source}
         example = pipeline.preprocess(document, truncation=True, max_source_length=max_source_length)["examples"]
         inputs = {name: torch.tensor([row], device=model.device) for name, row in example.inputs.items()}
         if summary is None:
@@ -147,6 +134,28 @@ def hierarchical_attention(
     )
 
 
+def given_document(**named: Any) -> tuple[str, Any]:
+    """Give the kind and the content of the one document that is given."""
+    given = [(kind, value) for kind, value in named.items() if value is not None]
+    if len(given) != 1:
+        raise ValueError(
+            "Give the document as exactly one of text, sentences, turns and documents; got "
+            f"{', '.join(kind for kind, _ in given) or 'none'}"
+        )
+    [(kind, value)] = given
+    return kind, value if isinstance(value, str) else list(value)
+
+
+def check_generation(summary: str | None, settings: Mapping[str, Any], shown: str) -> None:
+    """Refuse settings of a generation that there is none of, or of several summaries."""
+    if summary is not None and settings:
+        raise ValueError(
+            f"{', '.join(settings)}: settings for generating a summary, but `summary` is given; leave one out"
+        )
+    if settings.get("num_return_sequences", 1) != 1:
+        raise ValueError(f"num_return_sequences: got {settings['num_return_sequences']}; {shown}")
+
+
 def _written(summary: str, example: Example) -> str:
     """A summary in the written form of its document, if the tokenizer takes it away."""
     document = example.notes.get("document")
@@ -172,7 +181,7 @@ def _attention_weights(
     others = {name: value for name, value in inputs.items() if name != "input_ids"}
     chunks: list[FloatArray] = []
     cache = None
-    with _eager_attention(model):
+    with eager_attention(model):
         for part in decoder_input_ids.split(CHUNK, dim=1):
             outputs = model(
                 **others,
@@ -193,7 +202,7 @@ def _attention_weights(
 
 
 @contextmanager
-def _evaluating(model: torch.nn.Module) -> Iterator[None]:
+def evaluating(model: torch.nn.Module) -> Iterator[None]:
     """Turn dropout off, and leave every module in the mode it was in."""
     modes = {module: module.training for module in model.modules()}
     model.eval()
@@ -202,22 +211,6 @@ def _evaluating(model: torch.nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes.items():
             module.training = mode
-
-
-@contextmanager
-def _eager_attention(model: Any) -> Iterator[None]:
-    """Set the attention that returns weights, and set back what was there, in parts with their own config too."""
-    config = model.config
-    parts = {name: getattr(config, name, None) for name in getattr(config, "sub_configs", {})}
-    # Transformers has a public setter and no public getter; this attribute is what the setter itself compares with.
-    before = {"": config._attn_implementation} | {
-        name: part._attn_implementation for name, part in parts.items() if part is not None
-    }
-    model.set_attn_implementation("eager")
-    try:
-        yield
-    finally:
-        model.set_attn_implementation(before if len(before) > 1 else before[""])
 
 
 def _row_texts(tokenizer: Any, inputs: dict[str, torch.Tensor], count: int, unit: str) -> tuple[list[str], str]:

@@ -163,15 +163,7 @@ def source_text(document: Mapping[str, Any], language: str = "english") -> Sourc
 
 
 def split_summary(summary: str, language: str = "english") -> list[str]:
-    """Split a summary into sentences; lines end them too.
-
-    Args:
-        summary: The summary.
-        language: For the sentence splitter.
-
-    Returns:
-        The sentences; none for an empty summary.
-    """
+    """Split a summary into sentences; lines end them too."""
     return [sentence for line in summary.splitlines() for sentence in _sentences(line, language)]
 
 
@@ -201,27 +193,12 @@ def find_copies(source: SourceText, summary: Sequence[str], rule: CopyRule | Non
 
 
 def words_of(text: str) -> list[str]:
-    """List the words that sentences are compared by: letters and digits, in one case.
-
-    Args:
-        text: Any text.
-
-    Returns:
-        Its words; a Chinese character or kana is a word.
-    """
+    """List the words that sentences are compared by: letters and digits, in one case; a Chinese character is one."""
     return [_folded(match[0]) for match in WORD.finditer(text)]
 
 
 def is_judged(sentence: str, rule: CopyRule) -> bool:
-    """Tell whether a sentence of a summary is long enough to be judged.
-
-    Args:
-        sentence: The sentence.
-        rule: The rule.
-
-    Returns:
-        Whether it has `min_words` words.
-    """
+    """Tell whether a sentence of a summary has the words that it takes to be judged."""
     return len(words_of(sentence)) >= rule.min_words
 
 

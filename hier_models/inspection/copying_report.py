@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import html
 import json
 import os
-import re
 import statistics
-import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .copying import Copy, CopyRule, SourceText, find_copies, is_judged, source_text, split_summary
-from .heatmap import json_for_script, printable, require_matplotlib
+from .pages import Page, aligned, printable, require_matplotlib, save_figure
 
 
 if TYPE_CHECKING:
@@ -31,7 +27,6 @@ COLORS = ("#1f66ad", "#c8500a", "#0a7d5c", "#8b4aa8", "#7a6a00", "#46505e")
 DARK_COLORS = ("#7db8ff", "#ff9e5e", "#4fd0a5", "#d79cf0", "#d8c64a", "#aab4c4")
 INK, SOFT, LINE = "#1d2129", "#55606e", "#c9ced6"
 RESAMPLES = 2000
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True)
@@ -45,10 +40,11 @@ class _Copies:
     num_blocks: int
 
 
-class CopyingReport:
+class CopyingReport(Page):
     """How far into their documents the sentences lie that models copy into their summaries.
 
-    Documents are added one by one; of most of them only numbers are kept.
+    Documents are added one by one; of most of them only numbers are kept. On the page the copied sentences of the
+    shown ones are marked, the first model's in blue and the second's in bold type, as in Appendix A of the paper.
 
     Args:
         rule: When a sentence counts as copied; the default rule if None.
@@ -64,6 +60,8 @@ class CopyingReport:
         Section 6 and Appendix A of Rohde et al. (2021), Hierarchical Learning for Generation with Long Source
         Sequences.
     """
+
+    template = "copying.html"
 
     def __init__(
         self,
@@ -159,14 +157,7 @@ class CopyingReport:
         Returns:
             A line for each number, a column for each model.
         """
-        rows = [("", self.names), *self._rows()]
-        first = max(len(label) for label, _ in rows)
-        widths = [max(len(cells[column]) for _, cells in rows) for column in range(len(self.names))]
-        lines = [
-            "  ".join([f"{label:<{first}}", *(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))])
-            for label, cells in rows
-        ]
-        return "\n".join(line.rstrip() for line in lines)
+        return aligned([("", *self.names), *((label, *cells) for label, cells in self._rows())])
 
     def save_json(self, path: str | os.PathLike[str]) -> Path:
         """Write what `as_dict` gives.
@@ -223,65 +214,37 @@ class CopyingReport:
             ImportError: If matplotlib is not installed.
         """
         require_matplotlib()
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 
         self._check_filled()
         numbers = self.as_dict()["models"]
-        rows = len(numbers)
-        # Inches.
-        width, top, bottom, panel, gap = 11.0, 1.0, 0.62, 1.45, 0.5
-        body = max(rows * panel + (rows - 1) * gap, 3.1)
-        panel = (body - (rows - 1) * gap) / rows
-        height = top + body + bottom
-        figure = Figure(figsize=(width, height), facecolor="white")
-        FigureCanvasAgg(figure)
+        figure = Figure(figsize=(11, 1.6 + max(1.95 * len(numbers), 3.1)), facecolor="white", layout="constrained")
+        grid = figure.add_gridspec(len(numbers), 2, width_ratios=(5.9, 3.45))
         shares = {
             name: [count / max(entry["copied"], 1) for count in entry["histogram"]["counts"]]
             for name, entry in numbers.items()
         }
         highest = max([1.25 / self.bins, *(share for values in shares.values() for share in values)]) * 1.12
         for row, (name, entry) in enumerate(numbers.items()):
-            low = bottom + body - row * (panel + gap) - panel
-            axes = figure.add_axes((0.62 / width, low / height, 5.9 / width, panel / height))
+            axes = figure.add_subplot(grid[row, 0])
             self._draw_histogram(axes, name, entry, shares[name], COLORS[row % len(COLORS)], highest)
-            if row < rows - 1:
-                axes.tick_params(labelbottom=False)
-            else:
-                axes.set_xlabel("position of the copied sentence in its document", fontsize=8.5, color=SOFT)
-        axes = figure.add_axes((7.3 / width, bottom / height, 3.45 / width, body / height))
-        self._draw_sums(axes)
-        heading = figure.text(0.14 / width, 1 - 0.34 / height, printable(self.title), fontsize=13, weight="bold")
-        heading.set_parse_math(False)
+            axes.tick_params(labelbottom=row == len(numbers) - 1)
+        axes.set_xlabel("position of the copied sentence in its document", fontsize=8.5, color=SOFT)
+        self._draw_sums(figure.add_subplot(grid[:, 1]))
+        left = {"x": 0.01, "horizontalalignment": "left"}
+        figure.suptitle(printable(self.title), fontsize=13, weight="bold", **left).set_parse_math(False)
         documents = f"{self.documents} document{'' if self.documents == 1 else 's'}"
-        figure.text(
-            0.14 / width,
-            1 - 0.58 / height,
+        figure.supxlabel(
             f"{documents}. Copied: at least {self.rule.threshold:.0%} of a summary sentence's words in one sentence "
             f"of the document, in order, {self.rule.min_run} or more in one piece. Dashed: if they lay evenly.",
             fontsize=8,
             color=SOFT,
+            **left,
         )
-        with warnings.catch_warnings():
-            # A character that no installed font has is drawn as a box; the page shows it.
-            warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
-            figure.savefig(path, dpi=dpi, format="png")
-        return Path(path)
+        return save_figure(figure, path, dpi)
 
-    def save_html(self, path: str | os.PathLike[str]) -> Path:
-        """Write numbers, histograms and the shown documents as one page that needs nothing else.
-
-        The documents have the copied sentences marked, each model in its way: the first in blue and the second in bold
-        type, as in Appendix A of the paper. Texts are data of the page, never markup.
-
-        Args:
-            path: The file to write.
-
-        Returns:
-            The path written.
-        """
+    def _fields(self) -> dict[str, Any]:
         self._check_filled()
-        page = resources.files(__package__).joinpath("copying.html").read_text(encoding="utf-8")
         numbers = self.as_dict()["models"]
         data = {
             "names": [printable(name) for name in self.names],
@@ -293,14 +256,7 @@ class CopyingReport:
             "documents": self._pages,
             "total": self.documents,
         }
-        parts = {
-            "title": html.escape(printable(self.title)),
-            "caption": html.escape(str(self.rule)),
-            "data": json_for_script(data),
-        }
-        page = re.sub(r"\{\{(title|caption|data)\}\}", lambda match: parts[match[1]], page)
-        Path(path).write_text(page, encoding="utf-8")
-        return Path(path)
+        return {"caption": str(self.rule), "data": data}
 
     # The numbers
 
@@ -378,25 +334,21 @@ class CopyingReport:
         edges = np.linspace(0, 1, self.bins + 1)
         axes.bar(edges[:-1], shares, width=1 / self.bins, align="edge", color=color, edgecolor="white", linewidth=0.8)
         axes.axhline(1 / self.bins, color=SOFT, linewidth=0.9, linestyle=(0, (4, 3)))
-        axes.set_xlim(0, 1)
-        axes.set_ylim(0, highest)
-        _style(axes)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        _style(axes, highest)
         axes.locator_params(axis="y", nbins=4)
         median = entry["position"]["median"]
         if median is None:
             axes.text(0.5, 0.5, "nothing copied", transform=axes.transAxes, ha="center", fontsize=9, color=SOFT)
         else:
             axes.plot([median], [0], marker="^", markersize=8, color=INK, clip_on=False, zorder=5)
-        label = axes.text(0, 1.06, printable(name), transform=axes.transAxes, fontsize=10, weight="bold", color=color)
+        label = axes.set_title(printable(name), loc="left", fontsize=10, weight="bold", color=color)
         label.set_parse_math(False)
         notes = [f"{entry['copied']:,} of {entry['judged']:,} sentences copied ({_percent(entry['copied_share'])})"]
         if median is not None:
             notes.append(f"median {median:.0%} (triangle)")
         if entry["block"]["first_share"] is not None:
             notes.append(f"{entry['block']['first_share']:.0%} in the first {self.block_name}")
-        axes.text(1, 1.06, " · ".join(notes), transform=axes.transAxes, fontsize=8, color=SOFT, ha="right")
+        axes.set_title(" · ".join(notes), loc="right", fontsize=8, color=SOFT)
 
     def _draw_sums(self, axes: Axes) -> None:
         """Draw which share of the copied sentences lies within the first part of the document, for every part."""
@@ -417,13 +369,9 @@ class CopyingReport:
                 linewidth=2,
                 label=printable(name).replace("$", r"\$"),
             )
-        axes.set_xlim(0, 1)
-        axes.set_ylim(0, 1.01)
-        _style(axes)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        _style(axes, 1.01)
         axes.set_xlabel("first part of the document", fontsize=8.5, color=SOFT)
-        axes.text(0, 1.03, "copied sentences that lie within it", transform=axes.transAxes, fontsize=8.5, color=SOFT)
+        axes.set_title("copied sentences that lie within it", loc="left", fontsize=8.5, color=SOFT)
         if axes.get_legend_handles_labels()[0]:
             axes.legend(loc="lower right", fontsize=8, frameon=False, labelcolor=INK)
 
@@ -442,12 +390,12 @@ class CopyingReport:
 
         return {
             "id": printable(name),
-            "sentences": [_drawable(sentence) for sentence in source.sentences],
+            "sentences": [printable(sentence, keep_spaces=True) for sentence in source.sentences],
             "blocks": source.blocks,
             "summaries": [
                 [
                     {
-                        "text": _drawable(sentence),
+                        "text": printable(sentence, keep_spaces=True),
                         "judged": is_judged(sentence, self.rule),
                         "copy": None
                         if copy is None
@@ -466,7 +414,11 @@ class CopyingReport:
         }
 
 
-def _style(axes: Axes) -> None:
+def _style(axes: Axes, highest: float) -> None:
+    """Shares of the documents to the right, shares of the sentences up to the highest; thin lines."""
+    axes.set(xlim=(0, 1), ylim=(0, highest))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(lambda value, _: f"{value:.0%}")
     for side, spine in axes.spines.items():
         spine.set(visible=side in ("left", "bottom"), color=LINE, linewidth=0.8)
     axes.tick_params(labelsize=8, length=3, width=0.8, color=LINE, labelcolor=INK)
@@ -512,8 +464,3 @@ def _number(value: float | None) -> str:
 
 def _utf16(text: str) -> int:
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
-
-
-def _drawable(text: str) -> str:
-    """Replace what has no picture by as many characters, so that the marks stay where they are."""
-    return CONTROL.sub(" ", text).encode("utf-8", "replace").decode("utf-8")

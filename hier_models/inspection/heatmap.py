@@ -5,20 +5,16 @@ Nothing here knows a model: `capture.py` runs one and fills a `HierarchicalAtten
 
 from __future__ import annotations
 
-import html
-import json
 import math
 import os
-import re
-import unicodedata
-import warnings
-from dataclasses import dataclass, field
-from importlib import resources
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+
+from .pages import Page, printable, require_matplotlib, save_figure
 
 
 if TYPE_CHECKING:
@@ -91,24 +87,11 @@ def top_sentences(weights: npt.ArrayLike, top_k: int = 16) -> FloatArray:
     return shares
 
 
-def require_matplotlib() -> None:
-    """Check that a PNG can be drawn.
-
-    Raises:
-        ImportError: If matplotlib is not installed; the message says how to install it.
-    """
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            "drawing a PNG needs matplotlib, which is not installed; install it with "
-            'pip install "hier_models[plots]", or write an HTML page, which needs nothing'
-        ) from error
-
-
 @dataclass
-class HierarchicalAttentionMap:
+class HierarchicalAttentionMap(Page):
     """Where each token of a summary looked in its document, layer by layer.
+
+    On its page, the pointer or the arrow keys show the whole sentence, the token and the weight of a cell.
 
     Args:
         weights: (decoder_layers, sentences, target), each column of each layer summing to 1 (see `top_sentences`).
@@ -126,6 +109,8 @@ class HierarchicalAttentionMap:
         ValueError: If the lengths of `sentences` and `tokens` do not fit the shape of `weights`.
     """
 
+    template: ClassVar[str] = "heatmap.html"
+
     weights: FloatArray
     sentences: list[str]
     tokens: list[str]
@@ -133,7 +118,7 @@ class HierarchicalAttentionMap:
     top_k: int | None = 16
     num_truncated_tokens: int = 0
     unit: str = "sentence"
-    title: str = field(default="Hierarchical attention")
+    title: str = "Hierarchical attention"
 
     def __post_init__(self) -> None:
         self.weights = np.asarray(self.weights, dtype=np.float32)
@@ -168,7 +153,6 @@ class HierarchicalAttentionMap:
             Section 6 and Figures 2 to 4 of Rohde et al. (2021).
         """
         require_matplotlib()
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.cm import ScalarMappable
         from matplotlib.colors import LinearSegmentedColormap, PowerNorm
         from matplotlib.figure import Figure
@@ -193,7 +177,6 @@ class HierarchicalAttentionMap:
         dpi = max(dpi, math.ceil(min(densest, MOST_DPI)))
 
         figure = Figure(figsize=(width, height), facecolor="white")
-        FigureCanvasAgg(figure)
         colors: Colormap = LinearSegmentedColormap.from_list("hierarchical_attention", LIGHT_RAMP)
         norm = PowerNorm(COLOR_POWER, vmin=0.0, vmax=float(self.weights[chosen].max()) or 1.0)
         for place, layer in enumerate(chosen):
@@ -230,34 +213,10 @@ class HierarchicalAttentionMap:
         heading = figure.text(0.12 / width, 1 - 0.32 / height, printable(self.title), fontsize=13, weight="bold")
         heading.set_parse_math(False)
         figure.text(0.12 / width, 1 - 0.56 / height, self._caption(), fontsize=8, color="#55555f")
-        with warnings.catch_warnings():
-            # A character that no installed font has is drawn as a box; the page shows it.
-            warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
-            figure.savefig(path, dpi=dpi, format="png")
-        return Path(path)
+        return save_figure(figure, path, dpi)
 
-    def save_html(self, path: str | os.PathLike[str]) -> Path:
-        """Write the heatmaps as one page that needs nothing else: no network, no library, no server.
-
-        Hovering over a cell (or reaching it with the arrow keys) shows the whole sentence, the token and the weight.
-        Texts are data of the page, never markup.
-
-        Args:
-            path: The file to write.
-
-        Returns:
-            The path written.
-        """
-        page = resources.files(__package__).joinpath("heatmap.html").read_text(encoding="utf-8")
-        parts = {
-            "title": html.escape(printable(self.title)),
-            "caption": html.escape(self._caption()),
-            "data": json_for_script(self._page_data()),
-        }
-        # One pass, so that a text that looks like a placeholder stays a text.
-        page = re.sub(r"\{\{(title|caption|data)\}\}", lambda match: parts[match[1]], page)
-        Path(path).write_text(page, encoding="utf-8")
-        return Path(path)
+    def _fields(self) -> dict[str, Any]:
+        return {"caption": self._caption(), "data": self._page_data()}
 
     def _caption(self) -> str:
         num_layers, num_sentences, num_tokens = self.weights.shape
@@ -358,35 +317,7 @@ def _fit(weights: FloatArray, pixels: tuple[int, int]) -> FloatArray:
     return weights
 
 
-def printable(text: str, *, keep_spaces: bool = False) -> str:
-    """Replace what has no picture: control characters and lone surrogates.
-
-    Args:
-        text: Any text.
-        keep_spaces: Whether runs of white space stay as they are; otherwise each becomes one space.
-
-    Returns:
-        A text that can be drawn.
-    """
-    text = text.encode("utf-8", "replace").decode("utf-8")
-    text = "".join(" " if unicodedata.category(char) == "Cc" and char not in "\n\t" else char for char in text)
-    return text if keep_spaces else " ".join(text.split())
-
-
 def _beginning(text: str, length: int) -> str:
     """Cut a text to its first characters for a label."""
     text = printable(text)
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
-
-
-def json_for_script(data: dict[str, Any]) -> str:
-    """Write JSON that can stand inside a script element: no character of it can end the element or start markup.
-
-    Args:
-        data: What to write.
-
-    Returns:
-        The JSON.
-    """
-    text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

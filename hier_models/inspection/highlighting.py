@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import html
 import inspect
-import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from importlib import resources
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
 from ..pipelines import SummarizationPipeline
 from ..pipelines.copied_words_hier import copied_words, copy_shares
-from .capture import _eager_attention, _evaluating
-from .heatmap import FloatArray, json_for_script, printable
+from ..pipelines.sources_hier import eager_attention
+from .capture import check_generation, evaluating, given_document
+from .heatmap import FloatArray
+from .pages import Page, aligned, printable
 
 
 __all__ = ["HighlightingReport", "highlighting_report"]
@@ -31,7 +28,7 @@ _DECODING = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
 
 
 @dataclass
-class HighlightingReport:
+class HighlightingReport(Page):
     """A document with its key phrases, the attention inside of them, and the summary with its copied words.
 
     Args:
@@ -51,6 +48,8 @@ class HighlightingReport:
         settings: `highlighting` and `brightness` of the model.
         title: The heading of the page.
     """
+
+    template: ClassVar[str] = "highlighting.html"
 
     text: str
     articles: list[tuple[int, int]]
@@ -104,34 +103,10 @@ class HighlightingReport:
             cells = [_change(*self.inside[head, number]) for head in range(len(self.heads))]
             text = " ".join(phrase["text"].split())
             rows.append([text, f"{phrase['value']:.2f}", str(len(phrase["positions"])), *cells])
-        widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
-        lines = []
-        for row in rows:
-            others = (f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
-            lines.append("  ".join([f"{row[0]:<{widths[0]}}", *others]).rstrip())
-        return "\n".join(lines)
+        return aligned(rows)
 
-    def save_html(self, path: str | os.PathLike[str]) -> Path:
-        """Write it as one page that needs nothing else: no network, no library, no server.
-
-        Texts are data of the page, never markup.
-
-        Args:
-            path: The file to write.
-
-        Returns:
-            The path written.
-        """
-        page = resources.files(__package__).joinpath("highlighting.html").read_text(encoding="utf-8")
-        parts = {
-            "title": html.escape(printable(self.title)),
-            "caption": html.escape(self._caption()),
-            "data": json_for_script(self._page_data()),
-        }
-        # One pass, so that a text that looks like a placeholder stays a text.
-        page = re.sub(r"\{\{(title|caption|data)\}\}", lambda match: parts[match[1]], page)
-        Path(path).write_text(page, encoding="utf-8")
-        return Path(path)
+    def _fields(self) -> dict[str, Any]:
+        return {"caption": self._caption(), "data": self._page_data()}
 
     def _caption(self) -> str:
         found = sum(bool(phrase["positions"]) for phrase in self.phrases)
@@ -156,7 +131,7 @@ class HighlightingReport:
         return {
             "scale": PAGE_SCALE,
             # One text for all, so that characters count alike in Python and, by code points, in the script.
-            "text": _drawable(self.text),
+            "text": printable(self.text, keep_spaces=True),
             "articles": self.articles,
             "tokens": self.tokens,
             "values": [round(value, 4) for value in self.values()],
@@ -168,7 +143,7 @@ class HighlightingReport:
             "heads": self.heads,
             "inside": inside.tolist(),
             "received": received.tolist(),
-            "summary": _drawable(self.summary),
+            "summary": printable(self.summary, keep_spaces=True),
             "copied": [{**word, "share": round(word["share"], 4)} for word in self.copied],
         }
 
@@ -212,29 +187,14 @@ def highlighting_report(
         ValueError: If not exactly one document is given, if `generate_kwargs` come with a summary or ask for several
             summaries, or if the model is no Highlight-Transformer.
     """
-    named = {"text": text, "sentences": sentences, "turns": turns, "documents": documents}
-    given = {name: value for name, value in named.items() if value is not None}
-    if len(given) != 1:
-        raise ValueError(
-            "Give the document as exactly one of text, sentences, turns and documents; got "
-            f"{', '.join(given) or 'none'}"
-        )
-    if summary is not None and generate_kwargs:
-        raise ValueError(
-            f"{', '.join(generate_kwargs)}: settings for generating a summary, but `summary` is given; leave one out"
-        )
-    if generate_kwargs.get("num_return_sequences", 1) != 1:
-        raise ValueError(
-            f"num_return_sequences: got {generate_kwargs['num_return_sequences']}; a report shows one summary"
-        )
+    kind, source = given_document(text=text, sentences=sentences, turns=turns, documents=documents)
+    check_generation(summary, generate_kwargs, "a report shows one summary")
     if not hasattr(model.config, "highlighted_layers") or not hasattr(processor, "article_spans"):
         raise ValueError(
             f"model: {type(model).__name__} with a {type(processor).__name__} highlights nothing; give a "
             "Highlight-Transformer and its processor"
         )
-    [(kind, value)] = given.items()
-    source: Any = value if isinstance(value, str) else list(value)
-    with _evaluating(model):
+    with evaluating(model):
         pipeline = SummarizationPipeline(model=model, processor=processor, device=model.device)
         limit, _ = pipeline.limits(max_source_length=max_source_length)
         read: dict[str, Any] = {"truncation": limit is not None, "max_length": limit, "return_offsets_mapping": True}
@@ -309,7 +269,7 @@ def _attention(
     config = model.config
     heads = [(layer, head) for layer in config.highlighted_layers for head in range(config.highlight_heads)]
     inside, received = [], []
-    with _eager_attention(model):
+    with eager_attention(model):
         for given in (plain, lit):
             with _watched(encoder, config.highlighted_layers, config.highlight_heads, positions) as seen:
                 encoder(**given)
@@ -359,8 +319,3 @@ def _watched(
 
 def _change(without: float, lit: float) -> str:
     return "–" if np.isnan(without) else f"{without:.3f} → {lit:.3f}"
-
-
-def _drawable(text: str) -> str:
-    """The text with as many characters, none of which is a lone surrogate or another one without a picture."""
-    return "".join("�" if "\ud800" <= char <= "\udfff" else char for char in text)

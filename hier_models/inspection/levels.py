@@ -1,51 +1,18 @@
 """How much each level of a hierarchical attention counts, as a table, a picture and a page."""
 
-import html
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
-from .heatmap import printable, require_matplotlib
-
-
-# A cell is the darker, the more its level counts beside the one that counts most.
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>{title}</title>
-<style>
-body {{ margin: 2rem; font: 15px/1.6 system-ui, sans-serif; }}
-h1 {{ font-size: 1.45rem; overflow-wrap: anywhere; }}
-div {{ overflow-x: auto; }}
-table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
-th, td {{ padding: .3rem .6rem; text-align: right; white-space: nowrap; }}
-th:first-child {{ text-align: left; font-weight: 400; }}
-</style>
-</head>
-<body>
-<h1>{title}</h1>
-<p>How much each level counts in what an attention gives; levels of equal weight would have {equal:.3f} each.</p>
-<div><table>
-<thead><tr><th scope="col">attention</th>{head}</tr></thead>
-<tbody>
-{rows}
-</tbody>
-</table></div>
-</body>
-</html>
-"""
+from .pages import Page, printable, require_matplotlib, save_figure
 
 
 @dataclass
-class LevelWeights:
+class LevelWeights(Page):
     """The weight of each level in each hierarchical attention of a model.
 
     Args:
@@ -55,6 +22,8 @@ class LevelWeights:
     Raises:
         ValueError: If there is no attention, or one without levels.
     """
+
+    template: ClassVar[str] = "levels.html"
 
     weights: Mapping[str, Sequence[float]]
     title: str = "Weights of the levels of attention"
@@ -81,31 +50,10 @@ class LevelWeights:
             lines.append([name, *numbers, *["–"] * (depth - len(numbers))])
         return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
-    def save_html(self, path: str | os.PathLike[str]) -> Path:
-        """Write the table as a page that needs nothing else, shaded by weight.
-
-        Args:
-            path: The file to write.
-
-        Returns:
-            The path written.
-        """
+    def _fields(self) -> dict[str, Any]:
         most = max(max(levels) for levels in self.weights.values())
-        rows = []
-        for name, levels in self.weights.items():
-            cells = [
-                f'<td style="background: rgb(255 176 0 / {weight / most:.2f})">{weight:.3f}</td>' for weight in levels
-            ]
-            cells += ["<td>–</td>"] * (self.depth - len(levels))
-            rows.append(f'<tr><th scope="row">{html.escape(printable(name))}</th>{"".join(cells)}</tr>')
-        page = _PAGE.format(
-            title=html.escape(printable(self.title)),
-            equal=1 / self.depth,
-            head="".join(f'<th scope="col">{level}</th>' for level in range(1, self.depth + 1)),
-            rows="\n".join(rows),
-        )
-        Path(path).write_text(page, encoding="utf-8")
-        return Path(path)
+        weights = {printable(name): levels for name, levels in self.weights.items()}
+        return {"weights": weights, "depth": self.depth, "most": most}
 
     def save_png(self, path: str | os.PathLike[str]) -> Path:
         """Draw a line for each attention over its levels, beside what levels of equal weight would have.
@@ -120,12 +68,10 @@ class LevelWeights:
             ImportError: If matplotlib is not installed.
         """
         require_matplotlib()
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
         from matplotlib.ticker import MaxNLocator
 
         figure = Figure(figsize=(7, 4), layout="constrained")
-        FigureCanvasAgg(figure)
         axes = figure.add_subplot()
         for name, levels in self.weights.items():
             axes.plot(range(1, len(levels) + 1), list(levels), marker="o", label=name)
@@ -134,8 +80,7 @@ class LevelWeights:
         axes.set_title(printable(self.title)).set_parse_math(False)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(fontsize="small")
-        figure.savefig(path, dpi=150)
-        return Path(path)
+        return save_figure(figure, path)
 
 
 def level_weights(model: Any) -> LevelWeights:

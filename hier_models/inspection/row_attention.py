@@ -18,32 +18,15 @@ __all__ = ["RowEntropy", "attends_to_rows", "entropies", "row_entropy"]
 
 
 def attends_to_rows(processor: Any) -> bool:
-    """Tell whether a model reads documents in rows, as the Coarse-to-Fine LSTM does.
-
-    Args:
-        processor: Its processor, or None.
-
-    Returns:
-        Whether its inputs say the row of each token.
-    """
+    """Tell whether a model reads documents in rows, as the Coarse-to-Fine LSTM does, by its processor, or None."""
     return "row_ids" in getattr(processor, "extra_inputs", ())
 
 
 def row_attention_weights(
     model: Any, inputs: Mapping[str, torch.Tensor], decoder_input_ids: torch.Tensor
 ) -> FloatArray:
-    """Run a model over a whole summary, and take what it pays attention to.
-
-    Args:
-        model: A Coarse-to-Fine LSTM.
-        inputs: One document, (1, source) each.
-        decoder_input_ids: Start token and summary, (1, target).
-
-    Returns:
-        (1, rows, target): the attention over rows at each step, before hard attention selects; of models without such
-        attention, the sum of the attention over the words of each row.
-    """
-    return _weights(_outputs(model, inputs, decoder_input_ids))
+    """Run a model over a whole summary: its attention over rows, or the sums of that over their words."""
+    return _weights(_outputs(model, inputs, decoder_input_ids))  # (1, rows, target)
 
 
 @torch.no_grad()
@@ -59,16 +42,7 @@ def _weights(outputs: Any) -> FloatArray:
 
 
 def row_texts(tokenizer: Any, inputs: Mapping[str, torch.Tensor], count: int) -> list[str]:
-    """Give the text of each row, as the model sees it.
-
-    Args:
-        tokenizer: Of the processor.
-        inputs: One document, (1, source) each.
-        count: How many rows there are.
-
-    Returns:
-        Their texts, without end marks; unknown words are the unknown token.
-    """
+    """Give the text of each row, as the model sees it, without end marks."""
     left_out = {tokenizer.eos_token_id, tokenizer.pad_token_id}
     rows: list[list[int]] = [[] for _ in range(count)]
     for token, row in zip(inputs["input_ids"][0].tolist(), inputs["row_ids"][0].tolist(), strict=True):
@@ -78,17 +52,8 @@ def row_texts(tokenizer: Any, inputs: Mapping[str, torch.Tensor], count: int) ->
 
 
 def entropies(weights: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Compute the entropy of distributions.
-
-    Args:
-        weights: (…, rows), each row of numbers a distribution.
-
-    Returns:
-        (…), in nats: 0 where all weight is on one row, log(rows) where all rows have the same.
-
-    Source: Coarse-to-Fine LSTM, section 6.2.2.
-    """
-    shares = np.asarray(weights, dtype=np.float64)
+    """Compute the entropy, in nats, of distributions (section 6.2.2 of the thesis)."""
+    shares = np.asarray(weights, dtype=np.float64)  # (…, rows)
     logarithms = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
     found: npt.NDArray[np.float64] = np.abs((shares * logarithms).sum(axis=-1))  # and no negative zero
     return found
@@ -174,14 +139,6 @@ def row_entropy(
 
 
 def check_attends_to_rows(model: Any, processor: Any) -> None:
-    """Refuse a model that reads no rows.
-
-    Args:
-        model: Any model.
-        processor: Its processor.
-
-    Raises:
-        ValueError: If it does not attend to rows.
-    """
+    """Refuse a model that reads no rows."""
     if not attends_to_rows(processor):
         raise ValueError(f"model: {type(model).__name__} does not attend to rows (Coarse-to-Fine LSTM)")

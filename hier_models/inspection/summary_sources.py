@@ -1,17 +1,13 @@
 """A page on which one clicks a sentence of a summary, and sees the sentences of the document that it rests on."""
 
-import html
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .heatmap import printable
+from .pages import page
 
 
 __all__ = ["save_sources_page", "sources_page"]
-
-_TEMPLATE = Path(__file__).with_name("sources.html")
 
 
 def sources_page(record: Mapping[str, Any], document: str, title: str = "Sources of a summary") -> str:
@@ -38,16 +34,9 @@ def sources_page(record: Mapping[str, Any], document: str, title: str = "Sources
     summary = record.get("summary_text", " ".join(sentence["text"] for sentence in sentences))
     if "summary_text" not in record:
         sentences = _moved_together(sentences)
-    marks = {source["start"]: source["end"] for sentence in sentences for source in sentence["sources"]}
-    fields = {
-        "title": _text(title),
-        "summary": _pieces(summary, [(s["start"], s["end"], _opening(s), "</a>") for s in sentences])
-        or '<span class="none">The model wrote nothing.</span>',
-        "document": _pieces(document, [(a, b, f'<mark id="s{a}">', "</mark>") for a, b in sorted(marks.items())]),
-    }
-    # In one go, so that a text that looks like a field stays what it is.
-    template = _TEMPLATE.read_text(encoding="utf-8")
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: fields[match[1]], template)
+    marks = {source["start"]: source for sentence in sentences for source in sentence["sources"]}
+    pieces = _pieces(document, [marks[start] for start in sorted(marks)])
+    return page("sources.html", title, summary=_pieces(summary, sentences), document=pieces)
 
 
 def save_sources_page(
@@ -67,9 +56,8 @@ def save_sources_page(
     Raises:
         ValueError: If the record has no sources, or they are those of another document.
     """
-    path = Path(path)
-    path.write_text(sources_page(record, document, title), encoding="utf-8")
-    return path
+    Path(path).write_text(sources_page(record, document, title), encoding="utf-8")
+    return Path(path)
 
 
 def _moved_together(sentences: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -82,23 +70,11 @@ def _moved_together(sentences: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return moved
 
 
-def _opening(sentence: dict[str, Any]) -> str:
-    """A link to the best source, which goes there without the script too; without a source it leads nowhere."""
-    sources = sentence["sources"]
-    if not sources:
-        return '<a class="none" title="It has nothing in common with the document.">'
-    weights = " ".join(f"{source['start']}:{source['weight']:.3f}" for source in sources)
-    return f'<a href="#s{sources[0]["start"]}" data-sources="{weights}">'
-
-
-def _pieces(text: str, marks: list[tuple[int, int, str, str]]) -> str:
-    """The text, with what opens and closes each of its marked places."""
-    pieces, done = [], 0
-    for start, end, opening, closing in marks:
-        pieces += [_text(text[done:start]), opening, _text(text[start:end]), closing]
-        done = end
-    return "".join([*pieces, _text(text[done:])])
-
-
-def _text(text: str) -> str:
-    return html.escape(printable(text, keep_spaces=True))
+def _pieces(text: str, marks: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any] | None]]:
+    """Cut a text at its marked places: each piece with its mark, or None."""
+    pieces: list[tuple[str, dict[str, Any] | None]] = []
+    done = 0
+    for mark in marks:
+        pieces += [(text[done : mark["start"]], None), (text[mark["start"] : mark["end"]], mark)]
+        done = mark["end"]
+    return [(piece, mark) for piece, mark in [*pieces, (text[done:], None)] if piece]

@@ -101,7 +101,7 @@ class RecurrentCache(Cache):
 
     @property
     def is_linear(self) -> list[bool]:
-        """Not linear attention, which `generate` takes a cache without layers for: what is cached is not read again."""
+        """Not linear attention, which `generate` takes a cache without layers for: it would read all tokens again."""
         return [False]
 
     @property

@@ -4,7 +4,8 @@ import importlib
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..hub_texts import MINI
+from ..checkpoints import MINI
+from ..families import FAMILIES
 
 
 if TYPE_CHECKING:
@@ -113,8 +114,7 @@ class _CustomPipelines:
 
 def _prefer_installed_pipelines() -> None:
     hier_models = importlib.import_module("hier_models")
-    registration = importlib.import_module("hier_models.registration")
-    for family in registration.FAMILIES.values():
+    for family in FAMILIES.values():
         config_class = getattr(hier_models, family.config)
         config_class.custom_pipelines = _CustomPipelines()
 

@@ -162,7 +162,7 @@ def attended_sentences(
     encoder_outputs = model.get_encoder()(**inputs, return_dict=True)
     others = {name: value for name, value in inputs.items() if name != "input_ids"}
     options = {"output_hierarchical_attentions": True, "use_cache": False, "return_dict": True}
-    with _eager_attention(model):
+    with eager_attention(model):
         outputs = model(**others, encoder_outputs=encoder_outputs, decoder_input_ids=flat[:, :-1], **options)
     layers = [layer.float().mean(dim=1) for layer in outputs.hierarchical_attentions]
     attention = torch.stack(layers).mean(dim=0)  # (batch * sequences, target, markers)
@@ -253,7 +253,7 @@ def _letters(text: str) -> list[int]:
 
 
 @contextmanager
-def _eager_attention(model: Any) -> Iterator[None]:
+def eager_attention(model: Any) -> Iterator[None]:
     """Set the attention that returns weights, and set back what was there."""
     # Transformers has a public setter and no public getter; this attribute is what the setter itself compares with.
     before = model.config._attn_implementation

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from transformers import Seq2SeqTrainingArguments
 
-from ..hub_texts import resolve_checkpoint
+from ..checkpoints import resolve_checkpoint
 
 
 T = TypeVar("T")

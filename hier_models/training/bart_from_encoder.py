@@ -18,7 +18,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from ..hub_texts import why_no_checkpoint
+from ..checkpoints import why_no_checkpoint
 from ..models.bart_warm_start import grow_positions
 from .arguments import ModelArguments, RecipeError
 

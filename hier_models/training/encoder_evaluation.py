@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 from transformers import AutoConfig, PretrainedConfig
 
+from ..families import FAMILIES
 from .arguments import RecipeError
 from .recipe_files import load_recipe
 from .results import write_json
@@ -19,12 +20,11 @@ from .trainer import HierTrainer
 
 # What a model's class ends with -> the task it was trained for.
 HEADS = {
+    **{family.models[auto]: task for family in FAMILIES.values() for auto, task in family.tasks.items()},
     "ForMaskedLM": "masked_lm",
-    "HamReaderForQuestionAnswering": "reading_comprehension",
     "ForQuestionAnswering": "question_answering",
     "ForSequenceClassification": "classification",
     "ForMultipleChoice": "multiple_choice",
-    "TopDownTransformerForTokenClassification": "importance_tagging",
 }
 
 

@@ -27,10 +27,10 @@ from transformers import (
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 
+from ..checkpoints import why_no_checkpoint
 from ..data.tokenizing import plain_tokenizer
-from ..hub_texts import why_no_checkpoint
+from ..families import FAMILIES
 from ..models.bart_warm_start import grow_positions
-from ..registration import FAMILIES
 from .arguments import CHECKPOINTS, ModelArguments, Recipe, RecipeError, nearest
 from .bart_from_encoder import as_warm_start
 from .twins import FEED_FORWARD, led_from_bart, widen_feed_forward
@@ -43,32 +43,14 @@ Side = Literal["encoder", "decoder"]
 
 
 # What takes the hierarchy out of a family.
-PLAIN: dict[str, dict[str, Any]] = {
-    "coarse_to_fine_lstm": {"attention": "standard"},
-    "ham": {"attention_depth": 1},
-    "hat_bart": {"hierarchical_layers": 0, "num_segments": 0},
-    "hat_encoder": {"hierarchical_attention": False},
-    "highlight_transformer": {"highlight_heads": 0, "use_copy": False},
-    "top_down_transformer": {"top_down_update": "none"},
-}
-# Those that begin with BART's weights.
-FROM_BART = ("hat_bart", "highlight_transformer", "top_down_transformer")
-# Those whose tokenizers set a marker before every sentence.
-MARKED = ("hat_bart", "hat_encoder")
-# Those that read sources of any length.
-WITHOUT_POSITIONS = ("coarse_to_fine_lstm", "ham_reader")
+PLAIN = {name: dict(family.plain) for name, family in FAMILIES.items() if family.plain}
+# Those that begin with BART's weights, and the one that begins with RoBERTa's.
+FROM_BART = tuple(name for name, family in FAMILIES.items() if family.starts_from == "bart")
+FROM_ROBERTA = next(name for name, family in FAMILIES.items() if family.starts_from == "roberta")
 # What the families have beyond BART and RoBERTa.
-HIERARCHICAL = (
-    *("hierarchical_layers", "num_segments", "hierarchical_attention", "hierarchical_queries"),
-    *("bottom_up_layers", "top_down_layers", "segment_layers", "attention_window"),
-    *("pooling", "pooling_kernel", "pooling_stride", "top_down_update"),
-    *("highlighting", "highlight_heads", "highlight_layers", "brightness", "brightness_decay", "max_phrase_length"),
-    *("use_copy", "copy_head", "new_modules", "silent_markers"),
-    *("sentence_position_embeddings", "segment_position_embeddings"),
-    "attention_depth",
-)
+HIERARCHICAL = {name for family in FAMILIES.values() for name in family.hierarchy}
 # What begins anew where a recipe asks for other roles or levels than the checkpoint has.
-RESIZED = ("embed_segments.weight", "level_weights", "level_weights.logits")
+RESIZED = tuple({name for family in FAMILIES.values() for name in family.resized})
 
 
 @contextmanager
@@ -138,7 +120,7 @@ def load_model_and_processor(
         )
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_name)
     if arguments.max_position_embeddings is not None:
-        if arguments.model_type in WITHOUT_POSITIONS:
+        if reads_any_length(arguments.model_type):
             raise RecipeError(
                 f"model: max_position_embeddings means nothing to {arguments.model_type}, which reads sources of any "
                 "length; leave it out (config_overrides: max_rows is the number of its row positions)"
@@ -170,10 +152,8 @@ def load_model_and_processor(
         model = model.float()
         _widen(model, wider, report)
     elif arguments.from_roberta is not None:
-        from ..models.configuration_hat_encoder import HatEncoderConfig
-
-        overrides = _plain("hat_encoder", arguments, overrides)
-        config: PretrainedConfig = HatEncoderConfig.from_pretrained(arguments.from_roberta, **overrides)
+        overrides = _plain(FROM_ROBERTA, arguments, overrides)
+        config: PretrainedConfig = CONFIG_MAPPING[FROM_ROBERTA].from_pretrained(arguments.from_roberta, **overrides)
         model, report = _with_report(
             auto_class.from_pretrained(
                 arguments.from_roberta, config=config, dtype=torch.float32, output_loading_info=True, **options
@@ -286,19 +266,23 @@ def positions(config: PretrainedConfig, side: Side) -> int | None:
     return None
 
 
+def reads_any_length(family: str) -> bool:
+    """Whether a family has no positions that its sources could run out of."""
+    return family in FAMILIES and FAMILIES[family].source_positions is None
+
+
 def source_length(family: str, tokens: int) -> dict[str, int]:
-    """Write a recipe's `max_position_embeddings` under the name that a family's configuration has for it."""
-    if family in WITHOUT_POSITIONS:
-        return {}
-    own = family in ("top_down_transformer", "led")
-    return {"max_encoder_position_embeddings" if own else "max_position_embeddings": tokens}
+    """Write a recipe's `max_position_embeddings` under the name that a family's configuration has, if it has one."""
+    others = "max_encoder_position_embeddings" if family == "led" else "max_position_embeddings"
+    name = FAMILIES[family].source_positions if family in FAMILIES else others
+    return {} if name is None else {name: tokens}
 
 
 def _plain(family: str, arguments: ModelArguments, overrides: dict[str, Any]) -> dict[str, Any]:
     """Take the hierarchy out where a recipe asks for it: the twin of silent markers has silent markers too."""
     if not arguments.plain:
         return overrides
-    is_silent = family in MARKED and arguments.new_modules != "random"
+    is_silent = FAMILIES[family].marked and arguments.new_modules != "random"
     return {**({"silent_markers": True} if is_silent else {}), **overrides, **PLAIN[family]}
 
 
@@ -338,7 +322,7 @@ def _check_overrides(arguments: ModelArguments, overrides: dict[str, Any]) -> No
     if arguments.model_name_or_path is not None:
         config = AutoConfig.from_pretrained(arguments.model_name_or_path)
     else:
-        family = "hat_encoder" if arguments.from_roberta is not None else arguments.model_type
+        family = FROM_ROBERTA if arguments.from_roberta is not None else arguments.model_type
         if family not in CONFIG_MAPPING:
             raise RecipeError(f"model: there is no model_type {family!r}{nearest(family, [*FAMILIES, 'bart', 'led'])}")
         config = AutoConfig.for_model(family)
@@ -348,7 +332,7 @@ def _check_overrides(arguments: ModelArguments, overrides: dict[str, Any]) -> No
     elif arguments.new_modules == "identity" and config.model_type in FAMILIES:
         raise RecipeError(f"model: new_modules: what a checkpoint lacks of a {config.model_type} can only be random")
     # Twins share a recipe's `config_overrides`; what is of the hierarchy is left out of a plain one.
-    ignored = HIERARCHICAL if arguments.plain else ()
+    ignored = HIERARCHICAL if arguments.plain else set()
     for name in overrides:
         if name not in known and name not in ignored:
             raise RecipeError(
@@ -474,7 +458,8 @@ def _saved_processor(arguments: ModelArguments, config: PretrainedConfig) -> Pro
 
 def _processor_for(config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> Processor:
     """The processor class registered for a config; the tokenizer itself where there is none, as for BART."""
-    if config.model_type not in MARKED and hasattr(tokenizer, "without_markers"):
+    marked = config.model_type in FAMILIES and FAMILIES[config.model_type].marked
+    if not marked and hasattr(tokenizer, "without_markers"):
         tokenizer = tokenizer.without_markers()  # a HAT's, which a twin of it shares
     if type(config) not in PROCESSOR_MAPPING:
         return tokenizer
@@ -508,7 +493,7 @@ def _with_settings(processor: Processor, arguments: ModelArguments, config: Pret
 
 def _arrangement(config: PretrainedConfig, processor: Processor, settings: dict[str, Any]) -> dict[str, Any]:
     """What a Coarse-to-Fine LSTM's config says of rows: how many it tells apart, whether it attends to padding."""
-    if config.model_type != "coarse_to_fine_lstm":
+    if not hasattr(config, "attend_padding"):  # it reads no rows
         return {}
     found: dict[str, Any] = {}
     rows, num_rows = (settings.get(name, getattr(processor, name)) for name in ("rows", "num_rows"))
@@ -521,7 +506,7 @@ def _arrangement(config: PretrainedConfig, processor: Processor, settings: dict[
 
 def _check_rows(processor: Processor, config: PretrainedConfig) -> None:
     """Refuse rows that a Coarse-to-Fine LSTM has no positions for, and attention to padding that there is none of."""
-    if config.model_type != "coarse_to_fine_lstm":
+    if not hasattr(config, "attend_padding"):  # it reads no rows
         return
     reader = cast(Any, processor)
     if config.row_position_size and (reader.num_rows is None or reader.num_rows > config.max_rows):
@@ -547,7 +532,8 @@ def _special_ids(tokenizer: PreTrainedTokenizerBase, family: str) -> dict[str, i
     ids = {name: value for name, value in ids.items() if value is not None}
     # BART's decoder starts with </s> and ends every summary with it; the LSTM's starts with <s>, if there is one.
     eos = ids.get("eos_token_id")
-    start = ids.get("bos_token_id", eos) if family == "coarse_to_fine_lstm" else eos
+    begins_with = FAMILIES[family].decoder_starts_with if family in FAMILIES else "eos"
+    start = ids.get(f"{begins_with}_token_id", eos)
     return {**ids, **({} if eos is None else {"decoder_start_token_id": start, "forced_eos_token_id": eos})}
 
 

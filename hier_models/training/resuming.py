@@ -10,6 +10,7 @@ from typing import Any
 from transformers import PreTrainedConfig, TrainerCallback, TrainerState
 from transformers.trainer_callback import ExportableState
 
+from ..families import FAMILIES
 from .arguments import Recipe, RecipeError, set_accumulation
 from .distributed import last_complete_checkpoint
 from .run_metadata import data_version, named_sources
@@ -36,10 +37,7 @@ BEST = ("eval_strategy", "eval_steps", "eval_delay", "save_steps", "metric_for_b
 HOW = ("overwrite", "num_proc", "stop_after_minutes", "bf16_where_fast")
 
 # What of a configuration says how a model is trained or used, and not what its weights mean; and parts of such names.
-NOT_THE_MODEL = (
-    *("use_cache", "new_modules", "brightness", "brightness_decay", "num_samples", "selected_rows"),
-    *("reward_discount", "baseline_rate", "reward_scale", "alternate_soft"),
-)
+NOT_THE_MODEL = {"use_cache", *(name for family in FAMILIES.values() for name in family.of_training)}
 NOT_THE_MODEL_PARTS = ("drop", "init", "_prob", "_token_id")
 
 LENGTH = ("max_steps", "num_train_epochs")

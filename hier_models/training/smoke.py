@@ -19,8 +19,9 @@ import torch
 import transformers
 from transformers import AutoConfig, PretrainedConfig, PreTrainedTokenizerBase
 
-from .arguments import PrecisionError, Recipe, RecipeError
-from .models import PLAIN, WITHOUT_POSITIONS, save_processor, source_length
+from ..families import FAMILIES
+from .arguments import ModelArguments, PrecisionError, Recipe, RecipeError
+from .models import FROM_ROBERTA, PLAIN, reads_any_length, save_processor, source_length
 from .recipe_files import as_options, load_recipe
 from .smoke_rows import texts_in
 from .tasks import Task, task_class
@@ -32,12 +33,12 @@ from .twins import FEED_FORWARD
 SIZES = {
     **dict.fromkeys(("d_model", "hidden_size", "embedding_size", "coarse_filters"), 32),
     **dict.fromkeys(("encoder_layers", "decoder_layers", "num_hidden_layers"), 2),
-    **dict.fromkeys(("bottom_up_layers", "top_down_layers", "segment_layers"), 1),
     **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads", "num_attention_heads"), 4),
     **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim", "intermediate_size"), 48),
+    **{name: size for family in FAMILIES.values() for name, size in family.tiny.items() if size is not None},
 }
 # Numbers that are a part of one of these: of a tiny model they are the same part.
-PARTS = {"highlight_heads": "encoder_attention_heads", "highlight_layers": "encoder_layers"}
+PARTS = {name: whole for family in FAMILIES.values() for name, whole in family.tiny_parts.items()}
 # Positions of a tiny checkpoint, and of one that the recipe makes longer, in tokens.
 POSITIONS, GROWN_POSITIONS = 96, 160
 # Roberta's positions begin after the padding token's.
@@ -150,15 +151,15 @@ def _model(recipe: Recipe, task: Task, folder: Path) -> dict[str, Any]:
     source = next((name for name in sources if getattr(model, name) is not None), None)
     if source is None:
         kept |= _sizes(model.model_type)
-        if model.model_type not in WITHOUT_POSITIONS:
+        if not reads_any_length(model.model_type):
             changes["max_position_embeddings"] = POSITIONS + (0 if _writes(task) else ENCODER_OFFSET)
     else:
         family, auto_class = sources[source]
         plain = PLAIN.get(family, {}) if model.plain else {}
-        if family == "coarse_to_fine_lstm":  # of one that is not here, Model 1, whose weights all others have
-            plain = {"attention": getattr(_saved_config(recipe), "attention", "flat"), **plain}
-        if family == "ham":
-            plain = {"body": getattr(_saved_config(recipe), "body", kept.get("body", "gru")), **plain}
+        if family in FAMILIES:
+            given = {name: kept.get(name) if value is None else value for name, value in FAMILIES[family].kept.items()}
+            given = {name: getattr(_saved_config(recipe), name, value) for name, value in given.items()}
+            plain = {name: value for name, value in given.items() if value is not None} | plain
         ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "pad_token_id", "eos_token_id")}
         config = AutoConfig.for_model(
             family,
@@ -192,7 +193,7 @@ def _word_vectors(rows: Sequence[Any], tokenizer: PreTrainedTokenizerBase, path:
 
 def tiny_tagger(tokenizer: PreTrainedTokenizerBase, folder: Path) -> Path:
     """Make a random importance tagger."""
-    family = "top_down_transformer"
+    family = next(name for name, record in FAMILIES.items() if "importance_tagging" in record.tasks.values())
     ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "pad_token_id", "eos_token_id")}
     config = AutoConfig.for_model(
         family, **_sizes(family), **ids, vocab_size=len(tokenizer), max_encoder_position_embeddings=POSITIONS
@@ -205,8 +206,8 @@ def tiny_tagger(tokenizer: PreTrainedTokenizerBase, folder: Path) -> Path:
 
 def _sizes(family: str) -> dict[str, int]:
     names = {item.name for item in dataclasses.fields(type(AutoConfig.for_model(family)))}
-    if family == "ham":  # whose bodies have heads of their own
-        names -= {"encoder_attention_heads", "decoder_attention_heads"}
+    if family in FAMILIES:
+        names -= {name for name, size in FAMILIES[family].tiny.items() if size is None}
     return {name: size for name, size in SIZES.items() if name in names}
 
 
@@ -215,8 +216,8 @@ def _family(recipe: Recipe, task: Task) -> str:
     saved = _saved_config(recipe)
     if saved is not None:
         return str(saved.model_type)
-    if not _writes(task) and recipe.model.model_type == "hat_bart":  # the default, which no encoder is
-        return "hat_encoder"
+    if not _writes(task) and recipe.model.model_type == ModelArguments().model_type:  # the default is no encoder
+        return FROM_ROBERTA
     return recipe.model.model_type
 
 

@@ -73,11 +73,11 @@ class Recorder:
 
 def report(outcomes) -> int:
     from families import FAMILIES
-    from hier_models import registration
+    from hier_models import families
     from verdict import judge
 
     covered = {model_class.__name__ for family in FAMILIES for model_class in family.baselines}
-    registered = {name for family in registration.FAMILIES.values() for name in family.models.values()}
+    registered = {name for family in families.FAMILIES.values() for name in family.models.values()}
     failed = False
     print(f"\n{'model':<48}{'passed':>8}{'skipped':>9}{'failed':>8}{'listed':>8}  held against")
     verdicts = []

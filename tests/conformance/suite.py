@@ -5,8 +5,8 @@ from unittest import mock
 
 import transformers_suite.test_modeling_common as common
 
-from families import FAMILIES
-from hier_models import registration
+from families import FAMILIES as TESTERS
+from hier_models.families import FAMILIES
 
 
 # The suite asks these tables, by class name, which head a model has (and so, say, which labels it takes).
@@ -22,9 +22,7 @@ HEAD_TABLES = {
 
 for auto_class, table in HEAD_TABLES.items():
     ours = {
-        model_type: family.models[auto_class]
-        for model_type, family in registration.FAMILIES.items()
-        if auto_class in family.models
+        model_type: family.models[auto_class] for model_type, family in FAMILIES.items() if auto_class in family.models
     }
     setattr(common, table, {**getattr(common, table), **ours})
 
@@ -69,7 +67,7 @@ def make_test_class(family: type, model_class: type) -> type:
     )
 
 
-for family in FAMILIES:
+for family in TESTERS:
     for model_class in family.baselines:
         test_class = make_test_class(family, model_class)
         globals()[test_class.__name__] = test_class

@@ -227,7 +227,7 @@ def test_the_code_that_ran(tmp_path, monkeypatch):
     for copy, original in (("a", root), ("b", tmp_path / "a"), ("c", tmp_path / "a")):
         shutil.copytree(original / "hier_models", tmp_path / copy / "hier_models")
         if copy == "c":
-            (tmp_path / copy / "hier_models" / "hub.py").write_text("")
+            (tmp_path / copy / "hier_models" / "families.py").write_text("")
         monkeypatch.setattr(
             run_metadata, "__file__", str(tmp_path / copy / "hier_models" / "training" / "run_metadata.py")
         )

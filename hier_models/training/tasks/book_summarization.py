@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 from transformers import GenerationConfig, PreTrainedModel, pipeline
 
 from ...books.summarizing import SEPARATOR, weights_digest
-from ...hub_texts import resolve_checkpoint
+from ...checkpoints import resolve_checkpoint
 from ...journal import Journal, digest
 from ..arguments import Recipe, RecipeError
 from ..models import Processor

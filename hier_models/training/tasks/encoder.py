@@ -15,6 +15,7 @@ from ...data.cache_fingerprint import Versioned
 from ...data.columns import RowFormat
 from ...data.loading import load_rows
 from ...data.tokenizing import plain_tokenizer
+from ...families import FAMILIES
 from ..arguments import Recipe, RecipeError
 from ..callbacks import DropoutSchedule
 from ..models import Processor, positions
@@ -25,7 +26,10 @@ from .base import Task
 logger = logging.getLogger(__name__)
 
 # Models whose positions begin behind the padding token's id.
-SHIFTED_POSITIONS = ("hat_encoder", "roberta", "xlm-roberta", "camembert")
+SHIFTED_POSITIONS = {
+    *("roberta", "xlm-roberta", "camembert"),
+    *(name for name, family in FAMILIES.items() if family.positions_after_padding),
+}
 ROWS_IN_MEMORY = 1000
 
 

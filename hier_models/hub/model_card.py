@@ -1,0 +1,302 @@
+"""The model card of a checkpoint: what its maker, its config and its family's record say, in a template."""
+
+import ast
+import dataclasses
+import math
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jinja2
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+
+from ..checkpoints import is_hub_id
+from ..families import FAMILIES
+from .auto_classes import auto_class_of, task_of
+
+
+LIBRARY = "hier_models"
+NOT_GIVEN = "Not given."
+_FOLDER = Path(__file__).parent
+
+
+class Head(NamedTuple):
+    """How to use a model that does not generate."""
+
+    task: str  # by the Hub's name
+    example: str  # a call of Transformers' pipeline; empty if there is none
+    inputs: str  # arguments of the processor
+    result: str  # what to print of `outputs`
+
+
+_TEXT = '"The bridge was closed on Monday. Repairs will take six weeks."'
+_SPAN = "outputs.start_logits.argmax(-1), outputs.end_logits.argmax(-1)"
+
+# By Auto class, or by the task of our pipeline where there is one.
+HEADS = {
+    "AutoModelForMaskedLM": Head(
+        "fill-mask",
+        'run(f"The bridge was closed. Repairs will take six {run.tokenizer.mask_token}.")',
+        'text="The bridge was closed. Repairs take six <mask>.", split_special_tokens=False',
+        "outputs.logits.argmax(-1)",
+    ),
+    "AutoModelForTextEncoding": Head("feature-extraction", "", f"text={_TEXT}", "outputs.last_hidden_state"),
+    "AutoModelForSequenceClassification": Head(
+        "text-classification", f"run({_TEXT})", f"text={_TEXT}", "outputs.logits.softmax(-1)"
+    ),
+    "AutoModelForTokenClassification": Head(
+        "token-classification", f"run({_TEXT})", f"text={_TEXT}", "outputs.logits.argmax(-1)"
+    ),
+    "AutoModelForQuestionAnswering": Head(
+        "question-answering", "", f'text="When was the bridge closed?", text_pair={_TEXT}', _SPAN
+    ),
+    "AutoModelForMultipleChoice": Head(
+        "multiple-choice",
+        "",
+        f'text={_TEXT}, text_pair="When was it closed?", choices=["On Monday.", "Never."], padding=True',
+        "outputs.logits.softmax(-1)",
+    ),
+    "reading-comprehension": Head(
+        "reading-comprehension",
+        'run(question="When was it closed?", context="The bridge was closed on Monday.")',
+        'question="When was it closed?", context="The bridge was closed on Monday."',
+        _SPAN,
+    ),
+}
+
+
+@dataclass
+class CardDetails:
+    """What only its maker knows about a checkpoint. The model card says of each field left out that it is not given.
+
+    Args:
+        name: name of the checkpoint; its folder's or repository's if left out.
+        language: codes of its languages, such as "en".
+        license: identifier of the license of the weights, such as "apache-2.0".
+        base_model: checkpoint that training started from: a Hub id or a description.
+        datasets: Hub ids of the training data.
+        data: the training data in words.
+        hyperparameters: name -> value.
+        metrics: name -> value, such as {"rouge1": 0.41}.
+        evaluated_on: the data the metrics were measured on, such as "SAMSum, test split".
+        intended_use: what the checkpoint is meant for.
+        limits: what it cannot do, and known biases.
+        tags: further tags for the Hub.
+    """
+
+    name: str | None = None
+    language: str | list[str] | None = None
+    license: str | None = None
+    base_model: str | None = None
+    datasets: str | list[str] | None = None
+    data: str | None = None
+    hyperparameters: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    evaluated_on: str | None = None
+    intended_use: str | None = None
+    limits: str | None = None
+    tags: list[str] = field(default_factory=list)
+
+    @classmethod
+    def from_trainer(cls, trainer: Any, **details: Any) -> "CardDetails":
+        """Take the hyperparameters and the metrics from a `Seq2SeqTrainer` that has trained.
+
+        Args:
+            trainer: the trainer. Its `args` give the hyperparameters. Its `state.log_history` gives the metrics: of
+                the best checkpoint if that is the one the trainer loaded at the end, else of the last evaluation.
+            **details: the other fields; they win over what the trainer says.
+
+        Returns:
+            The details of the checkpoint.
+        """
+        found = {"hyperparameters": _hyperparameters(trainer.args), "metrics": _metrics(trainer)}
+        return cls(**{**found, **details})
+
+
+def model_card(model: Any, details: CardDetails, *, source: str, code: Iterable[Path] = ()) -> ModelCard:
+    """Write the model card of a checkpoint.
+
+    Args:
+        model: the model; its config gives the sizes.
+        details: what its maker says about it.
+        source: what to load it from: a folder or a repository.
+        code: the code files that go with it; the card lists the libraries that they need.
+
+    Returns:
+        The card, with its metadata for the Hub.
+    """
+    config, auto_class = model.config, auto_class_of(model)
+    generates = config.is_encoder_decoder and model.can_generate()
+    head = None if generates else HEADS.get(task_of(config)) or HEADS.get(auto_class)
+    task = task_of(config) if generates else head.task if head else None
+    datasets = [details.datasets] if isinstance(details.datasets, str) else details.datasets
+    results = _eval_results(details, task)
+    data = ModelCardData(
+        # The Hub and `pipeline` go by this: the checkpoint loads with plain Transformers.
+        library_name="transformers",
+        pipeline_tag=task,
+        language=details.language,
+        license=details.license,
+        base_model=details.base_model if details.base_model and is_hub_id(details.base_model) else None,
+        datasets=datasets,
+        tags=list(dict.fromkeys([LIBRARY, config.model_type, *details.tags])),
+        metrics=sorted({_metric_type(name) for name in details.metrics}) or None,
+        model_name=details.name if results else None,
+        eval_results=results or None,
+    )
+    templates = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_FOLDER), trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    templates.filters["cell"] = _cell
+    text = templates.get_template("model_card.md.jinja").render(
+        details=details,
+        config=config,
+        family=FAMILIES.get(config.model_type, {}),
+        source=source,
+        libraries=" ".join(_libraries(code)),
+        auto_class=auto_class,
+        head=head,
+        task=task,
+        generates=generates,
+        sizes={"parameters": f"{model.num_parameters():,}", **_sizes(config)},
+        datasets=datasets,
+        started_from=_started_from(details.base_model),
+        generation=_generation(model),
+        positions=_positions(config),
+        not_given=NOT_GIVEN,
+    )
+    return ModelCard(f"---\n{data.to_yaml()}\n---\n{text}")
+
+
+def card_details(card: CardDetails | Mapping[str, Any] | None) -> CardDetails:
+    """Give the details as what they are, and refuse unknown ones."""
+    if isinstance(card, CardDetails):
+        return card
+    card = card or {}
+    known = [item.name for item in dataclasses.fields(CardDetails)]
+    unknown = [name for name in card if name not in known]
+    if unknown:
+        raise ValueError(f"`card` has unknown entries {unknown}; it can have {', '.join(known)}.")
+    return CardDetails(**card)
+
+
+def _hyperparameters(args: Any) -> dict[str, Any]:
+    names = (
+        "learning_rate per_device_train_batch_size gradient_accumulation_steps world_size num_train_epochs max_steps "
+        "lr_scheduler_type warmup_steps optim weight_decay label_smoothing_factor max_grad_norm bf16 fp16 "
+        "gradient_checkpointing seed generation_max_length generation_num_beams"
+    )
+    values = {name: getattr(args, name) for name in names.split() if getattr(args, name, None) is not None}
+    if values.get("max_steps", 0) > 0:
+        values.pop("num_train_epochs", None)  # which it overrides
+    else:
+        values.pop("max_steps", None)
+    return {name: getattr(value, "value", value) for name, value in values.items()}
+
+
+def _metrics(trainer: Any) -> dict[str, float]:
+    state = trainer.state
+    evaluations = [entry for entry in state.log_history if any(name.startswith("eval_") for name in entry)]
+    if trainer.args.load_best_model_at_end:
+        best_step = getattr(state, "best_global_step", None)
+        evaluations = [entry for entry in evaluations if entry["step"] == best_step] or evaluations
+    speed = ("eval_runtime", "eval_samples_per_second", "eval_steps_per_second")
+    last = evaluations[-1] if evaluations else {}
+    return {
+        name.removeprefix("eval_"): value
+        for name, value in last.items()
+        if name.startswith("eval_") and name not in speed and isinstance(value, int | float)
+    }
+
+
+def _eval_results(details: CardDetails, task: str | None) -> list[EvalResult]:
+    if not details.evaluated_on:  # a result needs to say what it was measured on
+        return []
+    return [
+        EvalResult(
+            task_type=task or "feature-extraction",
+            dataset_type=details.evaluated_on,
+            dataset_name=details.evaluated_on,
+            metric_type=_metric_type(name),
+            metric_name=name,
+            metric_value=value,
+        )
+        for name, value in details.metrics.items()
+        if math.isfinite(value)
+    ]
+
+
+def _metric_type(name: str) -> str:
+    return "rouge" if name.lower().startswith("rouge") else name
+
+
+def _sizes(config: Any) -> dict[str, Any]:
+    """Sizes by the names that all have, and then the family's own, with what it has chosen."""
+    common = (
+        "d_model encoder_layers encoder_attention_heads encoder_ffn_dim decoder_layers decoder_attention_heads "
+        "decoder_ffn_dim vocab_size max_position_embeddings"
+    )
+    family = FAMILIES.get(config.model_type)
+    choices = family.choices if family else ()
+    sizes = {name: getattr(config, name, None) for name in common.split() if name not in config.attribute_map}
+    for name in vars(type(config)).get("__annotations__", {}):
+        value = getattr(config, name, None)
+        is_size = isinstance(value, int | list) and not isinstance(value, bool) and not name.endswith("token_id")
+        if is_size or name in choices:
+            sizes[name] = value
+    unused = family.unused_by(config) if family else set()
+    return {name: value for name, value in sizes.items() if value is not None and name not in unused}
+
+
+def _generation(model: Any) -> dict[str, Any]:
+    if not model.can_generate():
+        return {}
+    technical = ("_", "output_", "return_dict", "transformers_version", "use_cache")
+    return {
+        name: value
+        for name, value in model.generation_config.to_diff_dict().items()
+        if not name.startswith(technical) and not name.endswith("token_id")
+    }
+
+
+def _positions(config: Any) -> int | None:
+    """How many positions a source has; None where it may be of any length."""
+    family = FAMILIES.get(config.model_type)
+    names = ("max_encoder_position_embeddings", "max_position_embeddings")
+    name = next((name for name in names if hasattr(config, name)), None)
+    if name is None or (family is not None and name in family.unused_by(config)):
+        return None
+    positions: int | None = getattr(config, name)
+    return positions
+
+
+def _cell(value: Any, measured: bool = False) -> str:
+    """What stands in a cell of a table; what is measured has four digits."""
+    text = f"{value:.4f}" if measured and isinstance(value, float) else str(value)
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _started_from(base_model: str | None) -> str:
+    if base_model is None:
+        return NOT_GIVEN
+    return Path(base_model).name if Path(base_model).exists() else base_model
+
+
+def _libraries(code: Iterable[Path]) -> list[str]:
+    """What to install for these files, by the names of the Python Package Index."""
+    from importlib.metadata import packages_distributions
+
+    imported = set()
+    for file in code:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                imported.add(node.module.split(".")[0])
+    # The last three come with transformers.
+    known = {*sys.stdlib_module_names, "torch", "transformers", "huggingface_hub", "numpy", "tokenizers"}
+    distributions = packages_distributions()
+    others = {distributions.get(name, [name])[0] for name in imported - known}
+    return ["torch", '"transformers>=5.24,<6"', *sorted(others)]
