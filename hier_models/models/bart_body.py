@@ -122,7 +122,8 @@ class BartBodyDecoder(nn.Module):
     ) -> tuple[torch.Tensor, Any, Any, Cache | None]:
         """Check and embed a target: its states, the masks of target and source, and the cache."""
         model: Any = self
-        check_target(self.config, input_ids, inputs_embeds, encoder_hidden_states, attention_mask)
+        width = "embedding_size" if hasattr(self.config, "embedding_size") else "d_model"
+        check_target(self.config, input_ids, inputs_embeds, encoder_hidden_states, attention_mask, width)
         if inputs_embeds is None:
             inputs_embeds = model.embed_tokens(input_ids)  # (batch, target, d_model)
         if use_cache and cache is None:
@@ -174,7 +175,7 @@ class BartBodyModel(nn.Module):
         """Return the embedding that encoder, decoder and head share."""
         return self.shared
 
-    def set_input_embeddings(self, value: nn.Embedding) -> None:
+    def set_input_embeddings(self, value: Any) -> None:
         """Replace the embedding that encoder and decoder share."""
         self.shared = value
         for part in ("encoder", "decoder"):

@@ -152,7 +152,7 @@ class CopyDecoderLayer(BartDecoderLayer):
 class CopyDecoder(BartBodyDecoder):
     """BART's decoder, or the CopyTransformer's; stands before `PreTrainedModel` among its bases."""
 
-    _can_record_outputs = {
+    _can_record_outputs: Any = {
         "hidden_states": CopyDecoderLayer,
         "attentions": OutputRecorder(BartAttention, index=1, layer_name="self_attn"),
         "cross_attentions": OutputRecorder(BartAttention, index=1, layer_name="encoder_attn"),

@@ -152,7 +152,9 @@ class CoarseToFineLstmProcessor(SentenceProcessor):
         )
         return self._encoded(data, batched, return_tensors)
 
-    def _sources(self, name: str, value: Any, limit: int | None, cut: bool) -> tuple[dict[str, list[Any]], bool]:
+    def _sources(  # type: ignore[override]
+        self, name: str, value: Any, limit: int | None, cut: bool
+    ) -> tuple[dict[str, list[Any]], bool]:
         documents, batched = self._read(name, value)
         rows = [self._arrange(sentences, limit, cut) for sentences in self._sentences(documents)]
         return {key: [row[key] for row in rows] for key in rows[0]}, batched

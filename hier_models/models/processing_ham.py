@@ -138,7 +138,7 @@ class HamProcessor(SavesPart, SourceProcessor):
         )
         return self._encoded(data, batched, return_tensors)
 
-    def _sources(
+    def _sources(  # type: ignore[override]
         self, name: str, value: Any, limit: int | None, cut: bool, *, lines: Any
     ) -> tuple[dict[str, list[Any]], bool]:
         if name == "keywords":

@@ -152,7 +152,7 @@ class HatBartProcessor(GivesRunningText, SentenceProcessor):
         documents, batched = self._read(name, value)
         return [document.text for document in documents], batched
 
-    def _sources(
+    def _sources(  # type: ignore[override]
         self, name: str, value: Any, limit: int | None, cut: bool, *, return_offsets: bool = False
     ) -> tuple[dict[str, list[Any]], bool]:
         documents, batched = self._read(name, value)

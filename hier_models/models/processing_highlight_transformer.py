@@ -237,7 +237,7 @@ class HighlightTransformerProcessor(SavesPart, GivesRunningText, SourceProcessor
             encoded["phrases"] = found if batched or return_tensors is not None or found is None else found[0]
         return encoded
 
-    def _sources(
+    def _sources(  # type: ignore[override]
         self,
         name: str,
         value: Any,

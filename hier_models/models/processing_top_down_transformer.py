@@ -126,7 +126,7 @@ class TopDownTransformerProcessor(GivesRunningText, SourceProcessor):
         )
         return self._encoded(data, batched, return_tensors)
 
-    def _sources(
+    def _sources(  # type: ignore[override]
         self,
         name: str,
         value: Any,
