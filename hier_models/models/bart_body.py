@@ -38,13 +38,18 @@ class BartBodyPreTrainedModel(PreTrainedModel):
     _supports_sdpa = True
     _supports_flex_attn = True
 
-    def add_layers(self, layers: Iterable[nn.Module], positions: int | None) -> None:
-        """Make what an encoder and a decoder have: embeddings, layers, and norms behind the one or the others."""
+    def add_layers(self, layers: Iterable[nn.Module], positions: int | None, segments: int = 0) -> None:
+        """Make what an encoder and a decoder have: embeddings, layers, and norms behind the one or the others.
+
+        In this order, which is that of an optimizer's states in checkpoints of a training.
+        """
         self.embed_tokens = make_token_embedding(self.config)
         if getattr(self.config, "position_embedding_type", "learned") == "sinusoidal":
             self.embed_positions: nn.Module = SinusoidalPositions(self.config.d_model)
         else:
             self.embed_positions = BartLearnedPositionalEmbedding(positions, self.config.d_model)
+        if segments:
+            self.embed_segments = nn.Embedding(segments, self.config.d_model)
         self.normalize_before = getattr(self.config, "normalize_before", False)
         if not self.normalize_before:
             self.layernorm_embedding = nn.LayerNorm(self.config.d_model)

@@ -130,9 +130,7 @@ class HatBartEncoder(HatBartPreTrainedModel):
     def __init__(self, config: HatBartConfig):
         super().__init__(config)
         layers = (BartEncoderLayer(config, layer_idx=i) for i in range(config.encoder_layers))
-        self.add_layers(layers, config.max_position_embeddings)
-        if config.num_segments:
-            self.embed_segments = nn.Embedding(config.num_segments, config.d_model)
+        self.add_layers(layers, config.max_position_embeddings, config.num_segments)
         self.hierarchical_layers = nn.ModuleList(
             BartEncoderLayer(config, layer_idx=i) for i in range(config.hierarchical_layers)
         )
