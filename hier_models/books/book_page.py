@@ -5,7 +5,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader
 
-from ..inspection.heatmap import printable
+from ..inspection.pages import printable
 
 
 def book_page(result: Any) -> str:
