@@ -96,7 +96,8 @@ def numbers(value):
 SCRIPT = """
 import os, signal, sys
 from transformers import TrainerCallback
-from hier_models.training import run_sweep, task_class
+from hier_models.experiments import run_sweep
+from hier_models.training import task_class
 
 class Die(TrainerCallback):
     def on_step_end(self, args, state, control, **kwargs):
