@@ -222,6 +222,17 @@ def make_token_embedding(config: PreTrainedConfig) -> BartScaledWordEmbedding:
     return BartScaledWordEmbedding(config.vocab_size, size, config.pad_token_id, embed_scale=embed_scale)
 
 
+def projections(attention: BartAttention, hidden_states: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Queries, keys and values of a self-attention, each (batch, heads, tokens, head_dim)."""
+    device = hidden_states.device.type
+    if torch.is_autocast_enabled(device) and hidden_states.dtype != torch.float64:  # which autocast leaves alone
+        # Once, and not a copy for each projection, kept until the backward pass.
+        hidden_states = hidden_states.to(torch.get_autocast_dtype(device))
+    shape = (*hidden_states.shape[:-1], -1, attention.head_dim)
+    parts = (attention.q_proj, attention.k_proj, attention.v_proj)
+    return tuple(part(hidden_states).view(shape).transpose(1, 2) for part in parts)
+
+
 def keys_and_values(
     attention: BartAttention, states: torch.Tensor | None, cache: Cache | None
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -249,5 +260,6 @@ __all__ = [
     "keys_and_values",
     "make_token_embedding",
     "of_both",
+    "projections",
     "target_of",
 ]

@@ -34,6 +34,7 @@ from transformers.integrations.flex_attention import compile_friendly_flex_atten
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.bart.modeling_bart import BartAttention, eager_attention_forward
 
+from .bart_body import projections
 from .flash_highlighting import attend_on_cpu, correct_rows
 from .highlight_band import Band, softmax_of_entries
 from .input_checks import refuse_flex_dropout
@@ -68,17 +69,9 @@ class HighlightTransformerSelfAttention(BartAttention):
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Attend."""
-        device = hidden_states.device.type
-        if torch.is_autocast_enabled(device) and hidden_states.dtype != torch.float64:  # which autocast leaves alone
-            # Once, and not a copy for each projection, kept until the backward pass.
-            hidden_states = hidden_states.to(torch.get_autocast_dtype(device))
-        shape = (*hidden_states.shape[:-1], -1, self.head_dim)
-        query, key, value = (
-            projection(hidden_states).view(shape).transpose(1, 2)  # (batch, heads, tokens, head_dim)
-            for projection in (self.q_proj, self.k_proj, self.v_proj)
-        )
+        query, key, value = projections(self, hidden_states)  # (batch, heads, tokens, head_dim)
         dropout = self.dropout if self.training else 0.0
-        implementation = self.config._attn_implementation
+        implementation, device = self.config._attn_implementation, query.device.type
         refuse_flex_dropout(implementation, dropout)
         heads, how, scale = self.highlighted_heads, self.highlighting, self.scaling
         if not heads:
@@ -99,7 +92,7 @@ class HighlightTransformerSelfAttention(BartAttention):
             attended = attended.transpose(1, 2)
             if band is not None:
                 attended = highlight_rows(attended, query, key, value, band, heads, how, dropout, scale)
-        attended = attended.transpose(1, 2).reshape(*shape[:-2], -1)
+        attended = attended.transpose(1, 2).flatten(2)
         return self.out_proj(attended), weights
 
 

@@ -30,6 +30,7 @@ from transformers.masking_utils import create_bidirectional_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.bart.modeling_bart import BartAttention, eager_attention_forward
 
+from .bart_body import projections
 from .input_checks import refuse_flex_dropout
 
 
@@ -60,15 +61,7 @@ class TopDownTransformerLocalAttention(BartAttention):
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Attend."""
-        device = hidden_states.device.type
-        if torch.is_autocast_enabled(device) and hidden_states.dtype != torch.float64:  # which autocast leaves alone
-            # Once, and not a copy for each projection, kept until the backward pass.
-            hidden_states = hidden_states.to(torch.get_autocast_dtype(device))
-        shape = (*hidden_states.shape[:-1], -1, self.head_dim)
-        query, key, value = (
-            projection(hidden_states).view(shape).transpose(1, 2)  # (batch, heads, tokens, head_dim)
-            for projection in (self.q_proj, self.k_proj, self.v_proj)
-        )
+        query, key, value = projections(self, hidden_states)  # (batch, heads, tokens, head_dim)
         dropout = self.dropout if self.training else 0.0
         refuse_flex_dropout(self.config._attn_implementation, dropout)
         weights = None
@@ -83,7 +76,7 @@ class TopDownTransformerLocalAttention(BartAttention):
             attended, weights = attend(
                 self, query, key, value, attention_mask, dropout=dropout, scaling=self.scaling, **kwargs
             )
-        return self.out_proj(attended.reshape(*shape[:-2], -1)), weights
+        return self.out_proj(attended.flatten(2)), weights
 
 
 def create_local_attention_mask(
