@@ -67,8 +67,11 @@ DOMAINS = {
 }
 DEVELOPMENT = 25  # one document in so many
 READ = 400  # words of a document that a summary has to be learned from: what fits into 512 tokens
+READ_LAST = 310  # in the last stage: what fits into 400 tokens
 KEPT = 900  # words of a document in the training part: more than 1,024 tokens, of which no more are read
 LEAST_FACTS, LEAST_WORDS = 0.7, 0.6  # shares of a summary's names and numbers, and of its words, that stand there
+LAST_FACTS, LAST_WORDS = 0.95, 0.72  # in the last stage
+MOST_LINES, MOST_EXTRACTS = 1300, 250  # in the last stage: in all, and of a set
 LONGEST = 150  # words of a summary that is learned; it is kept to the end of a sentence
 SPOKEN = ("mts_dialog", "primock57", "qmsum", "meqsum")  # few, and dialogues are summed up in other words
 LEAST_SPOKEN = 0.4
@@ -78,9 +81,16 @@ WORD = re.compile(r"[^\W_]+")
 SENTENCE_END = re.compile(r"[.!?][\"')\]]*\s+$")
 
 
-def is_supported(name: str, document: str, summary: str) -> bool:
+def is_supported(
+    name: str,
+    document: str,
+    summary: str,
+    words_read: int = READ,
+    least_facts: float = LEAST_FACTS,
+    least_words: float = LEAST_WORDS,
+) -> bool:
     """Whether a summary can be learned from what is read of its document; else it teaches to make things up."""
-    read = {word.casefold() for word in WORD.findall(" ".join(document.split()[:READ]))}
+    read = {word.casefold() for word in WORD.findall(" ".join(document.split()[:words_read]))}
     words, facts = [], []
     for match in WORD.finditer(summary):
         word = match[0]
@@ -90,7 +100,8 @@ def is_supported(name: str, document: str, summary: str) -> bool:
             facts.append(words[-1])
     if not words:
         return False
-    least_facts, least_words = (LEAST_SPOKEN,) * 2 if name in SPOKEN else (LEAST_FACTS, LEAST_WORDS)
+    if name in SPOKEN:
+        least_facts = least_words = LEAST_SPOKEN
     return sum(words) >= least_words * len(words) and sum(facts) >= least_facts * len(facts)
 
 
@@ -141,13 +152,13 @@ def is_development(key: str) -> bool:
     return int(hashlib.sha256(key.casefold().encode()).hexdigest(), 16) % DEVELOPMENT == 0
 
 
-def extract(document: str, summary: str) -> str:
+def extract(document: str, summary: str, words_read: int = READ) -> str:
     """Sentences of what is read of a document that say most of its summary, about as long; empty if hardly anything.
 
     Each is the one that raises the F1 of words and pairs of words most, until none does (the oracle of extractive
     summarization; Nallapati et al., 2017: SummaRuNNer). It teaches to write whole sentences, and which.
     """
-    read = document[: [*re.finditer(r"\S+", document)][:READ][-1].end()]
+    read = document[: [*re.finditer(r"\S+", document)][:words_read][-1].end()]
     spans = split_sentences(read, "english")[: None if len(read) == len(document) else -1]  # not the one that is cut
     sentences = [read[a:b].strip().rpartition("\n")[2].strip() for a, b in spans]  # without the heading before it
     usable = [sentence for sentence in sentences if sentence.endswith((".", "!", "?")) and len(sentence.split()) >= 5]
@@ -173,6 +184,21 @@ def with_extracts(train: list[dict[str, str]], generator: random.Random) -> list
             rows.append(row)
         elif summary := extract(row["document"], row["summary"]):
             rows.append({**row, "summary": summary})
+    return rows
+
+
+def well_supported(train: list[dict[str, str]], generator: random.Random) -> list[dict[str, str]]:
+    """The last stage's pairs: summaries that stand almost wholly in what is read; of other documents, some extracts."""
+    rows, lines, extracts = [], 0, Counter[str]()
+    for row in tqdm(generator.sample(train, len(train)), desc="last", disable=None):
+        document, summary, is_line = row["document"], row["summary"], length_of(row["summary"]) == "line"
+        if is_supported(row["set"], document, summary, READ_LAST, LAST_FACTS, LAST_WORDS):
+            lines += is_line
+            rows += [row] * (not is_line or lines <= MOST_LINES)
+        elif not is_line and extracts[row["set"]] < MOST_EXTRACTS and (own := extract(document, summary, READ_LAST)):
+            extracts[row["set"]] += 1
+            rows.append({**row, "summary": own})
+    generator.shuffle(rows)
     return rows
 
 
@@ -232,6 +258,7 @@ def main() -> None:
     generator.shuffle(train)
     write(arguments.output / "pairs" / "train.jsonl", train)
     write(arguments.output / "pairs" / "extracts.jsonl", with_extracts(train, generator))
+    write(arguments.output / "pairs" / "last.jsonl", well_supported(train, random.Random(1)))
     held = [(domain, row) for domain, rows in development.items() for row in rows]
     generator.shuffle(held)
     shared = shared_with(train, [row for _, row in held])
