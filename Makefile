@@ -81,7 +81,7 @@ bench: install ## Speed and memory against the peers of each model, as tables (G
 	for model in $(BENCH); do $(BIN)/python benchmarks/$$model.py $(BENCH_ARGS) || exit 1; done
 
 docs: $(VENV)/stamp-docs ## The site of docs/, in site/: every link and name of the API is checked
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/mkdocs build --strict
 
 build: install ## Wheel, in dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
