@@ -21,11 +21,12 @@ BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HF_HUB_DISABLE_TELEMETRY := 1
 export TOKENIZERS_PARALLELISM := false
+export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help install install-demo demo test test-fast test-slow check lint types spelling docstrings format \
-	conformance lowest bench build clean distclean FORCE
+	conformance lowest bench docs build clean distclean FORCE
 
 help: ## Show this list
 	@echo "make TARGET [VARIABLE=VALUE ...]"
@@ -79,6 +80,9 @@ lowest: $(VENV_LOWEST)/stamp-dev ## The fast tests on the lowest supported versi
 bench: install ## Speed and memory against the peers of each model, as tables (GPU wanted)
 	for model in $(BENCH); do $(BIN)/python benchmarks/$$model.py $(BENCH_ARGS) || exit 1; done
 
+docs: $(VENV)/stamp-docs ## The site of docs/, in site/: every link and name of the API is checked
+	$(BIN)/mkdocs build --strict
+
 build: install ## Wheel, in dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
@@ -87,7 +91,7 @@ install: $(VENV)/stamp-dev ## Set up the virtual environment, with everything fo
 install-demo: $(VENV)/stamp-demo ## Set up the virtual environment, with what the demo needs
 
 clean: ## Remove caches and what was built or written by the demo
-	rm -rf build dist outputs runs .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf build dist site outputs runs .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
 
 distclean: clean ## Remove the virtual environments and the conformance cache too
@@ -115,6 +119,11 @@ $(VENV)/stamp-dev: $(VENV)/stamp-torch pyproject.toml
 $(VENV)/stamp-demo: $(VENV)/stamp-torch pyproject.toml
 	@echo "Installing hier_models and what its demo needs into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --editable '.[demo]'
+	@touch $@
+
+$(VENV)/stamp-docs: $(VENV)/stamp-torch pyproject.toml
+	@echo "Installing hier_models and what builds its site into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	@touch $@
 
 $(VENV_LOWEST)/stamp-dev: $(VENV_LOWEST)/stamp-torch pyproject.toml tests/lowest_versions.py

@@ -1,5 +1,6 @@
-"""What a newcomer meets first: the README, the Makefile, the version, and how long the import takes."""
+"""What a newcomer meets first: the README, docs/, the Makefile, the version, and how long the import takes."""
 
+import importlib
 import inspect
 import json
 import os
@@ -23,10 +24,20 @@ from tests import forks
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+}
+# With the pages of the site that stand elsewhere, which have no code to run in a folder of a user's.
+LINKING = PAGES | {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for pattern in ("*.md", "model_cards/*.md", "examples/*/README.md")
+    for path in sorted(ROOT.glob(pattern))
+}
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 TARGETS = re.findall(r"^([a-z][a-z-]*):(?!=)", MAKEFILE, re.MULTILINE)
 
-# Commands in the README that set up a machine. `.ci/run` goes through them, in its own way.
+# Commands of the pages that set up a machine. `.ci/run` goes through them, in its own way.
 SET_UP = (
     "git clone ",
     "npm install ",
@@ -105,41 +116,67 @@ def test_every_target_without_a_file_is_phony():
     assert set(phony) == {*TARGETS, "FORCE"}
 
 
-def code_blocks(*languages: str) -> list[str]:
-    """The README's fenced blocks in these languages."""
+def code_blocks(page: str, *languages: str) -> list[str]:
+    """A page's fenced blocks in these languages."""
     return [
         text
-        for language, text in re.findall(r"^```(\w+)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+        for language, text in re.findall(r"^```(\w+)\n(.*?)^```", PAGES[page], re.MULTILINE | re.DOTALL)
         if language in languages
     ]
 
 
-def shell_commands() -> list[str]:
-    """The commands of the README's shell blocks, with continued lines joined; output after `$ ` prompts left out."""
+def shell_commands(*pages: str) -> list[str]:
+    """The commands of pages' shell blocks, with continued lines joined; output after `$ ` prompts left out."""
     commands = []
-    for block in code_blocks("console", "bash", "sh", "shell"):
+    for block in [block for page in pages for block in code_blocks(page, "console", "bash", "sh", "shell")]:
         lines = [line.strip() for line in block.replace("\\\n", " ").splitlines()]
         if any(line.startswith("$ ") for line in lines):
             lines = [line[2:] for line in lines if line.startswith("$ ")]
         commands += [re.sub(r"\s+#.*", "", line) for line in lines if line and not line.startswith("#")]
-    return commands
+    return list(dict.fromkeys(commands))
 
 
-def test_readme_names_the_two_commands():
-    assert {"make demo", "make test"} <= set(shell_commands())
+def test_readme_is_short_and_names_the_two_commands():
+    assert len(README.splitlines()) <= 200
+    assert {"make demo", "make test"} <= set(shell_commands("README.md"))
 
 
-def test_readme_as_a_book_is_what_it_says_of_itself():
+def test_readme_shows_the_text_that_it_summarizes():
+    quoted = " ".join(line.removeprefix("> ") for line in README.splitlines() if line.startswith(">"))
+    assert " ".join((ROOT / "docs" / "ferry.txt").read_text(encoding="utf-8").split()) in quoted
+    assert (ROOT / "docs" / "ferry.svg").stat().st_size < 100_000
+
+
+def test_readme_as_a_book_is_what_the_guide_says_of_it():
     for line in read_book(ROOT / "README.md").report().splitlines():
-        assert line in README
+        assert line in PAGES["docs/guides/books.md"]
 
 
-def test_readme_commands_are_known():
-    for command in shell_commands():
+def test_commands_of_pages_are_known():
+    for command in shell_commands(*PAGES):
         if command.startswith("make "):
             assert command.split()[1] in TARGETS, command
         else:
             assert "hier-models " in command or command.startswith(SET_UP), f"not covered by a test: {command}"
+
+
+def test_api_pages_have_every_public_name():
+    shown = re.findall(r"^::: hier_models\.(\S+)$", "\n".join(PAGES.values()), re.MULTILINE)
+    assert len(shown) == len(set(shown))
+    assert {name for name in shown if "." not in name} == set(hier_models.__all__) - {"MINI"}
+
+
+@pytest.mark.parametrize("room", ["books", "data", "experiments", "hub", "inspection", "metrics", "pipelines"])
+def test_api_page_of_a_room_has_its_names(room):
+    shown = re.findall(r"^::: hier_models\.(?:\w+\.)?(\w+)$", "\n".join(PAGES.values()), re.MULTILINE)
+    names = importlib.import_module(f"hier_models.{room}").__all__
+    assert set(names) - {"register_pipelines"} <= set(shown)
+
+
+@pytest.mark.parametrize("page", LINKING)
+def test_links_lead_to_files(page):
+    for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", LINKING[page]):
+        assert (ROOT / page).parent.joinpath(link).exists(), f"{page}: {link}"
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +187,7 @@ def made() -> list[Path]:
 
 @pytest.fixture
 def user_folder(request, tmp_path, tmp_path_factory, made):
-    """A folder as the README's reader has it after `make demo`, with tiny models in the places that it names."""
+    """A folder as the pages' reader has it after `make demo`, with tiny models in the places that they name."""
     if not made:
         names = list(inspect.signature(make_user_folder).parameters)[1:]
         made.append(tmp_path_factory.mktemp("user"))
@@ -217,6 +254,8 @@ def make_user_folder(
     write_poems(folder)
     write_questions(folder)
     shutil.copytree(ROOT / "examples" / "recipes", folder / "examples" / "recipes")
+    (folder / "docs").mkdir()
+    shutil.copy(ROOT / "docs" / "ferry.txt", folder / "docs")
 
 
 def write_poems(folder: Path) -> None:
@@ -261,15 +300,15 @@ def run_in(folder: Path, command: list[str]) -> None:
 
 
 @pytest.mark.slow
-def test_readme_python_runs_as_written(user_folder):
-    blocks = code_blocks("python")
-    assert blocks
-    run_in(user_folder, [sys.executable, "-c", "\n".join(blocks)])
+@pytest.mark.parametrize("page", [page for page in PAGES if code_blocks(page, "python")])
+def test_python_of_page_runs_as_written(user_folder, page):
+    result = forks.run("\n".join(code_blocks(page, "python")), cwd=user_folder, timeout=600)
+    assert result.returncode == 0, f"{page}\n{result.stdout}\n{result.stderr}"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [command for command in shell_commands() if "hier-models " in command])
-def test_readme_shell_runs_as_written(user_folder, command):
+@pytest.mark.parametrize("command", [command for command in shell_commands(*PAGES) if "hier-models " in command])
+def test_shell_of_pages_runs_as_written(user_folder, command):
     """A simple command without bash; that the command is installed is a test of its own."""
     name, *arguments = shlex.split(command)
     if name == "hier-models" and not {"|", ">", "&&"} & set(arguments):
