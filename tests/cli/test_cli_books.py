@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hier_models import HatBartForConditionalGeneration, HatBartProcessor, summarize_book
+from tests.cli.test_cli import mistake, run, workplace  # noqa: F401
 from tests.conftest import DOCUMENTS
-from tests.test_cli import mistake, run, workplace  # noqa: F401
 
 
 @pytest.fixture

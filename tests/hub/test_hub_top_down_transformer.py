@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import torch
 from huggingface_hub import ModelCard
-from test_hub import WITHOUT_HIER_MODELS, run_python
 from transformers import AutoConfig, AutoProcessor, pipeline
 
 import hier_models
 from tests.conftest import DOCUMENTS
+from tests.hub.test_hub import WITHOUT_HIER_MODELS, run_python
 
 
 IMPORTANCE = [[(0, 20, 1.0), (30, 60, 0.5)], [(4, 40, 2.0)], [(0, 5, 1.0)], [(2, 10, 1.0)]]

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 from huggingface_hub import ModelCard
-from test_hub import WITHOUT_HIER_MODELS, run_python
 
 import hier_models
 from hier_models.data.tokenizer_training import train_word_level
 from hier_models.models.processing_ham_reader import fit_characters
+from tests.hub.test_hub import WITHOUT_HIER_MODELS, run_python
 
 
 CONTEXTS = ["Marta keeps a bakery. She lights the oven at four.", "The lamp was lit by a keeper."]

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 from huggingface_hub import ModelCard
-from test_hub import WITHOUT_HIER_MODELS, run_python
 from transformers import AutoConfig, AutoProcessor, pipeline
 
 import hier_models
 from hier_models import HamConfig, HamForConditionalGeneration
 from tests.ham.poems import poem_processor
+from tests.hub.test_hub import WITHOUT_HIER_MODELS, run_python
 
 
 # Everything a checkpoint is loaded for. `source`, `trust` and `file` are set before.

@@ -13,8 +13,8 @@ from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTok
 from hier_models import checkpoints
 from hier_models.inspection import CopyingReport
 from tests import forks
+from tests.cli.test_cli import checkpoint, jsonl, mistake, run, workplace
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
-from tests.test_cli import checkpoint, jsonl, mistake, run, workplace
 
 
 __all__ = ["checkpoint", "workplace"]  # fixtures

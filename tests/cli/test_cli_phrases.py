@@ -11,8 +11,8 @@ from transformers import AutoProcessor, PreTrainedTokenizerFast
 from hier_models import HatBartForConditionalGeneration, HatBartProcessor
 from hier_models.models.configuration_highlight_transformer import HighlightTransformerConfig
 from hier_models.models.processing_highlight_transformer import HighlightTransformerProcessor
+from tests.cli.test_cli import mistake, run, workplace  # noqa: F401
 from tests.conftest import DOCUMENTS, SUMMARIES
-from tests.test_cli import mistake, run, workplace  # noqa: F401
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import torch
 from huggingface_hub import ModelCard
-from test_hub import WITHOUT_HIER_MODELS, run_python
 from transformers import AutoConfig, AutoProcessor, pipeline
 
 import hier_models
 from tests.conftest import DOCUMENTS
+from tests.hub.test_hub import WITHOUT_HIER_MODELS, run_python
 
 
 # Everything a checkpoint is loaded for. `source`, `trust` and `file` are set before.

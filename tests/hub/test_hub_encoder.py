@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 from huggingface_hub import ModelCard
-from test_hub import WITHOUT_HIER_MODELS, run_python
 from tokenizers import AddedToken, ByteLevelBPETokenizer
 from transformers import AutoConfig, AutoProcessor, AutoTokenizer, RobertaTokenizer, pipeline
 
 import hier_models
 from tests.conftest import DOCUMENTS
+from tests.hub.test_hub import WITHOUT_HIER_MODELS, run_python
 
 
 HEADS = ["MaskedLM", "SequenceClassification", "MultipleChoice", "QuestionAnswering", "TokenClassification"]

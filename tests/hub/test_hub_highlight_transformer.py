@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import torch
 from huggingface_hub import ModelCard
-from test_hub import WITHOUT_HIER_MODELS, run_python
 from transformers import AutoConfig, AutoProcessor, pipeline
 
 import hier_models
 from tests.conftest import DOCUMENTS
+from tests.hub.test_hub import WITHOUT_HIER_MODELS, run_python
 
 
 PHRASES = [[("second pillar", 1.0), ("a crack", 0.5), (0, 10, 0.25)], [("Bees", 2.0)], [], [("single", 1.0)]]

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from hub_server import TOKEN, USER, running_hub
 from huggingface_hub import ModelCard
 from transformers import (
     AutoConfig,
@@ -27,6 +26,7 @@ from hier_models.hub import CardDetails, export
 from tests import forks
 from tests.conftest import DOCUMENTS, TURNS
 from tests.ham.poems import poem_processor
+from tests.hub.hub_server import TOKEN, USER, running_hub
 
 
 LENGTH = {"min_length": 8, "max_length": 12}
