@@ -267,15 +267,3 @@ def coarse_model(
         return model.eval()
 
     return make
-
-
-def assert_a_limit_alone_cuts(processor: Any) -> None:
-    """As in Transformers, where nothing is padded; each limit cuts its own side, and `truncation=False` leaves all."""
-    whole = processor(text=DOCUMENTS[1])
-    short = processor(text=DOCUMENTS[1], max_length=9)
-    assert short == processor(text=DOCUMENTS[1], max_length=9, truncation=True)
-    assert len(short["input_ids"]) == 9 < len(whole["input_ids"])
-    target = processor(text=DOCUMENTS[1], text_target=DOCUMENTS[1], max_target_length=4)
-    assert (target["input_ids"], len(target["labels"])) == (whole["input_ids"], 4)
-    for options in ({"truncation": False}, {"padding": True}):
-        assert processor(text=[DOCUMENTS[1]], max_length=9, **options)["input_ids"][0] == whole["input_ids"]
