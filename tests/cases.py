@@ -39,7 +39,9 @@ class Case:
     level and its mask, if there is one, `attentions` one of its attentions. `with_scores` makes logits scores
     of one token each, where they are logarithms of probabilities. `attention_kernels` says whether there is more than
     one implementation of attention, `is_tied` whether embeddings and head are one weight, `is_static` whether shapes
-    inside depend on those of the inputs only, so that it exports and its decoding step compiles.
+    inside depend on those of the inputs only, so that it exports and its decoding step compiles. `others` are further
+    classes of the family that read the same, `width` and `axis` what a refusal calls those of embeddings, which are
+    read if it `has_embeds`.
     """
 
     model_class: type[PreTrainedModel]
@@ -59,6 +61,10 @@ class Case:
     attention_kernels: bool = True
     is_tied: bool = True
     is_static: bool = True
+    others: tuple[str, ...] = ()
+    width: str = "d_model"
+    axis: str = "source"
+    has_embeds: bool = True
 
     def inputs(self, batch: dict[str, torch.Tensor], target: torch.Tensor) -> dict[str, torch.Tensor]:
         """What the model predicts from."""
@@ -248,6 +254,7 @@ def ham_document(length: int, seed: int) -> Document:
 
 HIGHLIGHT = Case(
     model_class=HighlightTransformerForConditionalGeneration,
+    others=("HighlightTransformerModel",),
     make_config=highlight_config,
     make_document=highlight_document,
     pad_values={"input_ids": PAD},
@@ -271,6 +278,8 @@ HIGHLIGHT = Case(
 
 COARSE_TO_FINE = Case(
     model_class=CoarseToFineLstmForConditionalGeneration,
+    others=("CoarseToFineLstmModel",),
+    width="embedding_size",
     make_config=partial(coarse_to_fine_config, row_position_size=3),
     make_document=coarse_to_fine_document,
     pad_values={"input_ids": PAD, "row_ids": -1},
@@ -292,6 +301,8 @@ COARSE_TO_FINE = Case(
 
 HAM = Case(
     model_class=HamForConditionalGeneration,
+    others=("HamModel",),
+    width="embedding_size",
     make_config=ham_config,
     make_document=ham_document,
     pad_values={"input_ids": PAD, "keyword_mask": 0},
@@ -311,6 +322,11 @@ HAM = Case(
 
 TOP_DOWN = Case(
     model_class=TopDownTransformerForConditionalGeneration,
+    others=(
+        "TopDownTransformerModel",
+        "TopDownTransformerEncoderModel",
+        "TopDownTransformerForTokenClassification",
+    ),
     make_config=top_down_config,
     make_document=top_down_document,
     pad_values={"input_ids": PAD, "token_importance": 0.0},
@@ -328,6 +344,14 @@ TOP_DOWN = Case(
 
 HAT_ENCODER = Case(
     model_class=HatEncoderForMaskedLM,
+    others=(
+        "HatEncoderModel",
+        "HatEncoderForSequenceClassification",
+        "HatEncoderForQuestionAnswering",
+        "HatEncoderForTokenClassification",
+    ),
+    width="hidden_size",
+    axis="tokens",
     make_config=hat_encoder_config,
     make_document=hat_encoder_document,
     pad_values={"input_ids": PAD, "token_type_ids": 0},
@@ -345,6 +369,7 @@ HAT_ENCODER = Case(
 
 HAT_BART = Case(
     model_class=HatBartForConditionalGeneration,
+    others=("HatBartModel",),
     make_config=hat_bart_config,
     make_document=hat_bart_document,
     pad_values={"input_ids": PAD, "segment_ids": 0},
@@ -362,6 +387,7 @@ CASES = {
     # Reads rows on demand in generation; all of them, so that nothing turns on which is the best by a hair.
     "coarse_to_fine_lstm_hard": replace(
         COARSE_TO_FINE,
+        has_embeds=False,  # a bag of words needs words
         make_config=partial(
             coarse_to_fine_config,
             attention="hard",

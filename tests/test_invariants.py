@@ -4,6 +4,7 @@ A family without a decoder gets what is not about decoding.
 """
 
 import copy
+import inspect
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +12,12 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from accelerate import cpu_offload
-from transformers import PreTrainedModel
+from transformers import AutoConfig, PreTrainedModel
 
+import hier_models
+from hier_models.families import FAMILIES
 from tests import forks
 from tests.cases import BOS, CASES, EOS, Case, Document, collate, make_model
 
@@ -316,6 +320,10 @@ BAD_TARGETS = {
         lambda target: {"decoder_input_ids": target[:2]},
         "The target must have batch=3 like the source, got batch=2",
     ),
+    "ids and embeddings": (
+        lambda target: {"decoder_input_ids": target, "decoder_inputs_embeds": torch.zeros(*target.shape, 7)},
+        "Give exactly one of `decoder_input_ids` and `decoder_inputs_embeds`, got both",
+    ),
     "embeddings of another width": (
         lambda target: {"decoder_inputs_embeds": torch.zeros(*target.shape, 7)},
         r"`decoder_inputs_embeds` must be \(batch, target, \w+=\d+\) with tokens, got shape \(3, \d+, 7\)",
@@ -339,19 +347,60 @@ def test_bad_targets_are_refused(model, batch, target, wrong):
         model(**batch, **make(target))
 
 
-@pytest.mark.parametrize("value", [-1, 60])
-def test_tokens_that_are_not_in_the_vocabulary_are_refused(case, model, batch, target, value):
-    inputs = case.inputs(batch, target)
-    inputs["input_ids"] = with_id(inputs["input_ids"], value)
-    with pytest.raises(ValueError, match=r"`input_ids` must be in \[0, vocab_size=60\), got values from"):
-        model(**inputs)
+BAD_SOURCES = {
+    "nothing": (lambda ids, embeds: {}, "Give exactly one of `input_ids` and `inputs_embeds`, got none"),
+    "both": (
+        lambda ids, embeds: {"input_ids": ids, "inputs_embeds": embeds},
+        "Give exactly one of `input_ids` and `inputs_embeds`, got both",
+    ),
+    "one document without a batch": (
+        lambda ids, embeds: {"input_ids": ids[0]},
+        r"`input_ids` must be \(batch, AXIS\), got shape \(24,\)",
+    ),
+    "no tokens": (
+        lambda ids, embeds: {"input_ids": ids[:, :0]},
+        r"`input_ids` must be \(batch, AXIS\), got shape \(3, 0\)",
+    ),
+    "no documents": (
+        lambda ids, embeds: {"input_ids": ids[:0]},
+        r"`input_ids` must be \(batch, AXIS\), got shape \(0, 24\)",
+    ),
+    "an id beyond the vocabulary": (
+        lambda ids, embeds: {"input_ids": with_id(ids, 60)},
+        r"`input_ids` must be in \[0, vocab_size=60\), got values from \d+ to 60",
+    ),
+    "a negative id": (
+        lambda ids, embeds: {"input_ids": with_id(ids, -1)},
+        r"`input_ids` must be in \[0, vocab_size=60\), got values from -1 to \d+",
+    ),
+    "embeddings of another width": (
+        lambda ids, embeds: {"inputs_embeds": embeds[..., :7]},
+        r"`inputs_embeds` must be \(batch, AXIS, WIDTH\), got shape \(3, 24, 7\)",
+    ),
+    "embeddings of one document without a batch": (
+        lambda ids, embeds: {"inputs_embeds": embeds[0]},
+        r"`inputs_embeds` must be \(batch, AXIS, WIDTH\), got shape \(24, \d+\)",
+    ),
+    "a mask of fewer tokens": (
+        lambda ids, embeds: {"input_ids": ids, "attention_mask": torch.ones_like(ids[:, 1:])},
+        r"`attention_mask` must be \(3, 24\) like the tokens, got shape \(3, 23\)",
+    ),
+}
 
 
-def test_tokens_without_a_batch_are_refused(case, model, batch, target):
-    inputs = case.inputs(batch, target)
-    inputs["input_ids"] = inputs["input_ids"][0]
-    with pytest.raises(ValueError, match=r"`input_ids` must be \(batch, (source|tokens)\), got shape \(\d+,\)"):
-        model(**inputs)
+@pytest.mark.parametrize("wrong", BAD_SOURCES)
+def test_bad_sources_are_refused(case, batch, target, wrong):
+    make, message = BAD_SOURCES[wrong]
+    config = case.make_config()
+    width = getattr(config, case.width)
+    inputs = make(batch["input_ids"], torch.zeros(3, 24, width))
+    if "inputs_embeds" in inputs and not case.has_embeds:
+        pytest.skip("it reads words")
+    message = message.replace("AXIS", case.axis).replace("WIDTH", f"{case.width}={width}")
+    for cls in (case.model_class, *(getattr(hier_models, name) for name in case.others)):
+        takes_target = "decoder_input_ids" in inspect.signature(cls.forward).parameters
+        with pytest.raises(ValueError, match=message):
+            cls(config).eval()(**inputs, **({"decoder_input_ids": target} if takes_target else {}))
 
 
 def test_outputs_are_batch_first(case, model, batch, target):
@@ -402,6 +451,35 @@ def test_save_and_load(case, model, batch, target, tmp_path):
     encoder = loaded.get_encoder() if case.decodes else loaded.base_model
     embeddings.append(encoder.get_input_embeddings().weight)
     assert (len({weight.data_ptr() for weight in embeddings}) == 1) == case.is_tied
+
+
+def test_auto_classes_find_the_family(case, tmp_path):
+    config = case.make_config()
+    classes = {}
+    for auto, name in FAMILIES[config.model_type].models.items():
+        classes[auto] = getattr(hier_models, name)
+        assert type(getattr(transformers, auto).from_config(config)) is classes[auto]
+    model = case.auto_class.from_config(config)
+    assert type(model) is case.model_class is classes[case.auto_class.__name__]
+    model.save_pretrained(tmp_path)
+    assert type(case.auto_class.from_pretrained(tmp_path)) is case.model_class
+    loaded = AutoConfig.from_pretrained(tmp_path)
+    assert type(loaded) is type(config)
+    assert loaded.to_diff_dict() == model.config.to_diff_dict()
+
+
+@decoders_only
+@pytest.mark.parametrize("scores", [False, True])
+def test_accumulated_batches_weigh_each_token_the_same(case, documents, target, scores):
+    model = make_model(case, **(case.with_scores if scores else {}))
+    labels = target.masked_fill(torch.arange(7) > torch.tensor([[6], [1], [3]]), -100)
+    whole = model(**collate(case, documents), labels=labels).loss
+    items = (labels != -100).sum()
+    parts = [
+        model(**collate(case, [document]), labels=labels[i : i + 1], num_items_in_batch=items).loss
+        for i, document in enumerate(documents)
+    ]
+    assert_close(sum(parts), whole)
 
 
 def test_offloaded_weights(case, model, batch, target):
@@ -490,6 +568,16 @@ def test_compiled_forward_and_gradients(case, model, batch, target):
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"]
     for name, parameter in compiled.named_parameters():
         assert_close(parameter.grad, expected[name.removeprefix("_orig_mod.")])
+
+
+@decoders_only
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_generation_is_the_same_with_any_cache(case, model, batch, num_beams):
+    settings = {"max_new_tokens": 10, "num_beams": num_beams}
+    expected = model.generate(**batch, **settings)
+    assert torch.equal(model.generate(**batch, use_cache=False, **settings), expected)
+    if case.is_static:
+        assert torch.equal(model.generate(**batch, cache_implementation="static", **settings), expected)
 
 
 @static_decoders_only

@@ -9,8 +9,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedTokenizerFast
-from transformers.masking_utils import flash_attention_mask
+from transformers import PreTrainedTokenizerFast
 
 from hier_models import HatBartForConditionalGeneration, HatBartProcessor
 
@@ -174,31 +173,20 @@ def test_literal_tokens_without_unknown_token() -> None:
         processor(text="word <s> word")
 
 
-def test_flash_attention_does_not_take_padding_for_queries(tiny_model: HatBartForConditionalGeneration) -> None:
+def test_flash_attention_does_not_take_padding_for_queries(
+    tiny_model: HatBartForConditionalGeneration, flash_masks: str
+) -> None:
     """Its mask of the keys would be used for the queries too; without padding, or with one query, there is no mask."""
     model = copy.deepcopy(tiny_model)
-    sdpa = AttentionInterface._global_mapping["sdpa"]
-    AttentionInterface.register("masks_as_in_varlen", lambda *args, **kwargs: sdpa(*args[:4], None, **kwargs))
-    AttentionMaskInterface.register("masks_as_in_varlen", flash_attention_mask)
-    try:
-        model.set_attn_implementation("masks_as_in_varlen")
-        ids = torch.tensor([[BOS, 7, BOS, 8, EOS], [BOS, 7, 8, 9, EOS]])
-        with pytest.raises(ValueError, match=r"sdpa"):  # two sentences and one
-            model(ids, decoder_input_ids=ids)
-        mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 1, 0]])
-        with pytest.raises(ValueError, match=r"sdpa"):
-            model(ids[1:].expand(2, -1), attention_mask=mask, decoder_input_ids=ids)
-        model(ids[:1], decoder_input_ids=ids[:1])
-        model(ids, decoder_input_ids=ids[:, :1])
-    finally:
-        AttentionInterface._global_mapping.pop("masks_as_in_varlen")
-        AttentionMaskInterface._global_mapping.pop("masks_as_in_varlen")
-
-
-def test_a_mask_of_another_length(tiny_model: HatBartForConditionalGeneration) -> None:
-    ids = torch.tensor([[0, 5, 6, 2]])
-    with pytest.raises(ValueError, match=r"`attention_mask` must be \(1, 4\) like the tokens, got shape \(1, 3\)"):
-        tiny_model(input_ids=ids, attention_mask=torch.ones(1, 3), decoder_input_ids=ids)
+    model.set_attn_implementation(flash_masks)
+    ids = torch.tensor([[BOS, 7, BOS, 8, EOS], [BOS, 7, 8, 9, EOS]])
+    with pytest.raises(ValueError, match=r"sdpa"):  # two sentences and one
+        model(ids, decoder_input_ids=ids)
+    mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 1, 0]])
+    with pytest.raises(ValueError, match=r"sdpa"):
+        model(ids[1:].expand(2, -1), attention_mask=mask, decoder_input_ids=ids)
+    model(ids[:1], decoder_input_ids=ids[:1])
+    model(ids, decoder_input_ids=ids[:, :1])
 
 
 @pytest.mark.parametrize(("segments", "got"), [([0, 4, 0], "from 0 to 4"), ([0, -1, 1], "from -1 to 1")])

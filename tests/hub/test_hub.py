@@ -417,15 +417,6 @@ def test_card_of_a_training_folder_names_no_path(tiny_model, processor, tmp_path
     assert "Started from: start" in card.text
 
 
-@pytest.mark.slow
-def test_the_lines_of_the_card_run(exported, tmp_path):
-    blocks = ModelCard.load(exported / "README.md").text.split("```python\n")[1:]
-    assert len(blocks) == 2
-    for block in blocks:
-        out = run_python(WITHOUT_HIER_MODELS + block.split("```")[0], tmp_path, HF_HUB_OFFLINE="1")
-        assert out.startswith("[")
-
-
 def test_details_from_a_trainer():
     args = SimpleNamespace(
         learning_rate=1e-4,
