@@ -15,7 +15,13 @@ BENCH ?= hat_bart hat_encoder top_down_transformer highlight_transformer coarse_
 BENCH_ARGS ?=
 PYTEST_ARGS ?=
 # One worker for each core; who has nothing left to do takes from the others. PYTEST_ARGS="-n 0" for none.
-PYTEST := -m pytest -n auto --dist worksteal
+PYTEST := -m pytest -n auto --dist worksteal --durations 20
+# What `make test` runs: everything, or with FAMILY=hat_bart that family's own files and its cases of what all share.
+ifdef FAMILY
+TESTED := tests/$(FAMILY) tests/test_*.py tests/hub -k $(FAMILY)
+else
+TESTED := -m "slow or not slow"
+endif
 
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -38,13 +44,14 @@ help: ## Show this list
 	@echo "  TORCH          what pip installs as torch (now: $(TORCH)),"
 	@echo "                 such as TORCH='torch==2.13.0 --index-url ...' for another build"
 	@echo "  BENCH          models to measure: $(BENCH)"
+	@echo "  FAMILY         the one family to test: a folder of tests/, such as hat_bart"
 	@echo "  DEMO_ARGS, BENCH_ARGS, PYTEST_ARGS   arguments handed on to the command"
 
 demo: install-demo ## Summaries by mini, what they rest on, fine-tuning on real papers, scores (6 minutes)
 	$(BIN)/python examples/demo.py $(DEMO_ARGS)
 
-test: check ## Every check and every test
-	$(BIN)/python $(PYTEST) -m "slow or not slow" $(PYTEST_ARGS)
+test: $(if $(FAMILY),install,check) ## Every check and every test; with FAMILY=hat_bart the fast tests of one family
+	$(BIN)/python $(PYTEST) $(TESTED) $(PYTEST_ARGS)
 
 test-fast: install ## The fast tests only
 	$(BIN)/python $(PYTEST) $(PYTEST_ARGS)

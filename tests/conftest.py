@@ -22,7 +22,8 @@ import pytest
 import torch
 import transformers
 from tokenizers import ByteLevelBPETokenizer
-from transformers import PreTrainedTokenizerFast
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedTokenizerFast
+from transformers.masking_utils import flash_attention_mask
 
 import hier_models
 
@@ -89,6 +90,17 @@ def fresh_compiler() -> None:
     """torch's compiler anew; after some variants of a function, as of Transformers' wrappers, it silently gives up."""
     torch.compiler.reset()
     torch._dynamo.utils.counters.clear()
+
+
+@pytest.fixture
+def flash_masks() -> Iterator[str]:
+    """An attention on CPU with the masks of flash attention, which it does not read."""
+    name, sdpa = "flash_masks", AttentionInterface._global_mapping["sdpa"]
+    AttentionInterface.register(name, lambda *args, **kwargs: sdpa(*args[:4], None, **kwargs))
+    AttentionMaskInterface.register(name, flash_attention_mask)
+    yield name
+    AttentionInterface._global_mapping.pop(name)
+    AttentionMaskInterface._global_mapping.pop(name)
 
 
 @pytest.fixture(scope="session")
@@ -267,15 +279,3 @@ def coarse_model(
         return model.eval()
 
     return make
-
-
-def assert_a_limit_alone_cuts(processor: Any) -> None:
-    """As in Transformers, where nothing is padded; each limit cuts its own side, and `truncation=False` leaves all."""
-    whole = processor(text=DOCUMENTS[1])
-    short = processor(text=DOCUMENTS[1], max_length=9)
-    assert short == processor(text=DOCUMENTS[1], max_length=9, truncation=True)
-    assert len(short["input_ids"]) == 9 < len(whole["input_ids"])
-    target = processor(text=DOCUMENTS[1], text_target=DOCUMENTS[1], max_target_length=4)
-    assert (target["input_ids"], len(target["labels"])) == (whole["input_ids"], 4)
-    for options in ({"truncation": False}, {"padding": True}):
-        assert processor(text=[DOCUMENTS[1]], max_length=9, **options)["input_ids"][0] == whole["input_ids"]

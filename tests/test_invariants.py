@@ -1,41 +1,28 @@
-"""What holds for every family (DESIGN 5.2). A new family adds one `Case` and gets all of it.
+"""What holds for every family (DESIGN 5.2). A new family adds one `Case` to cases.py and gets all of it.
 
 A family without a decoder gets what is not about decoding.
 """
 
 import copy
+import inspect
 import statistics
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import transformers
 from accelerate import cpu_offload
-from transformers import AutoModelForMaskedLM, AutoModelForSeq2SeqLM, PreTrainedConfig, PreTrainedModel
+from transformers import AutoConfig, PreTrainedModel
 
-from hier_models import (
-    CoarseToFineLstmConfig,
-    CoarseToFineLstmForConditionalGeneration,
-    HamConfig,
-    HamForConditionalGeneration,
-    HatBartConfig,
-    HatBartForConditionalGeneration,
-    HatEncoderConfig,
-    HatEncoderForMaskedLM,
-    HighlightTransformerConfig,
-    HighlightTransformerForConditionalGeneration,
-    TopDownTransformerConfig,
-    TopDownTransformerForConditionalGeneration,
-)
+import hier_models
+from hier_models.families import FAMILIES
 from tests import forks
+from tests.cases import BOS, CASES, EOS, Case, Document, collate, make_model
 
 
 ROOT = Path(__file__).parents[1]
-BOS, PAD, EOS = 0, 1, 2
-Document = dict[str, list[Any]]
 
 
 def uses_the_compiler(test: Callable[..., None]) -> Callable[..., None]:
@@ -43,411 +30,17 @@ def uses_the_compiler(test: Callable[..., None]) -> Callable[..., None]:
     return pytest.mark.usefixtures("fresh_compiler")(pytest.mark.filterwarnings("ignore::DeprecationWarning")(test))
 
 
-@dataclass(frozen=True)
-class Case:
-    """A family in a tiny size.
-
-    `make_document(length, seed)` gives every input of one document, `pad_values` what each per-token input is padded
-    with, `list_pads` what an input that is a list of its own length is padded with, on the right, and
-    `change(name, document)` gives another valid value of an extra input. A family that does not decode predicts
-    something for each token, and has labels for some of them. `upper_states` names the output of the encoder's upper
-    level and its mask, if there is one, `attentions` one of its attentions. `with_scores` makes logits scores
-    of one token each, where they are logarithms of probabilities. `attention_kernels` says whether there is more than
-    one implementation of attention, `is_tied` whether embeddings and head are one weight, `is_static` whether shapes
-    inside depend on those of the inputs only, so that it exports and its decoding step compiles.
-    """
-
-    model_class: type[PreTrainedModel]
-    make_config: Callable[..., PreTrainedConfig]
-    make_document: Callable[[int, int], Document]
-    pad_values: dict[str, float]
-    change: dict[str, Callable[[Document], list[Any]]]
-    edge_documents: dict[str, Document]
-    lora_targets: tuple[str, ...]
-    auto_class: type = AutoModelForSeq2SeqLM
-    decodes: bool = True
-    list_pads: dict[str, Any] = field(default_factory=dict)
-    upper_states: tuple[str, str] | None = ("hierarchical_hidden_state", "hierarchical_attention_mask")
-    attentions: str = "hierarchical_attentions"
-    with_scores: dict[str, Any] = field(default_factory=dict)
-    has_markers: bool = True
-    attention_kernels: bool = True
-    is_tied: bool = True
-    is_static: bool = True
-
-    def inputs(self, batch: dict[str, torch.Tensor], target: torch.Tensor) -> dict[str, torch.Tensor]:
-        """What the model predicts from."""
-        return {**batch, "decoder_input_ids": target} if self.decodes else batch
-
-    def training_inputs(self, batch: dict[str, torch.Tensor], target: torch.Tensor) -> dict[str, torch.Tensor]:
-        """What the model is trained with; each document has the same number of labels, if it has that many tokens."""
-        if self.decodes:
-            return {**batch, "labels": target}
-        mask = batch["attention_mask"]
-        labelled = (mask != 0) & (mask.cumsum(dim=1) <= 4)
-        return {**batch, "labels": torch.where(labelled, (batch["input_ids"] * 7 + 3) % 50, -100)}
-
-    def encode(self, model: PreTrainedModel, batch: dict[str, torch.Tensor], **kwargs: Any) -> Any:
-        """Run the encoder alone."""
-        return (model.get_encoder() if self.decodes else model.base_model)(**batch, **kwargs)
-
-    def predictions(self, logits: torch.Tensor, batch: dict[str, torch.Tensor], row: int) -> torch.Tensor:
-        """Take what is predicted of one document, without its padding."""
-        return logits[row] if self.decodes else logits[row][batch["attention_mask"][row].bool()]
+def only(chosen: Callable[[Case], bool]) -> pytest.MarkDecorator:
+    """Run a test for the cases that are chosen."""
+    names = [name for name, case in CASES.items() if chosen(case)]
+    return pytest.mark.parametrize("case", names, indirect=True, scope="module")
 
 
-def hat_bart_config(**kwargs: Any) -> PreTrainedConfig:
-    sizes = {
-        "vocab_size": 60,
-        "max_position_embeddings": 48,
-        "d_model": 24,
-        "encoder_layers": 2,
-        "encoder_attention_heads": 4,
-        "encoder_ffn_dim": 32,
-        "decoder_layers": 2,
-        "decoder_attention_heads": 4,
-        "decoder_ffn_dim": 32,
-        "num_segments": 3,
-    }
-    return HatBartConfig(**{**sizes, **kwargs})
-
-
-def hat_bart_document(length: int, seed: int) -> Document:
-    generator = torch.Generator().manual_seed(seed)
-    ids = torch.randint(5, 60, (length,), generator=generator)
-    markers = torch.rand(length, generator=generator) < 0.25
-    markers[0], markers[-1] = True, False
-    ids[markers], ids[-1] = BOS, EOS
-    return {"input_ids": ids.tolist(), "segment_ids": ((markers.cumsum(0) - 1) % 3).tolist()}
-
-
-def hat_encoder_config(**kwargs: Any) -> PreTrainedConfig:
-    sizes = {
-        "vocab_size": 60,
-        "max_position_embeddings": 50,
-        "hidden_size": 24,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "intermediate_size": 32,
-        "type_vocab_size": 2,
-    }
-    return HatEncoderConfig(**{**sizes, **kwargs})
-
-
-def hat_encoder_bos_config(**kwargs: Any) -> PreTrainedConfig:
-    return hat_encoder_config(hierarchical_queries="bos", **kwargs)
-
-
-def hat_encoder_document(length: int, seed: int) -> Document:
-    ids = hat_bart_document(length, seed)["input_ids"]
-    return {"input_ids": ids, "token_type_ids": [int(position > length // 2) for position in range(length)]}
-
-
-def top_down_config(**kwargs: Any) -> PreTrainedConfig:
-    sizes = {
-        "vocab_size": 60,
-        "max_encoder_position_embeddings": 48,
-        "max_decoder_position_embeddings": 48,
-        "d_model": 24,
-        "bottom_up_layers": 1,
-        "top_down_layers": 1,
-        "segment_layers": 1,
-        "attention_window": 6,
-        "pooling_kernel": 6,
-        "pooling_stride": 4,
-        "pooling": "importance",
-        "encoder_attention_heads": 4,
-        "encoder_ffn_dim": 32,
-        "decoder_layers": 2,
-        "decoder_attention_heads": 4,
-        "decoder_ffn_dim": 32,
-    }
-    return TopDownTransformerConfig(**{**sizes, **kwargs})
-
-
-def top_down_levels_config(**kwargs: Any) -> PreTrainedConfig:
-    levels = {"pooling_kernel": [4, 3], "pooling_stride": [3, 2], "top_down_update": "concat"}
-    levels |= {"segment_position_embeddings": 5, "use_copy": True}
-    return top_down_config(**{**levels, **kwargs})
-
-
-def top_down_document(length: int, seed: int) -> Document:
-    ids = hat_bart_document(length, seed)["input_ids"]
-    return {"input_ids": ids, "token_importance": [(7 * token % 11) / 8 for token in ids]}
-
-
-def highlight_config(**kwargs: Any) -> PreTrainedConfig:
-    sizes = {
-        "vocab_size": 60,
-        "d_model": 24,
-        "encoder_layers": 2,
-        "encoder_attention_heads": 4,
-        "encoder_ffn_dim": 32,
-        "decoder_layers": 2,
-        "decoder_attention_heads": 4,
-        "decoder_ffn_dim": 32,
-        "activation_dropout": 0.0,
-        "max_phrase_length": 8,
-    }
-    return HighlightTransformerConfig(**{**sizes, **kwargs})
-
-
-def highlight_bart_config(**kwargs: Any) -> PreTrainedConfig:
-    """BART's body, and everything that is not the default."""
-    body = {
-        "normalize_before": False,
-        "position_embedding_type": "learned",
-        "max_position_embeddings": 48,
-        "scale_embedding": False,
-        "activation_function": "gelu",
-        "highlighting": "additive",
-        "highlight_heads": 3,
-        "highlight_layers": [1],
-        "copy_head": 2,
-    }
-    return highlight_config(**{**body, **kwargs})
-
-
-def highlight_document(length: int, seed: int) -> Document:
-    ids = hat_bart_document(length, seed)["input_ids"]
-    phrases = [[1, 3], [2, 5], [2, 5], [length - 4, length - 1]][seed % 2 :]  # overlapping, nested, repeated
-    return {
-        "input_ids": ids,
-        "phrase_positions": phrases,
-        "phrase_values": [0.5 + (7 * start % 5) / 2 for start, _ in phrases],
-    }
-
-
-def coarse_to_fine_config(**kwargs: Any) -> PreTrainedConfig:
-    sizes = {
-        "vocab_size": 60,
-        "embedding_size": 20,
-        "hidden_size": 24,
-        "encoder_layers": 2,
-        "decoder_layers": 2,
-        "coarse_filters": 16,
-        "coarse_kernel_size": 3,
-        "attention": "coarse_to_fine",
-    }
-    return CoarseToFineLstmConfig(**{**sizes, **kwargs})
-
-
-def coarse_to_fine_document(length: int, seed: int) -> Document:
-    ids = hat_bart_document(length, seed)["input_ids"]
-    rows = [position // (3 + seed % 2) for position in range(length)]
-    return {"input_ids": ids, "row_ids": [row + (row > 1) for row in rows]}  # the third is empty
-
-
-def ham_config(**kwargs: Any) -> PreTrainedConfig:
-    return HamConfig(**{"vocab_size": 60, "d_model": 24, "attention_depth": 3, **kwargs})
-
-
-def ham_transformer_config(**kwargs: Any) -> PreTrainedConfig:
-    sizes = {
-        "body": "transformer",
-        "max_position_embeddings": 48,
-        "encoder_layers": 2,
-        "encoder_attention_heads": 4,
-        "encoder_ffn_dim": 32,
-        "decoder_layers": 2,
-        "decoder_attention_heads": 4,
-        "decoder_ffn_dim": 32,
-    }
-    return ham_config(**{**sizes, **kwargs})
-
-
-def ham_document(length: int, seed: int) -> Document:
-    ids = hat_bart_document(length, seed)["input_ids"]
-    return {"input_ids": ids, "keyword_mask": [int(position < 1 + seed) for position in range(length)]}
-
-
-HIGHLIGHT = Case(
-    model_class=HighlightTransformerForConditionalGeneration,
-    make_config=highlight_config,
-    make_document=highlight_document,
-    pad_values={"input_ids": PAD},
-    list_pads={"phrase_positions": [-1, -1], "phrase_values": 0.0},
-    change={
-        "phrase_positions": lambda document: [[start, end + 1] for start, end in document["phrase_positions"]],
-        "phrase_values": lambda document: [3.0 - value for value in document["phrase_values"]],
-    },
-    edge_documents={
-        "one token": {"input_ids": [7], "phrase_positions": [[0, 1]], "phrase_values": [1.0]},
-        "an empty document": {"input_ids": [BOS, EOS], "phrase_positions": [], "phrase_values": []},
-        "nothing but a phrase": {"input_ids": [7, 8, 9], "phrase_positions": [[0, 3]], "phrase_values": [90.0]},
-        "phrases of no value": {"input_ids": [7, 8, 9], "phrase_positions": [[0, 2]], "phrase_values": [0.0]},
-    },
-    lora_targets=("q_proj", "v_proj"),
-    upper_states=None,
-    attentions="copy_attentions",
-    with_scores={"use_copy": False},
-    has_markers=False,
-)
-
-COARSE_TO_FINE = Case(
-    model_class=CoarseToFineLstmForConditionalGeneration,
-    make_config=partial(coarse_to_fine_config, row_position_size=3),
-    make_document=coarse_to_fine_document,
-    pad_values={"input_ids": PAD, "row_ids": -1},
-    change={"row_ids": lambda document: [row // 2 for row in document["row_ids"]]},
-    edge_documents={
-        "one token": {"input_ids": [7], "row_ids": [0]},
-        "an empty document": {"input_ids": [EOS], "row_ids": [-1]},
-        "one row": {"input_ids": [7, 8, 9, EOS], "row_ids": [0, 0, 0, 0]},
-        "empty rows": {"input_ids": [7, 8, EOS], "row_ids": [2, 2, 5]},
-    },
-    lora_targets=("word_query", "word_gates"),
-    upper_states=None,
-    attentions="row_attentions",
-    has_markers=False,
-    attention_kernels=False,
-    is_tied=False,
-    is_static=False,
-)
-
-HAM = Case(
-    model_class=HamForConditionalGeneration,
-    make_config=ham_config,
-    make_document=ham_document,
-    pad_values={"input_ids": PAD, "keyword_mask": 0},
-    change={"keyword_mask": lambda document: [*document["keyword_mask"][:-3], 1, 1, 0]},
-    edge_documents={
-        "one token": {"input_ids": [7], "keyword_mask": [0]},
-        "an empty document": {"input_ids": [BOS, EOS], "keyword_mask": [0, 0]},
-        "nothing but a keyword": {"input_ids": [7, 8], "keyword_mask": [1, 1]},
-    },
-    lora_targets=("memory", "readout"),
-    upper_states=None,
-    attentions="cross_attentions",
-    has_markers=False,
-    attention_kernels=False,
-    is_static=False,
-)
-
-TOP_DOWN = Case(
-    model_class=TopDownTransformerForConditionalGeneration,
-    make_config=top_down_config,
-    make_document=top_down_document,
-    pad_values={"input_ids": PAD, "token_importance": 0.0},
-    change={"token_importance": lambda document: [2.0 - weight for weight in document["token_importance"]]},
-    edge_documents={
-        "one token": {"input_ids": [7], "token_importance": [0.5]},
-        "an empty document": {"input_ids": [BOS, EOS], "token_importance": [1.0, 1.0]},
-        "a segment of no importance": {"input_ids": [BOS, *range(7, 17)], "token_importance": [1.0, *[0.0] * 10]},
-    },
-    lora_targets=("q_proj", "v_proj"),
-    upper_states=("segment_hidden_states", "segment_attention_mask"),
-    attentions="segment_attentions",
-    has_markers=False,
-)
-
-HAT_ENCODER = Case(
-    model_class=HatEncoderForMaskedLM,
-    make_config=hat_encoder_config,
-    make_document=hat_encoder_document,
-    pad_values={"input_ids": PAD, "token_type_ids": 0},
-    change={"token_type_ids": lambda document: [1 - kind for kind in document["token_type_ids"]]},
-    edge_documents={
-        "one sentence": {"input_ids": [BOS, 7, 8, EOS], "token_type_ids": [0, 0, 0, 0]},
-        "an empty sentence": {"input_ids": [BOS, 7, BOS, BOS, 8, EOS], "token_type_ids": [0, 0, 0, 1, 1, 1]},
-        "an empty document": {"input_ids": [BOS, EOS], "token_type_ids": [0, 0]},
-        "no marker": {"input_ids": [7, 8, EOS], "token_type_ids": [0, 0, 0]},
-    },
-    lora_targets=("query", "value"),
-    auto_class=AutoModelForMaskedLM,
-    decodes=False,
-)
-
-HAT_BART = Case(
-    model_class=HatBartForConditionalGeneration,
-    make_config=hat_bart_config,
-    make_document=hat_bart_document,
-    pad_values={"input_ids": PAD, "segment_ids": 0},
-    change={"segment_ids": lambda document: [2 - segment for segment in document["segment_ids"]]},
-    edge_documents={
-        "one sentence": {"input_ids": [BOS, 7, 8, EOS], "segment_ids": [0, 0, 0, 0]},
-        "an empty sentence": {"input_ids": [BOS, 7, BOS, BOS, 8, EOS], "segment_ids": [0, 0, 1, 0, 0, 0]},
-        "an empty document": {"input_ids": [BOS, EOS], "segment_ids": [0, 0]},
-    },
-    lora_targets=("q_proj", "v_proj"),
-)
-
-CASES = {
-    "coarse_to_fine_lstm": COARSE_TO_FINE,
-    # Reads rows on demand in generation; all of them, so that nothing turns on which is the best by a hair.
-    "coarse_to_fine_lstm_hard": replace(
-        COARSE_TO_FINE,
-        make_config=partial(
-            coarse_to_fine_config,
-            attention="hard",
-            selected_rows=99,
-            alternate_soft=1.0,
-            coarse_representation="bag_of_words",
-        ),
-    ),
-    "coarse_to_fine_lstm_standard": replace(
-        COARSE_TO_FINE, make_config=partial(coarse_to_fine_config, attention="standard"), change={}
-    ),
-    "ham": HAM,
-    "ham_heads": replace(
-        HAM,
-        make_config=partial(
-            ham_config,
-            decoder_attention_heads=2,
-            attention_scoring="additive",
-            encoder_layers=2,
-            decoder_layers=2,
-            embedding_size=20,
-        ),
-    ),
-    "ham_transformer": replace(
-        HAM,
-        make_config=ham_transformer_config,
-        lora_targets=("q_proj", "v_proj"),
-        attention_kernels=True,
-        is_static=True,
-    ),
-    "hat_bart": HAT_BART,
-    "hat_bart_options": replace(
-        HAT_BART,
-        make_config=partial(hat_bart_config, silent_markers=True, sentence_position_embeddings=3, use_copy=True),
-        with_scores={"use_copy": False},
-    ),
-    "hat_encoder": HAT_ENCODER,
-    "hat_encoder_silent": replace(HAT_ENCODER, make_config=partial(hat_encoder_config, silent_markers=True)),
-    "hat_encoder_bos": replace(HAT_ENCODER, make_config=hat_encoder_bos_config),
-    "highlight_transformer": HIGHLIGHT,
-    "highlight_transformer_bart": replace(HIGHLIGHT, make_config=highlight_bart_config),
-    "highlight_transformer_only": replace(HIGHLIGHT, make_config=partial(highlight_config, highlighting="only")),
-    "top_down_transformer": TOP_DOWN,
-    "top_down_transformer_levels": replace(
-        TOP_DOWN, make_config=top_down_levels_config, with_scores={"use_copy": False}
-    ),
-}
-
-# For tests that are about decoding.
-decoders_only = pytest.mark.parametrize(
-    "case", [name for name, case in CASES.items() if case.decodes], indirect=True, scope="module"
-)
-# For tests that are about implementations of attention.
-kernels_only = pytest.mark.parametrize(
-    "case", [name for name, case in CASES.items() if case.attention_kernels], indirect=True, scope="module"
-)
-# For tests of a graph of the forward pass.
-static_only = pytest.mark.parametrize(
-    "case", [name for name, case in CASES.items() if case.is_static], indirect=True, scope="module"
-)
-# For tests of a graph of the decoding step.
-static_decoders_only = pytest.mark.parametrize(
-    "case",
-    [name for name, case in CASES.items() if case.decodes and case.is_static],
-    indirect=True,
-    scope="module",
-)
-# For tests that are about the markers of sentences.
-markers_only = pytest.mark.parametrize(
-    "case", [name for name, case in CASES.items() if case.has_markers], indirect=True, scope="module"
-)
+decoders_only = only(lambda case: case.decodes)
+kernels_only = only(lambda case: case.attention_kernels)  # for tests about implementations of attention
+static_only = only(lambda case: case.is_static)  # for tests of a graph of the forward pass
+static_decoders_only = only(lambda case: case.decodes and case.is_static)  # of a graph of the decoding step
+markers_only = only(lambda case: case.has_markers)  # for tests about the markers of sentences
 
 
 @pytest.fixture(params=CASES, scope="module")
@@ -455,35 +48,9 @@ def case(request: pytest.FixtureRequest) -> Case:
     return CASES[request.param]
 
 
-def make_model(case: Case, std: float = 0.25, **kwargs: Any) -> PreTrainedModel:
-    """Build a model whose weights are large enough for every input to matter visibly."""
-    torch.manual_seed(0)
-    model = case.model_class(case.make_config(**kwargs)).eval()
-    for parameter in model.parameters():
-        if parameter.dim() > 1:
-            torch.nn.init.normal_(parameter, std=std)
-    return model
-
-
 @pytest.fixture
 def model(case: Case) -> PreTrainedModel:
     return make_model(case)
-
-
-def collate(case: Case, documents: list[Document], side: str = "right", extra: int = 0) -> dict[str, torch.Tensor]:
-    length = max(len(document["input_ids"]) for document in documents) + extra
-    batch: dict[str, list[list[Any]]] = {name: [] for name in [*case.pad_values, *case.list_pads, "attention_mask"]}
-    for document in documents:
-        missing = length - len(document["input_ids"])
-        columns = {**document, "attention_mask": [1] * len(document["input_ids"])}
-        for name, values in columns.items():
-            if name in case.list_pads:
-                most = max(1, *(len(other[name]) for other in documents))
-                batch[name].append(values + [case.list_pads[name]] * (most - len(values)))
-                continue
-            padding = [case.pad_values.get(name, 0)] * missing
-            batch[name].append(values + padding if side == "right" else padding + values)
-    return {name: torch.tensor(rows) for name, rows in batch.items()}
 
 
 @pytest.fixture
@@ -753,6 +320,10 @@ BAD_TARGETS = {
         lambda target: {"decoder_input_ids": target[:2]},
         "The target must have batch=3 like the source, got batch=2",
     ),
+    "ids and embeddings": (
+        lambda target: {"decoder_input_ids": target, "decoder_inputs_embeds": torch.zeros(*target.shape, 7)},
+        "Give exactly one of `decoder_input_ids` and `decoder_inputs_embeds`, got both",
+    ),
     "embeddings of another width": (
         lambda target: {"decoder_inputs_embeds": torch.zeros(*target.shape, 7)},
         r"`decoder_inputs_embeds` must be \(batch, target, \w+=\d+\) with tokens, got shape \(3, \d+, 7\)",
@@ -776,19 +347,60 @@ def test_bad_targets_are_refused(model, batch, target, wrong):
         model(**batch, **make(target))
 
 
-@pytest.mark.parametrize("value", [-1, 60])
-def test_tokens_that_are_not_in_the_vocabulary_are_refused(case, model, batch, target, value):
-    inputs = case.inputs(batch, target)
-    inputs["input_ids"] = with_id(inputs["input_ids"], value)
-    with pytest.raises(ValueError, match=r"`input_ids` must be in \[0, vocab_size=60\), got values from"):
-        model(**inputs)
+BAD_SOURCES = {
+    "nothing": (lambda ids, embeds: {}, "Give exactly one of `input_ids` and `inputs_embeds`, got none"),
+    "both": (
+        lambda ids, embeds: {"input_ids": ids, "inputs_embeds": embeds},
+        "Give exactly one of `input_ids` and `inputs_embeds`, got both",
+    ),
+    "one document without a batch": (
+        lambda ids, embeds: {"input_ids": ids[0]},
+        r"`input_ids` must be \(batch, AXIS\), got shape \(24,\)",
+    ),
+    "no tokens": (
+        lambda ids, embeds: {"input_ids": ids[:, :0]},
+        r"`input_ids` must be \(batch, AXIS\), got shape \(3, 0\)",
+    ),
+    "no documents": (
+        lambda ids, embeds: {"input_ids": ids[:0]},
+        r"`input_ids` must be \(batch, AXIS\), got shape \(0, 24\)",
+    ),
+    "an id beyond the vocabulary": (
+        lambda ids, embeds: {"input_ids": with_id(ids, 60)},
+        r"`input_ids` must be in \[0, vocab_size=60\), got values from \d+ to 60",
+    ),
+    "a negative id": (
+        lambda ids, embeds: {"input_ids": with_id(ids, -1)},
+        r"`input_ids` must be in \[0, vocab_size=60\), got values from -1 to \d+",
+    ),
+    "embeddings of another width": (
+        lambda ids, embeds: {"inputs_embeds": embeds[..., :7]},
+        r"`inputs_embeds` must be \(batch, AXIS, WIDTH\), got shape \(3, 24, 7\)",
+    ),
+    "embeddings of one document without a batch": (
+        lambda ids, embeds: {"inputs_embeds": embeds[0]},
+        r"`inputs_embeds` must be \(batch, AXIS, WIDTH\), got shape \(24, \d+\)",
+    ),
+    "a mask of fewer tokens": (
+        lambda ids, embeds: {"input_ids": ids, "attention_mask": torch.ones_like(ids[:, 1:])},
+        r"`attention_mask` must be \(3, 24\) like the tokens, got shape \(3, 23\)",
+    ),
+}
 
 
-def test_tokens_without_a_batch_are_refused(case, model, batch, target):
-    inputs = case.inputs(batch, target)
-    inputs["input_ids"] = inputs["input_ids"][0]
-    with pytest.raises(ValueError, match=r"`input_ids` must be \(batch, (source|tokens)\), got shape \(\d+,\)"):
-        model(**inputs)
+@pytest.mark.parametrize("wrong", BAD_SOURCES)
+def test_bad_sources_are_refused(case, batch, target, wrong):
+    make, message = BAD_SOURCES[wrong]
+    config = case.make_config()
+    width = getattr(config, case.width)
+    inputs = make(batch["input_ids"], torch.zeros(3, 24, width))
+    if "inputs_embeds" in inputs and not case.has_embeds:
+        pytest.skip("it reads words")
+    message = message.replace("AXIS", case.axis).replace("WIDTH", f"{case.width}={width}")
+    for cls in (case.model_class, *(getattr(hier_models, name) for name in case.others)):
+        takes_target = "decoder_input_ids" in inspect.signature(cls.forward).parameters
+        with pytest.raises(ValueError, match=message):
+            cls(config).eval()(**inputs, **({"decoder_input_ids": target} if takes_target else {}))
 
 
 def test_outputs_are_batch_first(case, model, batch, target):
@@ -839,6 +451,35 @@ def test_save_and_load(case, model, batch, target, tmp_path):
     encoder = loaded.get_encoder() if case.decodes else loaded.base_model
     embeddings.append(encoder.get_input_embeddings().weight)
     assert (len({weight.data_ptr() for weight in embeddings}) == 1) == case.is_tied
+
+
+def test_auto_classes_find_the_family(case, tmp_path):
+    config = case.make_config()
+    classes = {}
+    for auto, name in FAMILIES[config.model_type].models.items():
+        classes[auto] = getattr(hier_models, name)
+        assert type(getattr(transformers, auto).from_config(config)) is classes[auto]
+    model = case.auto_class.from_config(config)
+    assert type(model) is case.model_class is classes[case.auto_class.__name__]
+    model.save_pretrained(tmp_path)
+    assert type(case.auto_class.from_pretrained(tmp_path)) is case.model_class
+    loaded = AutoConfig.from_pretrained(tmp_path)
+    assert type(loaded) is type(config)
+    assert loaded.to_diff_dict() == model.config.to_diff_dict()
+
+
+@decoders_only
+@pytest.mark.parametrize("scores", [False, True])
+def test_accumulated_batches_weigh_each_token_the_same(case, documents, target, scores):
+    model = make_model(case, **(case.with_scores if scores else {}))
+    labels = target.masked_fill(torch.arange(7) > torch.tensor([[6], [1], [3]]), -100)
+    whole = model(**collate(case, documents), labels=labels).loss
+    items = (labels != -100).sum()
+    parts = [
+        model(**collate(case, [document]), labels=labels[i : i + 1], num_items_in_batch=items).loss
+        for i, document in enumerate(documents)
+    ]
+    assert_close(sum(parts), whole)
 
 
 def test_offloaded_weights(case, model, batch, target):
@@ -929,6 +570,16 @@ def test_compiled_forward_and_gradients(case, model, batch, target):
         assert_close(parameter.grad, expected[name.removeprefix("_orig_mod.")])
 
 
+@decoders_only
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_generation_is_the_same_with_any_cache(case, model, batch, num_beams):
+    settings = {"max_new_tokens": 10, "num_beams": num_beams}
+    expected = model.generate(**batch, **settings)
+    assert torch.equal(model.generate(**batch, use_cache=False, **settings), expected)
+    if case.is_static:
+        assert torch.equal(model.generate(**batch, cache_implementation="static", **settings), expected)
+
+
 @static_decoders_only
 def test_a_static_cache_may_have_more_room_than_there_are_positions(model, batch):
     """`generate` keeps the largest room that a model was ever asked for."""
@@ -975,7 +626,7 @@ import os
 import sys
 import torch
 from torch.nn.parallel import DistributedDataParallel
-from tests.test_invariants import CASES, EOS, collate, make_model
+from tests.cases import CASES, EOS, collate, make_model
 
 name, rank, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 torch.set_num_threads(1)

@@ -1,21 +1,18 @@
 """CoarseToFineLstmProcessor: rows of sentences and of a grid, truncation, padding, saving, any tokenizer."""
 
-import pickle
 from collections.abc import Iterable
 from itertools import chain, groupby
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from datasets import Dataset
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import AutoProcessor, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
-from hier_models import CoarseToFineLstmConfig, CoarseToFineLstmProcessor, HierDataCollator
+from hier_models import CoarseToFineLstmProcessor, HierDataCollator
 from hier_models.data import tokenize_documents, train_word_level
-from tests.conftest import DOCUMENTS, SUMMARIES, TURNS, assert_a_limit_alone_cuts
+from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
 
 
 EOS, PAD, UNK = 2, 1, 3
@@ -168,36 +165,8 @@ def test_articles_are_split_and_follow_each_other(processor: CoarseToFineLstmPro
     assert found == [row for document in DOCUMENTS[1:3] for row in rows(processor(text=document))]
 
 
-@pytest.mark.parametrize("kind", ["text", "sentences", "turns", "documents"])
-def test_a_batch_is_its_members(processor: CoarseToFineLstmProcessor, kind: str) -> None:
-    inputs: dict[str, list[Any]] = {
-        "text": DOCUMENTS,
-        "sentences": [["One.", "Two."], ["Three."], []],
-        "turns": [TURNS, TURNS[2:], []],
-        "documents": [DOCUMENTS[:2], DOCUMENTS[2:], [""]],
-    }
-    batch = processor(**{kind: inputs[kind]}, return_truncation=True)
-    for i, one in enumerate(inputs[kind]):
-        single = processor(**{kind: one}, return_truncation=True)
-        assert {key: values[i] for key, values in batch.items()} == dict(single)
-
-
-def test_targets_end_and_do_not_begin(processor: CoarseToFineLstmProcessor) -> None:
-    only = processor(text_target=SUMMARIES)
-    assert only["labels"] == [[*plain(processor, summary), EOS] for summary in SUMMARIES]
-    assert set(only) == {"labels"}
-    assert processor(text=DOCUMENTS[0], text_target=SUMMARIES[0])["labels"] == only["labels"][0]
-    cut = processor(text_target=SUMMARIES[0], truncation=True, max_target_length=4, return_truncation=True)
-    assert cut["labels"] == [*only["labels"][0][:3], EOS]
-    assert cut["num_truncated_target_tokens"] == len(only["labels"][0]) - 4
+def test_a_target_may_be_its_end_alone(processor: CoarseToFineLstmProcessor) -> None:
     assert processor(text_target="", truncation=True, max_target_length=1)["labels"] == [EOS]
-
-
-def test_literal_special_tokens_are_text(processor: CoarseToFineLstmProcessor) -> None:
-    found = rows(processor(text="The </s> ferry. <s> It <unk> closes<pad>."))
-    assert len(found) == 2
-    for row in found:
-        assert set(row[:-1]).isdisjoint({0, PAD, EOS})
 
 
 def test_surrogates_are_replaced(processor: CoarseToFineLstmProcessor) -> None:
@@ -205,10 +174,6 @@ def test_surrogates_are_replaced(processor: CoarseToFineLstmProcessor) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------------- truncation
-
-
-def test_a_limit_alone_cuts_as_in_transformers(words: PreTrainedTokenizerFast) -> None:
-    assert_a_limit_alone_cuts(CoarseToFineLstmProcessor(words, rows="sentences"))
 
 
 def test_truncation_counts_what_it_cuts(words: PreTrainedTokenizerFast) -> None:
@@ -238,51 +203,7 @@ def test_rows_are_cut_too(words: PreTrainedTokenizerFast) -> None:
     assert both["input_ids"] == full["input_ids"][:3]
 
 
-def test_cuts_are_logged_once(processor: CoarseToFineLstmProcessor, caplog: pytest.LogCaptureFixture) -> None:
-    from transformers.utils import logging
-
-    logging.enable_propagation()
-    with caplog.at_level("INFO"):
-        for _ in range(2):
-            processor(text=DOCUMENTS[2], text_target=SUMMARIES[2], truncation=True, max_length=9, max_target_length=4)
-    logging.disable_propagation()
-    found = [(record.levelname, record.getMessage()) for record in caplog.records if "cut" in record.getMessage()]
-    assert [level for level, _ in found] == ["WARNING", "INFO"]
-    assert found[0][1].startswith("Truncation cut 4 tokens of 1 texts and 6 tokens of 1 targets.")
-
-
 # ------------------------------------------------------------------------------------------------- padding and batches
-
-
-@pytest.mark.parametrize("side", ["right", "left"])
-def test_padding_is_of_no_row(processor: CoarseToFineLstmProcessor, side: str) -> None:
-    padded = processor(text=DOCUMENTS, text_target=SUMMARIES, padding=True, padding_side=side, return_tensors="pt")
-    shape = padded["input_ids"].shape
-    assert padded["row_ids"].shape == padded["attention_mask"].shape == shape
-    assert padded["row_ids"].dtype == torch.long
-    for i, text in enumerate(DOCUMENTS):
-        alone = processor(text=text)
-        seen = padded["attention_mask"][i].bool()
-        for name in ("input_ids", "row_ids"):
-            assert padded[name][i][seen].tolist() == alone[name]
-        assert (padded["row_ids"][i][~seen] == -1).all()
-        assert seen[0 if side == "right" else -1]
-    assert (padded["labels"][3, 4:] == -100).all()
-
-
-@pytest.mark.parametrize("side", ["right", "left"])
-def test_the_collator_pads_as_the_processor(words: PreTrainedTokenizerFast, side: str) -> None:
-    tokenizer = type(words)(
-        tokenizer_object=words.backend_tokenizer, padding_side=side, pad_token="<pad>", eos_token="</s>"
-    )
-    processor = CoarseToFineLstmProcessor(tokenizer)
-    expected = processor(text=DOCUMENTS, text_target=SUMMARIES, padding=True, return_tensors="pt")
-    batch = HierDataCollator(processor)(
-        [dict(processor(text=text, text_target=target)) for text, target in zip(DOCUMENTS, SUMMARIES, strict=True)]
-    )
-    assert set(batch) == set(expected) == {"input_ids", "attention_mask", "row_ids", "labels"}
-    for name, value in batch.items():
-        assert torch.equal(value, expected[name]), name
 
 
 def test_a_padded_grid_goes_through_the_collator(words: PreTrainedTokenizerFast) -> None:
@@ -302,24 +223,6 @@ def test_rows_stay_rows_at_a_limit(processor: CoarseToFineLstmProcessor) -> None
 
 
 # -------------------------------------------------------------------------------------------- saving, other tokenizers
-
-
-def test_saved_and_loaded(words: PreTrainedTokenizerFast, tmp_path: Path) -> None:
-    processor = CoarseToFineLstmProcessor(words, "grid", 5, 3, True, "german")
-    processor.save_pretrained(tmp_path)
-    loaded = CoarseToFineLstmProcessor.from_pretrained(tmp_path)
-    assert vars(loaded).keys() == vars(processor).keys()
-    for name in ("rows", "row_length", "num_rows", "pad_grid", "language"):
-        assert getattr(loaded, name) == getattr(processor, name)
-    assert loaded(text=DOCUMENTS) == processor(text=DOCUMENTS)
-    assert CoarseToFineLstmProcessor.from_pretrained(tmp_path, num_rows=7).num_rows == 7
-
-
-def test_pickling_does_not_change_with_use(processor: CoarseToFineLstmProcessor) -> None:
-    state = pickle.dumps(processor)  # what `datasets` hashes for its cache
-    processor(text=DOCUMENTS, truncation=True, max_length=4)
-    assert pickle.dumps(processor) == state
-    assert pickle.loads(state)(text=DOCUMENTS) == processor(text=DOCUMENTS)
 
 
 def test_words_that_are_special_tokens_are_unknown() -> None:
@@ -359,42 +262,6 @@ def test_missing_tokens(words: PreTrainedTokenizerFast) -> None:
         CoarseToFineLstmProcessor(without_padding, rows="grid", pad_grid=True)
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        ({}, ValueError, "give exactly one of .* got none"),
-        ({"text": "a", "turns": TURNS}, ValueError, "got text and turns"),
-        ({"text": 3}, TypeError, "`text` must be a string or a list of strings, got int"),
-        ({"text": []}, ValueError, "`text` is an empty list"),
-        ({"text": ["a", None]}, TypeError, r"`text\[1\]` must be a string, got NoneType"),
-        ({"sentences": "a"}, TypeError, "`sentences` must be a list of strings, or a list of such lists, got str"),
-        ({"sentences": [["a"], "b"]}, TypeError, r"`sentences\[1\]` must be a list of strings, got str"),
-        ({"turns": [{"role": "A"}]}, ValueError, r"`turns\[0\]` must have the keys role and content, got \['role'\]"),
-        ({"turns": [{"role": " ", "content": "a"}]}, ValueError, "name the speaker"),
-        ({"documents": [["a"], [1]]}, TypeError, r"`documents\[1\]\[0\]` must be a string, got int"),
-        ({"text": ["a"], "text_target": "b"}, ValueError, "`text_target` must match `text`, got one for a list of 1"),
-        ({"text": "a", "truncation": "middle"}, ValueError, "`truncation` must be True or False, got 'middle'"),
-        (
-            {"text": "a", "truncation": True, "max_length": 0},
-            ValueError,
-            "`max_length` must be an integer of at least",
-        ),
-        ({"text_target": "a", "truncation": True, "max_target_length": 0}, ValueError, "`max_target_length` must be"),
-    ],
-)
-def test_wrong_calls(
-    processor: CoarseToFineLstmProcessor, call: dict[str, Any], error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        processor(**call)
-
-
 def test_row_ids_count_rows_without_gaps_where_no_sentence_is_empty(processor: CoarseToFineLstmProcessor) -> None:
     found = [row for row, _ in groupby(processor(text=DOCUMENTS[0])["row_ids"])]
     assert found == list(range(6))
-
-
-def test_the_auto_class_finds_it(words: PreTrainedTokenizerFast, tmp_path: Path) -> None:
-    CoarseToFineLstmConfig(vocab_size=len(words)).save_pretrained(tmp_path)
-    CoarseToFineLstmProcessor(words).save_pretrained(tmp_path)
-    assert isinstance(AutoProcessor.from_pretrained(tmp_path), CoarseToFineLstmProcessor)

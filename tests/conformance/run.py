@@ -25,6 +25,7 @@ def main() -> int:
     # Before transformers is imported. The models are tiny and made on the spot: nothing is to be downloaded.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TRANSFORMERS_TEST_DEVICE", "cpu")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # there is a worker on every core
     import pytest
     import transformers
 
@@ -41,7 +42,8 @@ def main() -> int:
     # -c: the settings of our own tests, in pyproject.toml, are not for these.
     tracebacks = "short" if args.v else "no"
     pytest_args = ["-c", os.devnull, "--rootdir", str(HERE), "-p", "no:cacheprovider", "-W", "ignore", "--no-header"]
-    pytest_args += ["--quiet", "--tb", tracebacks, "-k", args.k, str(HERE / "suite.py")]
+    pytest_args += ["-n", "auto", "--dist", "worksteal", "--quiet", "--tb", tracebacks, "-k", args.k]
+    pytest_args += ["--durations", "20", str(HERE / "suite.py")]
     pytest.main(pytest_args, plugins=[recorder])
     print(f"\ntransformers {transformers.__version__}: {time.monotonic() - started:.0f} s")
     return report(recorder.outcomes())

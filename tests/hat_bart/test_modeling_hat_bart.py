@@ -4,15 +4,10 @@ import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassClassValidationError
 from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForSeq2SeqLM,
     BartConfig,
     BartForConditionalGeneration,
     DynamicCache,
     EncoderDecoderCache,
-    LEDConfig,
-    MBartConfig,
     StaticCache,
 )
 from transformers.utils import logging
@@ -135,92 +130,6 @@ class TestAgainstBart:
         bart.save_pretrained(tmp_path / "bart")
         return str(tmp_path / "bart")
 
-    def test_no_hierarchy_is_bart(self, bart, bart_folder):
-        model = HatBartForConditionalGeneration.from_pretrained(bart_folder, hierarchical_layers=0).eval()
-        assert {n: p.shape for n, p in model.state_dict().items()} == {
-            n: p.shape for n, p in bart.state_dict().items()
-        }
-        inputs = {"input_ids": make_source(20, (0, 7), batch=2), "decoder_input_ids": make_source(6, batch=2, seed=1)}
-        mask = torch.ones(2, 20, dtype=torch.long)
-        mask[1, 15:] = 0
-        inputs["attention_mask"] = mask
-        inputs["labels"] = torch.where(inputs["decoder_input_ids"] > 50, -100, inputs["decoder_input_ids"])
-        ours, theirs = model(**inputs), bart(**inputs)
-        assert torch.equal(ours.logits, theirs.logits)
-        assert torch.equal(ours.loss, theirs.loss)
-        ours.loss.backward()
-        theirs.loss.backward()
-        gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
-        for name, parameter in bart.named_parameters():
-            assert torch.equal(gradients[name], parameter.grad), name
-        generate = {"num_beams": 3, "max_new_tokens": 8, "attention_mask": mask}
-        assert torch.equal(
-            model.generate(inputs["input_ids"], **generate), bart.generate(inputs["input_ids"], **generate)
-        )
-
-    def test_plain_from_pretrained_leaves_only_the_hierarchy_new(self, bart, bart_folder):
-        model, report = HatBartForConditionalGeneration.from_pretrained(
-            bart_folder, num_segments=2, output_loading_info=True
-        )
-        assert not report["unexpected_keys"]
-        assert not report["mismatched_keys"]
-        assert report["missing_keys"]
-        assert all("hierarchical" in key or "embed_segments" in key for key in report["missing_keys"])
-        state = model.state_dict()
-        for name, value in bart.state_dict().items():
-            assert torch.equal(state[name], value), name
-        assert model.config.model_type == "hat_bart"
-
-    def test_plain_from_pretrained_warns_of_nothing_but_the_new_weights(self, bart_folder, caplog):
-        HatBartForConditionalGeneration.from_pretrained(bart_folder)
-        assert "instantiate a model of type" not in caplog.text
-
-    def test_base_model_loads_too(self, bart, bart_folder):
-        model = HatBartModel.from_pretrained(bart_folder)
-        assert torch.equal(model.shared.weight, bart.model.shared.weight)
-
-    @pytest.mark.parametrize("how", ["tile", "random"])
-    def test_from_bart_grows_positions(self, bart, bart_folder, how, tmp_path):
-        model = HatBartForConditionalGeneration.from_bart(
-            bart_folder, max_position_embeddings=150, extra_positions=how, dropout=0.3
-        )
-        assert model.config.max_position_embeddings == 150
-        assert model.config.dropout == 0.3
-        for part in ("encoder", "decoder"):
-            old = getattr(bart.model, part).embed_positions.weight
-            new = getattr(model.model, part).embed_positions.weight
-            assert new.shape == (152, 12)
-            assert torch.equal(new[:66], old)
-            if how == "tile":
-                assert torch.equal(new[66:130], old[2:])
-                assert torch.equal(new[130:], old[2:24])
-            else:
-                assert 0.01 < new[66:].std() < 0.03
-        source = make_source(140, (0, 70))
-        logits = model.eval()(source, decoder_input_ids=source[:, :4]).logits
-        model.save_pretrained(tmp_path / "grown")
-        again = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "grown")
-        assert torch.equal(again(source, decoder_input_ids=source[:, :4]).logits, logits)
-
-    def test_from_bart_refuses_what_it_cannot_do(self, bart_folder):
-        with pytest.raises(ValueError, match="'tile' or 'random'"):
-            HatBartModel.from_bart(bart_folder, extra_positions="copy")
-        with pytest.raises(ValueError, match="at least the checkpoint's 64"):
-            HatBartModel.from_bart(bart_folder, max_position_embeddings=32)
-        for value in ("128", 128.0, True):
-            with pytest.raises(ValueError, match=f"`max_position_embeddings` must be an integer, got {value!r}"):
-                HatBartModel.from_bart(bart_folder, max_position_embeddings=value)
-
-    def test_from_bart_refuses_other_families(self, tmp_path):
-        """An LED's weights would all be left out, with a warning; mBART's layers are in another order."""
-        for name, config in (
-            ("led", LEDConfig(vocab_size=60, d_model=12, encoder_layers=1, decoder_layers=1, attention_window=4)),
-            ("mbart", MBartConfig(vocab_size=60, d_model=12, encoder_layers=1, decoder_layers=1)),
-        ):
-            config.save_pretrained(tmp_path / name)
-            with pytest.raises(ValueError, match=f"takes a checkpoint of BART or of hat_bart, got one of '{name}'"):
-                HatBartModel.from_bart(tmp_path / name)
-
     def test_from_bart_grows_its_own_family(self, bart_folder, tmp_path):
         HatBartModel.from_bart(bart_folder).save_pretrained(tmp_path / "hat")
         model, report = HatBartModel.from_bart(
@@ -234,19 +143,6 @@ class TestAgainstBart:
         assert model.encoder.embed_positions.weight.shape == (102, 12)
         assert report["missing_keys"]
         assert all("hierarchical" in key for key in report["missing_keys"])
-
-
-class TestAutoClasses:
-    def test_auto_classes_find_the_family(self, tmp_path):
-        config = make_config()
-        assert type(AutoModel.from_config(config)) is HatBartModel
-        model = AutoModelForSeq2SeqLM.from_config(config)
-        assert type(model) is HatBartForConditionalGeneration
-        model.save_pretrained(tmp_path)
-        loaded = AutoConfig.from_pretrained(tmp_path)
-        assert type(loaded) is HatBartConfig
-        assert loaded.to_diff_dict() == model.config.to_diff_dict()
-        assert type(AutoModelForSeq2SeqLM.from_pretrained(tmp_path)) is HatBartForConditionalGeneration
 
 
 class TestConfig:
@@ -364,15 +260,6 @@ class TestCache:
         torch.testing.assert_close(result, expected)
         assert len(cache.cross_attention_cache.layers) == 4
 
-    @pytest.mark.parametrize("num_beams", [1, 3])
-    def test_static_equals_dynamic(self, num_beams):
-        model = make_model()
-        source = make_source(12, (0, 4, 5), batch=2)
-        settings = {"max_new_tokens": 10, "num_beams": num_beams}
-        expected = model.generate(source, **settings)
-        assert torch.equal(model.generate(source, cache_implementation="static", **settings), expected)
-        assert torch.equal(model.generate(source, use_cache=False, **settings), expected)
-
     @pytest.mark.parametrize("order", [1, -1])
     def test_a_static_cache_may_be_reset_for_other_sentences(self, order):
         model = make_model()
@@ -404,19 +291,6 @@ def test_states_of_the_encoder_as_a_tuple_with_hidden_states(hierarchical_layers
 
 
 class TestErrors:
-    def test_too_long_says_what_to_do(self):
-        model = make_model()
-        with pytest.raises(ValueError, match=r"source of 65 tokens.*max_position_embeddings=64.*from_bart"):
-            model(make_source(65), decoder_input_ids=make_source(3))
-        with pytest.raises(ValueError, match=r"target of 65 tokens.*`max_target_length`.*`max_new_tokens`"):
-            model(make_source(5), decoder_input_ids=make_source(65))
-
-    @pytest.mark.parametrize("cache", ["dynamic", "static"])
-    def test_generating_past_the_positions_says_what_to_do(self, cache):
-        settings = {"max_new_tokens": 100, "min_new_tokens": 100, "cache_implementation": cache}
-        with pytest.raises(ValueError, match=r"target of .*max_position_embeddings=64.*`max_new_tokens`"):
-            make_model().generate(make_source(9, (0, 3)), **settings)
-
     @pytest.mark.parametrize(
         ("inputs", "match"),
         [
@@ -456,22 +330,3 @@ class TestErrors:
         tokens = model.get_encoder()(source).last_hidden_state
         with pytest.raises(ValueError, match="hierarchical_hidden_state"):
             model(encoder_outputs=(tokens,), decoder_input_ids=source)
-
-    def test_inputs_twice_or_not_at_all(self):
-        model = make_model()
-        source = make_source(5)
-        with pytest.raises(ValueError, match="exactly one of `input_ids`"):
-            model(source, inputs_embeds=model.model.shared(source), decoder_input_ids=source)
-        with pytest.raises(ValueError, match="`decoder_input_ids`"):
-            model(inputs_embeds=model.model.shared(source))
-
-
-class TestLoss:
-    def test_accumulated_batches_weigh_each_token_the_same(self):
-        model = make_model()
-        source = make_source(9, (0, 3), batch=2)
-        labels = torch.tensor([[5, 6, 7, 8, EOS], [9, EOS, -100, -100, -100]])
-        whole = model(source, labels=labels).loss
-        items = (labels != -100).sum()
-        parts = [model(source[i : i + 1], labels=labels[i : i + 1], num_items_in_batch=items).loss for i in range(2)]
-        torch.testing.assert_close(sum(parts), whole)

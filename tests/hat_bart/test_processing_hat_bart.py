@@ -2,35 +2,22 @@
 
 import copy
 import itertools
-import json
-import pickle
 import threading
-from pathlib import Path
 from typing import Any
 
-import datasets
-import numpy as np
 import pytest
 import torch
-from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, normalizers
 from transformers import (
-    AutoProcessor,
-    MBartTokenizerFast,
-    PreTrainedTokenizer,
-    PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
-    T5TokenizerFast,
 )
-from transformers.utils import logging
 
 from hier_models import HatBartProcessor
-from tests.conftest import DOCUMENTS, SUMMARIES, TURNS, assert_a_limit_alone_cuts
+from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
+from tests.odd_tokenizers import MIXED, SPECIAL, TOKENIZERS, plain_ids
 
 
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
-MIXED = (
-    "Dies steht da. Zwei  Sätze!\n\nA heading\n\n他来了。“她走了。”是的。 🙂🙂 emoji. <s> no marker </s>. End <mask>."
-)
 
 
 def pieces(ids: list[int]) -> list[list[int]]:
@@ -52,10 +39,6 @@ def flat(lists: list[list[int]]) -> list[int]:
     return list(itertools.chain.from_iterable(lists))
 
 
-def plain_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    return tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
-
-
 # ----------------------------------------------------------------------------------------------------------- markers
 
 
@@ -70,28 +53,6 @@ def test_one_marker_per_sentence_and_the_tokenizers_own_ids(processor: HatBartPr
         assert processor.decode(sentence).strip() == text[start:end]
     assert encoded["attention_mask"] == [1] * len(encoded["input_ids"])
     assert encoded["segment_ids"] == [0] * len(encoded["input_ids"])
-
-
-def test_literal_special_tokens_are_text(processor: HatBartProcessor) -> None:
-    text = "First <s> with marks</s><pad> here. Second <mask> <unk>."
-    sentences = pieces(processor(text=text)["input_ids"])
-    assert [processor.decode(sentence) for sentence in sentences] == [text[:35], text[35:]]
-    assert not set(flat(sentences)) & set(processor.tokenizer.all_special_ids)
-
-
-def test_the_tokenizer_is_left_as_it_was(tokenizer: PreTrainedTokenizerFast) -> None:
-    tokenizer = copy.deepcopy(tokenizer)
-    backend = tokenizer.backend_tokenizer
-    backend.enable_truncation(7)
-    backend.enable_padding(length=9)
-    before = backend.to_str()
-    processor = HatBartProcessor(tokenizer)
-    state = pickle.dumps(processor)
-    assert len(processor(text=DOCUMENTS[0])["input_ids"]) > 9
-    assert tokenizer.backend_tokenizer is backend
-    assert backend.to_str() == before
-    assert not backend.encode_special_tokens
-    assert pickle.dumps(processor) == state  # what `datasets` hashes for its cache
 
 
 def test_threads_do_not_disturb_each_other(processor: HatBartProcessor) -> None:
@@ -186,49 +147,15 @@ def test_documents_are_split_and_follow_each_other(processor: HatBartProcessor) 
     )
 
 
-@pytest.mark.parametrize("kind", ["text", "sentences", "turns", "documents"])
-def test_a_batch_is_its_members(processor: HatBartProcessor, kind: str) -> None:
-    inputs: dict[str, list[Any]] = {
-        "text": DOCUMENTS,
-        "sentences": [["One.", "Two."], ["Three."], []],
-        "turns": [TURNS, TURNS[2:], []],
-        "documents": [DOCUMENTS[:2], DOCUMENTS[2:], [""]],
-    }
-    batch = processor(**{kind: inputs[kind]}, return_truncation=True)
-    for i, one in enumerate(inputs[kind]):
-        single = processor(**{kind: one}, return_truncation=True)
-        assert {key: values[i] for key, values in batch.items()} == dict(single)
-
-
 def test_empty_documents(processor: HatBartProcessor) -> None:
     for empty in ({"text": ""}, {"sentences": []}, {"turns": []}, {"documents": []}, {"documents": [""]}):
         assert processor(**empty)["input_ids"] == [BOS, EOS]
     assert processor(text=["", "One."])["input_ids"][0] == [BOS, EOS]
     assert pieces(processor(text=" \n")["input_ids"]) == [plain_ids(processor.tokenizer, " \n")]
-
-
-def test_a_column_of_a_data_set(processor: HatBartProcessor) -> None:
-    data = datasets.Dataset.from_dict({"text": DOCUMENTS, "summary": SUMMARIES})
-    encoded = processor(text=data["text"], text_target=data["summary"])
-    assert encoded == processor(text=DOCUMENTS, text_target=SUMMARIES)
-    mapped = data.map(lambda rows: processor(text=rows["text"], text_target=rows["summary"]), batched=True)
-    assert mapped["input_ids"][2] == encoded["input_ids"][2]
-
-
-def test_targets(processor: HatBartProcessor) -> None:
-    only = processor(text_target=SUMMARIES)
-    assert set(only) == {"labels"}
-    expected = [[BOS, *plain_ids(processor.tokenizer, summary), EOS] for summary in SUMMARIES]
-    assert only["labels"] == expected
-    assert processor(text=DOCUMENTS[0], text_target=SUMMARIES[0])["labels"] == expected[0]
-    assert processor(text_target="One. Two.")["labels"].count(BOS) == 1
+    assert processor(text="", return_tensors="pt")["segment_ids"].tolist() == [[0, 0]]
 
 
 # --------------------------------------------------------------------------------------------------------- truncation
-
-
-def test_a_limit_alone_cuts_as_in_transformers(processor: HatBartProcessor) -> None:
-    assert_a_limit_alone_cuts(processor)
 
 
 @pytest.mark.parametrize("text", [DOCUMENTS[0], MIXED])
@@ -269,96 +196,7 @@ def test_empty_sentences_that_are_cut_count(processor: HatBartProcessor) -> None
         assert kept[-1] or len(kept) == 1
 
 
-def test_truncation_defaults_to_the_tokenizers_length(processor: HatBartProcessor) -> None:
-    text = " ".join(DOCUMENTS * 3)
-    assert len(processor(text=text)["input_ids"]) > 128
-    assert len(processor(text=text, truncation=True)["input_ids"]) in (127, 128)
-    endless = copy.deepcopy(processor.tokenizer)
-    endless.model_max_length = int(1e30)
-    assert HatBartProcessor(endless)(text=text, truncation=True)["input_ids"] == processor(text=text)["input_ids"]
-
-
-def test_truncated_targets(processor: HatBartProcessor) -> None:
-    full = processor(text_target=SUMMARIES)["labels"]
-    cut = processor(
-        text=DOCUMENTS, text_target=SUMMARIES, truncation=True, max_target_length=6, return_truncation=True
-    )
-    for labels, whole, lost in zip(cut["labels"], full, cut["num_truncated_target_tokens"], strict=True):
-        assert labels == ([*whole[:5], EOS] if len(whole) > 6 else whole)
-        assert lost == len(whole) - len(labels)
-
-
-def test_a_cut_is_logged(processor: HatBartProcessor, caplog: pytest.LogCaptureFixture) -> None:
-    logger = logging.get_logger("hier_models.models.processing_hat_bart")
-    logging.enable_propagation()
-    logging.set_verbosity_info()
-    try:
-        with caplog.at_level("INFO", logger=logger.name):
-            processor(text=DOCUMENTS, truncation=True, max_length=1000)
-            processor(text=DOCUMENTS, truncation=True, max_length=20, return_truncation=True)
-            assert not caplog.records
-            options = {"truncation": True, "max_length": 20, "max_target_length": 10}
-            for _ in range(2):
-                processor(text=DOCUMENTS, text_target=SUMMARIES, **options)
-            counted = processor(text=DOCUMENTS, text_target=SUMMARIES, **options, return_truncation=True)
-    finally:
-        logging.disable_propagation()
-        logging.set_verbosity_warning()
-    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
-    tokens, targets = counted["num_truncated_tokens"], counted["num_truncated_target_tokens"]
-    for number in (
-        f"{sum(tokens)} tokens of {sum(map(bool, tokens))} texts",
-        f"{sum(targets)} tokens of {sum(map(bool, targets))} targets",
-        "return_truncation=True",
-    ):
-        assert number in caplog.records[0].message
-
-
 # ------------------------------------------------------------------------------------------------------------ padding
-
-
-@pytest.mark.parametrize("side", ["right", "left"])
-@pytest.mark.parametrize("padding", [True, "longest", "max_length"])
-@pytest.mark.parametrize("kind", ["pt", "np"])
-def test_padding(processor: HatBartProcessor, side: str, padding: bool | str, kind: str) -> None:
-    turns = [TURNS, TURNS[1:2]]
-    flat = processor(turns=turns, text_target=SUMMARIES[:2])
-    padded = processor(
-        turns=turns,
-        text_target=SUMMARIES[:2],
-        padding=padding,
-        max_length=120,
-        max_target_length=60,
-        pad_to_multiple_of=8,
-        padding_side=side,
-        return_tensors=kind,
-    )
-    longest = max(map(len, flat["input_ids"]))
-    length = 120 if padding == "max_length" else -(-longest // 8) * 8
-    for key, value in {"input_ids": PAD, "attention_mask": 0, "segment_ids": 0}.items():
-        assert isinstance(padded[key], torch.Tensor if kind == "pt" else np.ndarray)
-        for row, short in zip(padded[key].tolist(), flat[key], strict=True):
-            fill = [value] * (length - len(short))
-            assert row == (fill + short if side == "left" else short + fill)
-    for row, short in zip(padded["labels"].tolist(), flat["labels"], strict=True):
-        assert row == short + [-100] * (len(row) - len(short))
-    assert padded["labels"].shape[1] % 8 == 0
-
-
-def test_tensors_of_a_single_input(processor: HatBartProcessor) -> None:
-    encoded = processor(text=DOCUMENTS[0], return_tensors="pt", return_truncation=True)
-    assert encoded["input_ids"].shape == (1, len(processor(text=DOCUMENTS[0])["input_ids"]))
-    assert encoded["num_truncated_tokens"].tolist() == [0]
-    assert encoded["input_ids"].dtype == torch.long
-    assert processor(text="", return_tensors="pt")["segment_ids"].tolist() == [[0, 0]]
-
-
-def test_the_tokenizers_own_padding_side(tokenizer: PreTrainedTokenizerFast) -> None:
-    tokenizer = copy.deepcopy(tokenizer)
-    tokenizer.padding_side = "left"
-    encoded = HatBartProcessor(tokenizer, num_segments=2)(text=DOCUMENTS, padding=True)
-    assert [ids[0] for ids in encoded["input_ids"]].count(PAD) == len(DOCUMENTS) - 1
-    assert all(ids[-1] == EOS for ids in encoded["input_ids"])
 
 
 def test_the_model_takes_it(processor: HatBartProcessor, tiny_model: torch.nn.Module) -> None:
@@ -369,99 +207,7 @@ def test_the_model_takes_it(processor: HatBartProcessor, tiny_model: torch.nn.Mo
 # ---------------------------------------------------------------------------------------------- saving, and decoding
 
 
-def test_save_and_load(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
-    processor = HatBartProcessor(tokenizer, num_segments=3, language="german")
-    processor(text=DOCUMENTS)
-    processor.save_pretrained(tmp_path)
-    saved = json.loads((tmp_path / "processor_config.json").read_text())
-    assert saved == {"language": "german", "num_segments": 3, "processor_class": "HatBartProcessor"}
-    for loaded in (HatBartProcessor.from_pretrained(tmp_path), AutoProcessor.from_pretrained(tmp_path)):
-        assert type(loaded) is HatBartProcessor
-        assert (loaded.num_segments, loaded.language) == (3, "german")
-        assert loaded(text=[*DOCUMENTS, MIXED]) == processor(text=[*DOCUMENTS, MIXED])
-    assert HatBartProcessor.from_pretrained(tmp_path, num_segments=5).num_segments == 5
-    assert pickle.loads(pickle.dumps(processor))(text=MIXED) == processor(text=MIXED)
-
-
-def test_decoding_goes_to_the_tokenizer(processor: HatBartProcessor) -> None:
-    encoded = processor(text=DOCUMENTS, padding=True)
-    assert processor.batch_decode(encoded["input_ids"], skip_special_tokens=True) == DOCUMENTS
-    assert processor.decode(encoded["input_ids"][0], skip_special_tokens=True) == DOCUMENTS[0]
-
-
 # ----------------------------------------------------------------------------------------------------- any tokenizer
-
-CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.,:;!?'\"<>/-()"
-SPECIAL = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
-
-
-def unigram(first: list[str]) -> list[tuple[str, float]]:
-    words = ["▁the", "▁a", "ing", "▁S"]
-    return [(t, 0.0) for t in first] + [("▁", -2.0)] + [(c, -3.0) for c in CHARACTERS] + [(w, -4.0) for w in words]
-
-
-def mbart() -> PreTrainedTokenizerBase:
-    return MBartTokenizerFast(vocab=unigram(["<s>", "<pad>", "</s>", "<unk>"]))
-
-
-def t5_with_bos() -> PreTrainedTokenizerBase:
-    tokenizer = T5TokenizerFast(vocab=unigram(["<pad>", "</s>", "<unk>"]))
-    tokenizer.add_special_tokens({"bos_token": "<s>"})
-    return tokenizer
-
-
-def words() -> PreTrainedTokenizerBase:
-    """Whole words, lower-cased; special tokens are words of its vocabulary."""
-    vocabulary = ["<s>", "<pad>", "</s>", "<unk>", "the", "bridge", "was", "six", "it", "at", "<mask>"]
-    backend = Tokenizer(models.WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token="<unk>"))
-    backend.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
-    backend.pre_tokenizer = pre_tokenizers.Split(" ", "removed")
-    return PreTrainedTokenizerFast(tokenizer_object=backend, **SPECIAL)
-
-
-def byte_level(**options: Any) -> PreTrainedTokenizerBase:
-    """Characters as bytes, with a space in front, or lower-cased, or whatever the options say."""
-    vocabulary = [*SPECIAL.values(), *pre_tokenizers.ByteLevel.alphabet()]
-    backend = Tokenizer(models.BPE({token: i for i, token in enumerate(vocabulary)}, []))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=options.get("prefix", False))
-    if options.get("lower"):
-        backend.normalizer = normalizers.Lowercase()
-    return PreTrainedTokenizerFast(tokenizer_object=backend, **SPECIAL)
-
-
-class SlowTokenizer(PreTrainedTokenizer):
-    """A tokenizer in Python: one token per character."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        self.characters = [*SPECIAL.values(), *CHARACTERS, " "]
-        super().__init__(**SPECIAL, **kwargs)
-
-    @property
-    def vocab_size(self) -> int:
-        return len(self.characters)
-
-    def get_vocab(self) -> dict[str, int]:
-        return {token: i for i, token in enumerate(self.characters)} | self.added_tokens_encoder
-
-    def _tokenize(self, text: str, **kwargs: Any) -> list[str]:
-        return list(text)
-
-    def _convert_token_to_id(self, token: str) -> int:
-        return self.characters.index(token) if token in self.characters else UNK
-
-    def _convert_id_to_token(self, index: int) -> str:
-        return self.characters[index]
-
-
-TOKENIZERS = {
-    "mbart": mbart,
-    "t5": t5_with_bos,
-    "words": words,
-    "bytes": byte_level,
-    "bytes with a space in front": lambda: byte_level(prefix=True),
-    "bytes, lower case": lambda: byte_level(lower=True),
-    "slow": SlowTokenizer,
-}
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)

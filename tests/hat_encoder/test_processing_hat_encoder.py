@@ -12,27 +12,21 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
-from transformers import AutoProcessor, PreTrainedTokenizerBase, PreTrainedTokenizerFast, RobertaTokenizer
+from transformers import AutoProcessor, PreTrainedTokenizerFast, RobertaTokenizer
 from transformers.utils import logging
 
 from hier_models import HatEncoderProcessor, HatEncoderTokenizer
 from tests.conftest import DOCUMENTS
+from tests.odd_tokenizers import MIXED, plain_ids
 
 
 BOS, PAD, EOS, UNK, MASK = 0, 1, 2, 3, 4
-MIXED = (
-    "Dies steht da. Zwei  Sätze!\n\nA heading\n\n他来了。“她走了。”是的。 🙂🙂 emoji. <s> no marker </s>. End <mask>."
-)
 QUESTION, CONTEXT = "Who led it? And when?", " ".join([*DOCUMENTS, MIXED])
 
 
 @pytest.fixture(scope="module")
 def processor(tokenizer: PreTrainedTokenizerFast) -> HatEncoderProcessor:
     return HatEncoderProcessor(tokenizer)
-
-
-def plain_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    return tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
 
 
 def parts(ids: list[int]) -> list[list[list[int]]]:

@@ -5,11 +5,6 @@ import copy
 import pytest
 import torch
 from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForSeq2SeqLM,
-    AutoModelForTextEncoding,
-    AutoModelForTokenClassification,
     BartConfig,
     BartForConditionalGeneration,
 )
@@ -208,46 +203,6 @@ class TestAgainstBart:
         bart.save_pretrained(tmp_path / "bart")
         return str(tmp_path / "bart")
 
-    @pytest.mark.parametrize(("attention", "padding"), [("sdpa", 0), ("eager", 0), ("eager", 5)])
-    def test_no_update_and_a_wide_window_are_bart(self, bart, bart_folder, attention, padding):
-        bart.set_attn_implementation(attention)
-        model = TopDownTransformerForConditionalGeneration.from_pretrained(
-            bart_folder, top_down_update="none", attention_window=40, attn_implementation=attention
-        ).eval()
-        assert {n: p.shape for n, p in model.state_dict().items()} == {
-            n: p.shape for n, p in bart.state_dict().items()
-        }
-        inputs = {"input_ids": make_source(20, batch=2), "decoder_input_ids": make_source(6, batch=2, seed=1)}
-        inputs["attention_mask"] = torch.ones(2, 20, dtype=torch.long)
-        inputs["attention_mask"][1, 20 - padding :] = 0
-        inputs["labels"] = torch.where(inputs["decoder_input_ids"] > 50, -100, inputs["decoder_input_ids"])
-        ours, theirs = model(**inputs), bart(**inputs)
-        assert torch.equal(ours.logits, theirs.logits)
-        assert torch.equal(ours.loss, theirs.loss)
-        ours.loss.backward()
-        theirs.loss.backward()
-        gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
-        for name, parameter in bart.named_parameters():
-            assert torch.equal(gradients[name], parameter.grad), name
-        generate = {"num_beams": 3, "max_new_tokens": 8, "attention_mask": inputs["attention_mask"]}
-        assert torch.equal(
-            model.generate(inputs["input_ids"], **generate), bart.generate(inputs["input_ids"], **generate)
-        )
-
-    def test_plain_from_pretrained_leaves_only_the_segments_new(self, bart, bart_folder, caplog):
-        model, report = TopDownTransformerForConditionalGeneration.from_pretrained(
-            bart_folder, output_loading_info=True
-        )
-        assert not report["unexpected_keys"]
-        assert not report["mismatched_keys"]
-        assert report["missing_keys"]
-        assert all("segment_" in key for key in report["missing_keys"])
-        state = model.state_dict()
-        for name, value in bart.state_dict().items():
-            assert torch.equal(state[name], value), name
-        assert model.config.model_type == "top_down_transformer"
-        assert "instantiate a model of type" not in caplog.text
-
     @pytest.mark.parametrize(
         ("given", "divided"),
         [
@@ -274,33 +229,6 @@ class TestAgainstBart:
         assert torch.equal(model.get_input_embeddings().weight, bart.model.shared.weight)
         encoder = model.get_encoder()
         assert torch.equal(encoder.layers[2].fc1.weight, bart.model.encoder.layers[2].fc1.weight)
-
-    @pytest.mark.parametrize("how", ["tile", "random"])
-    def test_from_bart_grows_positions(self, bart, bart_folder, how, tmp_path):
-        model = TopDownTransformerForConditionalGeneration.from_bart(
-            bart_folder,
-            max_encoder_position_embeddings=150,
-            max_decoder_position_embeddings=40,
-            extra_positions=how,
-            dropout=0.3,
-        )
-        assert model.config.dropout == 0.3
-        for side, count in (("encoder", 150), ("decoder", 40)):
-            assert getattr(model.config, f"max_{side}_position_embeddings") == count
-            old = getattr(bart.model, side).embed_positions.weight
-            new = getattr(model.model, side).embed_positions.weight
-            assert new.shape == (count + 2, 12)
-            assert torch.equal(new[:34], old)
-            if how == "tile":
-                again = min(count - 32, 32)
-                assert torch.equal(new[34 : 34 + again], old[2 : 2 + again])
-        if how == "random":
-            assert 0.01 < model.model.encoder.embed_positions.weight[34:].std() < 0.03
-        source = make_source(140)
-        logits = model.eval()(source, decoder_input_ids=source[:, :4]).logits
-        model.save_pretrained(tmp_path / "grown")
-        loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "grown")
-        assert torch.equal(loaded(source, decoder_input_ids=source[:, :4]).logits, logits)
 
     def test_from_bart_grows_to_the_papers_length(self, bart_folder):
         model, report = TopDownTransformerForTokenClassification.from_bart(bart_folder, output_loading_info=True)
@@ -335,19 +263,6 @@ class TestPositions:
 
 
 class TestAutoClasses:
-    def test_auto_classes_find_the_family(self, tmp_path):
-        config = make_config(**TWO_LEVELS)
-        assert type(AutoModel.from_config(config)) is TopDownTransformerModel
-        assert type(AutoModelForTextEncoding.from_config(config)) is TopDownTransformerEncoderModel
-        assert type(AutoModelForTokenClassification.from_config(config)) is TopDownTransformerForTokenClassification
-        model = AutoModelForSeq2SeqLM.from_config(config)
-        assert type(model) is TopDownTransformerForConditionalGeneration
-        model.save_pretrained(tmp_path)
-        loaded = AutoConfig.from_pretrained(tmp_path)
-        assert type(loaded) is TopDownTransformerConfig
-        assert loaded.to_diff_dict() == model.config.to_diff_dict()
-        assert type(AutoModelForSeq2SeqLM.from_pretrained(tmp_path)) is TopDownTransformerForConditionalGeneration
-
     def test_checkpoints_load_into_the_encoder_and_back(self, tmp_path):
         summarizer = make_model()
         source = make_source(20)
@@ -459,17 +374,6 @@ class TestSegments:
         )
 
 
-class TestCache:
-    @pytest.mark.parametrize("num_beams", [1, 3])
-    def test_static_equals_dynamic(self, num_beams):
-        model = make_model()
-        source = make_source(12, batch=2)
-        settings = {"max_new_tokens": 10, "num_beams": num_beams}
-        expected = model.generate(source, **settings)
-        assert torch.equal(model.generate(source, cache_implementation="static", **settings), expected)
-        assert torch.equal(model.generate(source, use_cache=False, **settings), expected)
-
-
 class TestTagger:
     def test_it_learns_from_labels_that_are_not_ignored(self):
         model = make_model(TopDownTransformerForTokenClassification)
@@ -500,17 +404,6 @@ class TestTagger:
         model = make_model(TopDownTransformerForTokenClassification, classifier_dropout=1.0, dropout=0.0).train()
         logits = model(make_source(5)).logits
         assert torch.equal(logits, model.classifier.bias.expand_as(logits))
-
-
-class TestLoss:
-    def test_accumulated_batches_weigh_each_token_the_same(self):
-        model = make_model()
-        source = make_source(9, batch=2)
-        labels = torch.tensor([[5, 6, 7, 8, EOS], [9, EOS, -100, -100, -100]])
-        whole = model(source, labels=labels).loss
-        items = (labels != -100).sum()
-        parts = [model(source[i : i + 1], labels=labels[i : i + 1], num_items_in_batch=items).loss for i in range(2)]
-        torch.testing.assert_close(sum(parts), whole)
 
 
 @pytest.mark.slow

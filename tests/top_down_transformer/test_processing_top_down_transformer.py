@@ -1,14 +1,8 @@
 """TopDownTransformerProcessor: the four kinds of input, importance, truncation, padding, saving, any tokenizer."""
 
-import copy
-import json
 import logging
-import pickle
-from pathlib import Path
 from typing import Any
 
-import datasets
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -17,8 +11,8 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from hier_models.data import HierDataCollator
 from hier_models.models.processing_top_down_transformer import TopDownTransformerProcessor
-from tests.conftest import DOCUMENTS, SUMMARIES, TURNS, assert_a_limit_alone_cuts
-from tests.hat_bart.test_processing_hat_bart import MIXED, TOKENIZERS, plain_ids
+from tests.conftest import DOCUMENTS, TURNS
+from tests.odd_tokenizers import MIXED, TOKENIZERS, plain_ids
 
 
 # Named, since the command line quiets those above it.
@@ -59,24 +53,6 @@ def test_bos_the_tokenizers_own_ids_eos(processor: TopDownTransformerProcessor, 
     assert encoded["attention_mask"] == [1] * len(encoded["input_ids"])
 
 
-def test_literal_special_tokens_are_text(processor: TopDownTransformerProcessor) -> None:
-    ids = processor(text="First <s> with marks</s><pad> here.")["input_ids"]
-    assert processor.decode(ids[1:-1]) == "First <s> with marks</s><pad> here."
-    assert not set(ids[1:-1]) & set(processor.tokenizer.all_special_ids)
-
-
-def test_the_tokenizer_is_left_as_it_was(tokenizer: PreTrainedTokenizerFast) -> None:
-    tokenizer = copy.deepcopy(tokenizer)
-    tokenizer.backend_tokenizer.enable_truncation(7)
-    tokenizer.backend_tokenizer.enable_padding(length=9)
-    before = tokenizer.backend_tokenizer.to_str()
-    processor = TopDownTransformerProcessor(tokenizer)
-    state = pickle.dumps(processor)
-    assert len(processor(text=DOCUMENTS[0], importance=[(0, 3, 1)])["input_ids"]) > 9
-    assert tokenizer.backend_tokenizer.to_str() == before
-    assert pickle.dumps(processor) == state  # what `datasets` hashes for its cache
-
-
 def test_running_text(processor: TopDownTransformerProcessor) -> None:
     turns = processor.running_text(turns=TURNS)
     assert turns == "\n".join(f"{turn['role']}: {turn['content']}" for turn in TURNS)
@@ -100,14 +76,6 @@ def test_every_kind_is_its_running_text_and_a_batch_its_members(
     for i, one in enumerate(INPUTS[kind]):
         single = processor(**{kind: one}, importance=spans[i], **options)
         assert {key: values[i] for key, values in batch.items()} == dict(single)
-
-
-def test_a_column_of_a_data_set(processor: TopDownTransformerProcessor) -> None:
-    data = datasets.Dataset.from_dict({"text": DOCUMENTS, "summary": SUMMARIES, "spans": [[[0, 3, 0.5]]] * 4})
-    encoded = processor(text=data["text"], text_target=data["summary"], importance=data["spans"])
-    assert encoded == processor(text=DOCUMENTS, text_target=SUMMARIES, importance=[[(0, 3, 0.5)]] * 4)
-    assert encoded["labels"][0] == [BOS, *plain_ids(processor.tokenizer, SUMMARIES[0]), EOS]
-    assert set(processor(text_target=SUMMARIES)) == {"labels"}
 
 
 # -------------------------------------------------------------------------------------------------------- importance
@@ -192,18 +160,6 @@ def test_importance_is_padded_like_the_tokens(processor: TopDownTransformerProce
             assert batch["token_importance"][i][real].tolist() == alone
             assert not batch["token_importance"][i][~real].any()
             assert not batch["offset_mapping"][i][~real].any()
-
-
-def test_the_collator_takes_it(processor: TopDownTransformerProcessor) -> None:
-    rows = [
-        dict(processor(text=text, importance=[(0, 3, 0.5)], text_target="One.", return_truncation=True))
-        for text in DOCUMENTS
-    ]
-    batch = HierDataCollator(processor)(rows)
-    assert set(batch) == {"input_ids", "attention_mask", "token_importance", "labels"}
-    together = processor(text=DOCUMENTS, importance=[[(0, 3, 0.5)]] * 4, padding=True, return_tensors="pt")
-    assert torch.equal(batch["token_importance"], together["token_importance"])
-    assert batch["token_importance"].dtype == torch.float32
     assert set(HierDataCollator(processor)([dict(processor(text="One."))])) == {"input_ids", "attention_mask"}
 
 
@@ -214,10 +170,6 @@ def test_many_spans_of_a_long_document_are_quick(processor: TopDownTransformerPr
 
 
 # --------------------------------------------------------------------------------------------- truncation and padding
-
-
-def test_a_limit_alone_cuts_as_in_transformers(processor: TopDownTransformerProcessor) -> None:
-    assert_a_limit_alone_cuts(processor)
 
 
 def test_truncation_counts_what_it_cuts(processor: TopDownTransformerProcessor) -> None:
@@ -233,48 +185,9 @@ def test_truncation_counts_what_it_cuts(processor: TopDownTransformerProcessor) 
         assert ids == [*full[: len(ids) - 1], EOS]
         assert cut["num_truncated_tokens"] == len(full) - len(ids)
         assert len(cut["token_importance"]) == len(cut["attention_mask"]) == len(cut["offset_mapping"]) == len(ids)
-    targets = processor(text_target=SUMMARIES, truncation=True, max_target_length=4, return_truncation=True)
-    assert [len(labels) for labels in targets["labels"]] == [4] * 4
-    assert targets["num_truncated_target_tokens"] == [
-        len(plain_ids(processor.tokenizer, summary)) - 2 for summary in SUMMARIES
-    ]
-    long = processor(text=" ".join(DOCUMENTS * 3), truncation=True)
-    assert len(long["input_ids"]) == 128  # the tokenizer's model_max_length
-
-
-def test_cuts_are_said_once(processor: TopDownTransformerProcessor, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, LOGGER):
-        for _ in range(2):
-            assert "num_truncated_tokens" not in processor(text=DOCUMENTS, truncation=True, max_length=9)
-    assert sum("Truncation cut" in record.message for record in caplog.records) == 1
-
-
-def test_padding(processor: TopDownTransformerProcessor) -> None:
-    batch = processor(text=DOCUMENTS, text_target=SUMMARIES, padding=True, pad_to_multiple_of=8, return_tensors="np")
-    assert batch["input_ids"].shape[1] % 8 == batch["labels"].shape[1] % 8 == 0
-    assert isinstance(batch["input_ids"], np.ndarray)
-    flat = processor(text_target=SUMMARIES)["labels"]
-    for row, short in zip(batch["labels"].tolist(), flat, strict=True):
-        assert row == short + [-100] * (len(row) - len(short))
-    fixed = processor(text="One.", padding="max_length", max_length=20, return_tensors="pt")
-    assert fixed["input_ids"].shape == (1, 20)
 
 
 # ------------------------------------------------------------------------------------------- saving, any tokenizer
-
-
-def test_save_and_load(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
-    processor = TopDownTransformerProcessor(tokenizer, language="de")
-    processor(text=DOCUMENTS)
-    processor.save_pretrained(tmp_path)
-    saved = json.loads((tmp_path / "processor_config.json").read_text())
-    assert saved == {"language": "de", "processor_class": "TopDownTransformerProcessor"}
-    loaded = TopDownTransformerProcessor.from_pretrained(tmp_path)
-    assert loaded.language == "de"
-    assert loaded(text=[*DOCUMENTS, MIXED]) == processor(text=[*DOCUMENTS, MIXED])
-    assert pickle.loads(pickle.dumps(processor))(text=MIXED) == processor(text=MIXED)
-    assert processor.batch_decode(processor(text=DOCUMENTS)["input_ids"], skip_special_tokens=True) == DOCUMENTS
-    assert processor.model_input_names == ["input_ids", "attention_mask", "token_importance"]
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
@@ -304,18 +217,6 @@ def test_any_tokenizer(name: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ({}, "give exactly one of"),
-        ({"text": "a", "turns": TURNS}, "got text and turns"),
-        ({"text": []}, "`text` is an empty list"),
-        ({"text": 3}, "`text` must be a string or a list of strings, got int"),
-        ({"text": ["a", None]}, r"`text\[1\]` must be a string, got NoneType"),
-        ({"sentences": "a b"}, "`sentences` must be a list of strings"),
-        ({"turns": [{"role": "A", "text": "b"}]}, r"`turns\[0\]` must have the keys role and content"),
-        ({"turns": [{"role": " ", "content": "b"}]}, r"`turns\[0\]\['role'\]` is empty"),
-        ({"turns": [TURNS, [3]]}, r"`turns\[1\]\[0\]` must be"),
-        ({"text": "a", "text_target": ["b"]}, "`text_target` must match `text`, got a list of 1 for one"),
-        ({"text": "a", "truncation": "only_last"}, "`truncation` must be True or False"),
-        ({"text": "a", "truncation": True, "max_length": 1}, "`max_length` must be an integer of at least 2"),
         ({"text_target": "a", "importance": []}, "are about a document"),
         ({"text": ["a", "b"], "importance": [[]]}, "`importance` must match `text`, got 1 lists for 2 documents"),
         ({"text": ["a"], "importance": "x"}, "`importance` must be a list of spans for each document, got str"),
@@ -336,11 +237,7 @@ def test_bad_input(processor: TopDownTransformerProcessor, inputs: dict[str, Any
         processor(**inputs)
 
 
-def test_a_tokenizer_without_ends_and_a_language_in_full_are_refused(tokenizer: PreTrainedTokenizerFast) -> None:
-    bare = copy.deepcopy(tokenizer)
-    bare.eos_token = None
-    with pytest.raises(ValueError, match="has no eos_token"):
-        TopDownTransformerProcessor(bare)
+def test_a_language_in_full_is_refused(tokenizer: PreTrainedTokenizerFast) -> None:
     for language in ("english", "EN", 3):
         with pytest.raises(ValueError, match="`language` must be a code"):
             TopDownTransformerProcessor(tokenizer, language=language)

@@ -5,27 +5,14 @@ from pathlib import Path
 
 import pytest
 from transformers import pipeline
-from typer.testing import CliRunner
 
-from hier_models.cli import app
+from tests.cli.commands import run, write_jsonl
 from tests.conftest import DOCUMENTS, SUMMARIES
 
 
 SIZES = {"d_model": 8, "attention_depth": 2, "dropout": 0.0}
 LAYERS = {"encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
 BODIES = {"gru": SIZES, "transformer": {**SIZES, **LAYERS, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}}
-
-
-@pytest.fixture(autouse=True)
-def workplace(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-
-
-def run(*arguments: str) -> str:
-    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 def train(body: str, task: str, *arguments: str) -> None:
@@ -36,7 +23,7 @@ def train(body: str, task: str, *arguments: str) -> None:
 
 
 def write(rows: list[dict[str, object]]) -> list[str]:
-    Path("data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    write_jsonl("data.jsonl", rows)
     return ["--train", "data.jsonl", "--validation", "data.jsonl"]
 
 
@@ -45,10 +32,10 @@ def test_summaries(body):
     rows = [{"text": text, "summary": summary} for text, summary in zip(DOCUMENTS[:3], SUMMARIES, strict=False)]
     train(body, "summarization", "--tokenizer_words", "60", *write(rows))
     Path("text.txt").write_text(DOCUMENTS[0], encoding="utf-8")
-    printed = run("summarize", "-m", "run", "text.txt", "--max-length", "8", "--device", "cpu")
+    printed = run("summarize", "-m", "run", "text.txt", "--max-length", "8", "--device", "cpu").stdout
     found = pipeline("summarization", model="run", device="cpu")(DOCUMENTS[0], max_new_tokens=8)
     assert printed.split() == found[0]["summary_text"].split()
-    assert "rougeLsum" in run("evaluate", "-m", "run", "data.jsonl", "--device", "cpu", "--perplexity", "12")
+    assert "rougeLsum" in run("evaluate", "-m", "run", "data.jsonl", "--device", "cpu", "--perplexity", "12").stdout
 
 
 @pytest.mark.parametrize("body", BODIES)
@@ -57,7 +44,7 @@ def test_translations(body):
     rows = [{"source": sentences, "target": [sentence.upper() for sentence in sentences]} for sentences in sources]
     train(body, "translation", "--bpe_codes", "60", "--source_language", "en", *write(rows))
     Path("text.txt").write_text(DOCUMENTS[0], encoding="utf-8")
-    printed = run("translate", "-m", "run", "text.txt", "--device", "cpu")
+    printed = run("translate", "-m", "run", "text.txt", "--device", "cpu").stdout
     found = pipeline("translation", model="run", device="cpu")(DOCUMENTS[0])
     assert printed.split() == found[0]["translation_text"].split()
-    assert "d-BLEU" in run("evaluate", "-m", "run", "data.jsonl", "--device", "cpu")
+    assert "d-BLEU" in run("evaluate", "-m", "run", "data.jsonl", "--device", "cpu").stdout

@@ -4,15 +4,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
 from hier_models import HamConfig, HamForConditionalGeneration, HamReaderConfig, HamReaderForQuestionAnswering
-from hier_models.cli import app
+from tests.cli.commands import run
 
 
 @pytest.fixture(autouse=True)
-def checkpoints(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def checkpoints(workplace):
     model = HamForConditionalGeneration(HamConfig(vocab_size=20, d_model=8, attention_depth=3))
     with torch.no_grad():
         model.model.decoder.step.attention.level_weights.logits.copy_(torch.tensor([0.5, 0.3, 0.2]).log())
@@ -21,24 +19,18 @@ def checkpoints(tmp_path, monkeypatch):
     HamReaderForQuestionAnswering(HamReaderConfig(**sizes)).save_pretrained("reader")
 
 
-def run(*arguments: str, code: int = 0):
-    result = CliRunner().invoke(app, ["inspect", *arguments], catch_exceptions=False)
-    assert result.exit_code == code, result.output
-    return result
-
-
 def test_levels_of_a_model():
     pytest.importorskip("matplotlib")
-    result = run("-m", "poet", "-o", "levels.html", "-o", "levels.png")
+    result = run("inspect", "-m", "poet", "-o", "levels.html", "-o", "levels.png")
     assert result.stdout.splitlines()[-1] == "| model.decoder.step.attention | 0.500 | 0.300 | 0.200 |"
     assert "Levels of attention: poet" in Path("levels.html").read_text(encoding="utf-8")
     assert Path("levels.png").read_bytes().startswith(b"\x89PNG")
     assert "Written: levels.html\nWritten: levels.png" in result.stderr
-    run("-m", "poet", "-o", "levels.png", "--title", "costs $5, or $x_{ b$")
+    run("inspect", "-m", "poet", "-o", "levels.png", "--title", "costs $5, or $x_{ b$")
 
 
 def test_levels_of_a_reader():
-    lines = run("-m", "reader", "--title", "Both").stdout.splitlines()
+    lines = run("inspect", "-m", "reader", "--title", "Both").stdout.splitlines()
     assert lines[0] == "| attention | 1 | 2 |"
     assert [line.partition("| 0.")[2] for line in lines[2:]] == ["500 | 0.500 |"] * 2
     assert "<title>Both</title>" in Path("attention.html").read_text(encoding="utf-8")
@@ -47,5 +39,5 @@ def test_levels_of_a_reader():
 @pytest.mark.parametrize("given", [["text.txt"], ["--num-beams", "2"], ["--document", "2"], ["--device", "cpu"]])
 def test_a_document_is_refused(given):
     Path("text.txt").write_text("A text.", encoding="utf-8")
-    assert "the same for every document" in " ".join(run("-m", "poet", *given, code=2).stderr.split())
+    assert "the same for every document" in " ".join(run("inspect", "-m", "poet", *given, code=2).stderr.split())
     assert not Path("attention.html").exists()

@@ -7,18 +7,16 @@ from pathlib import Path
 import pytest
 import torch
 from transformers import pipeline
-from typer.testing import CliRunner
 
 from hier_models import HighlightTransformerProcessor
-from hier_models.cli import app
 from hier_models.cli.jobs import _marked
 from hier_models.cli.loading import read_phrases
+from tests.cli.commands import run, write_jsonl
 from tests.conftest import DOCUMENTS, SUMMARIES
 
 
 @pytest.fixture(autouse=True)
-def checkpoint(tiny_highlight, tokenizer, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def checkpoint(tiny_highlight, tokenizer, workplace):
     model = tiny_highlight
     with torch.no_grad():
         model.copy_gate.bias.fill_(30.0)
@@ -27,12 +25,6 @@ def checkpoint(tiny_highlight, tokenizer, tmp_path, monkeypatch):
     HighlightTransformerProcessor(tokenizer).save_pretrained("model")
     Path("articles.jsonl").write_text(json.dumps({"id": "storm", "documents": DOCUMENTS[:3]}) + "\n")
     return "model"
-
-
-def run(*arguments: str, code: int = 0):
-    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
-    assert result.exit_code == code, result.output
-    return result
 
 
 def test_summarize_shows_phrases_and_copied_words():
@@ -101,7 +93,7 @@ def test_the_record_with_a_phrase_that_cannot_be_highlighted_is_named(phrase, sa
     """Before any is summarized."""
     records = [{"id": f"d{n}", "text": DOCUMENTS[1], "phrases": [["road", 1.0]], "summary": "A."} for n in range(4)]
     records[2]["phrases"].append(phrase)
-    Path("own.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    write_jsonl("own.jsonl", records)
     command = (
         "summarize",
         "-m",
@@ -120,7 +112,7 @@ def test_the_record_with_a_phrase_that_cannot_be_highlighted_is_named(phrase, sa
     assert not Path("out.jsonl").exists()
     if "more than" in says:  # what is cut off is not highlighted, however long it is
         records[2]["text"] = f"{DOCUMENTS[2]} {DOCUMENTS[1]}"
-        Path("own.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        write_jsonl("own.jsonl", records)
         run(*command, "--max-source-length", "12")
 
 
@@ -129,7 +121,7 @@ def test_evaluate_with_phrases_of_records():
         {"documents": DOCUMENTS[:1], "summary": SUMMARIES[0], "lit": [["old road", 5], ["no such words", 1]]},
         {"documents": DOCUMENTS[2:], "summary": SUMMARIES[2], "lit": []},
     ]
-    Path("own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl("own.jsonl", rows)
     command = ("evaluate", "-m", "model", "own.jsonl", "--max-length", "12", "--phrases-column", "lit")
     result = run(*command, "--predictions", "lit.jsonl", "--json", "scores.json")
     assert "1 phrases are not in their documents." in result.stderr
@@ -147,7 +139,7 @@ def test_evaluate_with_phrases_of_records():
     assert [summary.strip() for summary in lit] == expected
     assert lit[0] != plain[0]
     rows[1]["lit"] = [["bridge", -1]]
-    Path("own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl("own.jsonl", rows)
     assert "own.jsonl:2: column 'lit' must hold" in run(*command, code=2).stderr
     assert "'nope' is not a column" in run(*command[:7], "nope", code=2).stderr
 

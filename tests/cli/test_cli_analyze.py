@@ -13,11 +13,9 @@ from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTok
 from hier_models import checkpoints
 from hier_models.inspection import CopyingReport
 from tests import forks
+from tests.cli.commands import jsonl, mistake, run, write_jsonl
 from tests.conftest import DOCUMENTS, SUMMARIES, TURNS
-from tests.test_cli import checkpoint, jsonl, mistake, run, workplace
 
-
-__all__ = ["checkpoint", "workplace"]  # fixtures
 
 LEADS = [
     "The bridge was closed on Monday. Engineers had found a crack in the second pillar.",
@@ -29,7 +27,7 @@ LEADS += ["The library opens at nine.", "A single sentence without much in it"]
 @pytest.fixture
 def data(workplace: Path) -> str:
     rows = [{"id": f"d{i}", "text": text, "summary": SUMMARIES[i]} for i, text in enumerate(DOCUMENTS)]
-    return written("data.jsonl", rows)
+    return write_jsonl("data.jsonl", rows)
 
 
 @pytest.fixture
@@ -42,14 +40,9 @@ def bart(workplace: Path, tokenizer: PreTrainedTokenizerFast) -> str:
     return "bart"
 
 
-def written(name: str, rows: list[dict[str, Any]]) -> str:
-    Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return name
-
-
 def predictions(name: str = "a.jsonl", **changes: str) -> str:
     texts = {f"d{number}": text for number, text in enumerate(LEADS)} | changes
-    return written(name, [{"id": identifier, "summary": text} for identifier, text in texts.items()])
+    return write_jsonl(name, [{"id": identifier, "summary": text} for identifier, text in texts.items()])
 
 
 def report(folder: str = "report") -> dict[str, Any]:
@@ -110,9 +103,9 @@ def test_numbers_of_leads(data):
 
 def test_summaries_in_another_order_and_without_identifiers(data):
     rows = jsonl(Path(predictions()).read_text())
-    written("b.jsonl", rows[::-1])
+    write_jsonl("b.jsonl", rows[::-1])
     unnamed = [{"summary": row["summary"]} for row in rows]
-    written("c.jsonl", unnamed)
+    write_jsonl("c.jsonl", unnamed)
     run("analyze", data, "-p", "a.jsonl", "-p", "b.jsonl", "-p", "c.jsonl", "-o", "report")
     a, b, c = report()["models"].values()
     assert a == b == c
@@ -120,11 +113,11 @@ def test_summaries_in_another_order_and_without_identifiers(data):
 
 
 def test_documents_without_identifiers_are_matched_by_number(checkpoint, workplace):
-    written("plain.jsonl", [{"turns": TURNS}, {"turns": TURNS[::-1]}, {"turns": TURNS[:1]}])
+    write_jsonl("plain.jsonl", [{"turns": TURNS}, {"turns": TURNS[::-1]}, {"turns": TURNS[:1]}])
     run("summarize", "-m", checkpoint, Path("plain.jsonl").absolute(), "-o", "s.jsonl")
     rows = jsonl(Path("s.jsonl").read_text())
     rows[0]["summary"], rows[1]["summary"] = "Did you book the room?", "Did you book the room?"
-    written("s.jsonl", rows[::-1])
+    write_jsonl("s.jsonl", rows[::-1])
     run("analyze", "plain.jsonl", "-p", "s.jsonl", "-o", "report", "--heatmaps", 0)
     found = [(line["id"], line["block"]) for line in jsonl(Path("report/copying.jsonl").read_text())]
     assert found == [("plain.jsonl:1", 1), ("plain.jsonl:2", 4)]
@@ -162,7 +155,7 @@ def test_a_job_goes_on_where_it_stopped(checkpoint, data, monkeypatch):
 @pytest.mark.slow
 def test_killed_in_the_middle(checkpoint, data):
     rows = [{"id": f"n{number}", "text": DOCUMENTS[number % 4]} for number in range(150)]
-    written("many.jsonl", rows)
+    write_jsonl("many.jsonl", rows)
     arguments = ["analyze", "many.jsonl", "-m", checkpoint, "-o", "report", "--heatmaps", "0"]
     process = forks.start(forks.COMMAND, *arguments)
     made = Path("report/summaries-model.jsonl")
@@ -223,7 +216,7 @@ def test_bad_options(checkpoint, data, workplace):
 
 def test_documents_and_predictions_that_do_not_match(data):
     def refused(rows: list[dict[str, Any]], says: str) -> None:
-        written("bad.jsonl", rows)
+        write_jsonl("bad.jsonl", rows)
         mistake("analyze", data, "-p", "bad.jsonl", "-o", "report", says=says)
 
     rows = jsonl(Path(predictions()).read_text())

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 from huggingface_hub import ModelCard
-from test_hub import WITHOUT_HIER_MODELS, run_python
-from tokenizers import AddedToken, ByteLevelBPETokenizer
-from transformers import AutoConfig, AutoProcessor, AutoTokenizer, RobertaTokenizer, pipeline
+from transformers import AutoTokenizer, pipeline
 
 import hier_models
 from tests.conftest import DOCUMENTS
+from tests.hub.test_export import Made, hat_encoder
+from tests.hub.test_hub import WITHOUT_HIER_MODELS, run_python
 
 
 HEADS = ["MaskedLM", "SequenceClassification", "MultipleChoice", "QuestionAnswering", "TokenClassification"]
@@ -51,41 +51,14 @@ torch.save(results, file)
 
 
 @pytest.fixture(scope="module")
-def processor() -> "hier_models.HatEncoderProcessor":
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    backend = ByteLevelBPETokenizer()
-    backend.train_from_iterator(DOCUMENTS, vocab_size=400, special_tokens=special, show_progress=False)
-    mask = AddedToken("<mask>", lstrip=True, special=True, normalized=False)
-    tokenizer = RobertaTokenizer(tokenizer_object=backend._tokenizer, mask_token=mask, model_max_length=128)
-    return hier_models.HatEncoderProcessor(tokenizer)
-
-
-@pytest.fixture(scope="module")
-def config(processor: Any) -> "hier_models.HatEncoderConfig":
-    return hier_models.HatEncoderConfig(
-        vocab_size=len(processor.tokenizer),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=48,
-        max_position_embeddings=130,
-        hierarchical_queries="bos",
-    )
-
-
-def make(head: str, config: Any) -> Any:
+def made(tokenizer: Any) -> Made:
     torch.manual_seed(0)
-    model = getattr(hier_models, f"HatEncoderFor{head}")(config).eval()
-    for parameter in model.parameters():
-        if parameter.dim() > 1:
-            torch.nn.init.normal_(parameter, std=0.2)
-    return model
+    return hat_encoder(tokenizer, None, "MaskedLM")
 
 
 @pytest.fixture(scope="module")
-def exported(config: Any, processor: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("export") / "check.point-1"
-    return hier_models.export(make("MaskedLM", config), processor, folder)
+def exported(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return hier_models.export(*made, tmp_path_factory.mktemp("export") / "check.point-1")
 
 
 def use(folder: Path, source: Path, *, installed: bool, trust: bool) -> dict[str, Any]:
@@ -106,7 +79,8 @@ def assert_same(got: dict[str, Any], want: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_loads_where_hier_models_is_not_installed(exported, config, processor, tmp_path):
+def test_every_head_loads_from_one_checkpoint(exported, made, tmp_path):
+    model, processor = made
     folders = [tmp_path / name for name in ("without", "with", "with-trust")]
     for folder in folders:
         folder.mkdir()
@@ -118,7 +92,6 @@ def test_loads_where_hier_models_is_not_installed(exported, config, processor, t
     assert_same(use(folders[2], exported, installed=True, trust=True), installed)
 
     # The same as what was exported; the sentences are seen in all of it.
-    model = make("MaskedLM", config)
     inputs = processor(text=DOCUMENTS, padding=True, truncation=True, return_tensors="pt")
     assert all(torch.equal(inputs[name], without["inputs"][name]) for name in inputs)
     assert all(torch.equal(inputs[name], without["tokenized"][name]) for name in inputs)
@@ -152,10 +125,8 @@ def test_the_files(exported):
     assert tokenizer_config["auto_map"] == {"AutoTokenizer": [None, "tokenization_hat_encoder.HatEncoderTokenizer"]}
 
 
-def test_installed_code_is_preferred(exported):
-    assert type(AutoConfig.from_pretrained(exported)) is hier_models.HatEncoderConfig
+def test_the_installed_tokenizer_is_preferred(exported):
     assert type(AutoTokenizer.from_pretrained(exported)) is hier_models.HatEncoderTokenizer
-    assert type(AutoProcessor.from_pretrained(exported)) is hier_models.HatEncoderProcessor
 
 
 def test_card(exported):
@@ -176,21 +147,10 @@ def test_card(exported):
     assert "Hierarchical Learning for Generation" in card.text
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("head", HEADS)
-def test_the_lines_of_the_card_run(head, config, processor, tmp_path):
-    folder = hier_models.export(make(head, config), processor, tmp_path / "mine")
-    card = ModelCard.load(folder / "README.md")
-    blocks = card.text.split("```python\n")[1:]
-    assert len(blocks) == (1 if head in ("MultipleChoice", "QuestionAnswering") else 2)
-    assert all(f"AutoModelFor{head}" in block or "pipeline(" in block for block in blocks)
-    for block in blocks:
-        assert run_python(WITHOUT_HIER_MODELS + block.split("```")[0], tmp_path, HF_HUB_OFFLINE="1").strip()
-    results = hier_models.export(
-        make(head, config),
-        processor,
-        folder,
-        card={"metrics": {"accuracy": 0.5}, "evaluated_on": "a few rows"},
-    )
-    (result,) = ModelCard.load(results / "README.md").data.eval_results
-    assert result.task_type == card.data.pipeline_tag
+def test_the_card_names_the_task_of_a_result(head, tokenizer, tmp_path):
+    card = {"metrics": {"accuracy": 0.5}, "evaluated_on": "a few rows"}
+    folder = hier_models.export(*hat_encoder(tokenizer, None, head), tmp_path / "mine", card=card)
+    data = ModelCard.load(folder / "README.md").data
+    (result,) = data.eval_results
+    assert result.task_type == data.pipeline_tag

@@ -6,21 +6,13 @@ from typing import Any
 
 import pytest
 
-from hier_models import HatBartForConditionalGeneration, HatBartProcessor, summarize_book
+from hier_models import HatBartForConditionalGeneration, summarize_book
+from tests.cli.commands import mistake, run
 from tests.conftest import DOCUMENTS
-from tests.test_cli import mistake, run, workplace  # noqa: F401
 
 
 @pytest.fixture
-def checkpoint(tiny_model: HatBartForConditionalGeneration, processor: HatBartProcessor, workplace: Path) -> str:  # noqa: F811
-    tiny_model.generation_config.max_length = 12
-    tiny_model.save_pretrained("model")
-    processor.save_pretrained("model")
-    return "model"
-
-
-@pytest.fixture
-def book(workplace: Path) -> str:  # noqa: F811
+def book(workplace: Path) -> str:
     chapters = [f"CHAPTER {n}\n\n{text}\n" for n, text in enumerate(DOCUMENTS * 2, 1)]
     Path("rain.txt").write_text("THE RAIN\n\n" + "\n".join(chapters))
     return "rain.txt"

@@ -27,7 +27,7 @@ from tests.conftest import DOCUMENTS, TURNS
 
 pytestmark = pytest.mark.slow
 
-APP = Path(__file__).parent.parent / "examples" / "app.py"
+APP = Path(__file__).parents[2] / "examples" / "app.py"
 SETTINGS = {"max_tokens": 12, "beams": 2}
 GENERATE = {"max_new_tokens": 12, "num_beams": 2, "return_truncation": True}
 DIALOGUE = "a dialogue, one “Name: utterance” a line"

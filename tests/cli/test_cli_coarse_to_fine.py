@@ -6,30 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from hier_models import CoarseToFineLstmProcessor
-from hier_models.cli import app
 from hier_models.inspection import row_entropy
+from tests.cli.commands import run, write_jsonl
 from tests.conftest import DOCUMENTS, SUMMARIES
 
 
 @pytest.fixture(autouse=True)
-def checkpoints(coarse_model: Any, word_tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def checkpoints(coarse_model: Any, word_tokenizer: Any, workplace: Path) -> None:
     for attention in ("standard", "hard"):
         coarse_model(attention).save_pretrained(attention)
         CoarseToFineLstmProcessor(word_tokenizer).save_pretrained(attention)
     rows = [
         {"id": f"d{i}", "text": text, "summary": f"{SUMMARIES[i]}\nRoom 12 ."} for i, text in enumerate(DOCUMENTS[:3])
     ]
-    Path("data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-
-
-def run(*arguments: str, code: int = 0) -> Any:
-    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
-    assert result.exit_code == code, result.output
-    return result
+    write_jsonl("data.jsonl", rows)
 
 
 @pytest.mark.parametrize("attention", ["standard", "hard"])

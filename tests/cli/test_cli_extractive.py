@@ -3,31 +3,18 @@ from pathlib import Path
 
 import datasets
 import pytest
-from typer.testing import CliRunner
 
-from hier_models.cli import app
 from hier_models.cli.extractive import METHODS
 from hier_models.extractive import METHODS as METHODS_OF_THE_PACKAGE
 from hier_models.extractive import ExtractiveSummarizer
+from tests.cli.commands import run, write_jsonl
 from tests.conftest import DOCUMENTS, SUMMARIES
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-
 @pytest.fixture
-def records(folder):
+def records(workplace):
     rows = [{"id": f"r{i}", "text": DOCUMENTS[i], "summary": SUMMARIES[i]} for i in range(4)]
-    Path("test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return "test.jsonl"
-
-
-def run(*arguments: str, code: int = 0):
-    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
-    assert result.exit_code == code, result.output
-    return result
+    return write_jsonl("test.jsonl", rows)
 
 
 def rows_of(file: str) -> list[dict]:
@@ -78,7 +65,7 @@ def test_summarize_and_go_on(records):
     rows = rows_of("out.jsonl")
     assert [row["summary"] for row in rows] == [summarizer(text=text) for text in DOCUMENTS]
     assert rows[0]["settings"] == {"max_words": 15, "language": "german"}
-    Path("out.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:2]), encoding="utf-8")
+    write_jsonl("out.jsonl", rows[:2])
     assert "holds 2 of 4 summaries" in run(*command).stderr
     assert rows_of("out.jsonl") == rows
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from hub_server import TOKEN, USER, running_hub
 from huggingface_hub import ModelCard
 from transformers import (
     AutoConfig,
@@ -27,6 +26,7 @@ from hier_models.hub import CardDetails, export
 from tests import forks
 from tests.conftest import DOCUMENTS, TURNS
 from tests.ham.poems import poem_processor
+from tests.hub.hub_server import TOKEN, USER, running_hub
 
 
 LENGTH = {"min_length": 8, "max_length": 12}
@@ -415,15 +415,6 @@ def test_card_of_a_training_folder_names_no_path(tiny_model, processor, tmp_path
     assert card.data.base_model is None
     assert str(tmp_path) not in card.content
     assert "Started from: start" in card.text
-
-
-@pytest.mark.slow
-def test_the_lines_of_the_card_run(exported, tmp_path):
-    blocks = ModelCard.load(exported / "README.md").text.split("```python\n")[1:]
-    assert len(blocks) == 2
-    for block in blocks:
-        out = run_python(WITHOUT_HIER_MODELS + block.split("```")[0], tmp_path, HF_HUB_OFFLINE="1")
-        assert out.startswith("[")
 
 
 def test_details_from_a_trainer():

@@ -11,17 +11,17 @@ from transformers import AutoProcessor, PreTrainedTokenizerFast
 from hier_models import HatBartForConditionalGeneration, HatBartProcessor
 from hier_models.models.configuration_highlight_transformer import HighlightTransformerConfig
 from hier_models.models.processing_highlight_transformer import HighlightTransformerProcessor
+from tests.cli.commands import mistake, run, write_jsonl
 from tests.conftest import DOCUMENTS, SUMMARIES
-from tests.test_cli import mistake, run, workplace  # noqa: F401
 
 
 @pytest.fixture
-def highlighter(tokenizer: PreTrainedTokenizerFast, workplace: Path) -> str:  # noqa: F811
+def highlighter(tokenizer: PreTrainedTokenizerFast, workplace: Path) -> str:
     """A folder of which the command reads all but the weights."""
     HighlightTransformerConfig(vocab_size=len(tokenizer)).save_pretrained("model")
     HighlightTransformerProcessor(tokenizer).save_pretrained("model")
     lines = [{"documents": DOCUMENTS[:2], "summary": SUMMARIES[0]}, {"documents": DOCUMENTS, "summary": SUMMARIES[1]}]
-    Path("train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    write_jsonl("train.jsonl", lines)
     return "model"
 
 

@@ -2,13 +2,11 @@ import gzip
 import json
 from pathlib import Path
 
-import datasets
 import pytest
 import torch
-from typer.testing import CliRunner
 
 from hier_models import HamConfig, HamForConditionalGeneration
-from hier_models.cli import app
+from tests.cli.commands import run, write_jsonl
 from tests.ham.poems import FIVE, POEMS, poem_processor
 
 
@@ -24,27 +22,15 @@ def poet(tmp_path_factory):
     return str(folder)
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-
-
-def run(*arguments: str, code: int = 0, **options):
-    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False, **options)
-    assert result.exit_code == code, result.output
-    return result
-
-
 def test_a_poem_from_a_text_a_file_or_standard_input(poet):
     result = run("poem", "-m", poet, "春风吹青山", "--length", "5")
     assert [len(line) for line in result.stdout.splitlines()] == [5] * 4
     assert "Keywords: 山 青 风 春" in result.stderr
     Path("text.txt").write_text("春风吹青山", encoding="utf-8")
     assert run("poem", "-m", poet, "text.txt", "--length", "5").stdout == result.stdout
-    assert run("poem", "-m", poet, "--length", "5", input="春风吹青山").stdout == result.stdout
-    assert run("poem", "-m", poet, "--length", "5", input="\ufeff春风吹青山").stdout == result.stdout
-    refused = run("poem", "-m", poet, "--length", "5", input="春风".encode("gb18030"), code=2).stderr
+    assert run("poem", "-m", poet, "--length", "5", stdin="春风吹青山").stdout == result.stdout
+    assert run("poem", "-m", poet, "--length", "5", stdin="\ufeff春风吹青山").stdout == result.stdout
+    refused = run("poem", "-m", poet, "--length", "5", stdin="春风".encode("gb18030"), code=2).stderr
     assert "standard input is not a text file" in refused
     Path("text.txt.gz").write_bytes(gzip.compress("春风吹青山".encode()))
     assert run("poem", "-m", poet, "text.txt.gz", "--length", "5").stdout == result.stdout
@@ -122,7 +108,7 @@ def test_a_file_of_texts_can_be_continued(poet):
 
 def test_mistakes_in_files_of_texts_show_before_the_first_poem(poet):
     rows = [{"text": "春风"}, {"text": "Spring"}]
-    Path("texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    write_jsonl("texts.jsonl", rows)
     error = run("poem", "-m", poet, "texts.jsonl", "-o", "out.jsonl", code=2).stderr
     assert "texts.jsonl:2: `text` must have Chinese characters" in error
     assert not Path("out.jsonl").exists()
@@ -174,7 +160,7 @@ def test_a_poet_that_no_recipe_has_trained_is_scored_as_one(tmp_path):
         HamConfig(vocab_size=len(processor.tokenizer), d_model=8, attention_depth=2)
     ).save_pretrained("made")
     processor.save_pretrained("made")
-    Path("poems.jsonl").write_text("".join(json.dumps({"lines": lines}) + "\n" for lines in POEMS), encoding="utf-8")
+    write_jsonl("poems.jsonl", [{"lines": lines} for lines in POEMS])
     assert run("evaluate", "-m", "made", "poems.jsonl").stdout.split()[:2] == ["5-Char", "7-Char"]
 
 

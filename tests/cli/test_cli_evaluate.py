@@ -1,0 +1,100 @@
+"""`hier-models evaluate`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import expected, jsonl, mistake, run, write_jsonl
+from tests.conftest import DOCUMENTS, SUMMARIES
+
+
+def test_evaluate(checkpoint: str, records: str):
+    result = run(
+        "evaluate",
+        "-m",
+        checkpoint,
+        records,
+        "--predictions",
+        "p.jsonl",
+        "--json",
+        "scores.json",
+        "--max-source-length",
+        "40",
+    )
+    table = dict(line.split(maxsplit=1) for line in result.stdout.splitlines() if line.startswith(("rouge", "doc")))
+    scores = json.loads(Path("scores.json").read_text())
+    assert table == {
+        **{name: f"{scores[name]:.2f}" for name in ("rouge1", "rouge2", "rougeL", "rougeLsum", "rougeSU4")},
+        "documents": "4",
+    }
+    written = jsonl(Path("p.jsonl").read_text())
+    assert [row["reference"] for row in written] == SUMMARIES
+    assert [row["id"] for row in written] == ["r0", "r1", "r2", "r3"]
+    assert "documents were longer than the model takes" in result.stderr
+
+
+def test_evaluate_scores_what_summarize_writes(checkpoint: str):
+    rows = [{"document": text, "abstract": "A reference."} for text in DOCUMENTS]
+    write_jsonl("data.jsonl", rows)
+    run(
+        "evaluate", "-m", checkpoint, "data.jsonl", "--predictions", "p.jsonl", "--num-beams", "2", "--max-length", "7"
+    )
+    summaries = [row["summary"].strip() for row in jsonl(Path("p.jsonl").read_text())]
+    assert summaries == expected(checkpoint, *DOCUMENTS, num_beams=2, max_new_tokens=7)
+    rows = [{"document": DOCUMENTS[i], "abstract": f"{summary} abc"} for i, summary in enumerate(summaries)]
+    write_jsonl("data.jsonl", rows)
+    arguments = ["--num-beams", "2", "--max-length", "7", "--json", "scores.json"]
+    run("evaluate", "-m", checkpoint, "data.jsonl", *arguments)
+    assert json.loads(Path("scores.json").read_text())["rouge1"] > 0
+
+
+def test_evaluate_without_a_length_does_not_stop_at_20_tokens(checkpoint: str, records: str):
+    """Like the pipeline, and unlike `generate` alone."""
+    settings = json.loads(Path("model/generation_config.json").read_text())
+    del settings["max_length"]
+    Path("model/generation_config.json").write_text(json.dumps(settings | {"min_new_tokens": 40}))
+    run("evaluate", "-m", checkpoint, records, "--json", "scores.json")
+    assert json.loads(Path("scores.json").read_text())["gen_len"] >= 40
+
+
+def test_evaluate_mistakes(checkpoint: str, paper: str):
+    Path("plain.jsonl").write_text(json.dumps({"text": "One. Two."}) + "\n")
+    mistake("evaluate", "-m", checkpoint, "plain.jsonl", says="has no reference summaries")
+    mistake("evaluate", "-m", checkpoint, "plain.jsonl", "--summary-column", "nope", says=["'nope'", "'text'"])
+    mistake("evaluate", "-m", checkpoint, "missing.jsonl", says="no such file or folder: missing.jsonl")
+    mistake("evaluate", "-m", "nowhere/at/all", "plain.jsonl", says="--model: there is no folder")
+
+
+@pytest.mark.parametrize("option", ["--predictions", "--json"])
+def test_evaluate_writes_over_no_data(checkpoint: str, records: str, option: str):
+    before = Path(records).read_bytes()
+    mistake("evaluate", "-m", checkpoint, records, option, records, says=f"{option}: {records} is the data")
+    Path("corpus").mkdir()
+    Path("corpus/test.jsonl").write_bytes(before)
+    mistake("evaluate", "-m", checkpoint, "corpus", option, "corpus/test.jsonl", says="lies in the folder of the data")
+    # Known before the hours of summarizing, not after.
+    mistake("evaluate", "-m", checkpoint, records, option, "no/where.jsonl", says=f"{option}: there is no folder")
+    mistake("evaluate", "-m", checkpoint, records, option, "corpus", says=f"{option}: corpus is a folder")
+    mistake(
+        "evaluate", "-m", checkpoint, records, "--json", "same", "--predictions", "same", says="--json: same is also"
+    )
+    assert Path(records).read_bytes() == Path("corpus/test.jsonl").read_bytes() == before
+
+
+def test_evaluate_transcripts(checkpoint: str):
+    row = {"talk": "Ann: Um, hello. We are eight.\nBob: Uh.\nAnn: Bye.", "summary": "Eight."}
+    Path("talk.jsonl").write_text(json.dumps(row) + "\n")
+    options = ["--text-column", "talk", "--source-kind", "turns", "--fillers", "english", "--max-length", "8"]
+    result = run("evaluate", "-m", checkpoint, "talk.jsonl", *options)
+    assert "Left out: 2 filler words, 1 turns without words." in result.stderr
+    mistake(
+        "evaluate",
+        "-m",
+        checkpoint,
+        "talk.jsonl",
+        "--fillers",
+        "none.txt",
+        says="fillers='none.txt' is neither a file",
+    )
+    mistake("evaluate", "-m", checkpoint, "talk.jsonl", *options[:2], "--source-kind", "turn", says="got 'turn'")

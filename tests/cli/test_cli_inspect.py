@@ -1,0 +1,42 @@
+"""`hier-models inspect`."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import expected, mistake, run
+from tests.conftest import DOCUMENTS, SUMMARIES
+
+
+def test_inspect(checkpoint: str, paper: str):
+    result = run("inspect", "-m", checkpoint, paper, "-o", "map.html", "-o", "map.png", "--num-beams", "2")
+    assert result.stdout.strip() == expected(checkpoint, DOCUMENTS[1], num_beams=2)[0]
+    page = Path("map.html").read_text()
+    assert "<title>Hierarchical attention: paper.txt</title>" in page
+    assert "The angle of the dance gives the direction." in page
+    assert Path("map.png").read_bytes().startswith(b"\x89PNG")
+    assert "Written: map.html\nWritten: map.png" in result.stderr
+
+
+def test_inspect_a_given_summary_of_a_chosen_record(checkpoint: str, records: str):
+    Path("summary.txt").write_text(SUMMARIES[2] + "\n")
+    result = run(
+        "inspect", "-m", checkpoint, records, "--document", "3", "--summary", "summary.txt", "--title", "Open <when>?"
+    )
+    assert result.stdout.strip() == SUMMARIES[2]
+    page = Path("attention.html").read_text()
+    assert "<title>Open &lt;when&gt;?</title>" in page
+    assert "It closes at six." in page
+
+
+def test_inspect_mistakes(checkpoint: str, paper: str, monkeypatch: pytest.MonkeyPatch):
+    mistake("inspect", "-m", "lead", paper, says="--model: lead is a method without a model")
+    mistake("inspect", "-m", checkpoint, paper, "-o", "map.pdf", says="must end in .html or .png")
+    mistake("inspect", "-m", checkpoint, paper, "-o", "nowhere/map.png", says="there is no folder")
+    mistake("inspect", "-m", checkpoint, paper, "--document", "2", says="there is no document 2 in paper.txt")
+    mistake("inspect", "-m", checkpoint, paper, "--summary", "missing.txt", says="missing.txt")
+    mistake("inspect", "-m", checkpoint, paper, "--summary", paper, "--num-beams", "2", says="--summary")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    mistake("inspect", "-m", checkpoint, paper, "-o", "map.png", says='pip install "hier_models[plots]"')
+    run("inspect", "-m", checkpoint, paper, "-o", "map.html")

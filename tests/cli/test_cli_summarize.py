@@ -1,0 +1,475 @@
+"""`hier-models summarize`: inputs, outputs, a job that is continued, mistakes."""
+
+import bz2
+import codecs
+import gzip
+import json
+import lzma
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import BartConfig, BartForConditionalGeneration
+
+from hier_models import HatBartForConditionalGeneration, HatBartProcessor
+from hier_models.cli.documents import Documents
+from hier_models.cli.jobs import alone
+from tests import forks
+from tests.cli.commands import expected, jsonl, mistake, run, write_jsonl
+from tests.conftest import DOCUMENTS, TURNS
+
+
+def test_summarize_a_file(checkpoint: str, paper: str):
+    assert run("summarize", "-m", checkpoint, paper).stdout.strip() == expected(checkpoint, DOCUMENTS[1])[0]
+
+
+def test_json_lines_on_standard_input_may_begin_with_a_byte_order_mark(checkpoint: str, records: str):
+    lines = Path(records).read_bytes()
+    marked = run("summarize", "-m", checkpoint, "--json", stdin=codecs.BOM_UTF8 + lines).stdout
+    assert marked == run("summarize", "-m", checkpoint, "--json", stdin=lines).stdout
+    assert len(jsonl(marked)) > 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX locks")
+def test_two_jobs_do_not_write_one_file(checkpoint: str, records: str):
+    arguments = ["summarize", "-m", checkpoint, records, "--output", "one.jsonl"]
+    with alone(Path("one.jsonl")):
+        mistake(*arguments, says="another process is writing one.jsonl")
+    run(*arguments)
+    with alone(Path("one.jsonl")):
+        mistake(*arguments, says="another process is writing one.jsonl")
+    assert "nothing is left to do" in run(*arguments).stderr
+
+
+def test_output_is_not_compressed(checkpoint: str, records: str):
+    mistake("summarize", "-m", checkpoint, records, "--output", "a.jsonl.gz", says="give a name without .gz")
+
+
+@pytest.mark.parametrize("arguments", [[], ["-"]])
+def test_summarize_standard_input(checkpoint: str, arguments: list[str]):
+    result = run("summarize", "-m", checkpoint, *arguments, "--json", stdin=DOCUMENTS[1])
+    [record] = jsonl(result.stdout)
+    assert len(record.pop("model_version")) == 16
+    assert record == {
+        "dtype": "auto",
+        "id": "standard input",
+        "summary": expected(checkpoint, DOCUMENTS[1])[0],
+        "num_truncated_tokens": 0,
+        "num_truncated_sentences": 0,
+        "model": "model",
+        "settings": {},
+    }
+
+
+def test_summarize_json_lines_from_standard_input(checkpoint: str, records: str):
+    result = run("summarize", "-m", checkpoint, "--json", stdin=Path(records).read_text())
+    assert [record["id"] for record in jsonl(result.stdout)] == ["r0", "r1", "r2", "r3"]
+    assert [record["summary"] for record in jsonl(result.stdout)] == expected(checkpoint, *DOCUMENTS)
+
+
+def test_summarize_a_folder_and_files(checkpoint: str, records: str, paper: str):
+    Path("folder/deep").mkdir(parents=True)
+    Path("folder/a.txt").write_text(DOCUMENTS[2])
+    Path("folder/deep/b.txt").write_text(DOCUMENTS[3])
+    Path("notes.md").write_text(DOCUMENTS[0])
+    result = run("summarize", "-m", checkpoint, "folder", records, paper, "notes.md", "--json", "--batch-size", "3")
+    written = jsonl(result.stdout)
+    ids = ["a", "deep/b", "r0", "r1", "r2", "r3", "paper.txt", "notes.md"]
+    assert [record["id"] for record in written] == ids
+    texts = [*DOCUMENTS[2:], *DOCUMENTS, DOCUMENTS[1], DOCUMENTS[0]]
+    assert [record["summary"] for record in written] == expected(checkpoint, *texts)
+
+
+def test_text_output_has_a_line_for_each_document(checkpoint: str, records: str):
+    result = run("summarize", "-m", checkpoint, records)
+    assert result.stdout.splitlines() == [" ".join(text.split()) for text in expected(checkpoint, *DOCUMENTS)]
+    run("summarize", "-m", checkpoint, records, "--output", "out.txt")
+    assert Path("out.txt").read_text() == result.stdout
+
+
+def test_structured_records(checkpoint: str):
+    rows = [{"turns": TURNS}, {"turns": TURNS[:2]}]
+    write_jsonl("dialogues.jsonl", rows)
+    written = jsonl(run("summarize", "-m", checkpoint, "dialogues.jsonl", "--json").stdout)
+    assert [record["id"] for record in written] == ["dialogues.jsonl:1", "dialogues.jsonl:2"]
+    assert [record["summary"] for record in written] == expected(checkpoint, *rows)
+
+
+def test_turns_without_words_are_counted(checkpoint: str):
+    rows = [{"turns": [*TURNS, {"role": "Bob", "content": " "}]}, {"turns": TURNS[:2]}]
+    write_jsonl("dialogues.jsonl", rows)
+    result = run("summarize", "-m", checkpoint, "dialogues.jsonl", "--json")
+    whole = expected(checkpoint, {"turns": TURNS}, {"turns": TURNS[:2]})
+    assert [record["summary"] for record in jsonl(result.stdout)] == whole
+    assert "1 turn without words was left out." in result.stderr
+
+
+def test_a_dialogue_with_too_many_roles_is_named_before_anything_is_made(checkpoint: str):
+    many = [{"role": str(number), "content": "Yes."} for number in range(5)]
+    rows = [{"id": "a", "turns": TURNS, "summary": "x"}, {"id": "b", "turns": many, "summary": "x"}]
+    write_jsonl("dialogues.jsonl", rows)
+    says = ["'b' has 5 roles (0, 1, 2, 3, 4), but", "num_segments=4"]
+    mistake("summarize", "-m", checkpoint, "dialogues.jsonl", says=says)
+    mistake("evaluate", "-m", checkpoint, "dialogues.jsonl", says=says)
+    mistake("analyze", "dialogues.jsonl", "-m", checkpoint, "-o", "report", says=says)
+    mistake(
+        "inspect", "-m", checkpoint, "dialogues.jsonl", "--document", "2", says="has 5 roles, more than num_segments=4"
+    )
+
+
+@pytest.mark.parametrize(("suffix", "compress"), [("gz", gzip.compress), ("xz", lzma.compress), ("bz2", bz2.compress)])
+def test_damaged_archives(checkpoint: str, suffix: str, compress: Callable[[bytes], bytes]):
+    content = compress(random.Random(0).randbytes(10_000).hex().encode())
+    middle = len(content) // 2
+    for damaged in (content[:middle], content[:middle] + b"\xff" * 100 + content[middle + 100 :], b"rain"):
+        Path(f"paper.txt.{suffix}").write_bytes(damaged)
+        says = f"paper.txt.{suffix} is damaged and cannot be decompressed"
+        mistake("summarize", "-m", checkpoint, f"paper.txt.{suffix}", says=says)
+
+
+def test_named_column_and_csv(checkpoint: str):
+    Path("data.csv").write_text('nummer,inhalt\n1,"One, two. Three."\n')
+    mistake("summarize", "-m", checkpoint, "data.csv", says=["'nummer', 'inhalt'", "--text-column"])
+    mistake("summarize", "-m", checkpoint, "data.csv", "--text-column", "nope", says=["'nope'", "'inhalt'"])
+    [record] = jsonl(run("summarize", "-m", checkpoint, "data.csv", "--text-column", "inhalt", "--json").stdout)
+    assert record["summary"] == expected(checkpoint, "One, two. Three.")[0]
+
+
+def test_two_records_of_one_name_stay_two(checkpoint: str):
+    rows = [{"id": "same", "text": text} for text in DOCUMENTS[:2]]
+    write_jsonl("twins.jsonl", rows)
+    run("summarize", "-m", checkpoint, "twins.jsonl", "--output", "out.jsonl")
+    written = jsonl(Path("out.jsonl").read_text())
+    assert [record["id"] for record in written] == ["same", "same (2)"]
+    assert [record["summary"] for record in written] == expected(checkpoint, *DOCUMENTS[:2])
+
+
+def test_numbered_names_are_free_names():
+    rows = [{"id": name, "text": "x"} for name in ("a", "a", "a (2)", "b (2)", "b", "b", "a")]
+    write_jsonl("twins.jsonl", rows)
+    names = [document["id"] for document in Documents([Path("twins.jsonl")])]
+    assert names == ["a", "a (2)", "a (2) (2)", "b (2)", "b", "b (3)", "a (3)"]
+
+
+def test_names_of_files_that_are_not_utf8(checkpoint: str):
+    Path("folder").mkdir()
+    for name, text in zip((b"ab\xe8.txt", b"ab\xe9.txt", b"ok.txt"), DOCUMENTS, strict=False):
+        try:
+            Path(os.fsdecode(b"folder/" + name)).write_text(text)
+        except OSError:
+            pytest.skip("this file system takes names in UTF-8 only")
+    files = sorted(str(path) for path in Path("folder").iterdir())
+    names = ["ab?", "ab? (2)", "ok"]
+    file_names = ["folder/ab?.txt", "folder/ab?.txt (2)", "folder/ok.txt"]
+    for number, (inputs, expected_names) in enumerate([(["folder"], names), (files, file_names)]):
+        arguments = ["summarize", "-m", checkpoint, *inputs, "--output", f"{number}.jsonl"]
+        run(*arguments)
+        assert [record["id"] for record in jsonl(Path(f"{number}.jsonl").read_text())] == expected_names
+        assert "nothing is left to do" in run(*arguments).stderr
+
+
+def test_generation_settings(checkpoint: str, paper: str):
+    arguments = ["--max-length", "9", "--min-length", "9", "--num-beams", "3", "--set", "length_penalty=2.0"]
+    result = run("summarize", "-m", checkpoint, paper, "--json", *arguments, "--set", "no_repeat_ngram_size=1")
+    settings = {
+        "length_penalty": 2.0,
+        "no_repeat_ngram_size": 1,
+        "max_new_tokens": 9,
+        "min_new_tokens": 9,
+        "num_beams": 3,
+    }
+    [record] = jsonl(result.stdout)
+    assert record["settings"] == settings
+    assert record["summary"] == expected(checkpoint, DOCUMENTS[1], **settings)[0]
+    assert record["summary"] != expected(checkpoint, DOCUMENTS[1])[0]
+
+
+def test_cut_documents_are_reported(checkpoint: str, processor: HatBartProcessor, paper: str):
+    length = len(processor(text=DOCUMENTS[1])["input_ids"])
+    result = run("summarize", "-m", checkpoint, paper, "--json", "--cut", "--max-source-length", "30")
+    assert jsonl(result.stdout)[0]["num_truncated_tokens"] == length - 30
+    assert f"{length - 30} tokens were cut" in result.stderr
+    Path("long.txt").write_text(DOCUMENTS[1] * 20)
+    cut = run("summarize", "-m", checkpoint, paper, "long.txt", "--cut").stderr
+    assert "1 of 2 documents were longer than the model takes: " in cut
+    read = run("summarize", "-m", checkpoint, paper, "long.txt", "--max-length", "8")
+    assert "1 of 2 documents were longer than the model takes, and read in" in read.stderr
+    assert "tokens were cut" not in read.stderr
+    assert run("summarize", "-m", checkpoint, paper).stderr == ""
+
+
+def test_plain_bart(paper: str, tokenizer: Any):
+    sizes = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    config = BartConfig(vocab_size=len(tokenizer), max_position_embeddings=128, **sizes, **heads)
+    BartForConditionalGeneration(config).save_pretrained("bart")
+    tokenizer.save_pretrained("bart")
+    [record] = jsonl(run("summarize", "-m", "bart", paper, "--json", "--max-length", "5").stdout)
+    assert record["num_truncated_tokens"] == 0
+    mistake("inspect", "-m", "bart", paper, says="BartForConditionalGeneration has no hierarchical attention")
+    mistake("export", "-m", "bart", "out", says="BartForConditionalGeneration is not a model of hier_models")
+
+
+def test_missing_weights_are_reported(checkpoint: str, paper: str):
+    """A checkpoint without some of its weights runs with random ones: never without a word."""
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file("model/model.safetensors")
+    weights = {name: value for name, value in weights.items() if "hierarchical_attn.k_proj" not in name}
+    save_file(weights, "model/model.safetensors", metadata={"format": "pt"})
+    result = forks.run(forks.COMMAND, "summarize", "-m", checkpoint, paper)
+    assert "hierarchical_attn.k_proj" in result.stderr
+
+
+# A batch that is continued
+
+
+def test_batch_is_continued(checkpoint: str, records: str, monkeypatch: pytest.MonkeyPatch):
+    arguments = ["summarize", "-m", checkpoint, records, "--output", "out.jsonl"]
+    run(*arguments)
+    whole = Path("out.jsonl").read_text()
+    lines = whole.splitlines(keepends=True)
+    assert [json.loads(line)["id"] for line in lines] == ["r0", "r1", "r2", "r3"]
+
+    # Stopped in the middle of the third line.
+    Path("out.jsonl").write_text("".join(lines[:2]) + lines[2][:25])
+    result = run(*arguments)
+    assert "2 of 4" in result.stderr
+    assert Path("out.jsonl").read_text() == whole
+
+    # Done: nothing is loaded, nothing changes.
+    monkeypatch.setattr("hier_models.cli.jobs.load_pipeline", None)
+    assert "4 of 4" in run(*arguments).stderr
+    assert Path("out.jsonl").read_text() == whole
+
+
+@pytest.mark.parametrize("changed", ["model.safetensors", "generation_config.json"])
+def test_batch_of_a_model_that_has_changed_is_not_continued(checkpoint: str, records: str, changed: str):
+    """As when it was trained again into its folder."""
+    arguments = ["summarize", "-m", checkpoint, records, "--output", "out.jsonl"]
+    run(*arguments)
+    whole = Path("out.jsonl").read_bytes()
+    mistake(*arguments, "--dtype", "bfloat16", says='"dtype": "bfloat16"')
+    file = Path(checkpoint, changed)
+    file.write_bytes(file.read_bytes() + b" ")
+    mistake(*arguments, says=['"model_version": "', "give another place"])
+    assert Path("out.jsonl").read_bytes() == whole
+
+
+@pytest.mark.parametrize("begun", ["", "{", '{"id": "r', '{"id": "r0", "summary": "'])
+def test_batch_stopped_in_its_first_line(checkpoint: str, records: str, begun: str):
+    Path("out.jsonl").write_text(begun)
+    run("summarize", "-m", checkpoint, records, "--output", "out.jsonl")
+    assert [record["id"] for record in jsonl(Path("out.jsonl").read_text())] == ["r0", "r1", "r2", "r3"]
+
+
+def test_batch_stopped_before_the_end_of_a_line(checkpoint: str, records: str):
+    arguments = ["summarize", "-m", checkpoint, records, "--output", "out.jsonl"]
+    run(*arguments)
+    whole = Path("out.jsonl").read_text()
+    lines = whole.splitlines(keepends=True)
+    Path("out.jsonl").write_text("".join(lines[:2]).removesuffix("\n"))
+    assert "2 of 4" in run(*arguments).stderr
+    assert Path("out.jsonl").read_text() == whole
+
+
+def test_a_record_without_a_line_end_is_not_taken_for_half_a_line(checkpoint: str, records: str):
+    precious = '{"id": "a", "text": "My only copy."}'
+    Path("one.jsonl").write_text(precious)
+    mistake("summarize", "-m", checkpoint, records, "--output", "one.jsonl", says="one.jsonl:1 is no summary")
+    assert Path("one.jsonl").read_text() == precious
+
+
+@pytest.mark.parametrize("command", ["summarize", "translate"])
+def test_a_job_writes_over_no_data(checkpoint: str, records: str, command: str):
+    before = Path(records).read_bytes()
+    mistake(command, "-m", checkpoint, records, "-o", records, says=f"--output: {records} is the data")
+    Path("corpus").mkdir()
+    Path("corpus/test.jsonl").write_bytes(before)
+    mistake(command, "-m", checkpoint, "corpus", "-o", "corpus/out.jsonl", says="lies in the folder of the data")
+    mistake(command, "-m", checkpoint, records, ".", "-o", "out.txt", says="lies in the folder of the data")
+    assert [path.name for path in Path("corpus").iterdir()] == ["test.jsonl"]
+
+
+def test_cut_documents_of_an_earlier_run_are_counted(checkpoint: str, records: str):
+    arguments = ["summarize", "-m", checkpoint, records, "--output", "out.jsonl", "--max-source-length", "10"]
+    cut = next(line for line in run(*arguments).stderr.splitlines() if "longer than" in line)
+    lines = Path("out.jsonl").read_text().splitlines(keepends=True)
+    Path("out.jsonl").write_text("".join(lines[:3]))
+    assert cut in run(*arguments).stderr
+    assert cut in run(*arguments).stderr  # nothing was left to do
+    assert "4 of 4 documents were" in cut
+
+
+def test_a_repaired_line_is_done_and_the_others_keep_their_numbers():
+    """A line that was set aside has its number, so that those behind it do not get others once it can be read."""
+    lines = [json.dumps({"text": f"{text} text."}) for text in ("First", "Second", "Third")]
+    job = ["summarize", "-m", "lead", "r.jsonl", "--output", "out.jsonl", "--set-aside", "aside.jsonl"]
+    Path("r.jsonl").write_text("\n".join([lines[0], "{bad json", lines[2]]))
+    run(*job)
+    found = [(record["id"], record["summary"]) for record in jsonl(Path("out.jsonl").read_text())]
+    assert found == [("r.jsonl:1", "First text."), ("r.jsonl:3", "Third text.")]
+    Path("r.jsonl").write_text("\n".join(lines))
+    assert "holds 2 of 3 summaries; going on" in run(*job).stderr
+    found = [(record["id"], record["summary"]) for record in jsonl(Path("out.jsonl").read_text())][2:]
+    assert found == [("r.jsonl:2", "Second text.")]
+    assert "holds 3 of 3 summaries; nothing is left to do" in run(*job).stderr
+
+
+def test_a_document_that_has_changed_is_not_taken_for_done():
+    Path("a.txt").write_text("First text.")
+    run("summarize", "-m", "lead", "a.txt", "--output", "out.jsonl")
+    Path("a.txt").write_text("Another text.")
+    says = ["--output: out.jsonl:1 is the summary of another text than 'a.txt' is now", "remove this line"]
+    mistake("summarize", "-m", "lead", "a.txt", "--output", "out.jsonl", says=says)
+    Path("out.jsonl").write_text("")
+    run("summarize", "-m", "lead", "a.txt", "--output", "out.jsonl")
+    assert jsonl(Path("out.jsonl").read_text())[0]["summary"] == "Another text."
+
+
+def test_batch_of_another_job_is_not_continued(checkpoint: str, records: str, paper: str):
+    run("summarize", "-m", checkpoint, records, "--output", "out.jsonl")
+    before = Path("out.jsonl").read_bytes()
+    mistake("summarize", "-m", checkpoint, paper, "--output", "out.jsonl", says=["out.jsonl:1", "another job"])
+    mistake("summarize", "-m", checkpoint, records, "--output", "out.jsonl", "--num-beams", "2", says='"num_beams": 2')
+    shutil.copytree("model", "other")
+    mistake("summarize", "-m", "other", records, "--output", "out.jsonl", says='"model": "model"')
+    assert Path("out.jsonl").read_bytes() == before
+    Path("notes.jsonl").write_text("precious")
+    mistake("summarize", "-m", checkpoint, records, "--output", "notes.jsonl", says="notes.jsonl:1 is no summary")
+    assert Path("notes.jsonl").read_text() == "precious"
+
+
+def test_results_are_written_one_by_one(checkpoint: str, records: str, monkeypatch: pytest.MonkeyPatch):
+    """What was done before a failure is in the file, and the same command goes on."""
+    generate, calls = HatBartForConditionalGeneration.generate, []
+
+    def fails_at_third(self: Any, *args: Any, **kwargs: Any) -> Any:
+        calls.append(len(Path("out.jsonl").read_text().splitlines()))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return generate(self, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(HatBartForConditionalGeneration, "generate", fails_at_third)
+        result = run("summarize", "-m", checkpoint, records, "--cut", "--output", "out.jsonl", code=130)
+    assert "Interrupted. What is done is in out.jsonl" in result.stderr
+    assert calls == [0, 1, 2]
+    assert len(Path("out.jsonl").read_text().splitlines()) == 2
+    run("summarize", "-m", checkpoint, records, "--cut", "--output", "out.jsonl")
+    assert [record["summary"] for record in jsonl(Path("out.jsonl").read_text())] == expected(
+        checkpoint, *DOCUMENTS, truncation=True
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_interrupted_with_ctrl_c(checkpoint: str, workplace: Path):
+    rows = "".join(json.dumps({"text": DOCUMENTS[i % 4]}) + "\n" for i in range(2000))
+    Path("many.jsonl").write_text(rows)
+    # A job in the background ignores the signal.
+    code = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n" + forks.COMMAND
+    process = forks.start(code, "summarize", "-m", checkpoint, "many.jsonl", "--output", "out.jsonl")
+    deadline = time.monotonic() + 240
+    while not (Path("out.jsonl").exists() and Path("out.jsonl").stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    status, errors = process.wait(60), process.stderr
+    assert status == 130, errors
+    assert "Traceback" not in errors
+    assert "goes on from there" in errors
+    assert all(json.loads(line)["summary"] is not None for line in Path("out.jsonl").read_text().splitlines())
+
+
+# Mistakes
+
+
+def test_mistakes_in_the_input(checkpoint: str, paper: str):
+    mistake("summarize", "-m", checkpoint, "missing.txt", says="there is no file or folder 'missing.txt'")
+    mistake("summarize", "-m", checkpoint, stdin=" \n", says="standard input is empty")
+    mistake("summarize", "-m", checkpoint, stdin=b"\xff\xfe\x00", says="standard input is not a text file")
+    mistake("summarize", "-m", checkpoint, "-", "-", stdin="x", says="can be read once only")
+    Path("paper.pdf").write_bytes(b"%PDF-1.5\n\xd0\xd4\xc5\xd8")
+    mistake("summarize", "-m", checkpoint, "paper.pdf", says="paper.pdf is not a text file (byte 0xd0")
+    Path("empty").mkdir()
+    mistake("summarize", "-m", checkpoint, "empty", says="empty holds no file")
+    Path("empty.txt").write_text("")
+    mistake("summarize", "-m", checkpoint, paper, "empty.txt", says="empty.txt is empty")
+
+
+def test_bad_json_line(checkpoint: str, records: str):
+    lines = Path(records).read_text().splitlines()
+    lines[2] = '{"text": "broken'
+    Path("bad.jsonl").write_text("\n".join(lines))
+    mistake("summarize", "-m", checkpoint, "bad.jsonl", says=["bad.jsonl:3", "broken JSON"])
+    mistake("summarize", "-m", checkpoint, stdin="\n".join(lines), says=["standard input:3", "broken JSON"])
+    mistake("summarize", "-m", checkpoint, stdin=lines[2] + "\n" + lines[0], says=["standard input:1", "broken JSON"])
+    mistake("evaluate", "-m", checkpoint, "bad.jsonl", says=["bad.jsonl:3", "broken JSON"])
+
+
+def test_bad_lines_set_aside(checkpoint: str, records: str):
+    text = Path(records).read_text().replace(DOCUMENTS[1], " ") + "{broken\n"
+    Path("bad.jsonl").write_text(text)
+    result = run("summarize", "-m", checkpoint, "bad.jsonl", "--json", "--set-aside", "bad.out")
+    assert [record["id"] for record in jsonl(result.stdout)] == ["r0", "r2", "r3"]
+    assert "2 records could not be used; they are in bad.out" in result.stderr
+    assert [record["line"] for record in jsonl(Path("bad.out").read_text())] == [2, 5]
+    mistake("summarize", "-m", checkpoint, "bad.jsonl", records, "--set-aside", "bad.out", says="works with one INPUT")
+
+
+def test_mistakes_name_the_options_of_the_command(records: str):
+    Path("other.jsonl").write_text('{"foo": "x"}\n')
+    mistake("summarize", "-m", "lead", "other.jsonl", says="Pass --text-column with the one that holds it")
+    Path("taken.txt").write_text("mine")
+    mistake(
+        "summarize", "-m", "lead", records, "--set-aside", "taken.txt", says="--set-aside: taken.txt is there already"
+    )
+
+
+def test_mistakes_in_the_model(paper: str, checkpoint: str):
+    mistake("summarize", "-m", "./nowhere", paper, says="--model: there is no folder './nowhere'")
+    mistake("summarize", "-m", paper, paper, says="'paper.txt' is a file; give a folder")
+    mistake("summarize", "-m", "some/model", paper, says="--model: cannot load 'some/model'")
+    Path("run/checkpoint-20").mkdir(parents=True)
+    mistake("summarize", "-m", "run", paper, says="'run' is not a checkpoint (it has no config.json)")
+    shutil.copy("model/config.json", "run/checkpoint-20")
+    mistake("summarize", "-m", "run", paper, says="it holds checkpoints, such as run/checkpoint-20")
+    mistake("summarize", "-m", "run/checkpoint-20", paper, says="--model: cannot load 'run/checkpoint-20'")
+    shutil.copytree("model", "damaged")
+    Path("damaged/model.safetensors").write_bytes(b"not weights")
+    mistake("summarize", "-m", "damaged", paper, says="--model: cannot load 'damaged'")
+    Path("run/config.json").write_text('{"model_type": "no_such_type"}')
+    mistake("summarize", "-m", "run", paper, says=["--model: cannot load 'run'", "no_such_type"])
+
+
+def test_mistakes_in_options(checkpoint: str, paper: str):
+    mistake("summarize", "-m", checkpoint, paper, "--set", "num_beams", says="write NAME=VALUE")
+    mistake("summarize", "-m", checkpoint, paper, "--set", "num_beam=2", says="did you mean num_beams?")
+    several = ["--num-beams", "2", "--set", "num_return_sequences=2"]
+    mistake(
+        "summarize", "-m", checkpoint, paper, *several, says="--set num_return_sequences: one summary of a document"
+    )
+    mistake(
+        "summarize",
+        "-m",
+        checkpoint,
+        paper,
+        "--max-length",
+        "500",
+        says=["At most 127 new", "--max-length", "got 500 "],
+    )
+    mistake("summarize", "-m", checkpoint, paper, "--max-source-length", "1000", says="max_source_length")
+    mistake("summarize", "-m", checkpoint, paper, "--device", "toaster", says="--device: ")
+    mistake("summarize", "-m", checkpoint, paper, "-o", "nowhere/out.jsonl", says="there is no folder")
+    mistake("summarize", "-m", checkpoint, paper, "-o", "out.json", says=".jsonl")
+    mistake("summarize", "-m", checkpoint, paper, "-o", "out.txt", "--json", says=".jsonl")
+    Path("out.txt").write_text("precious")
+    mistake("summarize", "-m", checkpoint, paper, "-o", "out.txt", says="out.txt is there already")
+    assert Path("out.txt").read_text() == "precious"
