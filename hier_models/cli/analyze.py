@@ -51,12 +51,7 @@ ENTROPY_FILE = "entropy.json"
 )
 @guarded
 def analyze(
-    data: Annotated[
-        str,
-        typer.Argument(
-            metavar="DATA", help="A .jsonl, .json, .csv or .tsv file, a folder of them, or a dataset on the Hub."
-        ),
-    ],
+    data: options.Data,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the report goes.")],
     models: Annotated[
         list[str] | None,

@@ -150,6 +150,12 @@ Inputs = Annotated[
         "(all also with .gz, .xz or .bz2). - or nothing: standard input, a text or JSON lines.",
     ),
 ]
+Data = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA", help="A .jsonl, .json, .csv or .tsv file, a folder of them, or a dataset on the Hub."
+    ),
+]
 TextColumn = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Column with the documents. Recognized by its name if not given."),

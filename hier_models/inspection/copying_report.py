@@ -61,7 +61,7 @@ class CopyingReport(Page):
         Sequences.
     """
 
-    template = "copying.html"
+    template = "inspection/copying.html"
 
     def __init__(
         self,

@@ -109,7 +109,7 @@ class HierarchicalAttentionMap(Page):
         ValueError: If the lengths of `sentences` and `tokens` do not fit the shape of `weights`.
     """
 
-    template: ClassVar[str] = "heatmap.html"
+    template: ClassVar[str] = "inspection/heatmap.html"
 
     weights: FloatArray
     sentences: list[str]

@@ -49,7 +49,7 @@ class HighlightingReport(Page):
         title: The heading of the page.
     """
 
-    template: ClassVar[str] = "highlighting.html"
+    template: ClassVar[str] = "inspection/highlighting.html"
 
     text: str
     articles: list[tuple[int, int]]
