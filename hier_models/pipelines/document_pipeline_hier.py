@@ -202,7 +202,7 @@ class DocumentPipeline(HierPipeline):
 
     def _forward(  # type: ignore[override]
         self, model_inputs: dict[str, Any], **generate_kwargs: Any
-    ) -> dict[str, torch.Tensor]:
+    ) -> dict[str, Any]:
         examples = model_inputs["examples"]
         examples = examples if isinstance(examples, list) else [examples]
         batch = self._pad(examples)
@@ -211,25 +211,19 @@ class DocumentPipeline(HierPipeline):
         self._warn(examples, generation_config)
         output = self.model.generate(**batch, generation_config=generation_config, **other_kwargs)
         ids = output if isinstance(output, torch.Tensor) else output.sequences
-        # (batch * sequences, target) -> (batch, sequences, target)
-        outputs = {"output_ids": ids.reshape(len(examples), -1, ids.shape[-1])}
-        outputs.update(self._noted(outputs["output_ids"], generation_config))
-        for name in _all_names(example.counts for example in examples):
-            outputs[name] = torch.tensor([example.counts.get(name, 0) for example in examples])
-        outputs.update(self._looked_up(examples, batch, outputs["output_ids"]))
-        outputs.update(self._generated(examples, output))
-        return outputs
+        ids = ids.reshape(len(examples), -1, ids.shape[-1])  # (batch, sequences, target)
+        found = self._looked_up(examples, batch, ids, output, generation_config)
+        return {"output_ids": ids, "examples": examples, **found}
 
-    def _noted(self, ids: torch.Tensor, generation_config: GenerationConfig) -> dict[str, torch.Tensor]:
-        """What else `postprocess` wants to know of the generated ids (batch, sequences, target)."""
-        return {}
-
-    def _looked_up(self, examples: list[Example], batch: dict[str, torch.Tensor], ids: torch.Tensor) -> dict[str, Any]:
-        """What the call wants to know beside the text, from the examples, the model's inputs and the generated ids."""
-        return {}
-
-    def _generated(self, examples: list[Example], output: Any) -> dict[str, Any]:
-        """What the call wants to know beside the text, from the examples and what `generate` returned."""
+    def _looked_up(
+        self,
+        examples: list[Example],
+        batch: dict[str, torch.Tensor],
+        ids: torch.Tensor,
+        output: Any,
+        generation_config: GenerationConfig,
+    ) -> dict[str, torch.Tensor]:
+        """What `postprocess` wants to know beside the ids (batch, sequences, target) and the examples."""
         return {}
 
     def _pad(self, examples: list[Example]) -> dict[str, torch.Tensor]:
@@ -238,7 +232,7 @@ class DocumentPipeline(HierPipeline):
         pad_values = {"input_ids": self.model.config.pad_token_id if pad_id is None else pad_id, "attention_mask": 0}
         pad_values.update(getattr(self.processor, "extra_inputs", {}))
         batch = {}
-        for name in _all_names(example.inputs for example in examples):
+        for name in dict.fromkeys(name for example in examples for name in example.inputs):
             # A document without phrases may stand beside others.
             rows = [example.inputs.get(name, []) for example in examples]
             length = max(1, *(len(row) for row in rows))
@@ -388,10 +382,6 @@ def decoding(return_tensors: bool | None, return_text: bool | None, clean_up: bo
 # Inputs
 
 
-def _all_names(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(name for row in rows for name in row))
-
-
 def _check_settings(processor: Any, config: Any) -> None:
     """Refuse a processor that makes other inputs than the model was made for: the model might run all the same."""
     for name, value in vars(processor).items():
@@ -459,6 +449,12 @@ def _as_stream(inputs: Any, structures: Sequence[str]) -> Any:
 def stream(items: Iterable[Any]) -> Iterator[Any]:
     """A generator, which `Pipeline` streams without looking at its first element."""
     yield from items
+
+
+def example_of(outputs: Mapping[str, Any]) -> Example:
+    """The one document whose outputs these are; `Pipeline` unwraps them where there are several at once."""
+    example: Any = outputs["examples"]
+    return example[0] if isinstance(example, list) else example  # type: ignore[no-any-return]
 
 
 def flat(results: list[Any]) -> list[Any]:

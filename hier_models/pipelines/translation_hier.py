@@ -20,6 +20,7 @@ from .document_pipeline_hier import (
     as_text,
     as_truncation,
     decoding,
+    example_of,
     given,
     structure_of,
     total_length,
@@ -32,9 +33,6 @@ logger = logging.get_logger(__name__)
 TASK_NAME = re.compile(r"translation_(.+)_to_(.+)")
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-
-# What is counted for each chunk and summed up over a document.
-COUNTS = ("num_split_sentences", "num_unfinished_chunks", "num_truncated_tokens")
 
 
 class TranslationPipeline(DocumentPipeline, ChunkPipeline):
@@ -153,8 +151,8 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
             examples = list(self._chunks(sentences, languages, limit))
         for number, example in enumerate(examples, start=1):
             example.settings, example.languages = settings, languages
-            counts = {"num_split_sentences": 0, "is_blank": 0, "is_last": int(number == len(examples))}
-            example.counts = {**counts, "num_truncated_tokens": 0, **example.counts}
+            example.counts = {"num_split_sentences": 0, "num_truncated_tokens": 0, **example.counts}
+            example.notes["is_last"] = number == len(examples)
             yield {"examples": example}
 
     # Sentences and chunks
@@ -181,7 +179,7 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
         if not len(example):
             end = self.model.config.eos_token_id
             example.inputs = {name: [end if name == "input_ids" else 1] for name in example.inputs}
-        example.counts["is_blank"] = 1
+        example.notes["is_blank"] = True
         return example
 
     def _chunks(self, sentences: list[str], languages: Languages, limit: int | None) -> Iterator[Example]:
@@ -309,43 +307,45 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
     def _default_new_tokens(self, examples: list[Example]) -> int:
         return 50 + 2 * max(len(example) for example in examples)
 
-    def _noted(self, ids: torch.Tensor, generation_config: GenerationConfig) -> dict[str, torch.Tensor]:
-        """Which translations ended because they had to: (batch, sequences)."""
-        longest = total_length(generation_config, "max", 1)
-        if longest is None or ids.shape[-1] < longest:
-            return {"num_unfinished_chunks": torch.zeros(ids.shape[:2], dtype=torch.long)}
-        last = ids[..., -1]
-        pad = generation_config.pad_token_id
-        done = torch.zeros_like(last, dtype=torch.bool) if pad is None else last == pad
-        # The last token of all may be the end that the model chose, unless it is put there at that length.
-        if generation_config.forced_eos_token_id is None and generation_config.eos_token_id is not None:
-            ends = torch.as_tensor(generation_config.eos_token_id, device=ids.device).reshape(-1)
-            done |= torch.isin(last, ends)
-        return {"num_unfinished_chunks": (~done).long()}
-
-    def _forward(  # type: ignore[override]
-        self, model_inputs: dict[str, Any], **generate_kwargs: Any
+    def _looked_up(
+        self,
+        examples: list[Example],
+        batch: dict[str, torch.Tensor],
+        ids: torch.Tensor,
+        output: Any,
+        generation_config: GenerationConfig,
     ) -> dict[str, torch.Tensor]:
-        outputs = super()._forward(model_inputs, **generate_kwargs)
-        unfinished = int(outputs["num_unfinished_chunks"].any(-1)[outputs["is_blank"] == 0].sum())
-        if unfinished:
+        """Which translations ended because they had to, (batch, sequences), and which chunks end a document."""
+        longest, pad = total_length(generation_config, "max", 1), generation_config.pad_token_id
+        last = ids[..., -1]
+        if longest is None or ids.shape[-1] < longest:
+            done = torch.ones_like(last, dtype=torch.bool)
+        else:
+            done = torch.zeros_like(last, dtype=torch.bool) if pad is None else last == pad
+            # The last token of all may be the end that the model chose, unless it is put there at that length.
+            if generation_config.forced_eos_token_id is None and generation_config.eos_token_id is not None:
+                ends = torch.as_tensor(generation_config.eos_token_id, device=ids.device).reshape(-1)
+                done |= torch.isin(last, ends)
+        with_text = torch.tensor([not example.notes.get("is_blank") for example in examples])
+        if not done.cpu()[with_text].all():
             self._say_once(
                 "unfinished",
-                f"A translation reached the maximum length, {outputs['output_ids'].shape[-1]} tokens, before its end. "
+                f"A translation reached the maximum length, {ids.shape[-1]} tokens, before its end. "
                 "Consider a larger max_length or a smaller max_source_length; return_chunks=True returns how many.",
             )
-        return outputs
+        is_last = torch.tensor([example.notes["is_last"] for example in examples])  # which `ChunkPipeline` asks for
+        return {"num_unfinished_chunks": (~done).long(), "is_last": is_last}
 
     def postprocess(  # type: ignore[override]
         self,
-        model_outputs: list[dict[str, torch.Tensor]],
+        model_outputs: list[dict[str, Any]],
         return_chunks: bool = False,
         return_tensors: bool = False,
         clean_up_tokenization_spaces: bool = False,
     ) -> list[dict[str, Any]]:
         """Turn the generated ids of a document's chunks into its translations."""
         records: list[dict[str, Any]] = []
-        chunks = [output for output in model_outputs if not int(output["is_blank"])]
+        chunks = [output for output in model_outputs if not example_of(output).notes.get("is_blank")]
         for number in range(model_outputs[0]["output_ids"].shape[1]):
             rows = [output["output_ids"][0, number] for output in chunks]  # (target,) each
             if return_tensors:
@@ -360,10 +360,13 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
                 ]
                 record = {"translation_text": texts[0] if len(texts) == 1 else join_chunks(texts)}
             if return_chunks:
-                record["num_chunks"] = len(chunks)
-                for name in COUNTS:
-                    values = [output[name].reshape(-1) for output in chunks]
-                    record[name] = sum(int(value[number if len(value) > 1 else 0]) for value in values)
+                counts = [example_of(output).counts for output in chunks]
+                record |= {
+                    "num_chunks": len(chunks),
+                    "num_split_sentences": sum(count["num_split_sentences"] for count in counts),
+                    "num_unfinished_chunks": sum(int(out["num_unfinished_chunks"][0, number]) for out in chunks),
+                    "num_truncated_tokens": sum(count["num_truncated_tokens"] for count in counts),
+                }
             records.append(record)
         return records
 
