@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from ..pipelines import SummarizationPipeline
-from ..pipelines.document_pipeline_hier import Example
 from ..pipelines.sources_hier import eager_attention
 from ..pipelines.written_form_hier import restore_written_form
 from .heatmap import FloatArray, HierarchicalAttentionMap, top_sentences
@@ -122,11 +121,14 @@ def hierarchical_attention(
         unit = unit if processor.rows == "sentences" and processor.row_length is None else "row"
     else:
         rows, unit = _row_texts(tokenizer, inputs, weights.shape[1], unit)
+    written = tokenizer.decode(target_ids, skip_special_tokens=True).strip()
+    if "document" in example.notes:
+        written = restore_written_form(written, example.notes["document"])
     return HierarchicalAttentionMap(
         weights=weights,
         sentences=rows,
         tokens=_token_texts(tokenizer, target_ids),
-        summary=_written(tokenizer.decode(target_ids, skip_special_tokens=True).strip(), example),
+        summary=written,
         top_k=top_k,
         num_truncated_tokens=example.counts["num_truncated_tokens"],
         unit=unit,
@@ -154,12 +156,6 @@ def check_generation(summary: str | None, settings: Mapping[str, Any], shown: st
         )
     if settings.get("num_return_sequences", 1) != 1:
         raise ValueError(f"num_return_sequences: got {settings['num_return_sequences']}; {shown}")
-
-
-def _written(summary: str, example: Example) -> str:
-    """A summary in the written form of its document, if the tokenizer takes it away."""
-    document = example.notes.get("document")
-    return summary if document is None else restore_written_form(summary, document)
 
 
 def _no_hierarchy(model: Any) -> str:

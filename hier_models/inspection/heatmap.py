@@ -162,7 +162,7 @@ class HierarchicalAttentionMap(Page):
         if not chosen or any(layer not in range(num_layers) for layer in chosen):
             raise ValueError(f"layers: got {layers}; this map has layers 0 to {num_layers - 1}")
 
-        columns = _grid_columns(len(chosen))
+        columns = 2 if len(chosen) == 4 else min(len(chosen), 3)  # 4 x 3 for the paper's model
         rows = math.ceil(len(chosen) / columns)
         # Inches. A lone panel may be large; the panels of a grid share a page.
         widest = 10.0 if columns == 1 else 14.0 / columns
@@ -288,13 +288,6 @@ class HierarchicalAttentionMap(Page):
             "summary": printable(self.summary),
             "layers": cells,
         }
-
-
-def _grid_columns(panels: int) -> int:
-    """Choose the columns of a grid of small multiples: three for the twelve layers of the paper's model."""
-    if panels <= 3:
-        return panels
-    return 2 if panels == 4 else 3
 
 
 def _step(count: int, room: int) -> int:

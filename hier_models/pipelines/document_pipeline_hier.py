@@ -497,17 +497,15 @@ def as_text(name: str, value: Any, replace: bool = False) -> str:
     """The document as plain text, for models that do not see its structure; broken characters replaced or refused."""
     if name == "text":
         parts, separator = [value], ""
-    elif isinstance(value, str) or not isinstance(value, Iterable):
-        raise ValueError(f"`{name}` must be a list, got {type(value).__name__}.")
     elif name == "turns":
-        turns = list(value)
+        turns = as_list(name, value)
         if not all(_is_turn(turn) for turn in turns):
             raise ValueError('`turns` must be a list of {"role": …, "content": …}.')
         if not all(isinstance(turn["content"], str) for turn in turns):
             raise ValueError("`turns` must have text as their content.")
         parts, separator = [f"{turn['role']}: {turn['content']}" for turn in turns], "\n"
     else:
-        parts, separator = list(value), " " if name == "sentences" else "\n"
+        parts, separator = as_list(name, value), " " if name == "sentences" else "\n"
     for part in parts:
         if not isinstance(part, str):
             raise ValueError(f"`{name}` must be text, got {type(part).__name__}.")
@@ -522,6 +520,13 @@ def as_text(name: str, value: Any, replace: bool = False) -> str:
             'with its own encoding, or pass text.encode("utf-8", "replace").decode().'
         ) from None
     return text
+
+
+def as_list(name: str, value: Any) -> list[Any]:
+    """The parts of a document, which are no string."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise ValueError(f"`{name}` must be a list, got {type(value).__name__}.")
+    return list(value)
 
 
 def as_truncation(value: Any) -> bool:

@@ -200,7 +200,9 @@ class FaithfulLogitsProcessor(LogitsProcessor):
         each = len(scores) // len(self.words)
         written = enumerate(self._unfinished(input_ids))
         states = [self._state(row // each, beginning, scores.device) for row, beginning in written]
-        left = self._tokens_left(input_ids.shape[1])
+        # Tokens that a word may take behind the next one; the last token may have to be the end.
+        left = NEVER - 1 if self.max_length is None else self.max_length - 2 - input_ids.shape[1]
+        left = min(max(left, 0), NEVER - 1)
         vocab = min(scores.shape[1], self.least.shape[1])  # either may be padded
         allowed = torch.zeros_like(scores, dtype=torch.bool)
         allowed[:, :vocab] = self.least[[place for place, _, _ in states], :vocab] <= left
@@ -255,11 +257,6 @@ class FaithfulLogitsProcessor(LogitsProcessor):
             ids, needs = (torch.tensor(list(part), dtype=torch.long) for part in (found.keys(), found.values()))
             self._states[document, beginning] = place, ids.to(device), needs.to(device)
         return self._states[document, beginning]
-
-    def _tokens_left(self, length: int) -> int:
-        """How many tokens a word may take behind the next one; the last token may have to be the end."""
-        left = NEVER - 1 if self.max_length is None else self.max_length - 2 - length
-        return min(max(left, 0), NEVER - 1)
 
 
 def _given_way(scores: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:

@@ -48,19 +48,13 @@ class SummarizationPipeline(DocumentPipeline):
     or mBART, gets plain text through its tokenizer, after the prefix in its config if it has one ("summarize: ").
 
     A document longer than the model can take is read in parts: each is summarized, then their summaries, until what is
-    left fits. With `truncation=True` it is cut at the end; a warning says so once, and `return_truncation=True`
-    returns how much was cut from each document.
+    left fits. With `truncation=True` it is cut at the end; a warning says so once.
 
     Models that know lengths (their tokenizer has `[line]`, `[short]` and `[long]`, as that of `mini`) write a line, a
-    paragraph or a page: `length`.
+    paragraph or a page: `length`. Models with a processor that knows phrases (Highlight-Transformer) read the key
+    phrases that it finds, or `phrases`, for all documents of a call, or for one as its entry "phrases".
 
-    Models with a processor that knows phrases (Highlight-Transformer) read the key phrases that it finds, or those
-    that `phrases` names, for all documents of a call, or for one as its entry "phrases". `return_phrases=True` and
-    `return_copied=True` show what was highlighted, and which words of the summary the model copied.
-    `return_sources=True` shows, for any model, which sentences of the document each sentence of the summary rests on.
-
-    Where the tokenizer is uncased, as BERT's, a summary is given back the capitals, accents and spaces of its
-    document.
+    Where the tokenizer is uncased, as BERT's, a summary is given back its document's capitals, accents and spaces.
 
     With `faithful=True`, numbers, names and rare words are written only if the document has them, in the part that the
     model reads. Some thousand common English words are always allowed; for other languages, or other kinds of texts,
@@ -76,9 +70,9 @@ class SummarizationPipeline(DocumentPipeline):
         tokenizer: its tokenizer. Not needed beside a processor.
         processor: its processor, if it has one.
         importance_tagger: for a Top-Down Transformer with `pooling="importance"`, what says how important each token
-            is: a checkpoint (folder or Hub id), a token classification model, or an `ImportanceTagger`. An exported
-            checkpoint where hier_models is not installed is to be loaded first, with `trust_remote_code=True`: to
-            trust the summarizer's code is not to trust the tagger's.
+            is: a checkpoint (folder or Hub id), a token classification model, or an `ImportanceTagger`. Where
+            hier_models is not installed, load an exported one first, with `trust_remote_code=True`: to trust the
+            summarizer's code is not to trust the tagger's.
         **kwargs: arguments of `Pipeline`, and defaults for the arguments of the call.
 
     Raises:
@@ -144,36 +138,37 @@ class SummarizationPipeline(DocumentPipeline):
             sentences: instead of `inputs`: one document as a list of its sentences, or a list of such documents.
             turns: instead of `inputs`: the turns of one dialogue, or a list of such lists.
             documents: instead of `inputs`: the articles to summarize together, or a list of such lists.
-            **kwargs: `batch_size` (documents at once, 1), `num_workers`; `length` ("line", "short" or "long", for
-                models that know lengths); `truncation` (by default, what is too long is read in parts; with True it is
-                cut, with False it is an error), `max_source_length` (in tokens; as many as the model can take),
-                `return_truncation` (False), `return_tensors` (False: token ids instead of text),
-                `phrases` (a list of (phrase, value), (start, end, value) or phrases alone, to highlight in each
-                document in the place of those that the processor finds; [] for none), `return_phrases` (False),
-                `return_copied` (False), `return_sources` (False), `return_encoded_rows` (False),
-                `faithful` (what the checkpoint says, else False), `common_words` (what the checkpoint says, else the
-                commonest English words),
-                `clean_up_tokenization_spaces` (False); and arguments of `generate`, such as `num_beams`, `max_length`,
+            **kwargs: `batch_size` (documents at once, 1), `num_workers`; `length` ("line", "short" or "long");
+                `truncation` (by default, what is too long is read in parts; with True it is cut, with False it is an
+                error), `max_source_length` (in tokens; as many as the model can take), `phrases` (a list of (phrase,
+                value), (start, end, value) or phrases alone, to highlight in the place of those that the processor
+                finds; [] for none), `faithful` and `common_words` (what the checkpoint says, else False and the
+                commonest English words); False by default `return_truncation`, `return_tensors` (token ids instead of
+                text), `return_phrases`, `return_copied`, `return_sources`, `return_encoded_rows` and
+                `clean_up_tokenization_spaces`; and arguments of `generate`, such as `num_beams`, `max_length`,
                 `num_return_sequences`.
 
         Returns:
             For one document a list of `{"summary_text": …}`, one for each returned sequence. For a list of documents a
             list of such dictionaries, or of such lists if `num_return_sequences` is above 1. For a dataset or a
-            generator an iterator over such lists. With `return_truncation`, each dictionary has
-            `num_truncated_tokens`, and `num_truncated_sentences` where the model's processor tells sentences apart; if
-            it was read in parts, `num_parts`.
-            With `return_tensors` it has `summary_token_ids` instead of `summary_text`. A model with phrases also
-            counts `num_missing_phrases`, `num_truncated_phrases`, `num_long_phrases` and whether it is
-            `without_phrases`; see the processor. With `return_phrases` there is `phrases`: what was highlighted,
-            {"text", "value", "spans" (characters), "positions" (tokens)}. With `return_copied` there is `copied`: the
-            words of the summary that were rather copied than generated, {"text", "start", "end", "share" (of copying
-            in the word's probability), "source" ([start, end] in the source, or None if it was put together from
-            several places)}. With `return_sources`
-            there is `sources`: for each sentence of the summary {"text", "start", "end", "sources"}, and there at most
-            three sentences of the document, the best first, {"text", "start", "end", "weight"}; weights add up to 1.
-            Characters of the source are those of `running_text`. With `return_encoded_rows`, for models that read only
-            the rows that they select (Coarse-to-Fine LSTM with attention="hard"), there are `num_encoded_rows`, how
-            many they read, and `num_rows`, of how many.
+            generator an iterator over such lists. Each dictionary also has
+
+            - with `return_truncation` `num_truncated_tokens`, and `num_truncated_sentences` where the processor tells
+              sentences apart; `num_parts` if it was read in parts; of a model with phrases `num_missing_phrases`,
+              `num_truncated_phrases`, `num_long_phrases` and whether it is `without_phrases` (see the processor);
+            - with `return_tensors` `summary_token_ids` instead of `summary_text`;
+            - with `return_phrases` `phrases`, which were highlighted: {"text", "value", "spans" (of characters),
+              "positions" (of tokens)};
+            - with `return_copied` `copied`: the words of the summary that were rather copied than generated, {"text",
+              "start", "end", "share" (of copying in the word's probability), "source" ([start, end] in the source, or
+              None if it was put together from several places)};
+            - with `return_sources`, for any model, `sources`: for each sentence of the summary {"text", "start",
+              "end", "sources"}, and there at most three sentences of the document, the best first, {"text", "start",
+              "end", "weight"}; weights add up to 1;
+            - with `return_encoded_rows`, for models that read only the rows that they select (Coarse-to-Fine LSTM with
+              attention="hard"), `num_encoded_rows`, how many they read, and `num_rows`, of how many.
+
+            Characters of the source are those of `running_text`.
 
         Raises:
             ValueError: If the input is not one of the above, if a document is too long and `truncation=False`, if
@@ -254,8 +249,8 @@ class SummarizationPipeline(DocumentPipeline):
             )
         if is_uncased(self.tokenizer):
             example.notes["document"] = as_text(name, value, replace=True)
-        if in_parts and limit is not None:
-            self._note_parts(example, name, value, limit)
+        if in_parts and limit is not None and (tokens := tokens_of(example)) > limit:
+            example.notes |= {"parts": self._parts(name, value, tokens, limit), "limit": limit}
         if return_sources:
             self._note_sentences(example, name, value)
             if not return_copied:
@@ -271,11 +266,6 @@ class SummarizationPipeline(DocumentPipeline):
             example.settings["return_dict_in_generate"] = True
             example.notes["num_rows"] = len({row for row in example.inputs.get("row_ids", [0]) if row >= 0})
         return {"examples": example}
-
-    def _note_parts(self, example: Example, name: str, value: Any, limit: int) -> None:
-        """Keep the parts of a document that is longer than the model can take, to be read one after the other."""
-        if (tokens := tokens_of(example)) > limit:
-            example.notes |= {"parts": self._parts(name, value, tokens, limit), "limit": limit}
 
     def _parts(self, name: str, value: Any, tokens: int, limit: int) -> list[Example]:
         def encode(name: str, value: Any) -> Example:

@@ -4,7 +4,7 @@ Exported checkpoints carry a copy of this file, so it needs nothing but torch an
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from .document_pipeline_hier import (
     DocumentPipeline,
     Example,
     Languages,
+    as_list,
     as_text,
     as_truncation,
     decoding,
@@ -31,8 +32,6 @@ logger = logging.get_logger(__name__)
 
 # Names of the task that say the languages, as in Transformers 4: translation_en_to_de, translation_en_XX_to_de_DE.
 TASK_NAME = re.compile(r"translation_(.+)_to_(.+)")
-
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class TranslationPipeline(DocumentPipeline, ChunkPipeline):
@@ -151,22 +150,22 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
             examples = list(self._chunks(sentences, languages, limit))
         for number, example in enumerate(examples, start=1):
             example.settings, example.languages = settings, languages
-            example.counts = {"num_split_sentences": 0, "num_truncated_tokens": 0, **example.counts}
-            example.notes["is_last"] = number == len(examples)
+            counts = {"num_split_sentences": 0, "num_truncated_tokens": 0, "is_last": int(number == len(examples))}
+            example.counts = {**counts, **example.counts}
             yield {"examples": example}
 
     # Sentences and chunks
 
     def _sentences(self, name: str, value: Any) -> list[str]:
-        if not hasattr(self.processor, "split_sentences"):
-            # One piece, as in Transformers 4, which is cut into sentences only if it is too long.
-            return [as_text(name, value)] if name == "text" else _checked(value)
-        if name == "text":
-            if not isinstance(value, str):
-                raise ValueError(f"`text` must be text, got {type(value).__name__}.")
-            value = [value[start:end] for start, end in self.processor.split_sentences(value)]
+        splits = hasattr(self.processor, "split_sentences")
+        if name == "sentences":
+            sentences = [as_text(name, [sentence], replace=splits) for sentence in as_list(name, value)]
+        else:
+            text = as_text(name, value, replace=splits)
+            # Without a processor one piece, as in Transformers 4; it is cut into sentences only if it is too long.
+            sentences = [text[start:end] for start, end in self.processor.split_sentences(text)] if splits else [text]
         # Line breaks inside a sentence are no part of what such a model was trained on.
-        return [" ".join(_LONE_SURROGATE.sub("\ufffd", sentence).split()) for sentence in _checked(value, any_=True)]
+        return [" ".join(sentence.split()) for sentence in sentences] if splits else sentences
 
     def _encode(self, parts: list[str], languages: Languages, limit: int | None = None) -> Example:
         if hasattr(self.processor, "extra_inputs"):
@@ -333,7 +332,7 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
                 f"A translation reached the maximum length, {ids.shape[-1]} tokens, before its end. "
                 "Consider a larger max_length or a smaller max_source_length; return_chunks=True returns how many.",
             )
-        is_last = torch.tensor([example.notes["is_last"] for example in examples])  # which `ChunkPipeline` asks for
+        is_last = torch.tensor([example.counts["is_last"] for example in examples])  # which `ChunkPipeline` asks for
         return {"num_unfinished_chunks": (~done).long(), "is_last": is_last}
 
     def postprocess(  # type: ignore[override]
@@ -369,19 +368,6 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
                 }
             records.append(record)
         return records
-
-
-def _checked(sentences: Any, any_: bool = False) -> list[str]:
-    """A list of text; its surrogates are refused, unless any character is taken."""
-    if isinstance(sentences, str) or not isinstance(sentences, Iterable):
-        raise ValueError(f"`sentences` must be a list, got {type(sentences).__name__}.")
-    listed = list(sentences)
-    for sentence in listed:
-        if not isinstance(sentence, str):
-            raise ValueError(f"`sentences` must be text, got {type(sentence).__name__}.")
-    if not any_:
-        as_text("sentences", listed)
-    return listed
 
 
 __all__ = ["TranslationPipeline"]
