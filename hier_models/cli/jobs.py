@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from ..journal import Journal, digest
 from .documents import COMPRESSED, Documents, open_documents
 from .errors import MistakeError, check_not_the_data, check_parent, mistakes, say, state
@@ -191,6 +189,7 @@ def write_texts(
     seed: int | None = None,
 ) -> list[dict[str, int]]:
     """Write the text of each document when it is there, and return what the pipeline counted for each."""
+    from tqdm import tqdm
     from transformers import set_seed
 
     from ..pipelines.sources_hier import format_sources
@@ -218,12 +217,9 @@ def write_texts(
         if kind.counting is not None:
             settings[kind.counting] = True
         results = pipe(stream(), batch_size=batch_size, **settings) if seed is None else drawn(**settings)
-        bar = None
-        # Not where the texts themselves go by.
-        if total > 1 and sys.stderr.isatty() and not target.isatty():
-            bar = stack.enter_context(
-                typer.progressbar(length=total, label=kind.label, file=sys.stderr, show_pos=True)
-            )
+        # On a terminal, and not where the texts themselves go by.
+        hidden = total < 2 or target.isatty() or None
+        bar = stack.enter_context(tqdm(total=total, desc=kind.label, disable=hidden))
         for result in results:
             first = result[0]
             whole = first.pop(f"{kind.product}_text")
@@ -243,8 +239,7 @@ def write_texts(
             line = "\n".join([line, *format_sources(first.get("sources", ()))])
             target.write((journal.line(identifier, text, **first) if as_json else _encodable(line)) + "\n")
             target.flush()
-            if bar is not None:
-                bar.update(1)
+            bar.update()
     return counts
 
 

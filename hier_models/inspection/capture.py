@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from ..pipelines import SummarizationPipeline
-from ..pipelines.sources_hier import eager_attention
+from ..pipelines.sources_hier import eager_attention, evaluating
 from ..pipelines.written_form_hier import restore_written_form
 from .heatmap import FloatArray, HierarchicalAttentionMap, top_sentences
 from .row_attention import attends_to_rows, row_attention_weights, row_texts
@@ -195,18 +194,6 @@ def _attention_weights(
             layers = [top_sentences(layer[0].float().cpu().numpy(), top_k) for layer in attentions]
             chunks.append(np.stack(layers))  # (decoder_layers, sentences, part of target)
     return np.concatenate(chunks, axis=2)
-
-
-@contextmanager
-def evaluating(model: torch.nn.Module) -> Iterator[None]:
-    """Turn dropout off, and leave every module in the mode it was in."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
 
 
 def _row_texts(tokenizer: Any, inputs: dict[str, torch.Tensor], count: int, unit: str) -> tuple[list[str], str]:

@@ -11,6 +11,8 @@ import torch
 from transformers import AutoModelForTokenClassification, AutoProcessor
 from transformers.utils import logging
 
+from .sources_hier import evaluating
+
 
 logger = logging.get_logger(__name__)
 
@@ -163,13 +165,8 @@ class ImportanceTagger:
         # On the right, where it shifts no position.
         input_ids = torch.tensor([row + [pad] * (length - len(row)) for row in ids], device=device)  # (batch, tokens)
         mask = torch.tensor([[1] * len(row) + [0] * (length - len(row)) for row in ids], device=device)
-        training = self.model.training
-        self.model.eval()
-        try:
-            with torch.inference_mode():
-                logits = self.model(input_ids=input_ids, attention_mask=mask).logits  # (batch, tokens, 2)
-        finally:
-            self.model.train(training)
+        with evaluating(self.model), torch.inference_mode():
+            logits = self.model(input_ids=input_ids, attention_mask=mask).logits  # (batch, tokens, 2)
         weights = logits.float().softmax(-1)[..., IMPORTANT].tolist()
         return [weight[1 : 1 + len(row)] for weight, row in zip(weights, rows, strict=True)]
 
