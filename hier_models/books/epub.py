@@ -80,13 +80,8 @@ def read_epub(path: Path) -> Book:
     try:
         with zipfile.ZipFile(path) as archive:
             return _Epub(archive, path).read()
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        NotImplementedError,
-        RuntimeError,
-    ) as error:  # the last: a password
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        # The last is of a password.
         raise ValueError(f"`book`: {path} is damaged or encrypted: {error}.") from error
 
 

@@ -228,12 +228,7 @@ def _check_output(output: Path, data: str, files: Mapping[str, str]) -> None:
 
 
 def _load(
-    data: str,
-    split: str | None,
-    text_column: str | None,
-    summary_column: str | None,
-    limit: int | None,
-    **on_hub: Any,
+    data: str, split: str | None, text_column: str | None, summary_column: str | None, limit: int | None, **on_hub: Any
 ) -> _Documents:
     quiet()
     from ..data import load_documents

@@ -377,11 +377,7 @@ class CopyingReport(Page):
             axes.legend(loc="lower right", fontsize=8, frameon=False, labelcolor=INK)
 
     def _page(
-        self,
-        name: str,
-        source: SourceText,
-        texts: dict[str, list[str]],
-        found: dict[str, list[Copy | None]],
+        self, name: str, source: SourceText, texts: dict[str, list[str]], found: dict[str, list[Copy | None]]
     ) -> dict[str, Any]:
         """Gather what the page shows of a document; characters are counted as JavaScript does, in UTF-16."""
 
