@@ -75,8 +75,7 @@ def summarize_book(
         ValueError: If the book cannot be read or has no text, the output belongs to another book, model or settings,
             or two summaries of the greatest length do not fit into one input.
 
-    Source:
-        Section 3.4.2: a model for chapters, and one for books that reads the chapters' summaries.
+    Source: Top-Down Transformer, section 3.4.2 (a model for chapters, and one for books that reads their summaries).
 
     Example:
         >>> from hier_models import summarize_book

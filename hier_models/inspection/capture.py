@@ -78,8 +78,7 @@ def hierarchical_attention(
             summaries, if the summary is longer than the decoder, if the model has no hierarchical attention, or if
             `top_k` is below 1 or for a Coarse-to-Fine LSTM.
 
-    Source:
-        Section 6 of Rohde et al. (2021), Hierarchical Learning for Generation with Long Source Sequences.
+    Source: HAT-BART, section 6.
     """
     kind, source = given_document(text=text, sentences=sentences, turns=turns, documents=documents)
     check_generation(summary, generate_kwargs, "a map shows one summary")

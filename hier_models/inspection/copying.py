@@ -178,9 +178,7 @@ def find_copies(source: SourceText, summary: Sequence[str], rule: CopyRule | Non
     Returns:
         For each sentence of the summary where it was copied from, or None.
 
-    Source:
-        Section 6 and Appendix A of Rohde et al. (2021), Hierarchical Learning for Generation with Long Source
-        Sequences, where the sentences were found by eye.
+    Source: HAT-BART, section 6 and appendix A, where the sentences were found by eye.
     """
     return _Matcher(source, rule or CopyRule()).find(summary)
 

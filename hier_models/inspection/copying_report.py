@@ -56,9 +56,7 @@ class CopyingReport(Page):
     Raises:
         ValueError: If `shown` or `bins` is too small.
 
-    Source:
-        Section 6 and Appendix A of Rohde et al. (2021), Hierarchical Learning for Generation with Long Source
-        Sequences.
+    Source: HAT-BART, section 6 and appendix A.
     """
 
     template = "inspection/copying.html"

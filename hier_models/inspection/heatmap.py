@@ -68,9 +68,7 @@ def top_sentences(weights: npt.ArrayLike, top_k: int = 16) -> FloatArray:
     Raises:
         ValueError: If `weights` has not three axes, or `top_k` is below 1.
 
-    Source:
-        Section 6 and Figures 2 to 4 of Rohde et al. (2021), Hierarchical Learning for Generation with Long Source
-        Sequences.
+    Source: HAT-BART, section 6 and Figures 2 to 4.
     """
     array = np.asarray(weights, dtype=np.float32)
     if array.ndim != 3:
@@ -149,8 +147,7 @@ class HierarchicalAttentionMap(Page):
             ImportError: If matplotlib is not installed.
             ValueError: If `layers` names a layer that is not there.
 
-        Source:
-            Section 6 and Figures 2 to 4 of Rohde et al. (2021).
+        Source: HAT-BART, section 6 and Figures 2 to 4.
         """
         require_matplotlib()
         from matplotlib.cm import ScalarMappable
