@@ -90,7 +90,10 @@ class WordPieces:
             self._add(number, text)
         self.longest = max((len(text) for table in (self.behind, self.inside) for text in table), default=0)
         self._needed: dict[str, int] = {"": 0}
-        self.common = _Words(way for word in self._common_words(tokenizer, common_words) for way in _ways(word))
+        # As they are, and without the capitals and accents that the tokenizer takes away.
+        common = set(common_words)
+        common |= self.words(tokenizer(" ".join(common), add_special_tokens=False, verbose=False)["input_ids"])
+        self.common = _Words(way for word in common for way in _ways(word))
         self.common_behind = self.pieces(self.behind, "", self.common)
         self.common_inside = self.pieces(self.inside, "", self.common)
 
@@ -154,11 +157,6 @@ class WordPieces:
     def _joined(self, ids: Iterable[int]) -> str:
         # Processors may pad, or know more tokens than the tokenizer.
         return "".join((self.texts[number] if 0 <= number < len(self.texts) else None) or " " for number in ids)
-
-    def _common_words(self, tokenizer: Any, words: Iterable[str]) -> set[str]:
-        """Words as they are, and without the capitals and accents that a tokenizer takes away."""
-        words = list(words)
-        return {*words, *self.words(tokenizer(" ".join(words), add_special_tokens=False, verbose=False)["input_ids"])}
 
 
 class FaithfulLogitsProcessor(LogitsProcessor):
