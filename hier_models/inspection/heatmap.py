@@ -233,35 +233,20 @@ class HierarchicalAttentionMap(Page):
 
     def _label_sentences(self, axes: Axes, height: float, *, labeled: bool) -> None:
         """Put the beginnings of the sentences on the vertical axis, as many as have room."""
-        step = _step(len(self.sentences), int(height / SENTENCE_ROOM))
-        places = list(range(0, len(self.sentences), step))
-        axes.set_yticks(places)
-        if not labeled:
-            axes.tick_params(labelleft=False)
-            return
-        texts = [f"{_beginning(self.sentences[place], 44)}  {place + 1}" for place in places]
-        for label in axes.set_yticklabels(texts, fontsize=6.5):
-            label.set_parse_math(False)
+        places = range(0, len(self.sentences), _step(len(self.sentences), int(height / SENTENCE_ROOM)))
+        texts = {place: f"{_beginning(self.sentences[place], 44)}  {place + 1}" for place in places}
+        _label(axes.yaxis, texts, labeled)
 
     def _label_tokens(self, axes: Axes, width: float, *, labeled: bool) -> None:
         """Put the tokens on the horizontal axis where all have room, and their numbers otherwise."""
-        room = int(width / TOKEN_ROOM)
-        if len(self.tokens) <= room:
-            places = list(range(len(self.tokens)))
-            texts = [_beginning(token, 12) or "·" for token in self.tokens]
-            rotation = 90
-        else:
-            step = _step(len(self.tokens), max(room // 5, 2))
-            places = [place - 1 for place in range(step, len(self.tokens) + 1, step)]
-            texts = [str(place + 1) for place in places]
-            rotation = 0
-        axes.set_xticks(places)
-        if not labeled:
-            axes.tick_params(labelbottom=False)
+        room, count = int(width / TOKEN_ROOM), len(self.tokens)
+        if count <= room:
+            texts = {place: _beginning(token, 12) or "·" for place, token in enumerate(self.tokens)}
+            _label(axes.xaxis, texts, labeled, rotation=90)
             return
-        for label in axes.set_xticklabels(texts, fontsize=6.5, rotation=rotation):
-            label.set_parse_math(False)
-        if rotation == 0:
+        step = _step(count, max(room // 5, 2))
+        _label(axes.xaxis, {number - 1: str(number) for number in range(step, count + 1, step)}, labeled)
+        if labeled:
             axes.set_xlabel("summary token", fontsize=7, color="#55555f")
 
     def _page_data(self) -> dict[str, Any]:
@@ -285,6 +270,14 @@ class HierarchicalAttentionMap(Page):
             "summary": printable(self.summary),
             "layers": cells,
         }
+
+
+def _label(axis: Any, texts: dict[int, str], labeled: bool, rotation: int = 0) -> None:
+    """Put ticks on an axis, with their texts or without; dollar signs in them are no mathematics."""
+    labels = list(texts.values()) if labeled else [""] * len(texts)
+    axis.set_ticks(list(texts), labels, fontsize=6.5, rotation=rotation)
+    for label in axis.get_ticklabels():
+        label.set_parse_math(False)
 
 
 def _step(count: int, room: int) -> int:
