@@ -196,15 +196,10 @@ def _similarities(sentences: Sequence[Sequence[str]]) -> Any:
 
 def _in_turn(parts: SourceText) -> list[int]:
     """The order of lead: of several articles their first sentences, then their second, and so on."""
-    everything = range(len(parts.sentences))
     if parts.block_name != "article" or parts.blocks is None:
-        return list(everything)
-    seen: dict[int, int] = {}
-    places = []
-    for number in everything:
-        block = parts.blocks[number]
-        places.append((seen.get(block, 0), block, number))
-        seen[block] = seen.get(block, 0) + 1
+        return list(range(len(parts.sentences)))
+    # Blocks are in order, and so a sentence's place in its article is its distance from the article's first.
+    places = [(number - parts.blocks.index(block), block, number) for number, block in enumerate(parts.blocks)]
     return [number for *_, number in sorted(places)]
 
 

@@ -12,64 +12,43 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Family:
-    """What there is to say of one architecture.
+    """What there is to say of one architecture."""
 
-    Args:
-        model_type: The end of its files' names, and the `model_type` of its config.
-        prefix: What the names of its classes begin with.
-        models: Auto class -> model class that it finds.
-        title: Its name on a model card.
-        summary: What it is, in a few sentences.
-        paper: The paper, as it is cited.
-        made_for: What it is for.
-        tokenizer: Class of its tokenizers: one of Transformers that the paper's checkpoints use, or its own.
-        any_tokenizer: Whether `AutoTokenizer` takes that class whatever class a checkpoint names.
-        pipelines: Tasks of our pipelines that its models do, the usual one first.
-        tasks: Auto class -> task of recipes that trains it, where that is another one than the Auto class says.
-        starts_from: The family of Transformers whose weights it can begin with.
-        hierarchy: Settings of its config that say what it has beyond that family.
-        plain: The values of its config that take the hierarchy out.
-        marked: Whether its tokenizers set a marker before every sentence.
-        source_positions: Its config's name for the number of positions of a source; None if it reads any length.
-        positions_after_padding: Whether positions begin behind the padding token's id.
-        decoder_starts_with: The special token that its decoder begins with.
-        resized: Ends of the names of weights that are made anew where a recipe asks for another size of them.
-        of_training: Settings of its config that say how it is trained, and not what its weights mean.
-        choices: Settings of its config, besides those that are numbers, that its model card lists.
-        unused: Setting -> value -> settings that mean nothing beside that value.
-        tiny: Settings of a tiny model, for `--smoke`, beyond the usual ones; None for those that it does not get.
-        tiny_parts: Settings that count a part of another one's number, and keep that part in a tiny model.
-        kept: Settings that a tiny checkpoint has from the one in whose place it stands, and their value where that is
-            not here; None for the recipe's own.
-        report: What `hier-models inspect` shows: the attention to sentences or to rows, highlighting, or how much
-            each level counts.
-    """
-
-    model_type: str
-    prefix: str
-    models: Mapping[str, str]
-    title: str
-    summary: str
-    paper: str
+    model_type: str  # the end of its files' names, and the `model_type` of its config
+    prefix: str  # what the names of its classes begin with
+    models: Mapping[str, str]  # Auto class -> model class that it finds
+    title: str  # its name on a model card
+    summary: str  # what it is, in a few sentences
+    paper: str  # as it is cited
     made_for: str
-    tokenizer: str = "PreTrainedTokenizerFast"  # any will do
-    any_tokenizer: bool = False
-    pipelines: tuple[str, ...] = ()
+    # Class of its tokenizers: one of Transformers that the paper's checkpoints use, or its own. Here any will do.
+    tokenizer: str = "PreTrainedTokenizerFast"
+    any_tokenizer: bool = False  # whether `AutoTokenizer` takes that class whatever class a checkpoint names
+    pipelines: tuple[str, ...] = ()  # tasks of our pipelines that its models do, the usual one first
+    # Auto class -> task of recipes that trains it, where that is another one than the Auto class says.
     tasks: Mapping[str, str] = field(default_factory=dict)
-    starts_from: Literal["bart", "roberta"] | None = None
-    hierarchy: tuple[str, ...] = ()
-    plain: Mapping[str, Any] = field(default_factory=dict)
-    marked: bool = False
+    starts_from: Literal["bart", "roberta"] | None = None  # whose weights it can begin with
+    hierarchy: tuple[str, ...] = ()  # settings of its config that say what it has beyond that family
+    plain: Mapping[str, Any] = field(default_factory=dict)  # values of its config that take the hierarchy out
+    marked: bool = False  # whether its tokenizers set a marker before every sentence
+    # Its config's name for the number of positions of a source; None if it reads any length.
     source_positions: str | None = "max_position_embeddings"
-    positions_after_padding: bool = False
+    positions_after_padding: bool = False  # whether positions begin behind the padding token's id
     decoder_starts_with: Literal["bos", "eos"] = "eos"
+    # Ends of the names of weights that are made anew where a recipe asks for another size of them.
     resized: tuple[str, ...] = ()
-    of_training: tuple[str, ...] = ()
-    choices: tuple[str, ...] = ()
+    of_training: tuple[str, ...] = ()  # settings of its config that say how it is trained, not what its weights mean
+    choices: tuple[str, ...] = ()  # settings that its model card lists, besides those that are numbers
+    # Setting -> value -> settings that mean nothing beside that value.
     unused: Mapping[str, Mapping[Any, tuple[str, ...]]] = field(default_factory=dict)
+    # Settings of a tiny model, for `--smoke`, beyond the usual ones; None for those that it does not get.
     tiny: Mapping[str, int | None] = field(default_factory=dict)
+    # Settings that count a part of another one's number, and keep that part in a tiny model.
     tiny_parts: Mapping[str, str] = field(default_factory=dict)
+    # Settings that a tiny checkpoint has from the one in whose place it stands, and their value where that is not
+    # here; None for the recipe's own.
     kept: Mapping[str, Any] = field(default_factory=dict)
+    # What `hier-models inspect` shows: attention to sentences or rows, highlighting, or how much each level counts.
     report: Literal["sentences", "rows", "highlighting", "levels"] = "sentences"
 
     @property
@@ -94,25 +73,11 @@ class Family:
         }
 
     def load(self, name: str) -> Any:
-        """Import one of its classes.
-
-        Args:
-            name: The class's name.
-
-        Returns:
-            The class.
-        """
+        """Import one of its classes."""
         return getattr(import_module(self.classes[name]), name)
 
     def unused_by(self, config: Any) -> set[str]:
-        """Tell which settings of a config mean nothing beside its others.
-
-        Args:
-            config: A config of the family.
-
-        Returns:
-            Their names.
-        """
+        """Tell which settings of a config of the family mean nothing beside its others."""
         return {
             name for setting, values in self.unused.items() for name in values.get(getattr(config, setting, None), ())
         }

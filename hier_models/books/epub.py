@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from .book import Book, Chapter, is_aside, left_out
 from .headings import BEFORE, LEAST_OPENING, heading_kind, split_blocks, without_licence
-from .markup import Block, html_blocks, local_name, parse_markup, roles_of
+from .markup import Block, html_blocks, local_name, named, parse_markup, roles_of
 
 
 # Pages round a book, as EPUB calls them.
@@ -80,13 +80,8 @@ def read_epub(path: Path) -> Book:
     try:
         with zipfile.ZipFile(path) as archive:
             return _Epub(archive, path).read()
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        NotImplementedError,
-        RuntimeError,
-    ) as error:  # the last: a password
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        # The last is of a password.
         raise ValueError(f"`book`: {path} is damaged or encrypted: {error}.") from error
 
 
@@ -100,40 +95,31 @@ class _Epub:
 
     def read(self) -> Book:
         container = self._parse("META-INF/container.xml", "it is no EPUB, or a damaged one")
-        package = next((e.get("full-path") for e in container.iter() if local_name(e) == "rootfile"), None)
+        package = next((e.get("full-path") for e in named(container, "rootfile")), None)
         if not package:
             raise self._broken("META-INF/container.xml names no package file")
         package = unquote(package)
         root = self._parse(package, "it is named in META-INF/container.xml")
         folder = posixpath.dirname(package)
-        items = {
-            item.get("id"): (_inside(folder, item.get("href") or ""), item)
-            for item in root.iter()
-            if local_name(item) == "item"
-        }
-        title = next((_text(e) for e in root.iter() if local_name(e) == "title" and _text(e)), "")
-        references = (element for element in root.iter() if local_name(element) == "itemref")
-        spine = list({reference.get("idref"): reference for reference in references}.values())  # each page once
+        items = {item.get("id"): (_inside(folder, item.get("href") or ""), item) for item in named(root, "item")}
+        title = next((_text(e) for e in named(root, "title") if _text(e)), "")
+        spine = {reference.get("idref"): reference for reference in named(root, "itemref")}  # each page once
         if not spine:
             raise self._broken(f"{package} has no spine, which says what to read in which order")
-        unknown = [reference.get("idref") or "" for reference in spine if reference.get("idref") not in items]
-        missing = [
-            items[reference.get("idref")][0]
-            for reference in spine
-            if reference.get("idref") in items and items[reference.get("idref")][0].casefold() not in self.names
-        ]
+        unknown = [identifier or "" for identifier in spine if identifier not in items]
+        files = [items[identifier][0] for identifier in spine if identifier in items]
+        missing = [name for name in files if name.casefold() not in self.names]
         if unknown or missing:
             names = [*missing, *(f"the item {name!r}" for name in unknown)]
             raise self._broken(f"{len(names)} of the {len(spine)} files to read are missing: {', '.join(names[:5])}")
-        self._check_rights([items[reference.get("idref")][0] for reference in spine])
+        self._check_rights(files)
         guide = {
             _inside(folder, reference.get("href") or "").partition("#")[0]: (reference.get("type") or "").lower()
-            for reference in root.iter()
-            if local_name(reference) == "reference"
+            for reference in named(root, "reference")
         }
         pages, dropped = [], []
-        for reference in spine:
-            name, item = items[reference.get("idref")]
+        for identifier, reference in spine.items():
+            name, item = items[identifier]
             if item.get("media-type") not in _PAGES or "nav" in (item.get("properties") or "").split():
                 what = "the table of contents" if item.get("media-type") in _PAGES else f"{name}, which is no text"
                 dropped.append(what)
@@ -147,7 +133,7 @@ class _Epub:
                 dropped.append(f"{left_out(page_title or name, words)}, outside the reading order")
             else:
                 pages.append(page)
-        return self._divide(title, pages, self._entries(items, spine, root), dropped)
+        return self._divide(title, pages, self._entries(items, root), dropped)
 
     # Files of the archive
 
@@ -171,9 +157,7 @@ class _Epub:
         if "meta-inf/encryption.xml" not in self.names:
             return
         root = self._parse("META-INF/encryption.xml", "")
-        for data in root.iter():
-            if local_name(data) != "encrypteddata":
-                continue
+        for data in named(root, "encrypteddata"):
             parts = {local_name(element): element for element in data.iter()}
             method = parts["encryptionmethod"].get("Algorithm", "") if "encryptionmethod" in parts else ""
             target = parts["cipherreference"].get("URI", "") if "cipherreference" in parts else ""
@@ -185,24 +169,20 @@ class _Epub:
 
     # The table of contents
 
-    def _entries(self, items: dict[str, Any], spine: list[Any], root: Any) -> list[_Entry]:
+    def _entries(self, items: dict[str, Any], root: Any) -> list[_Entry]:
         for name, item in items.values():
             if "nav" in (item.get("properties") or "").split() and name.casefold() in self.names:
-                navigation = self._parse(name, "")
-                lists = [element for element in navigation.iter() if local_name(element) == "nav"]
-                contents = next((element for element in lists if "toc" in roles_of(element)), None)
-                if contents is None and lists:
-                    contents = lists[0]
+                lists = named(self._parse(name, ""), "nav")
+                contents = next((element for element in lists if "toc" in roles_of(element)), next(iter(lists), None))
                 if contents is not None and (entries := list(_navigation(contents, posixpath.dirname(name)))):
                     return entries
-        owner = next((element.get("toc") for element in root.iter() if local_name(element) == "spine"), None)
+        owner = next((element.get("toc") for element in named(root, "spine")), None)
         for identifier, (name, item) in items.items():
             is_ncx = identifier == owner or item.get("media-type") == "application/x-dtbncx+xml"
             if is_ncx and name.casefold() in self.names:
-                tree = self._parse(name, "")
-                points = next((element for element in tree.iter() if local_name(element) == "navmap"), None)
-                if points is not None:
-                    return list(_points(points, posixpath.dirname(name)))
+                maps = named(self._parse(name, ""), "navmap")
+                if maps:
+                    return list(_points(maps[0], posixpath.dirname(name)))
         return []
 
     # Chapters

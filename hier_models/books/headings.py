@@ -159,15 +159,11 @@ def _by_levels(blocks: list[Block]) -> Book | None:
 def _by_words(blocks: list[Block]) -> Book | None:
     blocks = list(_opened(blocks))
     looks = [_looks_like_contents(block) for block in blocks]
-    for find, check in (
-        (_chapter_words, _always),
-        (_part_words, _always),
-        (_numbered_titles, _is_row),
-        (_bare_numbers, _is_row),
-    ):
+    for find in (_chapter_words, _part_words, _numbered_titles, _bare_numbers):
         lists, rest = _contents_lists(blocks, looks, find)
         headings = _without_contents(rest, find(rest))
-        if any(heading.kind == "chapter" and heading.number for heading in headings) and check(rest, headings):
+        has_chapters = any(heading.kind == "chapter" and heading.number for heading in headings)
+        if has_chapters and (find in (_chapter_words, _part_words) or _is_row(rest, headings)):
             book = _assembled(rest, headings)
             if lists:
                 words = sum(block.words for block in lists)
@@ -353,10 +349,6 @@ def _in_order(headings: list[Heading]) -> list[Heading]:
     return kept
 
 
-def _always(blocks: list[Block], headings: list[Heading]) -> bool:
-    return True
-
-
 def _is_row(blocks: list[Block], headings: list[Heading]) -> bool:
     """Tell numbers over chapters from those of lists and pages."""
     own = [heading for heading in headings if heading.number and heading.kind == "chapter"]
@@ -378,9 +370,9 @@ def _value(number: str) -> int:
     text = number.casefold().removeprefix("the ")
     if text.isdecimal():
         return int(text)
-    for words, factor in ((_UNITS, 1), (_NTH, 1)):
-        if text in words.split():
-            return (words.split().index(text) + 1) * factor
+    for words in (_UNITS.split(), _NTH.split()):
+        if text in words:
+            return words.index(text) + 1
     tens, _, unit = text.replace("-", " ").partition(" ")
     if tens in _TENS.split():
         return 10 * (_TENS.split().index(tens) + 2) + (_UNITS.split().index(unit) + 1 if unit else 0)

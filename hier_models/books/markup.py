@@ -87,15 +87,15 @@ def html_blocks(content: bytes, name: str) -> tuple[list[Block], str]:
     if not content.strip():
         return [], ""
     root = parse_markup(content, name)
-    title = next((element for element in root.iter() if local_name(element) == "title"), None)
+    titles = named(root, "title")
     walk = _Walk()
-    body = next((element for element in root.iter() if local_name(element) == "body"), root)
+    body = next(iter(named(root, "body")), root)
     try:
         walk.visit(body, 0, frozenset())
     except RecursionError:
         raise _too_deep(name) from None
     walk.flush()
-    return walk.blocks, "" if title is None else _one_line("".join(title.itertext()))
+    return walk.blocks, _one_line("".join(titles[0].itertext())) if titles else ""
 
 
 def parse_markup(content: bytes, name: str) -> Any:
@@ -132,6 +132,11 @@ def local_name(element: Any) -> str:
     """Name of an element without its namespace."""
     # Not by QName, which refuses names that HTML has: Word writes <o:p>.
     return element.tag.rpartition("}")[2].lower() if isinstance(element.tag, str) else ""
+
+
+def named(root: Any, name: str) -> list[Any]:
+    """All elements of a name, in order."""
+    return [element for element in root.iter() if local_name(element) == name]
 
 
 def _too_deep(name: str) -> ValueError:

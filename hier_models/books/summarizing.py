@@ -16,7 +16,7 @@ from ..checkpoints import resolve_checkpoint
 from ..journal import Journal, digest
 from ..pipelines.chunking_hier import pack, plain_sentences, smaller_parts
 from ..pipelines.summarization_hier import SummarizationPipeline
-from .book import Book
+from .book import Book, Chapter
 from .book_files import BookSource, read_book
 from .summary_tree import BookSummary, SummaryNode
 
@@ -75,8 +75,7 @@ def summarize_book(
         ValueError: If the book cannot be read or has no text, the output belongs to another book, model or settings,
             or two summaries of the greatest length do not fit into one input.
 
-    Source:
-        Section 3.4.2: a model for chapters, and one for books that reads the chapters' summaries.
+    Source: Top-Down Transformer, section 3.4.2 (a model for chapters, and one for books that reads their summaries).
 
     Example:
         >>> from hier_models import summarize_book
@@ -166,11 +165,13 @@ class _Job:
         if folder is not None:
             if folder.exists() and not folder.is_dir():
                 raise ValueError(f"`output` must be a folder, and {folder} is a file.")
+            # The arguments that the pipelines were made with count too.
+            defaults = [[p._preprocess_params, p._forward_params, p._postprocess_params] for p in (lower, upper)]
             making = {
                 "book": f"{book.title or 'untitled'} ({digest([[c.title, c.paragraphs] for c in book.chapters])})",
                 "model": _fingerprint(lower),
                 "book_model": _fingerprint(upper),
-                "settings": json.loads(json.dumps([settings, _defaults(lower), _defaults(upper)], default=_plain)),
+                "settings": json.loads(json.dumps([settings, *defaults], default=_plain)),
             }
             self.journal = Journal(folder / SUMMARIES_FILE, "summary", making)
             try:
@@ -221,7 +222,9 @@ class _Job:
                 node.paragraphs = parts[0]
             else:
                 node.children = [
-                    SummaryNode(f"{name}, part {i}", "part", f"Part {i} of {len(parts)}", _words(part), part)
+                    SummaryNode(
+                        f"{name}, part {i}", "part", f"Part {i} of {len(parts)}", Chapter("", part).words, part
+                    )
                     for i, part in enumerate(parts, 1)
                 ]
             chapters.append(node)
@@ -425,16 +428,7 @@ def _summaries(nodes: Sequence[SummaryNode]) -> list[str]:
     return [node.summary for node in nodes if node.summary]
 
 
-def _words(paragraphs: Sequence[str]) -> int:
-    return sum(len(paragraph.split()) for paragraph in paragraphs)
-
-
 # What a run is known by
-
-
-def _defaults(pipe: Any) -> list[Any]:
-    """The arguments that a pipeline was made with."""
-    return [pipe._preprocess_params, pipe._forward_params, pipe._postprocess_params]
 
 
 def _plain(value: Any) -> Any:

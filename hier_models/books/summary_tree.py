@@ -5,10 +5,10 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from ..inspection.pages import Page
 from .book import Book
-from .book_page import book_page
 
 
 @dataclass
@@ -49,18 +49,14 @@ class SummaryNode:
 
 
 @dataclass
-class BookSummary:
-    """What `summarize_book` gives.
+class BookSummary(Page):
+    """What `summarize_book` gives; its page has the tree of summaries, with the text below each to unfold."""
 
-    Args:
-        tree: The book; below it its chapters, or groups of them, and the parts of chapters.
-        book: The book as it was read; `book.report()` says how.
-        models: Names of the models: of the one for chapters and the one for what is above them.
-    """
+    template: ClassVar[str] = "books/book_page.html"
 
-    tree: SummaryNode
-    book: Book
-    models: tuple[str, str]
+    tree: SummaryNode  # the book; below it its chapters, or groups of them, and the parts of chapters
+    book: Book  # as it was read; `book.report()` says how
+    models: tuple[str, str]  # names of the model for chapters and of the one for what is above them
 
     @property
     def summary(self) -> str:
@@ -68,16 +64,12 @@ class BookSummary:
         return self.tree.summary
 
     @property
-    def title(self) -> str:
+    def title(self) -> str:  # type: ignore[override]
         """The book's title; may be empty."""
         return self.book.title
 
     def report(self) -> str:
-        """Say how the book was read and divided.
-
-        Returns:
-            Some lines of text.
-        """
+        """Say how the book was read and divided, in some lines."""
         nodes = list(self.tree.walk())
         lines = [self.book.report()]
         divided = [node for node in nodes if node.kind == "chapter" and node.children]
@@ -97,14 +89,7 @@ class BookSummary:
         return "\n".join(lines)
 
     def as_dict(self, with_text: bool = True) -> dict[str, Any]:
-        """Give everything as what JSON can hold.
-
-        Args:
-            with_text: Whether the book's own text is in it.
-
-        Returns:
-            A dictionary.
-        """
+        """Give everything as what JSON can hold, with the book's own text or without."""
         return {
             "title": self.title,
             "summary": self.summary,
@@ -115,29 +100,16 @@ class BookSummary:
         }
 
     def save_json(self, path: str | os.PathLike[str], with_text: bool = True) -> Path:
-        """Write everything as JSON.
-
-        Args:
-            path: The file.
-            with_text: Whether the book's own text is in it.
-
-        Returns:
-            The file.
-        """
+        """Write what `as_dict` gives to a file."""
         file = Path(path)
         text = json.dumps(self.as_dict(with_text), ensure_ascii=False, indent=1)
         file.write_text(text.encode("utf-8", "replace").decode("utf-8"), encoding="utf-8")
         return file
 
-    def save_html(self, path: str | os.PathLike[str]) -> Path:
-        """Write a page to read the tree: the book's summary, those of the chapters, and their text to unfold.
-
-        Args:
-            path: The file. It needs nothing beside it, and no network.
-
-        Returns:
-            The file.
-        """
-        file = Path(path)
-        file.write_text(book_page(self), encoding="utf-8")
-        return file
+    def _fields(self) -> dict[str, Any]:
+        nodes = list(self.tree.walk())
+        chapters = sum(node.kind in ("chapter", "piece") for node in nodes)
+        lower, upper = (name or "a model without a name" for name in self.models)
+        models = lower if lower == upper else f"{lower}, and {upper} for the book"
+        caption = f"{self.book.words:,} words, {chapters} chapters; {len(nodes)} summaries by {models}"
+        return {"result": self, "title": self.title or "Summary of a book", "caption": caption}

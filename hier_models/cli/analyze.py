@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -51,12 +50,7 @@ ENTROPY_FILE = "entropy.json"
 )
 @guarded
 def analyze(
-    data: Annotated[
-        str,
-        typer.Argument(
-            metavar="DATA", help="A .jsonl, .json, .csv or .tsv file, a folder of them, or a dataset on the Hub."
-        ),
-    ],
+    data: options.Data,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the report goes.")],
     models: Annotated[
         list[str] | None,
@@ -151,12 +145,14 @@ def analyze(
             entropy[name] = _entropy(pipe, name, documents, summaries[name], max_source_length)
         del pipe  # one model in memory at a time
 
+    from tqdm import tqdm
+
     from ..inspection.copying_report import CopyingReport
 
     with mistakes("--language", ValueError):
         report = CopyingReport(rule, language=language, shown=shown)
     ordered = {name: summaries[name] for name in names}
-    for number, (identifier, document) in enumerate(_bar(documents, len(documents), "Comparing")):
+    for number, (identifier, document) in enumerate(tqdm(documents, desc="Comparing", disable=None)):
         report.add(document, {name: texts[number] for name, texts in ordered.items()}, identifier)
     report.save_json(output / REPORT_FILES[0])
     report.save_copies(output / REPORT_FILES[1])
@@ -232,12 +228,7 @@ def _check_output(output: Path, data: str, files: Mapping[str, str]) -> None:
 
 
 def _load(
-    data: str,
-    split: str | None,
-    text_column: str | None,
-    summary_column: str | None,
-    limit: int | None,
-    **on_hub: Any,
+    data: str, split: str | None, text_column: str | None, summary_column: str | None, limit: int | None, **on_hub: Any
 ) -> _Documents:
     quiet()
     from ..data import load_documents
@@ -415,6 +406,8 @@ def _entropy(
     pipe: Any, name: str, documents: _Documents, summaries: list[str], max_source_length: int | None
 ) -> dict[str, Any]:
     """Measure how spread out a model's attention over rows is."""
+    from tqdm import tqdm
+
     from ..inspection import row_entropy
 
     both = ((document, summary) for (_, document), summary in zip(documents, summaries, strict=True))
@@ -422,16 +415,7 @@ def _entropy(
         found = row_entropy(
             pipe.model,
             pipe.processor,
-            _bar(both, len(documents), "Measuring attention"),
+            tqdm(both, total=len(documents), desc="Measuring attention", disable=None),
             max_source_length=max_source_length,
         )
     return asdict(found)
-
-
-def _bar(items: Iterable[Any], length: int, label: str) -> Iterator[Any]:
-    """Show on a terminal how far it is."""
-    if length < 2 or not sys.stderr.isatty():
-        yield from items
-        return
-    with typer.progressbar(items, length=length, label=label, file=sys.stderr, show_pos=True) as bar:
-        yield from bar

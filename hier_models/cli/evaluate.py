@@ -71,12 +71,7 @@ class Task(StrEnum):
 )
 @guarded
 def evaluate(
-    data: Annotated[
-        str,
-        typer.Argument(
-            metavar="DATA", help="A .jsonl, .json, .csv or .tsv file, a folder of them, or a dataset on the Hub."
-        ),
-    ],
+    data: options.Data,
     model: options.Model = MINI_NAME,
     split: options.Split = None,
     config_name: options.ConfigName = None,
@@ -142,6 +137,8 @@ def evaluate(
     _check_outputs(path, {"--predictions": predictions, "--json": json_file})
     if task not in (None, Task.summarization) and resolve_checkpoint(model) != model:
         raise MistakeError(f"--task {task}: {model} makes summaries; give another model with -m")
+    if importance_tagger is not None and oracle_importance:
+        raise MistakeError("--importance-tagger and --oracle-importance exclude each other; leave one out")
     check_checkpoint(model)
     generation = generation_settings(max_length, min_length, num_beams, settings)
     quiet()
@@ -153,8 +150,7 @@ def evaluate(
     check_options(model, [*of_models, *translates], given("max_words", "max_sentences", "language"))
     model = resolve_checkpoint(model)
     extractive = is_extractive(model)
-    encoder = not extractive and task is None and _is_encoder(model)
-    asked = None if extractive or encoder else task or _task_of(model)
+    asked = Task.summarization if extractive else task or _task_of(model)
     found: dict[str, Any] = {"split": split, "config_name": config_name, "revision": revision}
     columns = given_only(summary_column=summary_column, source_kind=source_kind, fillers=fillers)
     files: dict[str, Any] = {"predictions_file": predictions, "results_file": json_file}
@@ -166,26 +162,33 @@ def evaluate(
             "max_source_length",
         ):
             raise MistakeError(f"{', '.join(others)}: not for poems, which {model!r} writes; leave out")
-        pipe = load_pipeline(model, device, dtype, "poem-generation")
-        _evaluate_poems(pipe, where, given_only(lines_column=text_column, **found), batch_size, files, generation)
-    elif encoder or asked == Task.translation:
-        _check_no_summaries(model, encoder, bool(importance_tagger and oracle_importance))
-        if encoder:
-            if generation or (columns and not _is_tagger(model)):
-                raise MistakeError(
-                    f"--model: {model!r} is an encoder and makes no summaries; leave out "
-                    + (", ".join(given(*columns)) or "what concerns generation")
-                )
-            columns |= given_only(text_column=text_column, split=split, max_source_length=max_source_length)
-            _evaluate_encoder(model, data, columns, files, batch_size, device, dtype)
-        else:
-            lengths = {"max_source_length": max_source_length, "max_target_length": perplexity}
-            pairs = {"split": split, "source_column": text_column, "target_column": summary_column}
-            pipe = load_pipeline(model, device, dtype, "translation")
-            _evaluate_translation(pipe, where, pairs, batch_size=batch_size, **files, **lengths, **generation)
+        pipe = load_pipeline(model, device, dtype, str(asked))
+        from ..data import load_poems
+        from ..training.tasks.poem_generation import poem_table, run_poem_evaluation
+
+        poems: Any = load_poems(where, **given_only(lines_column=text_column, **found))
+        kept = {"batch_size": batch_size, **files, **generation}
+        print(poem_table(run_poem_evaluation(pipe.model, pipe.processor, poems, **kept)))
+    elif asked == Task.translation:
+        _check_no_summaries(model)
+        pipe = load_pipeline(model, device, dtype, str(asked))
+        from ..data import load_parallel
+        from ..training.tasks.translation import bleu_table, run_translation_evaluation
+
+        pairs = load_parallel(where, split=split, source_column=text_column, target_column=summary_column)
+        lengths = {"max_source_length": max_source_length, "max_target_length": perplexity}
+        kept = {"batch_size": batch_size, **files, **lengths, **generation}
+        print(bleu_table(run_translation_evaluation(pipe.model, pipe.processor or pipe.tokenizer, pairs, **kept)))
+    elif asked != Task.summarization:
+        _check_no_summaries(model, encoder=True)
+        if generation or (columns and asked != "importance_tagging"):
+            raise MistakeError(
+                f"--model: {model!r} is an encoder and makes no summaries; leave out "
+                + (", ".join(given(*columns)) or "what concerns generation")
+            )
+        columns |= given_only(text_column=text_column, split=split, max_source_length=max_source_length)
+        _evaluate_encoder(model, data, device, dtype, batch_size=batch_size, **columns, **files)
     else:
-        if importance_tagger is not None and oracle_importance:
-            raise MistakeError("--importance-tagger and --oracle-importance exclude each other; leave one out")
         from ..data import LoadReport, load_documents
 
         report = LoadReport()
@@ -232,10 +235,8 @@ def evaluate(
             say(f"Written: {file}")
 
 
-def _check_no_summaries(model: str, encoder: bool, both: bool) -> None:
+def _check_no_summaries(model: str, encoder: bool = False) -> None:
     """Refuse what is for summaries alone, where none are made."""
-    if both:
-        raise MistakeError("--importance-tagger and --oracle-importance exclude each other; leave one out")
     if given("importance_tagger", "oracle_importance"):
         raise MistakeError(f"--importance-tagger and --oracle-importance are for summaries; {model!r} makes none")
     if given("source_kind", "fillers") and not encoder:
@@ -267,62 +268,7 @@ def _say_what_was_cut(results: dict[str, Any], report: Any) -> None:
         )
 
 
-def _evaluate_translation(pipe: Any, where: Path | str, columns: dict[str, Any], **settings: Any) -> None:
-    from ..data import load_parallel
-    from ..training.tasks.translation import bleu_table, run_translation_evaluation
-
-    pairs = load_parallel(where, **columns)
-    print(bleu_table(run_translation_evaluation(pipe.model, pipe.processor or pipe.tokenizer, pairs, **settings)))
-
-
-def _evaluate_poems(
-    pipe: Any,
-    where: Path | str,
-    columns: dict[str, Any],
-    batch_size: int,
-    files: dict[str, Any],
-    generation: dict[str, Any],
-) -> None:
-    from ..data import load_poems
-    from ..training.tasks.poem_generation import poem_table, run_poem_evaluation
-
-    poems: Any = load_poems(where, **columns)
-    print(
-        poem_table(
-            run_poem_evaluation(pipe.model, pipe.processor, poems, batch_size=batch_size, **files, **generation)
-        )
-    )
-
-
-def _is_encoder(model: str) -> bool:
-    from transformers import AutoConfig
-
-    from ..training.encoder_evaluation import encoder_task_of
-
-    with mistakes(f"--model: cannot load {model!r}", OSError, ValueError, KeyError):
-        config = AutoConfig.from_pretrained(model)
-    family = FAMILIES.get(config.model_type)
-    never_writes = family is not None and "AutoModelForSeq2SeqLM" not in family.models
-    return never_writes or encoder_task_of(config) is not None
-
-
-def _is_tagger(model: str) -> bool:
-    from transformers import AutoConfig
-
-    from ..training.encoder_evaluation import encoder_task_of
-
-    return encoder_task_of(AutoConfig.from_pretrained(model)) == "importance_tagging"
-
-
-def _evaluate_encoder(
-    model: str,
-    data: str,
-    settings: dict[str, Any],
-    files: dict[str, Any],
-    batch_size: int,
-    device: str | None,
-    dtype: Dtype,
-) -> None:
+def _evaluate_encoder(model: str, data: str, device: str | None, dtype: Dtype, **settings: Any) -> None:
     import torch
 
     from ..training.encoder_evaluation import run_encoder_evaluation
@@ -330,15 +276,8 @@ def _evaluate_encoder(
 
     if device not in (None, "cpu", "cuda"):
         raise MistakeError(f"--device: for an encoder, cpu or what there is; got {device!r}")
-    results = run_encoder_evaluation(
-        model,
-        data,
-        **settings,
-        batch_size=batch_size,
-        use_cpu=device == "cpu",
-        dtype=None if dtype == Dtype.auto else getattr(torch, dtype.value),
-        **files,
-    )
+    number_format = None if dtype == Dtype.auto else getattr(torch, dtype.value)
+    results = run_encoder_evaluation(model, data, **settings, use_cpu=device == "cpu", dtype=number_format)
     print(task_class(results["task"]).table(results))
     if left_out := results.get("unlabelled", {}).get("validation", 0):
         say(f"{left_out} rows have no label and were left out.")
@@ -346,17 +285,23 @@ def _evaluate_encoder(
         say(f"{cut} rows were longer than the model takes and were cut.")
 
 
-def _task_of(model: str) -> Task:
+def _task_of(model: str) -> str:
+    """Tell what a checkpoint is for: a `Task`, or what an encoder was trained for; "encoding" if that is not known."""
     from transformers import AutoConfig, AutoProcessor
 
     from ..hub import task_of
+    from ..training.encoder_evaluation import encoder_task_of
 
     with mistakes(f"--model: cannot load {model!r}", OSError, ValueError, KeyError):
         config = AutoConfig.from_pretrained(model)
-        found = Task(task_of(config))
+        family = FAMILIES.get(config.model_type)
+        if trained_for := encoder_task_of(config):
+            return trained_for
+        if family is not None and "AutoModelForSeq2SeqLM" not in family.models:
+            return "encoding"
+        found = task_of(config)
         # A poet that no recipe has trained says so by its processor alone.
-        writes_poems = "poem-generation" in getattr(FAMILIES.get(config.model_type), "pipelines", ())
-        if writes_poems and found == Task.summarization:
+        if found == Task.summarization and family is not None and "poem-generation" in family.pipelines:
             is_poet = getattr(AutoProcessor.from_pretrained(model), "poem_keywords", None) is not None
             return Task.poem_generation if is_poet else found
         return found

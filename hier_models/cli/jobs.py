@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from ..journal import Journal, digest
 from .documents import COMPRESSED, Documents, open_documents
 from .errors import MistakeError, check_not_the_data, check_parent, mistakes, say, state
@@ -191,6 +189,7 @@ def write_texts(
     seed: int | None = None,
 ) -> list[dict[str, int]]:
     """Write the text of each document when it is there, and return what the pipeline counted for each."""
+    from tqdm import tqdm
     from transformers import set_seed
 
     from ..pipelines.sources_hier import format_sources
@@ -218,42 +217,30 @@ def write_texts(
         if kind.counting is not None:
             settings[kind.counting] = True
         results = pipe(stream(), batch_size=batch_size, **settings) if seed is None else drawn(**settings)
-        bar = None
-        # Not where the texts themselves go by.
-        if total > 1 and sys.stderr.isatty() and not target.isatty():
-            bar = stack.enter_context(
-                typer.progressbar(length=total, label=kind.label, file=sys.stderr, show_pos=True)
-            )
+        # On a terminal, and not where the texts themselves go by.
+        hidden = total < 2 or target.isatty() or None
+        bar = stack.enter_context(tqdm(total=total, desc=kind.label, disable=hidden))
         for result in results:
             first = result[0]
             whole = first.pop(f"{kind.product}_text")
             if kind is POEMS and len(result) > 1:
-                first["candidates"] = [_without(poem, "poem_text") for poem in result[1:]]
+                first["candidates"] = [{key: poem[key] for key in poem if key != "poem_text"} for poem in result[1:]]
             text = whole.strip()
             for parts in ("copied", "sources"):
-                _shift(first.get(parts, ()), len(whole) - len(whole.lstrip()))
+                for part in first.get(parts, ()):  # counted in the text without the spaces before it
+                    part["start"] -= len(whole) - len(whole.lstrip())
+                    part["end"] -= len(whole) - len(whole.lstrip())
             counts.append(first)
             identifier, made_of = waiting.popleft()
             if output is not None:
                 first["input"] = made_of  # a job that is continued looks whether it is still the same
             line = text if as_json else _marked(text, first.get("copied", ()))
-            line = "\n".join([_one_line(line) if total > 1 else line, *format_sources(first.get("sources", ()))])
+            line = " ".join(line.split()) if total > 1 else line
+            line = "\n".join([line, *format_sources(first.get("sources", ()))])
             target.write((journal.line(identifier, text, **first) if as_json else _encodable(line)) + "\n")
             target.flush()
-            if bar is not None:
-                bar.update(1)
+            bar.update()
     return counts
-
-
-def _without(entry: dict[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in entry.items() if key != name}
-
-
-def _shift(parts: Iterable[dict[str, Any]], by: int) -> None:
-    """Count places of words or sentences in the text without the spaces before it."""
-    for part in parts:
-        part["start"] -= by
-        part["end"] -= by
 
 
 def _marked(text: str, words: Iterable[dict[str, Any]]) -> str:
@@ -268,10 +255,6 @@ def _marked(text: str, words: Iterable[dict[str, Any]]) -> str:
         parts.append(text[word["start"] : word["end"]])
         done, inside = word["end"], True
     return "".join([*parts, "]" if inside else "", text[done:]])
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _encodable(text: str) -> str:

@@ -153,15 +153,11 @@ def generation_settings(
 
 def length_setting(pipe: Any, length: Length | None) -> dict[str, Any]:
     """The argument of `generate` that makes summaries of a length."""
-    from ..data.tokenizing import plain_tokenizer
-    from ..models.summary_lengths import length_ids
-
     if length is None:
         return {}
-    ids = length_ids(plain_tokenizer(pipe.processor or pipe.tokenizer))
-    if not ids:
+    if not pipe._knows_lengths():
         raise MistakeError("--length: this model was not trained to write summaries of given lengths; leave it out")
-    return {"forced_bos_token_id": ids[length]}
+    return {"forced_bos_token_id": pipe.tokenizer.convert_tokens_to_ids(f"[{length}]")}
 
 
 def read_phrases(entries: list[str] | None) -> list[Any] | None:

@@ -135,8 +135,7 @@ class Length(StrEnum):
 
 MODEL_HELP = "A checkpoint: a folder, or the id of a model on the Hub"
 Model = Annotated[
-    str,
-    typer.Option("--model", "-m", metavar="MODEL", help=f"{MODEL_HELP}; {MINI_NAME} comes with hier_models."),
+    str, typer.Option("--model", "-m", metavar="MODEL", help=f"{MODEL_HELP}; {MINI_NAME} comes with hier_models.")
 ]
 # Of commands that not every model can do.
 RequiredModel = Annotated[
@@ -150,14 +149,18 @@ Inputs = Annotated[
         "(all also with .gz, .xz or .bz2). - or nothing: standard input, a text or JSON lines.",
     ),
 ]
+Data = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA", help="A .jsonl, .json, .csv or .tsv file, a folder of them, or a dataset on the Hub."
+    ),
+]
 TextColumn = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Column with the documents. Recognized by its name if not given."),
+    str | None, typer.Option(metavar="NAME", help="Column with the documents. Recognized by its name if not given.")
 ]
 Split = Annotated[str | None, typer.Option(metavar="NAME", help="Part of the data: test, validation, …")]
 SummaryColumn = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Column with the references. Recognized by its name if not given."),
+    str | None, typer.Option(metavar="NAME", help="Column with the references. Recognized by its name if not given.")
 ]
 ConfigName = Annotated[str | None, typer.Option(metavar="NAME", help="Configuration of a dataset on the Hub.")]
 Revision = Annotated[str | None, typer.Option(metavar="NAME", help="Branch, tag or commit of a dataset on the Hub.")]
@@ -215,8 +218,7 @@ Phrase = Annotated[
     ),
 ]
 PhrasesColumn = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Column with a list of phrases to highlight in each document."),
+    str | None, typer.Option(metavar="NAME", help="Column with a list of phrases to highlight in each document.")
 ]
 MaxWords = Annotated[
     int | None,

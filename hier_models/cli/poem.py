@@ -13,7 +13,7 @@ from . import options
 from .documents import DATA_SUFFIXES, data_suffix, read_stdin, read_text
 from .errors import MistakeError, check_parent, guarded, mistakes, say
 from .jobs import POEMS, run_job
-from .loading import generation_settings, given_only, load_pipeline, required
+from .loading import generation_settings, load_pipeline, required
 from .options import Dtype, InputsFirst, app, help_text
 
 
@@ -88,9 +88,7 @@ def poem(
             model,
             [str(file)],
             settings=lambda: (
-                {"length": length, "num_candidates": candidates}
-                | given_only(num_beams=num_beams)
-                | generation_settings(None, None, None, settings)
+                {"length": length, "num_candidates": candidates} | generation_settings(None, None, num_beams, settings)
             ),
             output=output,
             as_json=as_json,
@@ -111,7 +109,7 @@ def poem(
         from transformers import set_seed
 
         set_seed(seed)
-    given = given_only(num_beams=num_beams) | generation_settings(None, None, None, settings)
+    given = generation_settings(None, None, num_beams, settings)
     with mistakes("--keyword" if keywords else "TEXT", ValueError):
         poems = pipe(asked, keywords=keywords or None, length=length, num_candidates=candidates, **given)
     for number, written in enumerate(poems):

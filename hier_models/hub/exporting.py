@@ -64,7 +64,8 @@ def export(
     task = task_of(model.config)
     head = AUTO_CLASSES.get(task, "AutoModelForSeq2SeqLM")
     if head in auto_map:  # so there is a pipeline of ours
-        pipeline_class = _pipeline_class(task)
+        module, class_name = PIPELINES[task]
+        pipeline_class = getattr(importlib.import_module(module), class_name)
         for source in _source_files([pipeline_class]):
             shutil.copyfile(source, target / source.name)
         additions["custom_pipelines"] = {
@@ -161,11 +162,6 @@ def _auto_map(model: Any, processor: Any) -> dict[str, Any]:
             f"{type(model).__name__}, exist_ok=True)."
         )
     return found
-
-
-def _pipeline_class(task: str) -> Any:
-    module, name = PIPELINES[task]
-    return getattr(importlib.import_module(module), name)
 
 
 def _source_files(classes: Iterable[Any]) -> list[Path]:

@@ -127,7 +127,7 @@ def model_card(model: Any, details: CardDetails, *, source: str, code: Iterable[
     Returns:
         The card, with its metadata for the Hub.
     """
-    config, auto_class = model.config, auto_class_of(model)
+    config, auto_class, base = model.config, auto_class_of(model), details.base_model
     generates = config.is_encoder_decoder and model.can_generate()
     head = None if generates else HEADS.get(task_of(config)) or HEADS.get(auto_class)
     task = task_of(config) if generates else head.task if head else None
@@ -139,7 +139,7 @@ def model_card(model: Any, details: CardDetails, *, source: str, code: Iterable[
         pipeline_tag=task,
         language=details.language,
         license=details.license,
-        base_model=details.base_model if details.base_model and is_hub_id(details.base_model) else None,
+        base_model=base if base and is_hub_id(base) else None,
         datasets=datasets,
         tags=list(dict.fromkeys([LIBRARY, config.model_type, *details.tags])),
         metrics=sorted({_metric_type(name) for name in details.metrics}) or None,
@@ -162,7 +162,8 @@ def model_card(model: Any, details: CardDetails, *, source: str, code: Iterable[
         generates=generates,
         sizes={"parameters": f"{model.num_parameters():,}", **_sizes(config)},
         datasets=datasets,
-        started_from=_started_from(details.base_model),
+        # Of a folder here only the name: nobody else has its path.
+        started_from=Path(base).name if base and Path(base).exists() else base or NOT_GIVEN,
         generation=_generation(model),
         positions=_positions(config),
         not_given=NOT_GIVEN,
@@ -276,12 +277,6 @@ def _cell(value: Any, measured: bool = False) -> str:
     """What stands in a cell of a table; what is measured has four digits."""
     text = f"{value:.4f}" if measured and isinstance(value, float) else str(value)
     return " ".join(text.split()).replace("|", "\\|")
-
-
-def _started_from(base_model: str | None) -> str:
-    if base_model is None:
-        return NOT_GIVEN
-    return Path(base_model).name if Path(base_model).exists() else base_model
 
 
 def _libraries(code: Iterable[Path]) -> list[str]:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from ..pipelines import SummarizationPipeline
-from ..pipelines.document_pipeline_hier import Example
-from ..pipelines.sources_hier import eager_attention
+from ..pipelines.sources_hier import eager_attention, evaluating
 from ..pipelines.written_form_hier import restore_written_form
 from .heatmap import FloatArray, HierarchicalAttentionMap, top_sentences
 from .row_attention import attends_to_rows, row_attention_weights, row_texts
@@ -80,8 +78,7 @@ def hierarchical_attention(
             summaries, if the summary is longer than the decoder, if the model has no hierarchical attention, or if
             `top_k` is below 1 or for a Coarse-to-Fine LSTM.
 
-    Source:
-        Section 6 of Rohde et al. (2021), Hierarchical Learning for Generation with Long Source Sequences.
+    Source: HAT-BART, section 6.
     """
     kind, source = given_document(text=text, sentences=sentences, turns=turns, documents=documents)
     check_generation(summary, generate_kwargs, "a map shows one summary")
@@ -122,11 +119,14 @@ def hierarchical_attention(
         unit = unit if processor.rows == "sentences" and processor.row_length is None else "row"
     else:
         rows, unit = _row_texts(tokenizer, inputs, weights.shape[1], unit)
+    written = tokenizer.decode(target_ids, skip_special_tokens=True).strip()
+    if "document" in example.notes:
+        written = restore_written_form(written, example.notes["document"])
     return HierarchicalAttentionMap(
         weights=weights,
         sentences=rows,
         tokens=_token_texts(tokenizer, target_ids),
-        summary=_written(tokenizer.decode(target_ids, skip_special_tokens=True).strip(), example),
+        summary=written,
         top_k=top_k,
         num_truncated_tokens=example.counts["num_truncated_tokens"],
         unit=unit,
@@ -154,12 +154,6 @@ def check_generation(summary: str | None, settings: Mapping[str, Any], shown: st
         )
     if settings.get("num_return_sequences", 1) != 1:
         raise ValueError(f"num_return_sequences: got {settings['num_return_sequences']}; {shown}")
-
-
-def _written(summary: str, example: Example) -> str:
-    """A summary in the written form of its document, if the tokenizer takes it away."""
-    document = example.notes.get("document")
-    return summary if document is None else restore_written_form(summary, document)
 
 
 def _no_hierarchy(model: Any) -> str:
@@ -199,18 +193,6 @@ def _attention_weights(
             layers = [top_sentences(layer[0].float().cpu().numpy(), top_k) for layer in attentions]
             chunks.append(np.stack(layers))  # (decoder_layers, sentences, part of target)
     return np.concatenate(chunks, axis=2)
-
-
-@contextmanager
-def evaluating(model: torch.nn.Module) -> Iterator[None]:
-    """Turn dropout off, and leave every module in the mode it was in."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
 
 
 def _row_texts(tokenizer: Any, inputs: dict[str, torch.Tensor], count: int, unit: str) -> tuple[list[str], str]:

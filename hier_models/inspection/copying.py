@@ -58,7 +58,6 @@ class CopyRule:
     min_words: int = 5
 
     def __post_init__(self) -> None:
-        """Check the values."""
         if not 0.5 < self.threshold <= 1:
             raise ValueError(f"threshold: got {self.threshold}; it must be above 0.5 and at most 1")
         if self.min_run < 1:
@@ -79,17 +78,11 @@ class CopyRule:
 
 @dataclass(frozen=True)
 class SourceText:
-    """A document as its sentences.
-
-    Args:
-        sentences: The sentences in order.
-        blocks: For each sentence the number of its paragraph (turn, article) from 0, or None if they are not known.
-        block_name: What a block is: "paragraph", "turn" or "article".
-    """
+    """A document as its sentences."""
 
     sentences: tuple[str, ...]
-    blocks: tuple[int, ...] | None = None
-    block_name: str = "paragraph"
+    blocks: tuple[int, ...] | None = None  # the number of each sentence's paragraph (turn, article), if it is known
+    block_name: str = "paragraph"  # or "turn", or "article"
 
     @property
     def num_blocks(self) -> int:
@@ -185,9 +178,7 @@ def find_copies(source: SourceText, summary: Sequence[str], rule: CopyRule | Non
     Returns:
         For each sentence of the summary where it was copied from, or None.
 
-    Source:
-        Section 6 and Appendix A of Rohde et al. (2021), Hierarchical Learning for Generation with Long Source
-        Sequences, where the sentences were found by eye.
+    Source: HAT-BART, section 6 and appendix A, where the sentences were found by eye.
     """
     return _Matcher(source, rule or CopyRule()).find(summary)
 

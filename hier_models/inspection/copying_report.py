@@ -56,12 +56,10 @@ class CopyingReport(Page):
     Raises:
         ValueError: If `shown` or `bins` is too small.
 
-    Source:
-        Section 6 and Appendix A of Rohde et al. (2021), Hierarchical Learning for Generation with Long Source
-        Sequences.
+    Source: HAT-BART, section 6 and appendix A.
     """
 
-    template = "copying.html"
+    template = "inspection/copying.html"
 
     def __init__(
         self,
@@ -304,12 +302,13 @@ class CopyingReport(Page):
     def _rows(self) -> list[tuple[str, list[str]]]:
         """Lay out the numbers for people: label, and a text for each model."""
         numbers = list(self.as_dict()["models"].values())
+        intervals: list[list[float] | None] = [entry["position"]["mean_interval"] for entry in numbers]
         rows = [
             ("summary sentences", [f"{entry['sentences']:,}" for entry in numbers]),
             ("copied (of those judged)", [_percent(entry["copied_share"]) for entry in numbers]),
             ("of the copied: whole sentences", [_percent(entry["entire_share"]) for entry in numbers]),
             ("position, mean", [_percent(entry["position"]["mean"]) for entry in numbers]),
-            ("  95 % interval of the mean", [_range(entry["position"]["mean_interval"]) for entry in numbers]),
+            ("  95 % interval of the mean", [" to ".join(map(_percent, ends or [None])) for ends in intervals]),
             ("position, median", [_percent(entry["position"]["median"]) for entry in numbers]),
             ("sentence number, median", [_number(entry["sentence"]["median"]) for entry in numbers]),
         ]
@@ -376,11 +375,7 @@ class CopyingReport(Page):
             axes.legend(loc="lower right", fontsize=8, frameon=False, labelcolor=INK)
 
     def _page(
-        self,
-        name: str,
-        source: SourceText,
-        texts: dict[str, list[str]],
-        found: dict[str, list[Copy | None]],
+        self, name: str, source: SourceText, texts: dict[str, list[str]], found: dict[str, list[Copy | None]]
     ) -> dict[str, Any]:
         """Gather what the page shows of a document; characters are counted as JavaScript does, in UTF-16."""
 
@@ -452,10 +447,6 @@ def _interval(entries: list[_Copies]) -> list[float] | None:
 
 def _percent(value: float | None) -> str:
     return "–" if value is None else f"{value:.1%}"
-
-
-def _range(values: list[float] | None) -> str:
-    return "–" if values is None else f"{values[0]:.1%} to {values[1]:.1%}"
 
 
 def _number(value: float | None) -> str:

@@ -68,9 +68,7 @@ def top_sentences(weights: npt.ArrayLike, top_k: int = 16) -> FloatArray:
     Raises:
         ValueError: If `weights` has not three axes, or `top_k` is below 1.
 
-    Source:
-        Section 6 and Figures 2 to 4 of Rohde et al. (2021), Hierarchical Learning for Generation with Long Source
-        Sequences.
+    Source: HAT-BART, section 6 and Figures 2 to 4.
     """
     array = np.asarray(weights, dtype=np.float32)
     if array.ndim != 3:
@@ -109,7 +107,7 @@ class HierarchicalAttentionMap(Page):
         ValueError: If the lengths of `sentences` and `tokens` do not fit the shape of `weights`.
     """
 
-    template: ClassVar[str] = "heatmap.html"
+    template: ClassVar[str] = "inspection/heatmap.html"
 
     weights: FloatArray
     sentences: list[str]
@@ -149,8 +147,7 @@ class HierarchicalAttentionMap(Page):
             ImportError: If matplotlib is not installed.
             ValueError: If `layers` names a layer that is not there.
 
-        Source:
-            Section 6 and Figures 2 to 4 of Rohde et al. (2021).
+        Source: HAT-BART, section 6 and Figures 2 to 4.
         """
         require_matplotlib()
         from matplotlib.cm import ScalarMappable
@@ -162,7 +159,7 @@ class HierarchicalAttentionMap(Page):
         if not chosen or any(layer not in range(num_layers) for layer in chosen):
             raise ValueError(f"layers: got {layers}; this map has layers 0 to {num_layers - 1}")
 
-        columns = _grid_columns(len(chosen))
+        columns = 2 if len(chosen) == 4 else min(len(chosen), 3)  # 4 x 3 for the paper's model
         rows = math.ceil(len(chosen) / columns)
         # Inches. A lone panel may be large; the panels of a grid share a page.
         widest = 10.0 if columns == 1 else 14.0 / columns
@@ -236,35 +233,20 @@ class HierarchicalAttentionMap(Page):
 
     def _label_sentences(self, axes: Axes, height: float, *, labeled: bool) -> None:
         """Put the beginnings of the sentences on the vertical axis, as many as have room."""
-        step = _step(len(self.sentences), int(height / SENTENCE_ROOM))
-        places = list(range(0, len(self.sentences), step))
-        axes.set_yticks(places)
-        if not labeled:
-            axes.tick_params(labelleft=False)
-            return
-        texts = [f"{_beginning(self.sentences[place], 44)}  {place + 1}" for place in places]
-        for label in axes.set_yticklabels(texts, fontsize=6.5):
-            label.set_parse_math(False)
+        places = range(0, len(self.sentences), _step(len(self.sentences), int(height / SENTENCE_ROOM)))
+        texts = {place: f"{_beginning(self.sentences[place], 44)}  {place + 1}" for place in places}
+        _label(axes.yaxis, texts, labeled)
 
     def _label_tokens(self, axes: Axes, width: float, *, labeled: bool) -> None:
         """Put the tokens on the horizontal axis where all have room, and their numbers otherwise."""
-        room = int(width / TOKEN_ROOM)
-        if len(self.tokens) <= room:
-            places = list(range(len(self.tokens)))
-            texts = [_beginning(token, 12) or "·" for token in self.tokens]
-            rotation = 90
-        else:
-            step = _step(len(self.tokens), max(room // 5, 2))
-            places = [place - 1 for place in range(step, len(self.tokens) + 1, step)]
-            texts = [str(place + 1) for place in places]
-            rotation = 0
-        axes.set_xticks(places)
-        if not labeled:
-            axes.tick_params(labelbottom=False)
+        room, count = int(width / TOKEN_ROOM), len(self.tokens)
+        if count <= room:
+            texts = {place: _beginning(token, 12) or "·" for place, token in enumerate(self.tokens)}
+            _label(axes.xaxis, texts, labeled, rotation=90)
             return
-        for label in axes.set_xticklabels(texts, fontsize=6.5, rotation=rotation):
-            label.set_parse_math(False)
-        if rotation == 0:
+        step = _step(count, max(room // 5, 2))
+        _label(axes.xaxis, {number - 1: str(number) for number in range(step, count + 1, step)}, labeled)
+        if labeled:
             axes.set_xlabel("summary token", fontsize=7, color="#55555f")
 
     def _page_data(self) -> dict[str, Any]:
@@ -290,11 +272,12 @@ class HierarchicalAttentionMap(Page):
         }
 
 
-def _grid_columns(panels: int) -> int:
-    """Choose the columns of a grid of small multiples: three for the twelve layers of the paper's model."""
-    if panels <= 3:
-        return panels
-    return 2 if panels == 4 else 3
+def _label(axis: Any, texts: dict[int, str], labeled: bool, rotation: int = 0) -> None:
+    """Put ticks on an axis, with their texts or without; dollar signs in them are no mathematics."""
+    labels = list(texts.values()) if labeled else [""] * len(texts)
+    axis.set_ticks(list(texts), labels, fontsize=6.5, rotation=rotation)
+    for label in axis.get_ticklabels():
+        label.set_parse_math(False)
 
 
 def _step(count: int, room: int) -> int:

@@ -13,8 +13,8 @@ import torch
 
 from ..pipelines import SummarizationPipeline
 from ..pipelines.copied_words_hier import copied_words, copy_shares
-from ..pipelines.sources_hier import eager_attention
-from .capture import check_generation, evaluating, given_document
+from ..pipelines.sources_hier import eager_attention, evaluating
+from .capture import check_generation, given_document
 from .heatmap import FloatArray
 from .pages import Page, aligned, printable
 
@@ -49,7 +49,7 @@ class HighlightingReport(Page):
         title: The heading of the page.
     """
 
-    template: ClassVar[str] = "highlighting.html"
+    template: ClassVar[str] = "inspection/highlighting.html"
 
     text: str
     articles: list[tuple[int, int]]

@@ -23,7 +23,7 @@ class LevelWeights(Page):
         ValueError: If there is no attention, or one without levels.
     """
 
-    template: ClassVar[str] = "levels.html"
+    template: ClassVar[str] = "inspection/levels.html"
 
     weights: Mapping[str, Sequence[float]]
     title: str = "Weights of the levels of attention"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import os
+import re
 import unicodedata
 import warnings
 from collections.abc import Sequence
@@ -27,10 +28,12 @@ def printable(text: str, *, keep_spaces: bool = False) -> str:
 
 def _as_text(value: Any) -> Any:
     """Texts are never markup, however they look."""
-    return value if isinstance(value, Markup) else html.escape(printable(str(value), keep_spaces=True))
+    return value if isinstance(value, Markup) else Markup(html.escape(printable(str(value), keep_spaces=True)))
 
 
-_TEMPLATES = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent), finalize=_as_text)
+_FOLDER = Path(__file__).parent.parent  # books have a template of their own
+_TEMPLATES = jinja2.Environment(loader=jinja2.FileSystemLoader(_FOLDER), finalize=_as_text, autoescape=True)
+_TEMPLATES.filters["anchor"] = lambda name: re.sub(r"\W+", "-", name)
 _TEMPLATES.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
 
 
@@ -56,8 +59,12 @@ class Page:
         Returns:
             The path written.
         """
-        Path(path).write_text(page(self.template, self.title, **self._fields()), encoding="utf-8")
+        Path(path).write_text(self.page(), encoding="utf-8")
         return Path(path)
+
+    def page(self) -> str:
+        """The page, without a file."""
+        return page(self.template, **{"title": self.title, **self._fields()})
 
     def _fields(self) -> dict[str, Any]:
         """What the template asks for."""

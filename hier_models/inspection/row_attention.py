@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from ..pipelines.sources_hier import evaluating
 from .heatmap import FloatArray
 
 
@@ -109,12 +110,11 @@ def row_entropy(
 
     Source: Coarse-to-Fine LSTM, section 6.2.2 and Table 6.2.
     """
-    check_attends_to_rows(model, processor)
-    was_training = model.training
-    model.eval()
+    if not attends_to_rows(processor):
+        raise ValueError(f"model: {type(model).__name__} does not attend to rows (Coarse-to-Fine LSTM)")
     sums, tokens, count, rows = np.zeros(2), 0, 0, 0
     encoded_rows: int | None = None
-    try:
+    with evaluating(model):
         for document, summary in documents:
             encoded = processor(
                 **document, text_target=summary, truncation=True, max_length=max_source_length, return_truncation=True
@@ -131,14 +131,6 @@ def row_entropy(
             rows += of_document
             if outputs.encoded_rows is not None:
                 encoded_rows = (encoded_rows or 0) + int(outputs.encoded_rows.sum())
-    finally:
-        model.train(was_training)
     if not tokens:
         raise ValueError("documents: there are none, and so nothing to measure")
     return RowEntropy(float(sums[0] / tokens), float(sums[1] / tokens), tokens, count, rows, encoded_rows)
-
-
-def check_attends_to_rows(model: Any, processor: Any) -> None:
-    """Refuse a model that reads no rows."""
-    if not attends_to_rows(processor):
-        raise ValueError(f"model: {type(model).__name__} does not attend to rows (Coarse-to-Fine LSTM)")

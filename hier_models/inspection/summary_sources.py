@@ -36,7 +36,7 @@ def sources_page(record: Mapping[str, Any], document: str, title: str = "Sources
         sentences = _moved_together(sentences)
     marks = {source["start"]: source for sentence in sentences for source in sentence["sources"]}
     pieces = _pieces(document, [marks[start] for start in sorted(marks)])
-    return page("sources.html", title, summary=_pieces(summary, sentences), document=pieces)
+    return page("inspection/sources.html", title, summary=_pieces(summary, sentences), document=pieces)
 
 
 def save_sources_page(

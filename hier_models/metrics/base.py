@@ -9,6 +9,16 @@ import evaluate
 import sacrebleu
 
 
+ROUGE_CITATION = """\
+@inproceedings{lin-2004-rouge,
+    title = "{ROUGE}: A Package for Automatic Evaluation of Summaries",
+    author = "Lin, Chin-Yew",
+    booktitle = "Text Summarization Branches Out",
+    year = "2004",
+    url = "https://aclanthology.org/W04-1013",
+}
+"""
+
 TEXT = datasets.Value("string", id="sequence")
 # Texts with one or several references each; evaluate takes the first that fits the data.
 TEXTS = [

@@ -8,7 +8,7 @@ from typing import Any
 import evaluate
 from rouge_score import rouge_scorer
 
-from .base import TEXTS, NumbersMetric, function_name, with_targets
+from .base import ROUGE_CITATION, TEXTS, NumbersMetric, function_name, with_targets
 
 
 ROUGE_TYPES = ("rouge1", "rouge2", "rougeL", "rougeLsum")
@@ -37,16 +37,6 @@ Args:
 Returns:
     a dict with a value for every ROUGE type. The metric's `settings` are then the versions, stemmer, splitter,
     tokenizer and aggregation.
-"""
-
-_CITATION = """\
-@inproceedings{lin-2004-rouge,
-    title = "{ROUGE}: A Package for Automatic Evaluation of Summaries",
-    author = "Lin, Chin-Yew",
-    booktitle = "Text Summarization Branches Out",
-    year = "2004",
-    url = "https://aclanthology.org/W04-1013",
-}
 """
 
 
@@ -96,7 +86,7 @@ class Rouge(NumbersMetric):
     def _info(self) -> evaluate.MetricInfo:
         return evaluate.MetricInfo(
             description=_DESCRIPTION,
-            citation=_CITATION,
+            citation=ROUGE_CITATION,
             inputs_description=_INPUTS,
             features=TEXTS,
             codebase_urls=["https://github.com/google-research/google-research/tree/master/rouge"],

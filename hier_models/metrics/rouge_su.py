@@ -8,7 +8,7 @@ from typing import Any
 
 import evaluate
 
-from .base import TEXTS, NumbersMetric, function_name, with_targets
+from .base import ROUGE_CITATION, TEXTS, NumbersMetric, function_name, with_targets
 
 
 _DESCRIPTION = """\
@@ -36,16 +36,6 @@ Returns:
     rougeSU4_precision. The metric's `settings` are then the formula, stemmer, tokenizer and aggregation.
 """
 
-_CITATION = """\
-@inproceedings{lin-2004-rouge,
-    title = "{ROUGE}: A Package for Automatic Evaluation of Summaries",
-    author = "Lin, Chin-Yew",
-    booktitle = "Text Summarization Branches Out",
-    year = "2004",
-    url = "https://aclanthology.org/W04-1013",
-}
-"""
-
 _WORD = re.compile(r"[A-Za-z0-9]+")
 
 Words = Callable[[str], list[str]]
@@ -64,7 +54,7 @@ class RougeSu(NumbersMetric):
     def _info(self) -> evaluate.MetricInfo:
         return evaluate.MetricInfo(
             description=_DESCRIPTION,
-            citation=_CITATION,
+            citation=ROUGE_CITATION,
             inputs_description=_INPUTS,
             features=TEXTS,
             reference_urls=["https://aclanthology.org/W04-1013"],

@@ -119,8 +119,11 @@ class Squad(NumbersMetric):
                 f"predictions: {have} of {len(beliefs)} have a no_answer_probability; give it for all or for none"
             )
 
+        # A reference of which nothing is left, such as "the", stands for no answer.
+        answers = {key: [gold for gold in several if normalize_answer(gold)] or [""] for key, several in golds.items()}
+
         def scores(score: Callable[[str, str], float]) -> dict[str, float]:
-            return {key: _best(score, predicted[key]["prediction_text"], golds[key]) for key in golds}
+            return {key: max(score(predicted[key]["prediction_text"], gold) for gold in answers[key]) for key in golds}
 
         raw = {"exact": scores(exact_score), "f1": scores(f1_score)}
         decided = raw
@@ -166,12 +169,6 @@ def _reference(number: int, item: Any) -> dict[str, Any]:
             f"{str(item)[:80]}"
         )
     return {"id": str(item["id"]), "answers": {"text": texts}}
-
-
-def _best(score: Callable[[str, str], float], answer: str, golds: Sequence[str]) -> float:
-    # A reference of which nothing is left, such as "the", stands for no answer.
-    references = [gold for gold in golds if normalize_answer(gold)] or [""]
-    return max(score(answer, reference) for reference in references)
 
 
 def _means(scores: Mapping[str, Mapping[str, float]], keys: Sequence[str]) -> dict[str, float]:

@@ -35,10 +35,11 @@ PIPELINES = {
 }
 # Task -> Auto class that loads its model, where that is no encoder-decoder.
 AUTO_CLASSES = {"reading-comprehension": "AutoModelForQuestionAnswering"}
-# What summarization takes as `importance_tagger`.
-IMPORTANCE_TAGGER = ("hier_models.pipelines.importance_tagger_hier", "ImportanceTagger")
-# Summarizers without a model.
-EXTRACTIVE = ("hier_models.extractive", "ExtractiveSummarizer")
+# Public name -> module that defines it.
+_HOMES = {name: module for module, name in PIPELINES.values()} | {
+    "ImportanceTagger": "hier_models.pipelines.importance_tagger_hier",
+    "ExtractiveSummarizer": "hier_models.extractive",
+}
 
 
 def register_pipelines() -> None:
@@ -61,7 +62,8 @@ def register_pipelines() -> None:
             type="text",
         )
     registry.task_aliases = _TaskAliases(registry.task_aliases)
-    _prefer_installed_pipelines()
+    for family in FAMILIES.values():
+        family.load(family.config).custom_pipelines = _CustomPipelines()
 
 
 class _TaskAliases(dict[str, str]):
@@ -112,18 +114,10 @@ class _CustomPipelines:
         config.__dict__["custom_pipelines"] = value  # what a config saves is its __dict__
 
 
-def _prefer_installed_pipelines() -> None:
-    hier_models = importlib.import_module("hier_models")
-    for family in FAMILIES.values():
-        config_class = getattr(hier_models, family.config)
-        config_class.custom_pipelines = _CustomPipelines()
-
-
 def __getattr__(name: str) -> Any:
-    for module, class_name in (*PIPELINES.values(), IMPORTANCE_TAGGER, EXTRACTIVE):
-        if name == class_name:
-            return getattr(importlib.import_module(module), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
 
 
 # A pipeline's file cannot be the one that imports `transformers.pipelines` first: that import registers the pipelines.

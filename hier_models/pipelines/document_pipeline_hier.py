@@ -202,7 +202,7 @@ class DocumentPipeline(HierPipeline):
 
     def _forward(  # type: ignore[override]
         self, model_inputs: dict[str, Any], **generate_kwargs: Any
-    ) -> dict[str, torch.Tensor]:
+    ) -> dict[str, Any]:
         examples = model_inputs["examples"]
         examples = examples if isinstance(examples, list) else [examples]
         batch = self._pad(examples)
@@ -211,25 +211,19 @@ class DocumentPipeline(HierPipeline):
         self._warn(examples, generation_config)
         output = self.model.generate(**batch, generation_config=generation_config, **other_kwargs)
         ids = output if isinstance(output, torch.Tensor) else output.sequences
-        # (batch * sequences, target) -> (batch, sequences, target)
-        outputs = {"output_ids": ids.reshape(len(examples), -1, ids.shape[-1])}
-        outputs.update(self._noted(outputs["output_ids"], generation_config))
-        for name in _all_names(example.counts for example in examples):
-            outputs[name] = torch.tensor([example.counts.get(name, 0) for example in examples])
-        outputs.update(self._looked_up(examples, batch, outputs["output_ids"]))
-        outputs.update(self._generated(examples, output))
-        return outputs
+        ids = ids.reshape(len(examples), -1, ids.shape[-1])  # (batch, sequences, target)
+        found = self._looked_up(examples, batch, ids, output, generation_config)
+        return {"output_ids": ids, "examples": examples, **found}
 
-    def _noted(self, ids: torch.Tensor, generation_config: GenerationConfig) -> dict[str, torch.Tensor]:
-        """What else `postprocess` wants to know of the generated ids (batch, sequences, target)."""
-        return {}
-
-    def _looked_up(self, examples: list[Example], batch: dict[str, torch.Tensor], ids: torch.Tensor) -> dict[str, Any]:
-        """What the call wants to know beside the text, from the examples, the model's inputs and the generated ids."""
-        return {}
-
-    def _generated(self, examples: list[Example], output: Any) -> dict[str, Any]:
-        """What the call wants to know beside the text, from the examples and what `generate` returned."""
+    def _looked_up(
+        self,
+        examples: list[Example],
+        batch: dict[str, torch.Tensor],
+        ids: torch.Tensor,
+        output: Any,
+        generation_config: GenerationConfig,
+    ) -> dict[str, torch.Tensor]:
+        """What `postprocess` wants to know beside the ids (batch, sequences, target) and the examples."""
         return {}
 
     def _pad(self, examples: list[Example]) -> dict[str, torch.Tensor]:
@@ -238,7 +232,7 @@ class DocumentPipeline(HierPipeline):
         pad_values = {"input_ids": self.model.config.pad_token_id if pad_id is None else pad_id, "attention_mask": 0}
         pad_values.update(getattr(self.processor, "extra_inputs", {}))
         batch = {}
-        for name in _all_names(example.inputs for example in examples):
+        for name in dict.fromkeys(name for example in examples for name in example.inputs):
             # A document without phrases may stand beside others.
             rows = [example.inputs.get(name, []) for example in examples]
             length = max(1, *(len(row) for row in rows))
@@ -388,10 +382,6 @@ def decoding(return_tensors: bool | None, return_text: bool | None, clean_up: bo
 # Inputs
 
 
-def _all_names(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(name for row in rows for name in row))
-
-
 def _check_settings(processor: Any, config: Any) -> None:
     """Refuse a processor that makes other inputs than the model was made for: the model might run all the same."""
     for name, value in vars(processor).items():
@@ -461,6 +451,12 @@ def stream(items: Iterable[Any]) -> Iterator[Any]:
     yield from items
 
 
+def example_of(outputs: Mapping[str, Any]) -> Example:
+    """The one document whose outputs these are; `Pipeline` unwraps them where there are several at once."""
+    example: Any = outputs["examples"]
+    return example[0] if isinstance(example, list) else example  # type: ignore[no-any-return]
+
+
 def flat(results: list[Any]) -> list[Any]:
     """As in Transformers 4: a list of documents gives a flat list of results, where each has one."""
     return [result[0] for result in results] if all(len(result) == 1 for result in results) else results
@@ -501,17 +497,15 @@ def as_text(name: str, value: Any, replace: bool = False) -> str:
     """The document as plain text, for models that do not see its structure; broken characters replaced or refused."""
     if name == "text":
         parts, separator = [value], ""
-    elif isinstance(value, str) or not isinstance(value, Iterable):
-        raise ValueError(f"`{name}` must be a list, got {type(value).__name__}.")
     elif name == "turns":
-        turns = list(value)
+        turns = as_list(name, value)
         if not all(_is_turn(turn) for turn in turns):
             raise ValueError('`turns` must be a list of {"role": …, "content": …}.')
         if not all(isinstance(turn["content"], str) for turn in turns):
             raise ValueError("`turns` must have text as their content.")
         parts, separator = [f"{turn['role']}: {turn['content']}" for turn in turns], "\n"
     else:
-        parts, separator = list(value), " " if name == "sentences" else "\n"
+        parts, separator = as_list(name, value), " " if name == "sentences" else "\n"
     for part in parts:
         if not isinstance(part, str):
             raise ValueError(f"`{name}` must be text, got {type(part).__name__}.")
@@ -526,6 +520,13 @@ def as_text(name: str, value: Any, replace: bool = False) -> str:
             'with its own encoding, or pass text.encode("utf-8", "replace").decode().'
         ) from None
     return text
+
+
+def as_list(name: str, value: Any) -> list[Any]:
+    """The parts of a document, which are no string."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise ValueError(f"`{name}` must be a list, got {type(value).__name__}.")
+    return list(value)
 
 
 def as_truncation(value: Any) -> bool:

@@ -90,7 +90,10 @@ class WordPieces:
             self._add(number, text)
         self.longest = max((len(text) for table in (self.behind, self.inside) for text in table), default=0)
         self._needed: dict[str, int] = {"": 0}
-        self.common = _Words(way for word in self._common_words(tokenizer, common_words) for way in _ways(word))
+        # As they are, and without the capitals and accents that the tokenizer takes away.
+        common = set(common_words)
+        common |= self.words(tokenizer(" ".join(common), add_special_tokens=False, verbose=False)["input_ids"])
+        self.common = _Words(way for word in common for way in _ways(word))
         self.common_behind = self.pieces(self.behind, "", self.common)
         self.common_inside = self.pieces(self.inside, "", self.common)
 
@@ -155,11 +158,6 @@ class WordPieces:
         # Processors may pad, or know more tokens than the tokenizer.
         return "".join((self.texts[number] if 0 <= number < len(self.texts) else None) or " " for number in ids)
 
-    def _common_words(self, tokenizer: Any, words: Iterable[str]) -> set[str]:
-        """Words as they are, and without the capitals and accents that a tokenizer takes away."""
-        words = list(words)
-        return {*words, *self.words(tokenizer(" ".join(words), add_special_tokens=False, verbose=False)["input_ids"])}
-
 
 class FaithfulLogitsProcessor(LogitsProcessor):
     """Lets a model write only the words of its document and the commonest words.
@@ -200,7 +198,9 @@ class FaithfulLogitsProcessor(LogitsProcessor):
         each = len(scores) // len(self.words)
         written = enumerate(self._unfinished(input_ids))
         states = [self._state(row // each, beginning, scores.device) for row, beginning in written]
-        left = self._tokens_left(input_ids.shape[1])
+        # Tokens that a word may take behind the next one; the last token may have to be the end.
+        left = NEVER - 1 if self.max_length is None else self.max_length - 2 - input_ids.shape[1]
+        left = min(max(left, 0), NEVER - 1)
         vocab = min(scores.shape[1], self.least.shape[1])  # either may be padded
         allowed = torch.zeros_like(scores, dtype=torch.bool)
         allowed[:, :vocab] = self.least[[place for place, _, _ in states], :vocab] <= left
@@ -255,11 +255,6 @@ class FaithfulLogitsProcessor(LogitsProcessor):
             ids, needs = (torch.tensor(list(part), dtype=torch.long) for part in (found.keys(), found.values()))
             self._states[document, beginning] = place, ids.to(device), needs.to(device)
         return self._states[document, beginning]
-
-    def _tokens_left(self, length: int) -> int:
-        """How many tokens a word may take behind the next one; the last token may have to be the end."""
-        left = NEVER - 1 if self.max_length is None else self.max_length - 2 - length
-        return min(max(left, 0), NEVER - 1)
 
 
 def _given_way(scores: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:

@@ -11,6 +11,8 @@ import torch
 from transformers import AutoModelForTokenClassification, AutoProcessor
 from transformers.utils import logging
 
+from .sources_hier import evaluating
+
 
 logger = logging.get_logger(__name__)
 
@@ -105,7 +107,13 @@ class ImportanceTagger:
         offsets = [places[1:-1] for places in encoded["offset_mapping"]]
         size = max((len(row) for row in rows), default=0) if self.max_length is None else self.max_length - 2
         windows = [(number, window) for number, row in enumerate(rows) for window in _windows(len(row), size)]
-        self._say_windows(len(windows), len(texts))
+        self.windows += len(windows)
+        if len(windows) > len(texts) and not self._warned:
+            self._warned = True
+            logger.warning(
+                f"Documents longer than the {self.max_length} tokens that the importance tagger takes are tagged in "
+                f"windows: {len(windows)} for {len(texts)} documents here."
+            )
         # Longest first: batches of equal lengths need little padding, and memory runs out at once or never.
         windows.sort(key=lambda item: item[1][0] - item[1][1])
         weights = [[0.0] * len(row) for row in rows]
@@ -163,24 +171,10 @@ class ImportanceTagger:
         # On the right, where it shifts no position.
         input_ids = torch.tensor([row + [pad] * (length - len(row)) for row in ids], device=device)  # (batch, tokens)
         mask = torch.tensor([[1] * len(row) + [0] * (length - len(row)) for row in ids], device=device)
-        training = self.model.training
-        self.model.eval()
-        try:
-            with torch.inference_mode():
-                logits = self.model(input_ids=input_ids, attention_mask=mask).logits  # (batch, tokens, 2)
-        finally:
-            self.model.train(training)
+        with evaluating(self.model), torch.inference_mode():
+            logits = self.model(input_ids=input_ids, attention_mask=mask).logits  # (batch, tokens, 2)
         weights = logits.float().softmax(-1)[..., IMPORTANT].tolist()
         return [weight[1 : 1 + len(row)] for weight, row in zip(weights, rows, strict=True)]
-
-    def _say_windows(self, windows: int, texts: int) -> None:
-        self.windows += windows
-        if windows > texts and not self._warned:
-            self._warned = True
-            logger.warning(
-                f"Documents longer than the {self.max_length} tokens that the importance tagger takes are tagged in "
-                f"windows: {windows} for {texts} documents here."
-            )
 
 
 def load_importance_tagger(tagger: Any, processor: Any = None, **options: Any) -> ImportanceTagger:

@@ -215,7 +215,9 @@ def best_spans(
     None goes from one document into the next. Probabilities are those of all words of all windows together, so that
     windows compete with each other.
     """
-    totals = [_log_sum([parts[end] for parts in logits]) for end in (0, 1)]
+    totals = [
+        np.logaddexp.reduce(np.concatenate([parts[end] for parts in logits]).astype(np.float64)) for end in (0, 1)
+    ]
     found: dict[tuple[int, int], float] = {}
     for window, (start, end) in zip(windows, logits, strict=True):
         spans = window["context_spans"]
@@ -246,12 +248,6 @@ def top_spans(
         if flat[place] > -np.inf:
             first, more = divmod(int(place), longest)
             yield first, first + more, float(flat[place])
-
-
-def _log_sum(parts: Sequence[Array]) -> float:
-    values = np.concatenate(parts).astype(np.float64)
-    highest = values.max()
-    return float(highest + np.log(np.exp(values - highest).sum()))
 
 
 def _answer(documents: list[str], several: bool, span: tuple[int, int], score: float) -> dict[str, Any]:

@@ -4,7 +4,6 @@ Exported checkpoints carry a copy of this file, so it needs nothing but torch an
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,6 +20,7 @@ from .document_pipeline_hier import (
     as_text,
     as_truncation,
     decoding,
+    example_of,
     given,
     structure_of,
     total_length,
@@ -33,25 +33,12 @@ from .sources_hier import attended_sentences, document_sentences, plain_offsets,
 from .written_form_hier import is_uncased, moved_places, restore_written_form
 
 
-# What `_looked_up` adds to the outputs, which are counts otherwise.
-_COPYING = ("copy_shares", "copy_places", "source_offsets")
-# How many rows the model read, and how many it could choose from.
-_READING = ("num_encoded_rows", "num_rows")
-_NO_COUNTS = ("output_ids", "document", "phrases", "sentences", "source_shares", *_COPYING, *_READING)
-
 # Most tokens of a summary of a length.
 NEW_TOKENS = {"line": 64, "short": 192, "long": 512}
 _LENGTHS = ("max_length", "max_new_tokens", "min_length", "min_new_tokens", "forced_bos_token_id")
 ENDS = (".", "!", "?", "…")
 MANY_PARTS = 8  # it takes a while
 SHORTER = 0.8  # summaries of parts are read in parts again if they have at most this share of what they sum up
-
-
-@dataclass
-class _Phrases:
-    """The phrases of one document. Not a list, which `Pipeline` would take apart with the batch."""
-
-    found: list[dict[str, Any]]
 
 
 class SummarizationPipeline(DocumentPipeline):
@@ -61,19 +48,13 @@ class SummarizationPipeline(DocumentPipeline):
     or mBART, gets plain text through its tokenizer, after the prefix in its config if it has one ("summarize: ").
 
     A document longer than the model can take is read in parts: each is summarized, then their summaries, until what is
-    left fits. With `truncation=True` it is cut at the end; a warning says so once, and `return_truncation=True`
-    returns how much was cut from each document.
+    left fits. With `truncation=True` it is cut at the end; a warning says so once.
 
     Models that know lengths (their tokenizer has `[line]`, `[short]` and `[long]`, as that of `mini`) write a line, a
-    paragraph or a page: `length`.
+    paragraph or a page: `length`. Models with a processor that knows phrases (Highlight-Transformer) read the key
+    phrases that it finds, or `phrases`, for all documents of a call, or for one as its entry "phrases".
 
-    Models with a processor that knows phrases (Highlight-Transformer) read the key phrases that it finds, or those
-    that `phrases` names, for all documents of a call, or for one as its entry "phrases". `return_phrases=True` and
-    `return_copied=True` show what was highlighted, and which words of the summary the model copied.
-    `return_sources=True` shows, for any model, which sentences of the document each sentence of the summary rests on.
-
-    Where the tokenizer is uncased, as BERT's, a summary is given back the capitals, accents and spaces of its
-    document.
+    Where the tokenizer is uncased, as BERT's, a summary is given back its document's capitals, accents and spaces.
 
     With `faithful=True`, numbers, names and rare words are written only if the document has them, in the part that the
     model reads. Some thousand common English words are always allowed; for other languages, or other kinds of texts,
@@ -89,9 +70,9 @@ class SummarizationPipeline(DocumentPipeline):
         tokenizer: its tokenizer. Not needed beside a processor.
         processor: its processor, if it has one.
         importance_tagger: for a Top-Down Transformer with `pooling="importance"`, what says how important each token
-            is: a checkpoint (folder or Hub id), a token classification model, or an `ImportanceTagger`. An exported
-            checkpoint where hier_models is not installed is to be loaded first, with `trust_remote_code=True`: to
-            trust the summarizer's code is not to trust the tagger's.
+            is: a checkpoint (folder or Hub id), a token classification model, or an `ImportanceTagger`. Where
+            hier_models is not installed, load an exported one first, with `trust_remote_code=True`: to trust the
+            summarizer's code is not to trust the tagger's.
         **kwargs: arguments of `Pipeline`, and defaults for the arguments of the call.
 
     Raises:
@@ -157,36 +138,37 @@ class SummarizationPipeline(DocumentPipeline):
             sentences: instead of `inputs`: one document as a list of its sentences, or a list of such documents.
             turns: instead of `inputs`: the turns of one dialogue, or a list of such lists.
             documents: instead of `inputs`: the articles to summarize together, or a list of such lists.
-            **kwargs: `batch_size` (documents at once, 1), `num_workers`; `length` ("line", "short" or "long", for
-                models that know lengths); `truncation` (by default, what is too long is read in parts; with True it is
-                cut, with False it is an error), `max_source_length` (in tokens; as many as the model can take),
-                `return_truncation` (False), `return_tensors` (False: token ids instead of text),
-                `phrases` (a list of (phrase, value), (start, end, value) or phrases alone, to highlight in each
-                document in the place of those that the processor finds; [] for none), `return_phrases` (False),
-                `return_copied` (False), `return_sources` (False), `return_encoded_rows` (False),
-                `faithful` (what the checkpoint says, else False), `common_words` (what the checkpoint says, else the
-                commonest English words),
-                `clean_up_tokenization_spaces` (False); and arguments of `generate`, such as `num_beams`, `max_length`,
+            **kwargs: `batch_size` (documents at once, 1), `num_workers`; `length` ("line", "short" or "long");
+                `truncation` (by default, what is too long is read in parts; with True it is cut, with False it is an
+                error), `max_source_length` (in tokens; as many as the model can take), `phrases` (a list of (phrase,
+                value), (start, end, value) or phrases alone, to highlight in the place of those that the processor
+                finds; [] for none), `faithful` and `common_words` (what the checkpoint says, else False and the
+                commonest English words); False by default `return_truncation`, `return_tensors` (token ids instead of
+                text), `return_phrases`, `return_copied`, `return_sources`, `return_encoded_rows` and
+                `clean_up_tokenization_spaces`; and arguments of `generate`, such as `num_beams`, `max_length`,
                 `num_return_sequences`.
 
         Returns:
             For one document a list of `{"summary_text": …}`, one for each returned sequence. For a list of documents a
             list of such dictionaries, or of such lists if `num_return_sequences` is above 1. For a dataset or a
-            generator an iterator over such lists. With `return_truncation`, each dictionary has
-            `num_truncated_tokens`, and `num_truncated_sentences` where the model's processor tells sentences apart; if
-            it was read in parts, `num_parts`.
-            With `return_tensors` it has `summary_token_ids` instead of `summary_text`. A model with phrases also
-            counts `num_missing_phrases`, `num_truncated_phrases`, `num_long_phrases` and whether it is
-            `without_phrases`; see the processor. With `return_phrases` there is `phrases`: what was highlighted,
-            {"text", "value", "spans" (characters), "positions" (tokens)}. With `return_copied` there is `copied`: the
-            words of the summary that were rather copied than generated, {"text", "start", "end", "share" (of copying
-            in the word's probability), "source" ([start, end] in the source, or None if it was put together from
-            several places)}. With `return_sources`
-            there is `sources`: for each sentence of the summary {"text", "start", "end", "sources"}, and there at most
-            three sentences of the document, the best first, {"text", "start", "end", "weight"}; weights add up to 1.
-            Characters of the source are those of `running_text`. With `return_encoded_rows`, for models that read only
-            the rows that they select (Coarse-to-Fine LSTM with attention="hard"), there are `num_encoded_rows`, how
-            many they read, and `num_rows`, of how many.
+            generator an iterator over such lists. Each dictionary also has
+
+            - with `return_truncation` `num_truncated_tokens`, and `num_truncated_sentences` where the processor tells
+              sentences apart; `num_parts` if it was read in parts; of a model with phrases `num_missing_phrases`,
+              `num_truncated_phrases`, `num_long_phrases` and whether it is `without_phrases` (see the processor);
+            - with `return_tensors` `summary_token_ids` instead of `summary_text`;
+            - with `return_phrases` `phrases`, which were highlighted: {"text", "value", "spans" (of characters),
+              "positions" (of tokens)};
+            - with `return_copied` `copied`: the words of the summary that were rather copied than generated, {"text",
+              "start", "end", "share" (of copying in the word's probability), "source" ([start, end] in the source, or
+              None if it was put together from several places)};
+            - with `return_sources`, for any model, `sources`: for each sentence of the summary {"text", "start",
+              "end", "sources"}, and there at most three sentences of the document, the best first, {"text", "start",
+              "end", "weight"}; weights add up to 1;
+            - with `return_encoded_rows`, for models that read only the rows that they select (Coarse-to-Fine LSTM with
+              attention="hard"), `num_encoded_rows`, how many they read, and `num_rows`, of how many.
+
+            Characters of the source are those of `running_text`.
 
         Raises:
             ValueError: If the input is not one of the above, if a document is too long and `truncation=False`, if
@@ -267,12 +249,14 @@ class SummarizationPipeline(DocumentPipeline):
             )
         if is_uncased(self.tokenizer):
             example.notes["document"] = as_text(name, value, replace=True)
-        if in_parts and limit is not None:
-            self._note_parts(example, name, value, limit)
+        if in_parts and limit is not None and (tokens := tokens_of(example)) > limit:
+            example.notes |= {"parts": self._parts(name, value, tokens, limit), "limit": limit}
         if return_sources:
             self._note_sentences(example, name, value)
             if not return_copied:
                 example.notes.pop("offset_mapping", None)
+        if return_phrases:  # a document in which there was nothing to look for has no report
+            example.notes["phrases"] = example.notes.get("phrases") or []
         if return_encoded_rows:
             if getattr(self.model.config, "attention", None) != "hard":
                 raise ValueError(
@@ -282,11 +266,6 @@ class SummarizationPipeline(DocumentPipeline):
             example.settings["return_dict_in_generate"] = True
             example.notes["num_rows"] = len({row for row in example.inputs.get("row_ids", [0]) if row >= 0})
         return {"examples": example}
-
-    def _note_parts(self, example: Example, name: str, value: Any, limit: int) -> None:
-        """Keep the parts of a document that is longer than the model can take, to be read one after the other."""
-        if (tokens := tokens_of(example)) > limit:
-            example.notes |= {"parts": self._parts(name, value, tokens, limit), "limit": limit}
 
     def _parts(self, name: str, value: Any, tokens: int, limit: int) -> list[Example]:
         def encode(name: str, value: Any) -> Example:
@@ -305,7 +284,7 @@ class SummarizationPipeline(DocumentPipeline):
 
     def _forward(  # type: ignore[override]
         self, model_inputs: dict[str, Any], **generate_kwargs: Any
-    ) -> dict[str, torch.Tensor]:
+    ) -> dict[str, Any]:
         examples = model_inputs["examples"]
         examples = examples if isinstance(examples, list) else [examples]
         examples = [
@@ -417,27 +396,28 @@ class SummarizationPipeline(DocumentPipeline):
             offsets = plain_offsets(self.tokenizer, self._prefix(), text, len(example))
         example.notes["sentences"] = document_sentences(name, value, text, self.processor, offsets)
 
-    def _looked_up(self, examples: list[Example], batch: dict[str, torch.Tensor], ids: torch.Tensor) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        if "document" in examples[0].notes:
-            found["document"] = [example.notes["document"] for example in examples]
-        if "phrases" in examples[0].notes:
-            # A document in which there was nothing to look for has no report.
-            found["phrases"] = [_Phrases(example.notes.get("phrases") or []) for example in examples]
+    def _looked_up(
+        self,
+        examples: list[Example],
+        batch: dict[str, torch.Tensor],
+        ids: torch.Tensor,
+        output: Any = None,
+        generation_config: GenerationConfig | None = None,
+    ) -> dict[str, torch.Tensor]:
+        """How much of each token is copied from where, or which sentences it rests on, and how many rows were read."""
+        found: dict[str, torch.Tensor] = {}
+        notes, config = examples[0].notes, self.model.config
         places = None
-        if "sentences" in examples[0].notes:
-            found["sentences"] = [example.notes["sentences"] for example in examples]
-            places = self._token_sentences(found["sentences"], batch)
-        if "offset_mapping" in examples[0].notes:
+        if "sentences" in notes:
+            places = self._token_sentences([example.notes["sentences"] for example in examples], batch)
+        if "offset_mapping" in notes:
             found |= copy_shares(self.model, batch, ids, places)
-            offsets = [[list(places) for places in example.notes["offset_mapping"]] for example in examples]
-            length = batch["input_ids"].shape[1]
-            padded = [row + [[0, 0]] * (length - len(row)) for row in offsets]
-            found["source_offsets"] = torch.tensor(padded)  # (batch, source, 2)
-        elif places is not None and getattr(self.model.config, "use_copy", False):
+        elif places is not None and getattr(config, "use_copy", False):
             found["source_shares"] = copy_shares(self.model, batch, ids, places)["source_shares"]
-        elif places is not None and getattr(self.model.config, "hierarchical_layers", None):
+        elif places is not None and getattr(config, "hierarchical_layers", None):
             found["source_shares"] = attended_sentences(self.model, batch, ids, places)
+        if "num_rows" in notes:
+            found["num_encoded_rows"] = output["encoded_rows"]
         return found
 
     def _token_sentences(self, documents: list[Any], batch: dict[str, torch.Tensor]) -> torch.Tensor | None:
@@ -445,12 +425,6 @@ class SummarizationPipeline(DocumentPipeline):
         length = batch["input_ids"].shape[1]
         rows = [document.tokens + [-1] * (length - len(document.tokens)) for document in documents]
         return torch.tensor(rows) if self._knows_offsets() and any(document.spans for document in documents) else None
-
-    def _generated(self, examples: list[Example], output: Any) -> dict[str, Any]:
-        if "num_rows" not in examples[0].notes:
-            return {}
-        numbers = torch.tensor([example.notes["num_rows"] for example in examples])
-        return dict(zip(_READING, (output["encoded_rows"].cpu(), numbers), strict=True))
 
     def _pad(self, examples: list[Example]) -> dict[str, torch.Tensor]:
         # Here, and not where documents are tokenized, which may be in another process that must not use the GPU.
@@ -468,7 +442,7 @@ class SummarizationPipeline(DocumentPipeline):
 
     def postprocess(  # type: ignore[override]
         self,
-        model_outputs: dict[str, torch.Tensor],
+        model_outputs: dict[str, Any],
         return_truncation: bool = False,
         return_tensors: bool = False,
         clean_up_tokenization_spaces: bool = False,
@@ -477,39 +451,30 @@ class SummarizationPipeline(DocumentPipeline):
         """Turn generated ids into summaries; those of models that know lengths end with a whole sentence."""
         records: list[dict[str, Any]] = []
         options = {"skip_special_tokens": True, "clean_up_tokenization_spaces": clean_up_tokenization_spaces}
-        document: Any = model_outputs.get("document")
-        document = document[0] if isinstance(document, list) else document
+        example = example_of(model_outputs)
+        document = example.notes.get("document")
         for number, ids in enumerate(model_outputs["output_ids"][0]):  # (target,)
             decoded = self.tokenizer.decode(ids, **options)
             text = decoded if document is None else restore_written_form(decoded, document)
             record: dict[str, Any] = {"summary_token_ids": ids} if return_tensors else {"summary_text": text}
             if return_truncation:
-                counts = {name: count for name, count in model_outputs.items() if name not in _NO_COUNTS}
-                record.update({name: int(count) for name, count in counts.items() if name != "num_parts" or count})
-            record.update({name: int(model_outputs[name]) for name in _READING if name in model_outputs})
-            if "phrases" in model_outputs:
-                phrases: Any = model_outputs["phrases"]
-                record["phrases"] = (phrases[0] if isinstance(phrases, list) else phrases).found
+                record |= example.counts
+            if "num_rows" in example.notes:
+                encoded_rows = int(model_outputs["num_encoded_rows"])
+                record |= {"num_encoded_rows": encoded_rows, "num_rows": example.notes["num_rows"]}
+            if "phrases" in example.notes:
+                record["phrases"] = example.notes["phrases"]
+            written = ids[1:].tolist()  # the first id is the decoder's start token
             if "copy_shares" in model_outputs:
-                # Of what was written; the first id is the decoder's start token.
-                shares, places, offsets = (model_outputs[name][0] for name in _COPYING)
-                copied = copied_words(
-                    self.tokenizer,
-                    ids[1:].tolist(),
-                    decoded,
-                    shares[number].tolist(),
-                    places[number].tolist(),
-                    offsets.tolist(),
-                    options,
-                )
+                shares, places = (model_outputs[name][0, number].tolist() for name in ("copy_shares", "copy_places"))
+                offsets = example.notes["offset_mapping"]
+                copied = copied_words(self.tokenizer, written, decoded, shares, places, offsets, options)
                 record["copied"] = copied if document is None else moved_places(copied, decoded, text)
-            if "sentences" in model_outputs:
-                sentences: Any = model_outputs["sentences"]
-                sentences = sentences[0] if isinstance(sentences, list) else sentences
-                shares_of = model_outputs["source_shares"][0][number] if "source_shares" in model_outputs else None
-                written = (ids[1:].tolist(), text, decoded)
+            if "sentences" in example.notes:
+                rests_on = model_outputs["source_shares"][0, number] if "source_shares" in model_outputs else None
                 record["sources"] = sources_of_tokens(
-                    self.tokenizer, *written, sentences, shares_of, options, self.processor
+                    *(self.tokenizer, written, text, decoded, example.notes["sentences"], rests_on, options),
+                    self.processor,
                 )
             if self._knows_lengths() and not return_tensors:
                 _keep(record, self._whole_sentences(text, length == "line"))
@@ -568,7 +533,8 @@ class SummarizationPipeline(DocumentPipeline):
         shares = found["source_shares"][0, 0] if "source_shares" in found else None
         options = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
         written = (labels, summary, self.tokenizer.decode(labels, **options))
-        return sources_of_tokens(self.tokenizer, *written, found["sentences"][0], shares, options, self.processor)
+        document = example.notes["sentences"]
+        return sources_of_tokens(self.tokenizer, *written, document, shares, options, self.processor)
 
     def count_tokens(self, text: str) -> int:
         """Count the tokens that the model would see of a text.

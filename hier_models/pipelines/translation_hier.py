@@ -4,7 +4,7 @@ Exported checkpoints carry a copy of this file, so it needs nothing but torch an
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -17,9 +17,11 @@ from .document_pipeline_hier import (
     DocumentPipeline,
     Example,
     Languages,
+    as_list,
     as_text,
     as_truncation,
     decoding,
+    example_of,
     given,
     structure_of,
     total_length,
@@ -30,11 +32,6 @@ logger = logging.get_logger(__name__)
 
 # Names of the task that say the languages, as in Transformers 4: translation_en_to_de, translation_en_XX_to_de_DE.
 TASK_NAME = re.compile(r"translation_(.+)_to_(.+)")
-
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-
-# What is counted for each chunk and summed up over a document.
-COUNTS = ("num_split_sentences", "num_unfinished_chunks", "num_truncated_tokens")
 
 
 class TranslationPipeline(DocumentPipeline, ChunkPipeline):
@@ -153,22 +150,22 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
             examples = list(self._chunks(sentences, languages, limit))
         for number, example in enumerate(examples, start=1):
             example.settings, example.languages = settings, languages
-            counts = {"num_split_sentences": 0, "is_blank": 0, "is_last": int(number == len(examples))}
-            example.counts = {**counts, "num_truncated_tokens": 0, **example.counts}
+            counts = {"num_split_sentences": 0, "num_truncated_tokens": 0, "is_last": int(number == len(examples))}
+            example.counts = {**counts, **example.counts}
             yield {"examples": example}
 
     # Sentences and chunks
 
     def _sentences(self, name: str, value: Any) -> list[str]:
-        if not hasattr(self.processor, "split_sentences"):
-            # One piece, as in Transformers 4, which is cut into sentences only if it is too long.
-            return [as_text(name, value)] if name == "text" else _checked(value)
-        if name == "text":
-            if not isinstance(value, str):
-                raise ValueError(f"`text` must be text, got {type(value).__name__}.")
-            value = [value[start:end] for start, end in self.processor.split_sentences(value)]
+        splits = hasattr(self.processor, "split_sentences")
+        if name == "sentences":
+            sentences = [as_text(name, [sentence], replace=splits) for sentence in as_list(name, value)]
+        else:
+            text = as_text(name, value, replace=splits)
+            # Without a processor one piece, as in Transformers 4; it is cut into sentences only if it is too long.
+            sentences = [text[start:end] for start, end in self.processor.split_sentences(text)] if splits else [text]
         # Line breaks inside a sentence are no part of what such a model was trained on.
-        return [" ".join(_LONE_SURROGATE.sub("\ufffd", sentence).split()) for sentence in _checked(value, any_=True)]
+        return [" ".join(sentence.split()) for sentence in sentences] if splits else sentences
 
     def _encode(self, parts: list[str], languages: Languages, limit: int | None = None) -> Example:
         if hasattr(self.processor, "extra_inputs"):
@@ -181,7 +178,7 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
         if not len(example):
             end = self.model.config.eos_token_id
             example.inputs = {name: [end if name == "input_ids" else 1] for name in example.inputs}
-        example.counts["is_blank"] = 1
+        example.notes["is_blank"] = True
         return example
 
     def _chunks(self, sentences: list[str], languages: Languages, limit: int | None) -> Iterator[Example]:
@@ -309,43 +306,45 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
     def _default_new_tokens(self, examples: list[Example]) -> int:
         return 50 + 2 * max(len(example) for example in examples)
 
-    def _noted(self, ids: torch.Tensor, generation_config: GenerationConfig) -> dict[str, torch.Tensor]:
-        """Which translations ended because they had to: (batch, sequences)."""
-        longest = total_length(generation_config, "max", 1)
-        if longest is None or ids.shape[-1] < longest:
-            return {"num_unfinished_chunks": torch.zeros(ids.shape[:2], dtype=torch.long)}
-        last = ids[..., -1]
-        pad = generation_config.pad_token_id
-        done = torch.zeros_like(last, dtype=torch.bool) if pad is None else last == pad
-        # The last token of all may be the end that the model chose, unless it is put there at that length.
-        if generation_config.forced_eos_token_id is None and generation_config.eos_token_id is not None:
-            ends = torch.as_tensor(generation_config.eos_token_id, device=ids.device).reshape(-1)
-            done |= torch.isin(last, ends)
-        return {"num_unfinished_chunks": (~done).long()}
-
-    def _forward(  # type: ignore[override]
-        self, model_inputs: dict[str, Any], **generate_kwargs: Any
+    def _looked_up(
+        self,
+        examples: list[Example],
+        batch: dict[str, torch.Tensor],
+        ids: torch.Tensor,
+        output: Any,
+        generation_config: GenerationConfig,
     ) -> dict[str, torch.Tensor]:
-        outputs = super()._forward(model_inputs, **generate_kwargs)
-        unfinished = int(outputs["num_unfinished_chunks"].any(-1)[outputs["is_blank"] == 0].sum())
-        if unfinished:
+        """Which translations ended because they had to, (batch, sequences), and which chunks end a document."""
+        longest, pad = total_length(generation_config, "max", 1), generation_config.pad_token_id
+        last = ids[..., -1]
+        if longest is None or ids.shape[-1] < longest:
+            done = torch.ones_like(last, dtype=torch.bool)
+        else:
+            done = torch.zeros_like(last, dtype=torch.bool) if pad is None else last == pad
+            # The last token of all may be the end that the model chose, unless it is put there at that length.
+            if generation_config.forced_eos_token_id is None and generation_config.eos_token_id is not None:
+                ends = torch.as_tensor(generation_config.eos_token_id, device=ids.device).reshape(-1)
+                done |= torch.isin(last, ends)
+        with_text = torch.tensor([not example.notes.get("is_blank") for example in examples])
+        if not done.cpu()[with_text].all():
             self._say_once(
                 "unfinished",
-                f"A translation reached the maximum length, {outputs['output_ids'].shape[-1]} tokens, before its end. "
+                f"A translation reached the maximum length, {ids.shape[-1]} tokens, before its end. "
                 "Consider a larger max_length or a smaller max_source_length; return_chunks=True returns how many.",
             )
-        return outputs
+        is_last = torch.tensor([example.counts["is_last"] for example in examples])  # which `ChunkPipeline` asks for
+        return {"num_unfinished_chunks": (~done).long(), "is_last": is_last}
 
     def postprocess(  # type: ignore[override]
         self,
-        model_outputs: list[dict[str, torch.Tensor]],
+        model_outputs: list[dict[str, Any]],
         return_chunks: bool = False,
         return_tensors: bool = False,
         clean_up_tokenization_spaces: bool = False,
     ) -> list[dict[str, Any]]:
         """Turn the generated ids of a document's chunks into its translations."""
         records: list[dict[str, Any]] = []
-        chunks = [output for output in model_outputs if not int(output["is_blank"])]
+        chunks = [output for output in model_outputs if not example_of(output).notes.get("is_blank")]
         for number in range(model_outputs[0]["output_ids"].shape[1]):
             rows = [output["output_ids"][0, number] for output in chunks]  # (target,) each
             if return_tensors:
@@ -360,25 +359,15 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
                 ]
                 record = {"translation_text": texts[0] if len(texts) == 1 else join_chunks(texts)}
             if return_chunks:
-                record["num_chunks"] = len(chunks)
-                for name in COUNTS:
-                    values = [output[name].reshape(-1) for output in chunks]
-                    record[name] = sum(int(value[number if len(value) > 1 else 0]) for value in values)
+                counts = [example_of(output).counts for output in chunks]
+                record |= {
+                    "num_chunks": len(chunks),
+                    "num_split_sentences": sum(count["num_split_sentences"] for count in counts),
+                    "num_unfinished_chunks": sum(int(out["num_unfinished_chunks"][0, number]) for out in chunks),
+                    "num_truncated_tokens": sum(count["num_truncated_tokens"] for count in counts),
+                }
             records.append(record)
         return records
-
-
-def _checked(sentences: Any, any_: bool = False) -> list[str]:
-    """A list of text; its surrogates are refused, unless any character is taken."""
-    if isinstance(sentences, str) or not isinstance(sentences, Iterable):
-        raise ValueError(f"`sentences` must be a list, got {type(sentences).__name__}.")
-    listed = list(sentences)
-    for sentence in listed:
-        if not isinstance(sentence, str):
-            raise ValueError(f"`sentences` must be text, got {type(sentence).__name__}.")
-    if not any_:
-        as_text("sentences", listed)
-    return listed
 
 
 __all__ = ["TranslationPipeline"]

@@ -6,7 +6,6 @@ from html.parser import HTMLParser
 import pytest
 
 from hier_models.books import Book, Chapter
-from hier_models.books.book_page import book_page
 from hier_models.books.summary_tree import BookSummary, SummaryNode
 
 
@@ -61,7 +60,7 @@ def _read(page: str) -> _Reader:
 
 
 def test_everything_is_there_in_order(result):
-    text = " ".join(_read(book_page(result)).text.split())
+    text = " ".join(_read(result.page()).text.split())
     places = [
         text.index(part)
         for part in (
@@ -85,7 +84,7 @@ def test_everything_is_there_in_order(result):
 
 
 def test_contents_lead_to_the_chapters(result):
-    seen = _read(book_page(result)).seen
+    seen = _read(result.page()).seen
     targets = [values["href"] for tag, values in seen if tag == "a"]
     identifiers = [values["id"] for _, values in seen if "id" in values]
     assert targets == ["#chapters-1-to-2", "#chapter-1", "#chapter-2"]
@@ -94,7 +93,7 @@ def test_contents_lead_to_the_chapters(result):
 
 
 def test_texts_are_folded_and_summaries_are_not(result):
-    folds = [values for tag, values in _read(book_page(result)).seen if tag == "details"]
+    folds = [values for tag, values in _read(result.page()).seen if tag == "details"]
     texts = [values for values in folds if values.get("class") == "below"]
     assert len(texts) == 4  # of chapter 1, the parts of chapter 2, and the text of each part
     assert all("open" not in values for values in texts)
@@ -102,7 +101,7 @@ def test_texts_are_folded_and_summaries_are_not(result):
 
 
 def test_page_needs_no_network(result):
-    page = book_page(result)
+    page = result.page()
     assert not re.search(r"src=|href=(?!\"#)", page)
     assert not re.search(r"https?:|@import|url\(", page)
     assert "default-src 'none'" in page
@@ -112,7 +111,7 @@ def test_page_needs_no_network(result):
 
 
 def test_saved_files(result, tmp_path):
-    assert result.save_html(tmp_path / "book.html").read_text(encoding="utf-8") == book_page(result)
+    assert result.save_html(tmp_path / "book.html").read_text(encoding="utf-8") == result.page()
     text = result.save_json(tmp_path / "book.json").read_text(encoding="utf-8")
     assert '"paragraphs"' in text
     assert '"paragraphs"' not in result.save_json(tmp_path / "book.json", with_text=False).read_text()
