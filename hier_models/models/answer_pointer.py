@@ -63,6 +63,3 @@ class AnswerPointer(nn.Module):
     def _scores(self, projected: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
         scored: torch.Tensor = self.score((projected + self.state_projection(state)[:, None]).tanh())
         return scored.squeeze(-1)
-
-
-__all__ = ["AnswerPointer", "QuestionPooling"]

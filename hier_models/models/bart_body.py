@@ -23,7 +23,10 @@ from transformers.models.bart.modeling_bart import (
     BartScaledWordEmbedding,
     shift_tokens_right,
 )
-from transformers.utils import ModelOutput
+from transformers.processing_utils import Unpack
+from transformers.utils import ModelOutput, TransformersKwargs
+from transformers.utils.generic import merge_with_config_defaults
+from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .input_checks import check_decoded, check_target, refuse_flash_mask
 
@@ -114,6 +117,47 @@ class BartBodyDecoder(nn.Module):
 
     positions_field = "max_position_embeddings"  # of the configuration: how many there are
     config: Any
+    layer_class: Any
+    output_class: type[ModelOutput]
+
+    def __init__(self, config: PreTrainedConfig):
+        super().__init__(config)  # type: ignore[call-arg]  # of the model that stands behind
+        model: Any = self
+        layers = (self.layer_class(config, i) for i in range(config.decoder_layers))
+        model.add_layers(layers, getattr(config, self.positions_field))
+        model.post_init()
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        encoder_hidden_states: torch.Tensor | None = None,
+        encoder_attention_mask: torch.Tensor | None = None,
+        cache: Cache | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        use_cache: bool | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> ModelOutput:
+        """Decode; the arguments are those of BART's decoder."""
+        hidden_states, causal_mask, source_mask, cache = self.start(
+            input_ids, attention_mask, encoder_hidden_states, encoder_attention_mask, cache, inputs_embeds, use_cache
+        )
+        copies = getattr(self.config, "use_copy", False)
+        if copies:
+            kwargs["source_mask"] = encoder_attention_mask  # type: ignore[typeddict-unknown-key]
+        hidden_states, copied = self.run(
+            hidden_states,
+            causal_mask,
+            encoder_hidden_states,  # positional, for gradient checkpointing
+            encoder_attention_mask=source_mask,
+            cache=cache,
+            use_cache=use_cache,
+            **kwargs,
+        )
+        found = {"copy_attentions": copied} if copies else {}
+        return self.output_class(last_hidden_state=hidden_states, cache=cache, **found)
 
     def start(
         self,
@@ -167,6 +211,15 @@ class BartBodyDecoder(nn.Module):
         return model.layer_norm(hidden_states) if model.normalize_before else hidden_states, copied
 
 
+def recorded(layer_class: type[nn.Module]) -> dict[str, Any]:
+    """What `output_hidden_states` and `output_attentions` collect of a decoder."""
+    return {
+        "hidden_states": layer_class,
+        "attentions": OutputRecorder(BartAttention, index=1, layer_name="self_attn"),
+        "cross_attentions": OutputRecorder(BartAttention, index=1, layer_name="encoder_attn"),
+    }
+
+
 class BartBodyModel(nn.Module):
     """Encoder and decoder that share an embedding; stands before `PreTrainedModel` among a model's bases."""
 
@@ -174,11 +227,7 @@ class BartBodyModel(nn.Module):
         "decoder.embed_tokens.weight": "shared.weight",
         "encoder.embed_tokens.weight": "shared.weight",
     }
-    shared: nn.Embedding
-
-    def get_input_embeddings(self) -> nn.Embedding:
-        """Return the embedding that encoder, decoder and head share."""
-        return self.shared
+    _input_embed_layer = "shared"
 
     def set_input_embeddings(self, value: Any) -> None:
         """Replace the embedding that encoder and decoder share."""
@@ -250,16 +299,3 @@ def keys_and_values(
         if is_pair:
             cache.is_updated[layer_idx] = True
     return key, value
-
-
-__all__ = [
-    "BartBodyDecoder",
-    "BartBodyModel",
-    "BartBodyPreTrainedModel",
-    "SinusoidalPositions",
-    "keys_and_values",
-    "make_token_embedding",
-    "of_both",
-    "projections",
-    "target_of",
-]

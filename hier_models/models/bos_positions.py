@@ -120,6 +120,3 @@ def check_bos_positions(positions: torch.Tensor, shape: tuple[int, int], attenti
             f"`bos_positions` must be positions of tokens, or -1 for padding; {int(positions[row, sentence])} in row "
             f"{row} is padding by `attention_mask`."
         )
-
-
-__all__ = ["check_bos_positions", "fill_unmarked", "find_bos_positions", "silence_markers", "token_positions"]

@@ -22,10 +22,8 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.bart.modeling_bart import BartAttention, BartDecoderLayer, eager_attention_forward
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
-from transformers.utils.generic import merge_with_config_defaults
-from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .bart_body import BartBodyDecoder, keys_and_values
+from .bart_body import BartBodyDecoder, keys_and_values, recorded
 from .model_outputs import CopyDecoderOutput
 
 
@@ -152,47 +150,9 @@ class CopyDecoderLayer(BartDecoderLayer):
 class CopyDecoder(BartBodyDecoder):
     """BART's decoder, or the CopyTransformer's; stands before `PreTrainedModel` among its bases."""
 
-    _can_record_outputs: Any = {
-        "hidden_states": CopyDecoderLayer,
-        "attentions": OutputRecorder(BartAttention, index=1, layer_name="self_attn"),
-        "cross_attentions": OutputRecorder(BartAttention, index=1, layer_name="encoder_attn"),
-    }
-
-    def __init__(self, config: PreTrainedConfig):
-        super().__init__(config)  # type: ignore[call-arg]  # of the model that stands behind
-        model: Any = self
-        layers = (CopyDecoderLayer(config, layer_idx=i) for i in range(config.decoder_layers))
-        model.add_layers(layers, getattr(config, self.positions_field))
-        model.post_init()
-
-    @merge_with_config_defaults
-    @capture_outputs
-    def forward(
-        self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        encoder_hidden_states: torch.Tensor | None = None,
-        encoder_attention_mask: torch.Tensor | None = None,
-        cache: Cache | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        use_cache: bool | None = None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> CopyDecoderOutput:
-        """Decode; the arguments are those of BART's decoder."""
-        hidden_states, causal_mask, source_mask, cache = self.start(
-            input_ids, attention_mask, encoder_hidden_states, encoder_attention_mask, cache, inputs_embeds, use_cache
-        )
-        hidden_states, copy_attentions = self.run(
-            hidden_states,
-            causal_mask,
-            encoder_hidden_states,  # positional, for gradient checkpointing
-            encoder_attention_mask=source_mask,
-            cache=cache,
-            use_cache=use_cache,
-            source_mask=encoder_attention_mask,
-            **kwargs,
-        )
-        return CopyDecoderOutput(last_hidden_state=hidden_states, cache=cache, copy_attentions=copy_attentions)
+    _can_record_outputs: Any = recorded(CopyDecoderLayer)
+    layer_class: Any = CopyDecoderLayer
+    output_class = CopyDecoderOutput
 
 
 def before(layer: Any, norm: nn.LayerNorm, hidden_states: torch.Tensor) -> torch.Tensor:
@@ -270,16 +230,3 @@ def _sum_over_equal_tokens(
     weights = torch.zeros_like(weights).scatter_add(2, group[:, None].expand_as(weights), weights)
     is_token = torch.arange(ids.shape[1], device=ids.device) <= group[:, -1:]
     return ids, weights.where(is_token[:, None], weights[:, :, :1]), is_token
-
-
-__all__ = [
-    "CLOSED",
-    "CopyAttention",
-    "CopyDecoder",
-    "CopyDecoderLayer",
-    "CopyGate",
-    "after",
-    "before",
-    "feed_forward",
-    "mix_log_probabilities",
-]

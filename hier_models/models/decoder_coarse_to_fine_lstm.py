@@ -193,14 +193,6 @@ class CoarseToFineLstmDecoder(CoarseToFineLstmPreTrainedModel):
         self.step = CoarseToFineLstmDecoderStep(config)
         self.post_init()
 
-    def get_input_embeddings(self) -> nn.Embedding:
-        """Return the embedding of the target."""
-        return self.embed_tokens
-
-    def set_input_embeddings(self, value: nn.Embedding) -> None:
-        """Replace the embedding of the target."""
-        self.embed_tokens = value
-
     def forward(
         self,
         input_ids: torch.Tensor | None = None,  # (batch, target)
@@ -269,6 +261,3 @@ class CoarseToFineLstmDecoder(CoarseToFineLstmPreTrainedModel):
 
 def _stack(column: Sequence[Any]) -> Any:
     return None if column[0] is None else torch.stack(list(column), dim=1)
-
-
-__all__ = ["CoarseToFineLstmDecoder", "RowChoice", "select_rows"]

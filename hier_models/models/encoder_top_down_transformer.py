@@ -15,7 +15,6 @@ from typing import Any, Self
 
 import torch
 from torch import nn
-from torch.nn.attention.flex_attention import BlockMask
 from transformers.models.bart.modeling_bart import BartAttention, BartEncoderLayer
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, logging
@@ -204,18 +203,16 @@ class TopDownTransformerEncoder(TopDownTransformerPreTrainedModel):
         hidden_states = self._begin(self._add_positions(inputs_embeds, position_ids))
 
         token_mask = create_local_attention_mask(self.config, inputs_embeds, attention_mask)
-        segments, from_segments = None, None
+        segments, found = None, {}
         for number, layer in enumerate(self.layers):
             if self.has_segments and number == self.config.bottom_up_layers:
-                segments, from_segments = self._make_segments(
-                    hidden_states, attention_mask, token_importance, **kwargs
-                )
+                segments, found = self._make_segments(hidden_states, attention_mask, token_importance, **kwargs)
             if self._drops_layer(self.config.encoder_layerdrop):
                 continue
             if segments is None:
                 hidden_states = layer(hidden_states, token_mask, **kwargs)
             else:  # the states positional, for gradient checkpointing
-                hidden_states = layer(hidden_states, segments.states, token_mask, from_segments, **kwargs)
+                hidden_states = layer(hidden_states, segments.states, token_mask, **found, **kwargs)
         return TopDownTransformerEncoderOutput(
             last_hidden_state=hidden_states,
             segment_hidden_states=None if segments is None else segments.states,
@@ -229,7 +226,7 @@ class TopDownTransformerEncoder(TopDownTransformerPreTrainedModel):
         attention_mask: torch.Tensor | None,
         token_importance: torch.Tensor | None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> tuple[Segments, torch.Tensor | BlockMask | None]:
+    ) -> tuple[Segments, dict[str, Any]]:
         """Pool tokens into segments and update these; and what the top-down layers need to find them."""
         if token_importance is not None:
             token_importance = token_importance.to(hidden_states.device)
@@ -244,6 +241,3 @@ class TopDownTransformerEncoder(TopDownTransformerPreTrainedModel):
             Segments(hidden_states, exists, token_importance), self.embed_segment_positions, **kwargs
         )
         return segments, find_segments(self.config, hidden_states, exists, segments)
-
-
-__all__ = ["TopDownTransformerEncoder", "TopDownTransformerPreTrainedModel"]

@@ -269,6 +269,3 @@ def _put(target: torch.Tensor, states: torch.Tensor, places: torch.Tensor, exist
     """Put states to their places in the source; what does not exist is left out."""
     states = states.masked_fill(~exists.unsqueeze(-1), 0.0).to(target.dtype)
     return target.scatter_add(1, places.unsqueeze(-1).expand_as(states), states)
-
-
-__all__ = ["HamGruDecoder", "HamGruDecoderStep", "HamGruEncoder", "HamGruEncoderLayer"]

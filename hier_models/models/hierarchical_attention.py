@@ -519,6 +519,3 @@ def _as_penalty(allowed: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
 
 def _blank(states: torch.Tensor, blocked: torch.Tensor | None) -> torch.Tensor:
     return states if blocked is None else states.masked_fill(blocked, 0.0)
-
-
-__all__ = ["HamHeadProjection", "HamLevelWeights", "HamMemory", "HierarchicalAttention"]

@@ -211,6 +211,3 @@ def _attend_from_rows(
         query, key, value, attn_mask=bias[:, None], dropout_p=dropout, scale=scale
     )
     return attended
-
-
-__all__ = ["HighlightTransformerSelfAttention", "highlight_rows"]

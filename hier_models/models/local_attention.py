@@ -396,6 +396,3 @@ def _flex_block_mask(inputs_embeds: torch.Tensor, window: int, attention_mask: t
         mask_mod=visible,
         seq_lengths=(tokens, tokens),
     )
-
-
-__all__ = ["TopDownTransformerLocalAttention", "create_local_attention_mask", "local_attention"]

@@ -23,7 +23,7 @@ from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .bart_body import BartBodyDecoder, BartBodyModel, make_token_embedding, of_both, target_of
+from .bart_body import BartBodyDecoder, BartBodyModel, make_token_embedding, of_both, recorded, target_of
 from .bart_warm_start import BartWarmStart
 from .bos_positions import check_bos_positions, fill_unmarked, find_bos_positions, silence_markers, token_positions
 from .configuration_hat_bart import HatBartConfig
@@ -238,17 +238,10 @@ class HatBartDecoder(BartBodyDecoder, HatBartPreTrainedModel):
     """BART's decoder with a third attention, over sentence states, in every layer. Source: section 3.3."""
 
     _can_record_outputs = {
-        "hidden_states": HatBartDecoderLayer,
-        "attentions": OutputRecorder(BartAttention, index=1, layer_name="self_attn"),
-        "cross_attentions": OutputRecorder(BartAttention, index=1, layer_name="encoder_attn"),
+        **recorded(HatBartDecoderLayer),
         "hierarchical_attentions": OutputRecorder(BartAttention, index=1, layer_name="hierarchical_attn"),
     }
-
-    def __init__(self, config: HatBartConfig):
-        super().__init__(config)
-        layers = (HatBartDecoderLayer(config, layer_idx=i) for i in range(config.decoder_layers))
-        self.add_layers(layers, config.max_position_embeddings)
-        self.post_init()
+    layer_class = HatBartDecoderLayer
 
     @merge_with_config_defaults
     @capture_outputs
@@ -450,30 +443,15 @@ class HatBartForConditionalGeneration(Seq2SeqHead, HatBartPreTrainedModel, Gener
         output_copying: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> HatBartLMOutput:
-        """Predict the target.
+        """Predict the target: `logits`, `(batch, target, vocab_size)`, and what else was asked for.
+
+        `labels` are target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
+        shifted to the right are the `decoder_input_ids` if none are given. `num_items_in_batch` is the number of
+        labels in the whole accumulated batch, which [`Trainer`] gives; without it the loss is a mean over this batch.
+        `output_copying` returns `copy_probability` and `copy_attentions` of a model that copies.
+        The other arguments are those of [`HatBartModel`].
 
         With `use_copy`, `logits` are logarithms of probabilities.
-
-        Args:
-            input_ids: for this and all without a text here, see [`HatBartModel`].
-            attention_mask: see there.
-            segment_ids: see there.
-            bos_positions: see there.
-            decoder_input_ids: see there.
-            decoder_attention_mask: see there.
-            encoder_outputs: see there.
-            cache: see there.
-            inputs_embeds: see there.
-            decoder_inputs_embeds: see there.
-            labels: target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
-                shifted to the right are the `decoder_input_ids` if none are given.
-            use_cache: see there.
-            output_copying: return `copy_probability` and `copy_attentions` of a model that copies.
-            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch, which [`Trainer`]
-                gives; without it the loss is a mean over this batch.
-
-        Returns:
-            `logits`, `(batch, target, vocab_size)`, `loss` if there are `labels`, and what else was asked for.
         """
         decoder_input_ids, use_cache = self._read_labels(labels, decoder_input_ids, decoder_inputs_embeds, use_cache)
         num_items_in_batch = kwargs.pop("num_items_in_batch", None)

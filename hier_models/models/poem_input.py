@@ -37,6 +37,3 @@ def read_chinese(name: str, value: object, what: str) -> str:
     if not is_chinese(text):
         raise ValueError(f"`{name}` must be Chinese characters alone ({what}), got {text!r}")
     return text
-
-
-__all__ = ["read_chinese", "read_poems"]

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from transformers import BatchEncoding, PreTrainedTokenizerBase
+from transformers.processing_utils import Unpack
 
 from .keywords import PoemKeywords, is_chinese
 from .line_length import LineLengthLogitsProcessor
 from .poem_input import read_poems
-from .source_processing import SavesPart, SourceProcessor
+from .source_processing import SavesPart, SourceOptions, SourceProcessor
 from .source_text import read_running_texts
 
 
@@ -78,14 +79,7 @@ class HamProcessor(SavesPart, SourceProcessor):
         keywords: str | Sequence[str] | None = None,
         lines: Sequence[str] | Sequence[Sequence[str]] | None = None,
         text_target: str | Sequence[str] | None = None,
-        padding: bool | str = False,
-        truncation: bool | str | None = None,
-        max_length: int | None = None,
-        max_target_length: int | None = None,
-        pad_to_multiple_of: int | None = None,
-        padding_side: str | None = None,
-        return_tensors: str | None = None,
-        return_truncation: bool = False,
+        **options: Unpack[SourceOptions],
     ) -> BatchEncoding:
         """Prepare texts or lines of poems, targets or both for the model.
 
@@ -100,17 +94,13 @@ class HamProcessor(SavesPart, SourceProcessor):
             keywords: The keyword of a poem's next line.
             lines: With `keywords`, the lines of the poem so far; none by default.
             text_target: The summary, translation or next line, or a list of them: gives `labels`.
-            padding: True or "longest", "max_length", or False. Padded labels are -100, always on the right.
-            truncation: Whether to cut at `max_length` and `max_target_length`; by default where they are
-                given and nothing is padded, as in Transformers. The EOS token stays. Of a poem the first lines go, and
-                the keyword stays.
-            max_length: Length limit in tokens, EOS tokens included; by default the tokenizer's `model_max_length`.
-            max_target_length: The same for `text_target`.
-            pad_to_multiple_of: Rounds the padded length up.
-            padding_side: "right" or "left"; by default the tokenizer's.
-            return_tensors: "pt" or "np".
-            return_truncation: Also return, per input, `num_truncated_tokens` (tokens that are missing) and, for
-                targets, `num_truncated_target_tokens`. Without it, cuts are logged, the first as a warning.
+            **options: `padding` (True or "longest", "max_length", or False; padded labels are -100), `truncation`
+                (whether to cut at `max_length` and `max_target_length`; by default where they are given and nothing is
+                padded, as in Transformers; of a poem the first lines go, and the keyword stays), `max_length` and
+                `max_target_length` (in tokens, special ones included; by default the tokenizer's `model_max_length`),
+                `pad_to_multiple_of`, `padding_side`, `return_tensors` ("pt" or "np") and `return_truncation`, for
+                counts per input: `num_truncated_tokens` (tokens that are missing), and for targets
+                `num_truncated_target_tokens`. Without it, cuts are logged, the first as a warning.
 
         Returns:
             `input_ids` and `attention_mask` (batch, tokens); with `keywords` also `keyword_mask` (batch, tokens), 1
@@ -123,20 +113,8 @@ class HamProcessor(SavesPart, SourceProcessor):
         """
         inputs: dict[str, Any] = {"text": text, "sentences": sentences, "turns": turns, "documents": documents}
         inputs["keywords"] = keywords if lines is None else (keywords, lines)
-        data, batched = self._prepare(
-            inputs,
-            text_target,
-            padding=padding,
-            truncation=truncation,
-            max_length=max_length,
-            max_target_length=max_target_length,
-            pad_to_multiple_of=pad_to_multiple_of,
-            padding_side=padding_side,
-            return_tensors=return_tensors,
-            return_truncation=return_truncation,
-            lines=lines,
-        )
-        return self._encoded(data, batched, return_tensors)
+        data, batched = self._prepare(inputs, text_target, options, lines=lines)
+        return self._encoded(data, batched, options.get("return_tensors"))
 
     def _sources(  # type: ignore[override]
         self, name: str, value: Any, limit: int | None, cut: bool, *, lines: Any

@@ -120,6 +120,3 @@ def own_cache(cache: Cache | None) -> RecurrentCache | None:
             f"{cache.get_seq_length()} tokens."
         )
     return None
-
-
-__all__ = ["RecurrentCache", "own_cache"]

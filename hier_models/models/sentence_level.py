@@ -82,6 +82,3 @@ def find_first_tokens(tokens: torch.Tensor, attention_mask: torch.Tensor | None)
     if attention_mask is None or attention_mask.dim() != 2:
         return torch.zeros(len(tokens), 1, dtype=torch.long, device=tokens.device)
     return (attention_mask != 0).int().argmax(dim=1, keepdim=True)
-
-
-__all__ = ["SentenceLevel", "find_first_tokens", "make_sentence_level"]

@@ -30,7 +30,7 @@ from transformers.utils import TransformersKwargs
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .bart_body import BartBodyDecoder, keys_and_values
+from .bart_body import BartBodyDecoder, keys_and_values, recorded
 from .bos_positions import token_positions
 from .configuration_ham import HamConfig
 from .hierarchical_attention import HamLevelWeights
@@ -166,46 +166,6 @@ class HamTransformerEncoder(HamPreTrainedModel):
 class HamTransformerDecoder(BartBodyDecoder, HamPreTrainedModel):
     """Writes the target."""
 
-    _can_record_outputs = {
-        "hidden_states": HamTransformerDecoderLayer,
-        "attentions": OutputRecorder(BartAttention, index=1, layer_name="self_attn"),
-        "cross_attentions": OutputRecorder(BartAttention, index=1, layer_name="encoder_attn"),
-    }
-
-    def __init__(self, config: HamConfig):
-        super().__init__(config)
-        assert config.decoder_layers is not None
-        layers = (HamTransformerDecoderLayer(config, i) for i in range(config.decoder_layers))
-        self.add_layers(layers, config.max_position_embeddings)
-        self.post_init()
-
-    @merge_with_config_defaults
-    @capture_outputs
-    def forward(
-        self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        encoder_hidden_states: torch.Tensor | None = None,
-        encoder_attention_mask: torch.Tensor | None = None,
-        cache: Cache | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        use_cache: bool | None = None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> HamDecoderOutput:
-        """Decode; the arguments are those of BART's decoder."""
-        hidden_states, causal_mask, source_mask, cache = self.start(
-            input_ids, attention_mask, encoder_hidden_states, encoder_attention_mask, cache, inputs_embeds, use_cache
-        )
-        hidden_states, _ = self.run(
-            hidden_states,
-            causal_mask,
-            encoder_hidden_states,  # positional, for gradient checkpointing
-            encoder_attention_mask=source_mask,
-            cache=cache,
-            use_cache=use_cache,
-            **kwargs,
-        )
-        return HamDecoderOutput(last_hidden_state=hidden_states, cache=cache)
-
-
-__all__ = ["HamAttention", "HamTransformerDecoder", "HamTransformerEncoder"]
+    _can_record_outputs = recorded(HamTransformerDecoderLayer)
+    layer_class = HamTransformerDecoderLayer
+    output_class = HamDecoderOutput
