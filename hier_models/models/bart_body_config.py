@@ -43,7 +43,7 @@ class BartBodyConfig(PreTrainedConfig):
     dropout: float | int = 0.1
     attention_dropout: float | int = 0.0
     activation_dropout: float | int = 0.0
-    init_std: float | int = 0.02
+    init_std: float = 0.02
     scale_embedding: bool = False
     use_cache: bool = True
     pad_token_id: int | None = 1

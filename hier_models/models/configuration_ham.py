@@ -56,8 +56,8 @@ class HamConfig(BartBodyConfig):
         init_std: Standard deviation of new weights of embeddings and linear layers, Transformer body. Those of the GRU
             body go by the sizes of its layers.
 
-    Further fields are those of [`BartBodyConfig`]. The activation, `activation_dropout` and layerdrop are the Transformer
-    body's; `attention_dropout` is that of the weights of each level.
+    Further fields are those of [`BartBodyConfig`]. The activation, `activation_dropout` and layerdrop are the
+    Transformer body's; `attention_dropout` is that of the weights of each level.
 
     Raises:
         huggingface_hub.errors.StrictDataclassClassValidationError:
@@ -90,6 +90,7 @@ class HamConfig(BartBodyConfig):
     encoder_ffn_dim: int = 2048
     decoder_ffn_dim: int = 2048
     max_position_embeddings: int = 1024
+    init_std: float | int = 0.02
 
     def __post_init__(self, **kwargs: Any) -> None:
         """Take the names that other models have, and fill in what depends on the body."""
