@@ -8,7 +8,7 @@ Axes in shape comments:
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -16,11 +16,12 @@ from torch import nn
 from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
-from transformers.modeling_utils import PreTrainedModel
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 from transformers.models.bart.modeling_bart import (
     BartAttention,
     BartLearnedPositionalEmbedding,
     BartScaledWordEmbedding,
+    eager_attention_forward,
     shift_tokens_right,
 )
 from transformers.processing_utils import Unpack
@@ -271,6 +272,18 @@ def make_token_embedding(config: PreTrainedConfig) -> BartScaledWordEmbedding:
     return BartScaledWordEmbedding(config.vocab_size, size, config.pad_token_id, embed_scale=embed_scale)
 
 
+def attention_sizes(config: PreTrainedConfig, side: str, layer_idx: int | None = None) -> dict[str, Any]:
+    """What BART's attention is made with in an encoder or a decoder."""
+    return {
+        "embed_dim": config.d_model,
+        "num_heads": getattr(config, f"{side}_attention_heads"),
+        "dropout": config.attention_dropout,
+        "is_decoder": side == "decoder",
+        "config": config,
+        "layer_idx": layer_idx,
+    }
+
+
 def projections(attention: BartAttention, hidden_states: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Queries, keys and values of a self-attention, each (batch, heads, tokens, head_dim)."""
     device = hidden_states.device.type
@@ -280,6 +293,20 @@ def projections(attention: BartAttention, hidden_states: torch.Tensor) -> tuple[
     shape = (*hidden_states.shape[:-1], -1, attention.head_dim)
     parts = (attention.q_proj, attention.k_proj, attention.v_proj)
     return tuple(part(hidden_states).view(shape).transpose(1, 2) for part in parts)
+
+
+def attend(
+    attention: BartAttention, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, **kwargs: Any
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Attend as the configuration says: (batch, queries, heads, head_dim), and weights, if it gives them."""
+    implementation: Callable[..., Any] = ALL_ATTENTION_FUNCTIONS.get_interface(
+        attention.config._attn_implementation, eager_attention_forward
+    )
+    dropout = attention.dropout if attention.training else 0.0
+    found: tuple[torch.Tensor, torch.Tensor | None] = implementation(
+        attention, query, key, value, mask, dropout=dropout, scaling=attention.scaling, **kwargs
+    )
+    return found
 
 
 def keys_and_values(

@@ -10,7 +10,6 @@ Axes in shape comments:
     d_model     width
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,12 +17,11 @@ from torch import nn
 from torch.nn.attention.flex_attention import BlockMask
 from transformers.cache_utils import Cache
 from transformers.configuration_utils import PreTrainedConfig
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-from transformers.models.bart.modeling_bart import BartAttention, BartDecoderLayer, eager_attention_forward
+from transformers.models.bart.modeling_bart import BartAttention, BartDecoderLayer
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
 
-from .bart_body import BartBodyDecoder, keys_and_values, recorded
+from .bart_body import BartBodyDecoder, attend, attention_sizes, keys_and_values, recorded
 from .model_outputs import CopyDecoderOutput
 
 
@@ -34,14 +32,7 @@ class CopyAttention(BartAttention):
     """
 
     def __init__(self, config: PreTrainedConfig, layer_idx: int):
-        super().__init__(
-            config.d_model,
-            config.decoder_attention_heads,
-            dropout=config.attention_dropout,
-            is_decoder=True,
-            config=config,
-            layer_idx=layer_idx,
-        )
+        super().__init__(**attention_sizes(config, "decoder", layer_idx))
         self.copy_head = config.copy_head
 
     def forward(
@@ -57,13 +48,7 @@ class CopyAttention(BartAttention):
         shape = (*hidden_states.shape[:-1], -1, self.head_dim)
         query = self.q_proj(hidden_states).view(shape).transpose(1, 2)  # (batch, heads, target, head_dim)
         key, value = keys_and_values(self, key_value_states, cache)
-        attend: Callable[..., Any] = ALL_ATTENTION_FUNCTIONS.get_interface(
-            self.config._attn_implementation, eager_attention_forward
-        )
-        dropout = self.dropout if self.training else 0.0
-        attended, weights = attend(
-            self, query, key, value, attention_mask, dropout=dropout, scaling=self.scaling, **kwargs
-        )
+        attended, weights = attend(self, query, key, value, attention_mask, **kwargs)
         attended = self.out_proj(attended.reshape(*shape[:-2], -1))
         return attended, weights, self._copy_attention(query[:, self.copy_head], key[:, self.copy_head], source_mask)
 

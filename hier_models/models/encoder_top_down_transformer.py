@@ -26,7 +26,7 @@ from .bos_positions import token_positions
 from .configuration_top_down_transformer import TopDownTransformerConfig
 from .input_checks import check_length, check_source
 from .local_attention import TopDownTransformerLocalAttention, create_local_attention_mask
-from .model_outputs import TopDownTransformerEncoderOutput
+from .model_outputs import TopDownTransformerEncoderOutput, with_attentions
 from .segment_pooling import Segments, check_importance
 from .top_down_layers import (
     TopDownTransformerBottomUpLayer,
@@ -162,6 +162,9 @@ class TopDownTransformerEncoder(TopDownTransformerPreTrainedModel):
                 begun.append(f"segment_levels.{number}")
         return begun
 
+    @with_attentions("segment_attentions", "token_segment_attentions")
+    @merge_with_config_defaults
+    @capture_outputs
     def forward(
         self,
         input_ids: torch.Tensor | None = None,
@@ -171,28 +174,6 @@ class TopDownTransformerEncoder(TopDownTransformerPreTrainedModel):
         **kwargs: Unpack[TransformersKwargs],
     ) -> TopDownTransformerEncoderOutput:
         """Encode documents; the arguments are those of [`TopDownTransformerModel`]."""
-        if kwargs.get("output_attentions", self.config.output_attentions):
-            kwargs["output_segment_attentions"] = True  # type: ignore[typeddict-unknown-key]
-            kwargs["output_token_segment_attentions"] = True  # type: ignore[typeddict-unknown-key]
-        return self._encode(  # type: ignore[no-any-return]
-            input_ids,
-            attention_mask=attention_mask,
-            token_importance=token_importance,
-            inputs_embeds=inputs_embeds,
-            **kwargs,
-        )
-
-    @merge_with_config_defaults
-    @capture_outputs
-    def _encode(
-        self,
-        input_ids: torch.Tensor | None,
-        *,
-        attention_mask: torch.Tensor | None,
-        token_importance: torch.Tensor | None,
-        inputs_embeds: torch.Tensor | None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> TopDownTransformerEncoderOutput:
         shape = check_source(self.config, input_ids, inputs_embeds, attention_mask)
         check_length(self.config, shape[1], name="max_encoder_position_embeddings")
         if token_importance is not None:

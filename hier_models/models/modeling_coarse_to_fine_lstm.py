@@ -318,13 +318,8 @@ class CoarseToFineLstmForConditionalGeneration(WritesTargets, CoarseToFineLstmPr
     def generate(self, *args: Any, **kwargs: Any) -> Any:
         """Generate; see `GenerationMixin.generate`. With hard attention, only rows that are selected are read.
 
-        Args:
-            *args: see there.
-            **kwargs: see there.
-
-        Returns:
-            See there. With `return_dict_in_generate=True` and hard attention it has `encoded_rows` too, how many rows
-            of each document were read, `(batch,)`.
+        With `return_dict_in_generate=True`, the result then has `encoded_rows` too, how many rows of each document
+        were read, `(batch,)`.
         """
         found: Any = super().generate(*args, **kwargs)  # type: ignore[misc]  # of a mixin
         cache = found.get("cache") if isinstance(found, ModelOutput) else None
@@ -335,15 +330,7 @@ class CoarseToFineLstmForConditionalGeneration(WritesTargets, CoarseToFineLstmPr
 
     @staticmethod
     def create_masks_for_generate(attention_mask: torch.Tensor | None = None, **kwargs: Any) -> torch.Tensor | None:
-        """Keep the mask as it is; generation with a static cache asks for one of keys and values, and here are none.
-
-        Args:
-            attention_mask: of the target, `(batch, target)`.
-            **kwargs: not used.
-
-        Returns:
-            The same.
-        """
+        """Keep the mask as it is; with a static cache, generation asks for one of keys and values: here are none."""
         return attention_mask
 
 

@@ -173,14 +173,7 @@ class HamForConditionalGeneration(Seq2SeqHead, HamPreTrainedModel, GenerationMix
         return HamLMOutput(**self.predict(outputs, labels, num_items_in_batch))
 
     def create_masks_for_generate(self, **kwargs: Any) -> Any:
-        """Make the masks of generation; the GRU body keeps the target's as it is, for it has no keys and values.
-
-        Args:
-            **kwargs: see `transformers.masking_utils.create_masks_for_generate`.
-
-        Returns:
-            The masks.
-        """
+        """Make the masks of generation; the GRU body keeps the target's as it is, for it has no keys and values."""
         if self.config.body == "gru":
             return kwargs.get("attention_mask")
         return create_masks_for_generate(**kwargs)

@@ -23,13 +23,34 @@ from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .bart_body import BartBodyDecoder, BartBodyModel, make_token_embedding, of_both, recorded, target_of
+from .bart_body import (
+    BartBodyDecoder,
+    BartBodyModel,
+    attention_sizes,
+    make_token_embedding,
+    of_both,
+    recorded,
+    target_of,
+)
 from .bart_warm_start import BartWarmStart
-from .bos_positions import check_bos_positions, fill_unmarked, find_bos_positions, silence_markers, token_positions
+from .bos_positions import (
+    check_bos_positions,
+    fill_unmarked,
+    find_bos_positions,
+    find_first_tokens,
+    silence_markers,
+    token_positions,
+)
 from .configuration_hat_bart import HatBartConfig
 from .copy_mechanism import CopyDecoderLayer
 from .input_checks import check_length, check_shape, check_source, check_values
-from .model_outputs import HatBartDecoderOutput, HatBartEncoderOutput, HatBartLMOutput, HatBartModelOutput
+from .model_outputs import (
+    HatBartDecoderOutput,
+    HatBartEncoderOutput,
+    HatBartLMOutput,
+    HatBartModelOutput,
+    with_attentions,
+)
 from .seq2seq_head import Seq2SeqHead
 from .warm_start import begin_attention, begin_layers
 
@@ -44,14 +65,9 @@ class HatBartDecoderLayer(CopyDecoderLayer):
         super().__init__(config, layer_idx=layer_idx)
         self.has_hierarchy = config.hierarchical_layers > 0
         if self.has_hierarchy:
+            # Its keys and values are cached behind those of the second attention, see `HatBartDecoder`.
             self.hierarchical_attn = BartAttention(
-                config.d_model,
-                config.decoder_attention_heads,
-                dropout=config.attention_dropout,
-                is_decoder=True,
-                config=config,
-                # Its keys and values are cached behind those of the second attention, see `HatBartDecoder`.
-                layer_idx=config.decoder_layers + layer_idx,
+                **attention_sizes(config, "decoder", config.decoder_layers + layer_idx)
             )
             self.hierarchical_attn_layer_norm = nn.LayerNorm(config.d_model)
 
@@ -197,7 +213,8 @@ class HatBartEncoder(HatBartPreTrainedModel):
 
         sentence_states, sentence_mask = None, None
         if self.config.hierarchical_layers:
-            bos_positions = fill_unmarked(bos_positions, token_positions(hidden_states, attention_mask))
+            first_tokens = find_first_tokens(hidden_states, attention_mask)
+            bos_positions = fill_unmarked(bos_positions, first_tokens, hidden_states.device)
             sentence_states, sentence_mask = self._encode_sentences(hidden_states, bos_positions, **kwargs)
         return HatBartEncoderOutput(
             last_hidden_state=hidden_states,
@@ -314,6 +331,7 @@ class HatBartModel(BartBodyModel, HatBartPreTrainedModel):
         self.post_init()
 
     @can_return_tuple
+    @with_attentions("hierarchical_attentions")
     def forward(
         self,
         input_ids: torch.Tensor | None = None,
@@ -359,9 +377,6 @@ class HatBartModel(BartBodyModel, HatBartPreTrainedModel):
                 embeddings.
         """
         decoder_input_ids = target_of(self.config, input_ids, decoder_input_ids, decoder_inputs_embeds)
-        if kwargs.get("output_attentions", self.config.output_attentions):
-            kwargs["output_hierarchical_attentions"] = True  # type: ignore[typeddict-unknown-key]
-
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
                 input_ids=input_ids,

@@ -29,7 +29,7 @@ from transformers.processing_utils import Unpack
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .bos_positions import find_bos_positions, silence_markers
+from .bos_positions import find_bos_positions, find_first_tokens, silence_markers
 from .classification_loss import classification_loss, cross_entropy
 from .configuration_hat_encoder import HatEncoderConfig
 from .hat_encoder_inputs import check_choices, check_inputs, check_length
@@ -42,8 +42,9 @@ from .model_outputs import (
     HatEncoderQuestionAnsweringOutput,
     HatEncoderSequenceClassifierOutput,
     HatEncoderTokenClassifierOutput,
+    with_attentions,
 )
-from .sentence_level import find_first_tokens, make_sentence_level
+from .sentence_level import make_sentence_level
 from .warm_start import BeginsAsBase
 
 
@@ -78,6 +79,8 @@ class HatEncoderModel(HatEncoderPreTrainedModel):
         self.post_init()
 
     @can_return_tuple
+    @with_attentions("hierarchical_attentions")
+    @capture_outputs
     def forward(
         self,
         input_ids: torch.Tensor | None = None,
@@ -113,30 +116,6 @@ class HatEncoderModel(HatEncoderPreTrainedModel):
             ValueError: if inputs are missing or given twice, have a wrong shape, are out of range, or are longer than
                 the positions reach.
         """
-        if kwargs.get("output_attentions", self.config.output_attentions):
-            kwargs["output_hierarchical_attentions"] = True  # type: ignore[typeddict-unknown-key]
-        return self._encode(  # type: ignore[no-any-return]
-            input_ids,
-            attention_mask=attention_mask,
-            token_type_ids=token_type_ids,
-            position_ids=position_ids,
-            bos_positions=bos_positions,
-            inputs_embeds=inputs_embeds,
-            **kwargs,
-        )
-
-    @capture_outputs
-    def _encode(
-        self,
-        input_ids: torch.Tensor | None,
-        *,
-        attention_mask: torch.Tensor | None,
-        token_type_ids: torch.Tensor | None,
-        position_ids: torch.Tensor | None,
-        bos_positions: torch.Tensor | None,
-        inputs_embeds: torch.Tensor | None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> HatEncoderModelOutput:
         check_inputs(
             self.config,
             input_ids,

@@ -369,21 +369,13 @@ class SavesPart:
     _part_class: ClassVar[Any]
 
     def to_json_file(self, json_file_path: Any) -> None:
-        """Write the settings, and the part beside them: here, where an upload takes what is new.
-
-        Args:
-            json_file_path: File of the settings.
-        """
+        """Write the settings, and the part beside them: here, where an upload takes what is new."""
         if (part := getattr(self, self._part)) is not None:
             part.save(Path(json_file_path).parent / self._part_file)
         super().to_json_file(json_file_path)  # type: ignore[misc]
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the settings; of the part only the name of its file.
-
-        Returns:
-            What stands in `processor_config.json`.
-        """
+        """Give the settings, as they stand in `processor_config.json`; of the part only the name of its file."""
         name = f"_{self._part}"
         part = getattr(self, name)
         setattr(self, name, None)  # or it would be copied
@@ -398,18 +390,7 @@ class SavesPart:
     def get_processor_dict(
         cls, pretrained_model_name_or_path: Any, **kwargs: Any
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Read the settings of a saved processor, and its part.
-
-        Args:
-            pretrained_model_name_or_path: Folder, or id on the Hub.
-            **kwargs: Arguments of `from_pretrained`.
-
-        Returns:
-            The arguments of the processor, and what is left of the arguments.
-
-        Raises:
-            OSError: If the file of the part is missing.
-        """
+        """Read the settings of a saved processor, and its part; see `ProcessorMixin.get_processor_dict`."""
         settings, others = super().get_processor_dict(pretrained_model_name_or_path, **kwargs)  # type: ignore[misc]
         if isinstance(file := settings.get(cls._part), str):
             settings = {key: value for key, value in settings.items() if key != cls._part}

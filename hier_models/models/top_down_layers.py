@@ -21,6 +21,7 @@ from transformers.models.bart.modeling_bart import BartAttention, BartEncoderLay
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
 
+from .bart_body import attention_sizes
 from .configuration_top_down_transformer import TopDownTransformerConfig
 from .input_checks import refuse_flash_mask
 from .local_attention import TopDownTransformerLocalAttention
@@ -67,9 +68,7 @@ class TopDownTransformerSegmentAttention(BartAttention):
     """Attention of tokens, or of the segments of a lower level, to the segments above. Source: equation 1."""
 
     def __init__(self, config: TopDownTransformerConfig):
-        super().__init__(
-            config.d_model, config.encoder_attention_heads, dropout=config.attention_dropout, config=config
-        )
+        super().__init__(**attention_sizes(config, "encoder"))
 
 
 class TopDownTransformerTopDownLayer(TopDownTransformerBottomUpLayer):
