@@ -31,6 +31,3 @@ def _works(dtype: torch.dtype) -> bool:
     except RuntimeError:
         return False
     return True
-
-
-__all__ = ["AutocastLstm"]

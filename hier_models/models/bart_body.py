@@ -8,7 +8,7 @@ Axes in shape comments:
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -16,14 +16,18 @@ from torch import nn
 from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
-from transformers.modeling_utils import PreTrainedModel
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 from transformers.models.bart.modeling_bart import (
     BartAttention,
     BartLearnedPositionalEmbedding,
     BartScaledWordEmbedding,
+    eager_attention_forward,
     shift_tokens_right,
 )
-from transformers.utils import ModelOutput
+from transformers.processing_utils import Unpack
+from transformers.utils import ModelOutput, TransformersKwargs
+from transformers.utils.generic import merge_with_config_defaults
+from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .input_checks import check_decoded, check_target, refuse_flash_mask
 
@@ -114,6 +118,47 @@ class BartBodyDecoder(nn.Module):
 
     positions_field = "max_position_embeddings"  # of the configuration: how many there are
     config: Any
+    layer_class: Any
+    output_class: type[ModelOutput]
+
+    def __init__(self, config: PreTrainedConfig):
+        super().__init__(config)  # type: ignore[call-arg]  # of the model that stands behind
+        model: Any = self
+        layers = (self.layer_class(config, i) for i in range(config.decoder_layers))
+        model.add_layers(layers, getattr(config, self.positions_field))
+        model.post_init()
+
+    @merge_with_config_defaults
+    @capture_outputs
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        encoder_hidden_states: torch.Tensor | None = None,
+        encoder_attention_mask: torch.Tensor | None = None,
+        cache: Cache | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        use_cache: bool | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> ModelOutput:
+        """Decode; the arguments are those of BART's decoder."""
+        hidden_states, causal_mask, source_mask, cache = self.start(
+            input_ids, attention_mask, encoder_hidden_states, encoder_attention_mask, cache, inputs_embeds, use_cache
+        )
+        copies = getattr(self.config, "use_copy", False)
+        if copies:
+            kwargs["source_mask"] = encoder_attention_mask  # type: ignore[typeddict-unknown-key]
+        hidden_states, copied = self.run(
+            hidden_states,
+            causal_mask,
+            encoder_hidden_states,  # positional, for gradient checkpointing
+            encoder_attention_mask=source_mask,
+            cache=cache,
+            use_cache=use_cache,
+            **kwargs,
+        )
+        found = {"copy_attentions": copied} if copies else {}
+        return self.output_class(last_hidden_state=hidden_states, cache=cache, **found)
 
     def start(
         self,
@@ -167,6 +212,15 @@ class BartBodyDecoder(nn.Module):
         return model.layer_norm(hidden_states) if model.normalize_before else hidden_states, copied
 
 
+def recorded(layer_class: type[nn.Module]) -> dict[str, Any]:
+    """What `output_hidden_states` and `output_attentions` collect of a decoder."""
+    return {
+        "hidden_states": layer_class,
+        "attentions": OutputRecorder(BartAttention, index=1, layer_name="self_attn"),
+        "cross_attentions": OutputRecorder(BartAttention, index=1, layer_name="encoder_attn"),
+    }
+
+
 class BartBodyModel(nn.Module):
     """Encoder and decoder that share an embedding; stands before `PreTrainedModel` among a model's bases."""
 
@@ -174,11 +228,7 @@ class BartBodyModel(nn.Module):
         "decoder.embed_tokens.weight": "shared.weight",
         "encoder.embed_tokens.weight": "shared.weight",
     }
-    shared: nn.Embedding
-
-    def get_input_embeddings(self) -> nn.Embedding:
-        """Return the embedding that encoder, decoder and head share."""
-        return self.shared
+    _input_embed_layer = "shared"
 
     def set_input_embeddings(self, value: Any) -> None:
         """Replace the embedding that encoder and decoder share."""
@@ -222,6 +272,18 @@ def make_token_embedding(config: PreTrainedConfig) -> BartScaledWordEmbedding:
     return BartScaledWordEmbedding(config.vocab_size, size, config.pad_token_id, embed_scale=embed_scale)
 
 
+def attention_sizes(config: PreTrainedConfig, side: str, layer_idx: int | None = None) -> dict[str, Any]:
+    """What BART's attention is made with in an encoder or a decoder."""
+    return {
+        "embed_dim": config.d_model,
+        "num_heads": getattr(config, f"{side}_attention_heads"),
+        "dropout": config.attention_dropout,
+        "is_decoder": side == "decoder",
+        "config": config,
+        "layer_idx": layer_idx,
+    }
+
+
 def projections(attention: BartAttention, hidden_states: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Queries, keys and values of a self-attention, each (batch, heads, tokens, head_dim)."""
     device = hidden_states.device.type
@@ -231,6 +293,20 @@ def projections(attention: BartAttention, hidden_states: torch.Tensor) -> tuple[
     shape = (*hidden_states.shape[:-1], -1, attention.head_dim)
     parts = (attention.q_proj, attention.k_proj, attention.v_proj)
     return tuple(part(hidden_states).view(shape).transpose(1, 2) for part in parts)
+
+
+def attend(
+    attention: BartAttention, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, **kwargs: Any
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Attend as the configuration says: (batch, queries, heads, head_dim), and weights, if it gives them."""
+    implementation: Callable[..., Any] = ALL_ATTENTION_FUNCTIONS.get_interface(
+        attention.config._attn_implementation, eager_attention_forward
+    )
+    dropout = attention.dropout if attention.training else 0.0
+    found: tuple[torch.Tensor, torch.Tensor | None] = implementation(
+        attention, query, key, value, mask, dropout=dropout, scaling=attention.scaling, **kwargs
+    )
+    return found
 
 
 def keys_and_values(
@@ -250,16 +326,3 @@ def keys_and_values(
         if is_pair:
             cache.is_updated[layer_idx] = True
     return key, value
-
-
-__all__ = [
-    "BartBodyDecoder",
-    "BartBodyModel",
-    "BartBodyPreTrainedModel",
-    "SinusoidalPositions",
-    "keys_and_values",
-    "make_token_embedding",
-    "of_both",
-    "projections",
-    "target_of",
-]

@@ -183,6 +183,3 @@ def _grown(
         grown.weight.normal_(std=std)
     grown.weight[: len(old)] = old
     return grown
-
-
-__all__ = ["BartWarmStart", "grow_positions"]

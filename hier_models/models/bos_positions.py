@@ -19,9 +19,14 @@ def token_positions(tokens: torch.Tensor, attention_mask: torch.Tensor | None) -
     The padding counts down from -1; `(batch, source)`.
     """
     positions = torch.arange(tokens.shape[1], device=tokens.device).expand(len(tokens), -1)
+    return positions - find_first_tokens(tokens, attention_mask).to(positions.device)
+
+
+def find_first_tokens(tokens: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+    """Find the first attended token of each row of `(batch, tokens, …)`: 0 unless padded on the left, `(batch, 1)`."""
     if attention_mask is None or attention_mask.dim() != 2:
-        return positions
-    return positions - (attention_mask != 0).int().argmax(dim=1, keepdim=True).to(positions.device)
+        return torch.zeros(len(tokens), 1, dtype=torch.long, device=tokens.device)
+    return (attention_mask != 0).int().argmax(dim=1, keepdim=True)
 
 
 def find_bos_positions(
@@ -57,14 +62,13 @@ def find_bos_positions(
     return positions[:, :most]  # (batch, sentences)
 
 
-def fill_unmarked(bos_positions: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+def fill_unmarked(bos_positions: torch.Tensor, first_tokens: torch.Tensor, device: torch.device) -> torch.Tensor:
     """Make a document whose positions are all padding one sentence that begins at its first attended token."""
-    # bos_positions (batch, sentences), positions (batch, source)
-    bos_positions = bos_positions.to(positions.device)  # the layers may be spread over several
-    first_tokens = (positions == 0).int().argmax(dim=1, keepdim=True)
+    # bos_positions (batch, sentences), first_tokens (batch, 1)
+    bos_positions = bos_positions.to(device)  # the layers may be spread over several
     has_none = (bos_positions < 0).all(dim=1, keepdim=True)
-    is_first_column = torch.arange(bos_positions.shape[1], device=positions.device) == 0
-    return torch.where(has_none & is_first_column, first_tokens, bos_positions)
+    is_first_column = torch.arange(bos_positions.shape[1], device=device) == 0
+    return torch.where(has_none & is_first_column, first_tokens.to(device), bos_positions)
 
 
 def silence_markers(
@@ -120,6 +124,3 @@ def check_bos_positions(positions: torch.Tensor, shape: tuple[int, int], attenti
             f"`bos_positions` must be positions of tokens, or -1 for padding; {int(positions[row, sentence])} in row "
             f"{row} is padding by `attention_mask`."
         )
-
-
-__all__ = ["check_bos_positions", "fill_unmarked", "find_bos_positions", "silence_markers", "token_positions"]

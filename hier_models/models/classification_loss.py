@@ -47,6 +47,3 @@ def classification_loss(
     if num_items_in_batch is None:
         return measure(logits, labels.view_as(logits))
     return measure(logits, labels.view_as(logits), reduction="sum") / num_items_in_batch
-
-
-__all__ = ["classification_loss", "cross_entropy"]

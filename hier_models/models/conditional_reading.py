@@ -300,6 +300,3 @@ def make_memory(encoder_outputs: CoarseToFineLstmEncoderOutput, batch: int) -> W
 def _penalty(exists: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     # Not minus infinity: where nothing exists at all, weights are then equal, and the states that they weigh zero.
     return torch.zeros(exists.shape, dtype=dtype, device=exists.device).masked_fill(~exists, torch.finfo(dtype).min)
-
-
-__all__ = ["CoarseToFineLstmRowStore", "DocumentMemory", "RowScreen", "WordMemory", "make_memory"]

@@ -91,16 +91,3 @@ def check_copy_head(config: PreTrainedConfig) -> None:
     heads = config.decoder_attention_heads
     if not 0 <= config.copy_head < heads:
         raise ValueError(f"`copy_head` must be in [0, decoder_attention_heads={heads}), got {config.copy_head}.")
-
-
-__all__ = [
-    "check_activation",
-    "check_bart_body",
-    "check_copy_head",
-    "check_finite",
-    "check_heads",
-    "check_least",
-    "check_marker",
-    "check_probabilities",
-    "check_token_ids",
-]

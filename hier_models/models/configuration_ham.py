@@ -3,8 +3,8 @@
 from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
-from transformers.configuration_utils import PreTrainedConfig
 
+from .bart_body_config import BartBodyConfig
 from .config_checks import check_bart_body, check_finite, check_least
 
 
@@ -21,7 +21,7 @@ _BODIES = {
 
 
 @strict
-class HamConfig(PreTrainedConfig):
+class HamConfig(BartBodyConfig):
     r"""Configuration of a HAM model, an encoder-decoder with hierarchical attention.
 
     The defaults give the paper's poem model with ten levels. One level is plain attention.
@@ -52,24 +52,12 @@ class HamConfig(PreTrainedConfig):
         decoder_ffn_dim: Width inside of the decoder's feed-forward layers, Transformer body.
         max_position_embeddings: Longest source and longest target, in tokens, of the Transformer body. The GRU body
             has no limit.
-        dropout: Dropout of embeddings and between layers.
-        attention_dropout: Dropout of the weights of each level.
-        activation_dropout: Dropout inside of feed-forward layers, Transformer body.
-        activation_function: Activation of feed-forward layers, Transformer body.
-        encoder_layerdrop: Probability that a layer of the encoder is left out in training, Transformer body.
-        decoder_layerdrop: Probability that a layer of the decoder is left out in training, Transformer body.
         scale_embedding: Multiply embeddings by the root of `d_model`, Transformer body.
         init_std: Standard deviation of new weights of embeddings and linear layers, Transformer body. Those of the GRU
             body go by the sizes of its layers.
-        use_cache: Return what later decoding steps need.
-        pad_token_id: Padding token.
-        bos_token_id: BOS token.
-        eos_token_id: EOS token.
-        decoder_start_token_id: First token of every target.
-        forced_eos_token_id: Last token of a target that reaches its maximum length.
-        is_encoder_decoder: Always true for this model.
-        is_decoder: Always false for this model.
-        tie_word_embeddings: Source, target and head share one embedding.
+
+    Further fields are those of [`BartBodyConfig`]. The activation, `activation_dropout` and layerdrop are the
+    Transformer body's; `attention_dropout` is that of the weights of each level.
 
     Raises:
         huggingface_hub.errors.StrictDataclassClassValidationError:
@@ -87,12 +75,6 @@ class HamConfig(PreTrainedConfig):
     # Beside the cache, leave the encoder's states out of what evaluation gathers: they are as large as the batch.
     keys_to_ignore_at_inference = ["cache", "encoder_last_hidden_state", "level_weights"]
 
-    attribute_map = {
-        "num_attention_heads": "encoder_attention_heads",
-        "num_hidden_layers": "encoder_layers",
-        "hidden_size": "d_model",
-    }
-
     vocab_size: int = 8000
     body: Literal["gru", "transformer"] = "gru"
     attention_depth: int = 10
@@ -108,23 +90,7 @@ class HamConfig(PreTrainedConfig):
     encoder_ffn_dim: int = 2048
     decoder_ffn_dim: int = 2048
     max_position_embeddings: int = 1024
-    dropout: float | int = 0.1
-    attention_dropout: float | int = 0.0
-    activation_dropout: float | int = 0.0
-    activation_function: str = "gelu"
-    encoder_layerdrop: float | int = 0.0
-    decoder_layerdrop: float | int = 0.0
-    scale_embedding: bool = False
     init_std: float | int = 0.02
-    use_cache: bool = True
-    pad_token_id: int | None = 1
-    bos_token_id: int | None = 0
-    eos_token_id: int | list[int] | None = 2
-    decoder_start_token_id: int | None = 2
-    forced_eos_token_id: int | list[int] | None = 2
-    is_encoder_decoder: bool = True
-    is_decoder: bool = False
-    tie_word_embeddings: bool = True
 
     def __post_init__(self, **kwargs: Any) -> None:
         """Take the names that other models have, and fill in what depends on the body."""

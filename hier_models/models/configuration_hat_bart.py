@@ -3,13 +3,13 @@
 from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
-from transformers.configuration_utils import PreTrainedConfig
 
+from .bart_body_config import BartBodyConfig
 from .config_checks import check_bart_body, check_copy_head, check_least, check_marker, check_token_ids
 
 
 @strict
-class HatBartConfig(PreTrainedConfig):
+class HatBartConfig(BartBodyConfig):
     r"""Configuration of a HAT-BART model: the fields of [`BartConfig`], and the two of the hierarchy.
 
     The defaults give the shape of `bart-large` with the paper's one hierarchical layer.
@@ -46,23 +46,10 @@ class HatBartConfig(PreTrainedConfig):
         use_copy: Let the decoder copy tokens of the source, as the Highlight-Transformer's does (ours, not the
             paper's). `logits` are then logarithms of probabilities.
         copy_head: Head of the last decoder layer's attention to the source that says what is copied.
-        encoder_layerdrop: Probability of leaving out a token-level encoder layer in training.
-        decoder_layerdrop: Probability of leaving out a decoder layer in training.
-        activation_function: Activation of the feed-forward networks.
-        dropout: Dropout after embeddings, attentions and feed-forward networks.
         attention_dropout: Dropout of attention weights. The paper trains with 0.1.
-        activation_dropout: Dropout inside the feed-forward networks.
-        init_std: Standard deviation of new weights.
-        scale_embedding: Multiply token embeddings by the square root of `d_model`.
-        use_cache: Return keys and values for later decoding steps.
-        pad_token_id: Padding token.
         bos_token_id: BOS token: the marker before every sentence.
-        eos_token_id: EOS token.
-        decoder_start_token_id: First token of every target.
-        forced_eos_token_id: Last token of a target that reaches its maximum length.
-        is_encoder_decoder: Always true for this model.
-        is_decoder: Always false for this model.
-        tie_word_embeddings: Share one embedding between encoder, decoder and head.
+
+    Further fields are those of [`BartBodyConfig`].
 
     Raises:
         huggingface_hub.errors.StrictDataclassClassValidationError:
@@ -76,14 +63,6 @@ class HatBartConfig(PreTrainedConfig):
     """
 
     model_type = "hat_bart"
-    # Beside the cache, leave the encoder's states out of what evaluation gathers: they are as large as the batch.
-    keys_to_ignore_at_inference = ["cache", "encoder_last_hidden_state"]
-
-    attribute_map = {
-        "num_attention_heads": "encoder_attention_heads",
-        "hidden_size": "d_model",
-        "num_hidden_layers": "encoder_layers",
-    }
 
     vocab_size: int = 50265
     max_position_embeddings: int = 1024
@@ -101,23 +80,6 @@ class HatBartConfig(PreTrainedConfig):
     new_modules: Literal["identity", "random"] = "identity"
     silent_markers: bool = False
     sentence_position_embeddings: int = 0
-    encoder_layerdrop: float | int = 0.0
-    decoder_layerdrop: float | int = 0.0
-    activation_function: str = "gelu"
-    dropout: float | int = 0.1
-    attention_dropout: float | int = 0.0
-    activation_dropout: float | int = 0.0
-    init_std: float = 0.02
-    scale_embedding: bool = False
-    use_cache: bool = True
-    pad_token_id: int | None = 1
-    bos_token_id: int | None = 0
-    eos_token_id: int | list[int] | None = 2
-    decoder_start_token_id: int | None = 2
-    forced_eos_token_id: int | list[int] | None = 2
-    is_encoder_decoder: bool = True
-    is_decoder: bool = False
-    tie_word_embeddings: bool = True
 
     @classmethod
     def get_config_dict(cls, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:

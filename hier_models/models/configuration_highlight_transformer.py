@@ -6,11 +6,12 @@ from typing import Any, Literal
 from huggingface_hub.dataclasses import strict
 from transformers.configuration_utils import PreTrainedConfig
 
+from .bart_body_config import BartBodyConfig
 from .config_checks import check_bart_body, check_copy_head, check_finite, check_least
 
 
 @strict
-class HighlightTransformerConfig(PreTrainedConfig):
+class HighlightTransformerConfig(BartBodyConfig):
     r"""Configuration of a Highlight-Transformer: the fields of [`BartConfig`], highlighting, copying and the body.
 
     The defaults give the paper's model: 55 million parameters with a vocabulary of 50,000. A configuration file of
@@ -52,24 +53,10 @@ class HighlightTransformerConfig(PreTrainedConfig):
             `"identity"`, closed, so that the model is as good as what it is loaded from; or at `"random"`, half open.
         normalize_before: Layer norm before each attention and feed-forward network, and after the last layer, as in
             the paper. When false, after each of them and after the embedding, as in BART.
-        encoder_layerdrop: Probability of leaving out an encoder layer in training.
-        decoder_layerdrop: Probability of leaving out a decoder layer in training; the last one stays where it is
-            copied from.
-        activation_function: Activation of the feed-forward networks.
-        dropout: Dropout after embeddings, attentions and feed-forward networks.
         attention_dropout: Dropout of attention weights. Above 0, highlighting takes a slower way in training.
-        activation_dropout: Dropout inside the feed-forward networks.
-        init_std: Standard deviation of new weights.
-        scale_embedding: Multiply token embeddings by the square root of `d_model`.
-        use_cache: Return keys and values for later decoding steps.
-        pad_token_id: Padding token.
-        bos_token_id: BOS token.
-        eos_token_id: EOS token.
-        decoder_start_token_id: First token of every target.
-        forced_eos_token_id: Last token of a target that reaches its maximum length.
-        is_encoder_decoder: Always true for this model.
-        is_decoder: Always false for this model.
-        tie_word_embeddings: Share one embedding between encoder, decoder and head.
+
+    Further fields are those of [`BartBodyConfig`]: `dropout` and `activation_dropout` are 0.2, the activation
+    `"relu"`, and embeddings are scaled, when not given.
 
     Raises:
         huggingface_hub.errors.StrictDataclassClassValidationError:
@@ -83,14 +70,6 @@ class HighlightTransformerConfig(PreTrainedConfig):
     """
 
     model_type = "highlight_transformer"
-    # Beside the cache, leave the encoder's states out of what evaluation gathers: they are as large as the batch.
-    keys_to_ignore_at_inference = ["cache", "encoder_last_hidden_state"]
-
-    attribute_map = {
-        "num_attention_heads": "encoder_attention_heads",
-        "hidden_size": "d_model",
-        "num_hidden_layers": "encoder_layers",
-    }
 
     vocab_size: int = 50000
     max_position_embeddings: int | None = None
@@ -112,23 +91,10 @@ class HighlightTransformerConfig(PreTrainedConfig):
     copy_head: int = 0
     new_modules: Literal["identity", "random"] = "identity"
     normalize_before: bool = True
-    encoder_layerdrop: float | int = 0.0
-    decoder_layerdrop: float | int = 0.0
     activation_function: str = "relu"
     dropout: float | int = 0.2
-    attention_dropout: float | int = 0.0
     activation_dropout: float | int = 0.2
-    init_std: float = 0.02
     scale_embedding: bool = True
-    use_cache: bool = True
-    pad_token_id: int | None = 1
-    bos_token_id: int | None = 0
-    eos_token_id: int | list[int] | None = 2
-    decoder_start_token_id: int | None = 2
-    forced_eos_token_id: int | list[int] | None = 2
-    is_encoder_decoder: bool = True
-    is_decoder: bool = False
-    tie_word_embeddings: bool = True
 
     def __post_init__(self, **kwargs: Any) -> None:
         """Fill in what depends on other fields."""

@@ -3,13 +3,13 @@
 from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
-from transformers.configuration_utils import PreTrainedConfig
 
+from .bart_body_config import BartBodyConfig
 from .config_checks import check_bart_body, check_copy_head, check_least, check_probabilities
 
 
 @strict
-class TopDownTransformerConfig(PreTrainedConfig):
+class TopDownTransformerConfig(BartBodyConfig):
     r"""Configuration of a Top-Down Transformer: the fields of [`BartConfig`], and those of its encoder.
 
     The defaults give the paper's model, of the shape of `bart-large`: 464 million parameters.
@@ -50,24 +50,10 @@ class TopDownTransformerConfig(PreTrainedConfig):
         decoder_layers: Decoder layers.
         decoder_attention_heads: Heads of both attentions of a decoder layer.
         decoder_ffn_dim: Inner width of the decoder's feed-forward networks.
-        encoder_layerdrop: Probability of leaving out a token layer of the encoder in training.
-        decoder_layerdrop: Probability of leaving out a decoder layer in training.
-        activation_function: Activation of the feed-forward networks.
-        dropout: Dropout after embeddings, attentions and feed-forward networks.
-        attention_dropout: Dropout of attention weights.
-        activation_dropout: Dropout inside the feed-forward networks.
         classifier_dropout: Dropout before the tagger's last layer.
-        init_std: Standard deviation of new weights.
-        scale_embedding: Multiply token embeddings by the square root of `d_model`.
-        use_cache: Return keys and values for later decoding steps.
-        pad_token_id: Padding token.
-        bos_token_id: BOS token.
-        eos_token_id: EOS token.
-        decoder_start_token_id: First token of every target.
-        forced_eos_token_id: Last token of a target that reaches its maximum length.
         is_encoder_decoder: True for models that write; what the encoder alone does is the same with both.
-        is_decoder: Always false for this model.
-        tie_word_embeddings: Share one embedding between encoder, decoder and head.
+
+    Further fields are those of [`BartBodyConfig`].
 
     Raises:
         huggingface_hub.errors.StrictDataclassClassValidationError:
@@ -81,14 +67,6 @@ class TopDownTransformerConfig(PreTrainedConfig):
     """
 
     model_type = "top_down_transformer"
-    # Beside the cache, leave the encoder's states out of what evaluation gathers: they are as large as the batch.
-    keys_to_ignore_at_inference = ["cache", "encoder_last_hidden_state"]
-
-    attribute_map = {
-        "num_attention_heads": "encoder_attention_heads",
-        "hidden_size": "d_model",
-        "num_hidden_layers": "encoder_layers",
-    }
 
     vocab_size: int = 50265
     max_encoder_position_embeddings: int = 16384
@@ -111,24 +89,7 @@ class TopDownTransformerConfig(PreTrainedConfig):
     decoder_layers: int = 12
     decoder_attention_heads: int = 16
     decoder_ffn_dim: int = 4096
-    encoder_layerdrop: float | int = 0.0
-    decoder_layerdrop: float | int = 0.0
-    activation_function: str = "gelu"
-    dropout: float | int = 0.1
-    attention_dropout: float | int = 0.0
-    activation_dropout: float | int = 0.0
     classifier_dropout: float | int = 0.0
-    init_std: float = 0.02
-    scale_embedding: bool = False
-    use_cache: bool = True
-    pad_token_id: int | None = 1
-    bos_token_id: int | None = 0
-    eos_token_id: int | list[int] | None = 2
-    decoder_start_token_id: int | None = 2
-    forced_eos_token_id: int | list[int] | None = 2
-    is_encoder_decoder: bool = True
-    is_decoder: bool = False
-    tie_word_embeddings: bool = True
 
     def __post_init__(self, **kwargs: Any) -> None:
         """Take `encoder_layers`, if it is given, for the two fields that it is the sum of."""

@@ -10,7 +10,6 @@ Axes in shape comments:
     d_model     width
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,14 +17,11 @@ from torch import nn
 from torch.nn.attention.flex_attention import BlockMask
 from transformers.cache_utils import Cache
 from transformers.configuration_utils import PreTrainedConfig
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-from transformers.models.bart.modeling_bart import BartAttention, BartDecoderLayer, eager_attention_forward
+from transformers.models.bart.modeling_bart import BartAttention, BartDecoderLayer
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
-from transformers.utils.generic import merge_with_config_defaults
-from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .bart_body import BartBodyDecoder, keys_and_values
+from .bart_body import BartBodyDecoder, attend, attention_sizes, keys_and_values, recorded
 from .model_outputs import CopyDecoderOutput
 
 
@@ -36,14 +32,7 @@ class CopyAttention(BartAttention):
     """
 
     def __init__(self, config: PreTrainedConfig, layer_idx: int):
-        super().__init__(
-            config.d_model,
-            config.decoder_attention_heads,
-            dropout=config.attention_dropout,
-            is_decoder=True,
-            config=config,
-            layer_idx=layer_idx,
-        )
+        super().__init__(**attention_sizes(config, "decoder", layer_idx))
         self.copy_head = config.copy_head
 
     def forward(
@@ -59,13 +48,7 @@ class CopyAttention(BartAttention):
         shape = (*hidden_states.shape[:-1], -1, self.head_dim)
         query = self.q_proj(hidden_states).view(shape).transpose(1, 2)  # (batch, heads, target, head_dim)
         key, value = keys_and_values(self, key_value_states, cache)
-        attend: Callable[..., Any] = ALL_ATTENTION_FUNCTIONS.get_interface(
-            self.config._attn_implementation, eager_attention_forward
-        )
-        dropout = self.dropout if self.training else 0.0
-        attended, weights = attend(
-            self, query, key, value, attention_mask, dropout=dropout, scaling=self.scaling, **kwargs
-        )
+        attended, weights = attend(self, query, key, value, attention_mask, **kwargs)
         attended = self.out_proj(attended.reshape(*shape[:-2], -1))
         return attended, weights, self._copy_attention(query[:, self.copy_head], key[:, self.copy_head], source_mask)
 
@@ -152,47 +135,9 @@ class CopyDecoderLayer(BartDecoderLayer):
 class CopyDecoder(BartBodyDecoder):
     """BART's decoder, or the CopyTransformer's; stands before `PreTrainedModel` among its bases."""
 
-    _can_record_outputs: Any = {
-        "hidden_states": CopyDecoderLayer,
-        "attentions": OutputRecorder(BartAttention, index=1, layer_name="self_attn"),
-        "cross_attentions": OutputRecorder(BartAttention, index=1, layer_name="encoder_attn"),
-    }
-
-    def __init__(self, config: PreTrainedConfig):
-        super().__init__(config)  # type: ignore[call-arg]  # of the model that stands behind
-        model: Any = self
-        layers = (CopyDecoderLayer(config, layer_idx=i) for i in range(config.decoder_layers))
-        model.add_layers(layers, getattr(config, self.positions_field))
-        model.post_init()
-
-    @merge_with_config_defaults
-    @capture_outputs
-    def forward(
-        self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        encoder_hidden_states: torch.Tensor | None = None,
-        encoder_attention_mask: torch.Tensor | None = None,
-        cache: Cache | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        use_cache: bool | None = None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> CopyDecoderOutput:
-        """Decode; the arguments are those of BART's decoder."""
-        hidden_states, causal_mask, source_mask, cache = self.start(
-            input_ids, attention_mask, encoder_hidden_states, encoder_attention_mask, cache, inputs_embeds, use_cache
-        )
-        hidden_states, copy_attentions = self.run(
-            hidden_states,
-            causal_mask,
-            encoder_hidden_states,  # positional, for gradient checkpointing
-            encoder_attention_mask=source_mask,
-            cache=cache,
-            use_cache=use_cache,
-            source_mask=encoder_attention_mask,
-            **kwargs,
-        )
-        return CopyDecoderOutput(last_hidden_state=hidden_states, cache=cache, copy_attentions=copy_attentions)
+    _can_record_outputs: Any = recorded(CopyDecoderLayer)
+    layer_class: Any = CopyDecoderLayer
+    output_class = CopyDecoderOutput
 
 
 def before(layer: Any, norm: nn.LayerNorm, hidden_states: torch.Tensor) -> torch.Tensor:
@@ -270,16 +215,3 @@ def _sum_over_equal_tokens(
     weights = torch.zeros_like(weights).scatter_add(2, group[:, None].expand_as(weights), weights)
     is_token = torch.arange(ids.shape[1], device=ids.device) <= group[:, -1:]
     return ids, weights.where(is_token[:, None], weights[:, :, :1]), is_token
-
-
-__all__ = [
-    "CLOSED",
-    "CopyAttention",
-    "CopyDecoder",
-    "CopyDecoderLayer",
-    "CopyGate",
-    "after",
-    "before",
-    "feed_forward",
-    "mix_log_probabilities",
-]

@@ -23,7 +23,7 @@ from .configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
 from .input_checks import check_target
 from .model_outputs import CoarseToFineLstmDecoderOutput, CoarseToFineLstmEncoderOutput
 from .pretrained_coarse_to_fine_lstm import CoarseToFineLstmPreTrainedModel
-from .recurrent_cache import RecurrentCache, own_cache
+from .recurrent_cache import begin_steps, take_steps
 from .reinforce import draw_rows
 
 
@@ -193,14 +193,6 @@ class CoarseToFineLstmDecoder(CoarseToFineLstmPreTrainedModel):
         self.step = CoarseToFineLstmDecoderStep(config)
         self.post_init()
 
-    def get_input_embeddings(self) -> nn.Embedding:
-        """Return the embedding of the target."""
-        return self.embed_tokens
-
-    def set_input_embeddings(self, value: nn.Embedding) -> None:
-        """Replace the embedding of the target."""
-        self.embed_tokens = value
-
     def forward(
         self,
         input_ids: torch.Tensor | None = None,  # (batch, target)
@@ -218,39 +210,21 @@ class CoarseToFineLstmDecoder(CoarseToFineLstmPreTrainedModel):
         check_target(self.config, input_ids, inputs_embeds, None, attention_mask, "embedding_size")
         embeddings = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         word_gates = self.word_gates(embeddings)  # (batch, target, 4 * hidden_size)
-        batch, length = word_gates.shape[:2]
-        use_cache = self.config.use_cache if use_cache is None else use_cache
-        if self.training and self.step.gradient_checkpointing:
-            use_cache = False
-        cache = own_cache(cache)
-        memory = None if cache is None else cache.memory
-        if memory is None:
-            memory = make_memory(encoder_outputs, batch)
-        fields: Sequence[Any] = [memory] if isinstance(memory, DocumentMemory) else memory
-        state = None if cache is None else cache.state
+        batch = len(word_gates)
+        recurrent, memory, state, use_cache = begin_steps(
+            self, cache, use_cache, lambda: make_memory(encoder_outputs, batch)
+        )
         if state is None:
-            size = self.config.hidden_size
-            state = word_gates.new_zeros(batch, 1 + 2 * self.config.decoder_layers, size)
-        is_padding = None
-        if attention_mask is not None:
-            is_padding = (attention_mask[:, -length:, None, None] == 0).to(state.device)
-
+            state = word_gates.new_zeros(batch, 1 + 2 * self.config.decoder_layers, self.config.hidden_size)
         drawn = choice is not None and choice.how == "draw"
         with_weights = bool(output_attentions or drawn)
-        states, found = [], []
-        for position, gates in enumerate(word_gates.unbind(dim=1)):
-            new, *weights = self.step(gates, state, choice, with_weights, *fields)
-            state = new if is_padding is None else torch.where(is_padding[:, position], state, new)
-            states.append(state)
-            found.append(weights)
+        fields: Sequence[Any] = [memory] if isinstance(memory, DocumentMemory) else memory
+        states, found = take_steps(self.step, word_gates, state, attention_mask, choice, with_weights, *fields)
 
         all_states = torch.stack(states, dim=1)  # (batch, target, state, hidden_size)
         outputs = CoarseToFineLstmDecoderOutput(last_hidden_state=all_states[:, :, 0])
-        if use_cache:
-            cache = RecurrentCache() if cache is None else cache
-            cache.memory = memory
-            cache.append(states)
-            outputs["cache"] = cache
+        if use_cache and recurrent is not None:
+            outputs["cache"] = recurrent.keep(memory, states)
         if output_hidden_states:
             layers = all_states[:, :, 1 : 1 + self.config.decoder_layers].unbind(dim=2)
             outputs["hidden_states"] = (embeddings, *layers)
@@ -269,6 +243,3 @@ class CoarseToFineLstmDecoder(CoarseToFineLstmPreTrainedModel):
 
 def _stack(column: Sequence[Any]) -> Any:
     return None if column[0] is None else torch.stack(list(column), dim=1)
-
-
-__all__ = ["CoarseToFineLstmDecoder", "RowChoice", "select_rows"]

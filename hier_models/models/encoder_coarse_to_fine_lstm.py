@@ -61,14 +61,6 @@ class CoarseToFineLstmEncoder(CoarseToFineLstmPreTrainedModel):
             self.row_keys = nn.Linear(config.row_size, config.hidden_size, bias=False)
         self.post_init()
 
-    def get_input_embeddings(self) -> nn.Embedding:
-        """Return the embedding of the source."""
-        return self.embed_tokens
-
-    def set_input_embeddings(self, value: nn.Embedding) -> None:
-        """Replace the embedding of the source."""
-        self.embed_tokens = value
-
     @can_return_tuple
     def forward(
         self,
@@ -204,6 +196,3 @@ def _row_tokens(rows: Rows, shape: torch.Size) -> torch.Tensor:
     if len(rows.tokens) == 0:
         return torch.full_like(places, -1).unflatten(0, (shape[0], -1))
     return torch.where(exists, rows.tokens[places] % shape[1], -1).unflatten(0, (shape[0], -1))
-
-
-__all__ = ["CoarseToFineLstmEncoder"]

@@ -15,7 +15,6 @@ from typing import Any, Self
 
 import torch
 from torch import nn
-from torch.nn.attention.flex_attention import BlockMask
 from transformers.models.bart.modeling_bart import BartAttention, BartEncoderLayer
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, logging
@@ -27,7 +26,7 @@ from .bos_positions import token_positions
 from .configuration_top_down_transformer import TopDownTransformerConfig
 from .input_checks import check_length, check_source
 from .local_attention import TopDownTransformerLocalAttention, create_local_attention_mask
-from .model_outputs import TopDownTransformerEncoderOutput
+from .model_outputs import TopDownTransformerEncoderOutput, with_attentions
 from .segment_pooling import Segments, check_importance
 from .top_down_layers import (
     TopDownTransformerBottomUpLayer,
@@ -163,6 +162,9 @@ class TopDownTransformerEncoder(TopDownTransformerPreTrainedModel):
                 begun.append(f"segment_levels.{number}")
         return begun
 
+    @with_attentions("segment_attentions", "token_segment_attentions")
+    @merge_with_config_defaults
+    @capture_outputs
     def forward(
         self,
         input_ids: torch.Tensor | None = None,
@@ -172,28 +174,6 @@ class TopDownTransformerEncoder(TopDownTransformerPreTrainedModel):
         **kwargs: Unpack[TransformersKwargs],
     ) -> TopDownTransformerEncoderOutput:
         """Encode documents; the arguments are those of [`TopDownTransformerModel`]."""
-        if kwargs.get("output_attentions", self.config.output_attentions):
-            kwargs["output_segment_attentions"] = True  # type: ignore[typeddict-unknown-key]
-            kwargs["output_token_segment_attentions"] = True  # type: ignore[typeddict-unknown-key]
-        return self._encode(  # type: ignore[no-any-return]
-            input_ids,
-            attention_mask=attention_mask,
-            token_importance=token_importance,
-            inputs_embeds=inputs_embeds,
-            **kwargs,
-        )
-
-    @merge_with_config_defaults
-    @capture_outputs
-    def _encode(
-        self,
-        input_ids: torch.Tensor | None,
-        *,
-        attention_mask: torch.Tensor | None,
-        token_importance: torch.Tensor | None,
-        inputs_embeds: torch.Tensor | None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> TopDownTransformerEncoderOutput:
         shape = check_source(self.config, input_ids, inputs_embeds, attention_mask)
         check_length(self.config, shape[1], name="max_encoder_position_embeddings")
         if token_importance is not None:
@@ -204,18 +184,16 @@ class TopDownTransformerEncoder(TopDownTransformerPreTrainedModel):
         hidden_states = self._begin(self._add_positions(inputs_embeds, position_ids))
 
         token_mask = create_local_attention_mask(self.config, inputs_embeds, attention_mask)
-        segments, from_segments = None, None
+        segments, found = None, {}
         for number, layer in enumerate(self.layers):
             if self.has_segments and number == self.config.bottom_up_layers:
-                segments, from_segments = self._make_segments(
-                    hidden_states, attention_mask, token_importance, **kwargs
-                )
+                segments, found = self._make_segments(hidden_states, attention_mask, token_importance, **kwargs)
             if self._drops_layer(self.config.encoder_layerdrop):
                 continue
             if segments is None:
                 hidden_states = layer(hidden_states, token_mask, **kwargs)
             else:  # the states positional, for gradient checkpointing
-                hidden_states = layer(hidden_states, segments.states, token_mask, from_segments, **kwargs)
+                hidden_states = layer(hidden_states, segments.states, token_mask, **found, **kwargs)
         return TopDownTransformerEncoderOutput(
             last_hidden_state=hidden_states,
             segment_hidden_states=None if segments is None else segments.states,
@@ -229,7 +207,7 @@ class TopDownTransformerEncoder(TopDownTransformerPreTrainedModel):
         attention_mask: torch.Tensor | None,
         token_importance: torch.Tensor | None,
         **kwargs: Unpack[TransformersKwargs],
-    ) -> tuple[Segments, torch.Tensor | BlockMask | None]:
+    ) -> tuple[Segments, dict[str, Any]]:
         """Pool tokens into segments and update these; and what the top-down layers need to find them."""
         if token_importance is not None:
             token_importance = token_importance.to(hidden_states.device)
@@ -244,6 +222,3 @@ class TopDownTransformerEncoder(TopDownTransformerPreTrainedModel):
             Segments(hidden_states, exists, token_importance), self.embed_segment_positions, **kwargs
         )
         return segments, find_segments(self.config, hidden_states, exists, segments)
-
-
-__all__ = ["TopDownTransformerEncoder", "TopDownTransformerPreTrainedModel"]

@@ -19,7 +19,7 @@ Axes in shape comments:
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -50,9 +50,7 @@ def attend_on_cpu(
         mask = mask.masked_fill_(~band.exists, torch.finfo(query.dtype).min)[:, None, None]
     function = _Weighted if highlighting == "weighted" else _Mixed
     share = {"weighted": 1.0, "additive": 0.5, "only": 0.0}[highlighting]  # of plain attention in a highlighted row
-    attended: torch.Tensor = function.apply(
-        query, key, value, band.rows, band.values, band.partners, mask, highlighted_heads, scale, share
-    )
+    attended: torch.Tensor = function.apply(query, key, value, _Asked(band, mask, highlighted_heads, scale, share))
     return attended  # (batch, heads, tokens, head_dim)
 
 
@@ -73,6 +71,29 @@ class _Rows:
 
     def add(self, states: torch.Tensor, rows: torch.Tensor) -> None:
         self.put(states, self.take(states) + rows)
+
+
+class _Asked(NamedTuple):
+    """What is asked of a kernel, beside queries, keys and values."""
+
+    band: Band
+    mask: torch.Tensor | None
+    heads: int  # highlighted ones
+    scale: float
+    share: float  # of plain attention in a highlighted row
+
+    def attend(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Plain attention, and the logarithm of the sum of its exponentials."""
+        kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+        return kernel(*tensors, attn_mask=self.mask, scale=self.scale)  # type: ignore[no-any-return]
+
+    def rows(self, head_dim: int) -> _Rows:
+        return _Rows(self.band.rows, self.heads, head_dim)
+
+    def backward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Gradients of queries, keys and values that the kernel gives."""
+        kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+        return kernel(*tensors, 0.0, False, attn_mask=self.mask, scale=self.scale)  # type: ignore[no-any-return]
 
 
 def _near(rows: torch.Tensor, partners: torch.Tensor) -> torch.Tensor:
@@ -146,23 +167,10 @@ class _Weighted(torch.autograd.Function):
     """Entries of the band are added to scores. Source: equation 2."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        rows: torch.Tensor,
-        values: torch.Tensor,
-        partners: torch.Tensor,
-        mask: torch.Tensor | None,
-        heads: int,
-        scale: float,
-        share: float,
-    ) -> torch.Tensor:
-        kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-        attended, normalizer = kernel(query, key, value, attn_mask=mask, scale=scale)
-        at = _Rows(rows, heads, query.shape[-1])
-        row_index = rows[:, None].expand(-1, heads, -1)
+    def forward(ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, asked: _Asked) -> torch.Tensor:
+        attended, normalizer = asked.attend(query, key, value)
+        at, heads, partners = asked.rows(query.shape[-1]), asked.heads, asked.band.partners
+        row_index = asked.band.rows[:, None].expand(-1, heads, -1)
         with torch.autocast("cpu", enabled=False):
             row_query, row_key, row_value, plain = (at.take(states) for states in (query, key, value, attended))
             plain_normalizer = normalizer[:, :heads].gather(2, row_index)  # (batch, heads, rows)
@@ -174,25 +182,25 @@ class _Weighted(torch.autograd.Function):
                     _near(row_value, partners[:, part]),
                     plain[:, :, part],
                     plain_normalizer[:, :, part],
-                    values[:, None, part],
-                    scale,
+                    asked.band.values[:, None, part],
+                    asked.scale,
                 )
                 corrected.append(output)
                 corrected_normalizer.append(log_sum)
             at.put(attended, torch.cat(corrected, dim=2))
             normalizer[:, :heads].scatter_(2, row_index, torch.cat(corrected_normalizer, dim=2).to(normalizer.dtype))
-        ctx.save_for_backward(query, key, value, attended, normalizer, rows, values, partners, mask)
-        ctx.heads, ctx.scale = heads, scale
+        ctx.save_for_backward(query, key, value, attended, normalizer)
+        ctx.asked = asked
         return attended
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        query, key, value, attended, normalizer, rows, values, partners, mask = ctx.saved_tensors
-        heads, scale = ctx.heads, ctx.scale
-        kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
-        grads = kernel(grad, query, key, value, attended, normalizer, 0.0, False, attn_mask=mask, scale=scale)
-        at = _Rows(rows, heads, query.shape[-1])
+        query, key, value, attended, normalizer = ctx.saved_tensors
+        asked: _Asked = ctx.asked
+        grads = asked.backward(grad, query, key, value, attended, normalizer)
+        at, heads, scale = asked.rows(query.shape[-1]), asked.heads, asked.scale
+        rows, values, partners = asked.band.rows, asked.band.values, asked.band.partners
         with torch.autocast("cpu", enabled=False):
             row_query, row_key, row_value, row_attended, row_grad = (
                 at.take(states) for states in (query, key, value, attended, grad)
@@ -215,69 +223,51 @@ class _Weighted(torch.autograd.Function):
                 _add_near(grad_value, partner, lacking[..., None] * part_grad[:, :, :, None])
             for whole, change in zip(grads, (torch.cat(grad_query, dim=2), grad_key, grad_value), strict=True):
                 at.add(whole, change)
-        return (*grads, *(None,) * 7)
+        return (*grads, None)
 
 
 class _Mixed(torch.autograd.Function):
     """Highlighted rows are a share of plain attention and a softmax over their entries. Source: equation 4."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        rows: torch.Tensor,
-        values: torch.Tensor,
-        partners: torch.Tensor,
-        mask: torch.Tensor | None,
-        heads: int,
-        scale: float,
-        share: float,
-    ) -> torch.Tensor:
-        kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-        attended, normalizer = kernel(query, key, value, attn_mask=mask, scale=scale)
-        at = _Rows(rows, heads, query.shape[-1])
+    def forward(ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, asked: _Asked) -> torch.Tensor:
+        attended, normalizer = asked.attend(query, key, value)
+        at, heads, partners = asked.rows(query.shape[-1]), asked.heads, asked.band.partners
         with torch.autocast("cpu", enabled=False):
-            weights, shares = _mixture(values, share)
+            weights, shares = _mixture(asked.band.values, asked.share)
             plain, row_value = at.take(attended), at.take(value)
             mixed = [
                 torch.einsum("brw,bhrwd->bhrd", weights[:, part], _near(row_value, partners[:, part]))
                 for part in _parts(partners, heads, query.shape[-1])
             ]
             at.put(attended, shares * plain + torch.cat(mixed, dim=2))
-        ctx.save_for_backward(
-            query, key, value, attended, plain.to(attended.dtype), normalizer, rows, values, partners, mask
-        )
-        ctx.heads, ctx.scale, ctx.share = heads, scale, share
+        ctx.save_for_backward(query, key, value, attended, plain.to(attended.dtype), normalizer)
+        ctx.asked = asked
         return attended
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        query, key, value, attended, plain, normalizer, rows, values, partners, mask = ctx.saved_tensors
-        kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
-        at = _Rows(rows, ctx.heads, query.shape[-1])
+        query, key, value, attended, plain, normalizer = ctx.saved_tensors
+        asked: _Asked = ctx.asked
+        at, partners = asked.rows(query.shape[-1]), asked.band.partners
         with torch.autocast("cpu", enabled=False):
-            weights, shares = _mixture(values, ctx.share)
+            weights, shares = _mixture(asked.band.values, asked.share)
             row_grad = at.take(grad)
             grad_value = torch.zeros_like(row_grad)
-            for part in _parts(partners, ctx.heads, query.shape[-1]):
+            for part in _parts(partners, asked.heads, query.shape[-1]):
                 parts = weights[:, None, part, :, None] * row_grad[:, :, part, None]
                 _add_near(grad_value, partners[:, part], parts)
             # The kernel is to see plain attention, and its share of the gradient.
             grad, attended = grad.clone(), attended.clone()
             at.put(grad, shares * row_grad)
             at.put(attended, plain)
-            grads = kernel(grad, query, key, value, attended, normalizer, 0.0, False, attn_mask=mask, scale=ctx.scale)
+            grads = asked.backward(grad, query, key, value, attended, normalizer)
             at.add(grads[2], grad_value)
-        return (*grads, *(None,) * 7)
+        return (*grads, None)
 
 
 def _mixture(values: torch.Tensor, share: float) -> tuple[torch.Tensor, torch.Tensor]:
     """Weights of the entries of each row, (batch, rows, width), and its share of plain attention."""
     has_entries = (values != 0).any(dim=-1)[:, None, :, None]  # (batch, 1, rows, 1)
     return softmax_of_entries(values) * (1 - share), torch.where(has_entries, share, 1.0).to(values.dtype)
-
-
-__all__ = ["attend_on_cpu", "correct_rows"]

@@ -24,7 +24,7 @@ from .hierarchical_attention import HamMemory, HierarchicalAttention
 from .input_checks import check_shape, check_source, check_target
 from .model_outputs import HamDecoderOutput, HamEncoderOutput
 from .pretrained_ham import HamPreTrainedModel
-from .recurrent_cache import RecurrentCache, own_cache
+from .recurrent_cache import begin_steps, take_steps
 
 
 class HamGruEncoderLayer(GradientCheckpointingLayer):
@@ -190,40 +190,25 @@ class HamGruDecoder(HamPreTrainedModel):
         wants_states = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         with_weights = self.config.output_attentions if output_attentions is None else output_attentions
         embeddings = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
-        length = embeddings.shape[1]
         words = self.dropout(embeddings)
-        use_cache = self.config.use_cache if use_cache is None else use_cache
-        if self.training and self.step.gradient_checkpointing:
-            use_cache = False
-        cache = own_cache(cache)
-        memory = None if cache is None else cache.memory
-        if memory is None:
-            memory = self.step.attention.prepare(encoder_hidden_states, key_padding_mask=encoder_attention_mask)
-        state = None if cache is None else cache.state
+        recurrent, memory, state, use_cache = begin_steps(
+            self,
+            cache,
+            use_cache,
+            lambda: self.step.attention.prepare(encoder_hidden_states, key_padding_mask=encoder_attention_mask),
+        )
         if state is None:
             state = self._begin(encoder_hidden_states, encoder_attention_mask)
-        is_padding = None
-        if attention_mask is not None:
-            is_padding = (attention_mask[:, -length:, None, None] == 0).to(state.device)
-
-        states, weights = [], []
-        for position, word in enumerate(words.unbind(dim=1)):
-            new, found = self.step(word, state, with_weights, *memory)
-            state = new if is_padding is None else torch.where(is_padding[:, position], state, new)
-            states.append(state)
-            weights.append(found)
+        states, found = take_steps(self.step, words, state, attention_mask, with_weights, *memory)
         all_states = torch.stack(states, dim=1)  # (batch, target, 1 + layers, d_model)
         read = torch.cat([all_states[:, :, -1], all_states[:, :, 0], words], dim=-1)
         outputs = HamDecoderOutput(last_hidden_state=self.readout(read).tanh())
-        if use_cache:
-            cache = RecurrentCache() if cache is None else cache
-            cache.memory = memory
-            cache.append(states)
-            outputs["cache"] = cache
+        if use_cache and recurrent is not None:
+            outputs["cache"] = recurrent.keep(memory, states)
         if wants_states:
             outputs["hidden_states"] = (embeddings, *all_states[:, :, 1:].unbind(dim=2))
         if with_weights:
-            by_level = torch.cat(weights, dim=3)  # (batch, depth, heads, target, source)
+            by_level = torch.cat([weights for (weights,) in found], dim=3)  # (batch, depth, heads, target, source)
             mixture = self.step.attention.mixture.to(by_level)[: by_level.shape[1]]
             outputs["cross_attentions"] = (torch.einsum("bdhts,d->bhts", by_level, mixture),)
             outputs["level_attentions"] = by_level
@@ -269,6 +254,3 @@ def _put(target: torch.Tensor, states: torch.Tensor, places: torch.Tensor, exist
     """Put states to their places in the source; what does not exist is left out."""
     states = states.masked_fill(~exists.unsqueeze(-1), 0.0).to(target.dtype)
     return target.scatter_add(1, places.unsqueeze(-1).expand_as(states), states)
-
-
-__all__ = ["HamGruDecoder", "HamGruDecoderStep", "HamGruEncoder", "HamGruEncoderLayer"]

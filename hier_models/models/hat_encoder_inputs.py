@@ -71,6 +71,3 @@ def check_length(config: PreTrainedConfig, input_ids: torch.Tensor | None, lengt
             "(`truncation=True` in the processor's call), or cut it into windows (`stride` and "
             "`return_overflowing_tokens=True`)."
         )
-
-
-__all__ = ["check_choices", "check_inputs", "check_length"]

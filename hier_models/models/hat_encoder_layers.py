@@ -85,6 +85,3 @@ class HatEncoderLayers(nn.Module):
         for layer in self.layer:
             hidden_states = layer(hidden_states, attention_mask, sentences=sentences, **kwargs)
         return hidden_states
-
-
-__all__ = ["HatEncoderLayer", "HatEncoderLayers"]

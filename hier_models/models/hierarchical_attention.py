@@ -150,7 +150,8 @@ class HierarchicalAttention(nn.Module):
     ):
         super().__init__()
         kdim, vdim = (embed_dim if size is None else size for size in (kdim, vdim))
-        _check_arguments(embed_dim, depth, num_heads, scoring, keys, level_weights, dropout, kdim, vdim)
+        sizes = {"embed_dim": embed_dim, "depth": depth, "num_heads": num_heads, "kdim": kdim, "vdim": vdim}
+        _check_arguments(sizes, scoring, keys, level_weights, dropout)
         self.embed_dim, self.depth, self.num_heads = embed_dim, depth, num_heads
         self.scoring, self.keys, self.dropout = scoring, keys, dropout
         self.kdim, self.vdim = kdim, vdim
@@ -449,19 +450,8 @@ class HierarchicalAttention(nn.Module):
         return output
 
 
-def _check_arguments(
-    embed_dim: int,
-    depth: int,
-    num_heads: int,
-    scoring: str,
-    keys: str,
-    level_weights: str,
-    dropout: float,
-    kdim: int,
-    vdim: int,
-) -> None:
+def _check_arguments(sizes: dict[str, int], scoring: str, keys: str, level_weights: str, dropout: float) -> None:
     """Refuse what no [`HierarchicalAttention`] can be made of."""
-    sizes = {"embed_dim": embed_dim, "depth": depth, "num_heads": num_heads, "kdim": kdim, "vdim": vdim}
     for name, value in sizes.items():
         if type(value) is not int or value < 1:
             raise ValueError(f"`{name}` must be an integer of at least 1, got {value!r}.")
@@ -474,6 +464,7 @@ def _check_arguments(
             raise ValueError(f"`{name}` must be one of {', '.join(map(repr, allowed))}, got {choice!r}.")
     if not isinstance(dropout, int | float) or not 0 <= dropout <= 1:
         raise ValueError(f"`dropout` must be between 0 and 1, got {dropout!r}.")
+    embed_dim, _, num_heads, kdim, vdim = sizes.values()
     if embed_dim % num_heads:
         raise ValueError(f"`num_heads` must divide embed_dim={embed_dim}, got {num_heads}.")
     if num_heads == 1 and vdim != embed_dim:
@@ -519,6 +510,3 @@ def _as_penalty(allowed: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
 
 def _blank(states: torch.Tensor, blocked: torch.Tensor | None) -> torch.Tensor:
     return states if blocked is None else states.masked_fill(blocked, 0.0)
-
-
-__all__ = ["HamHeadProjection", "HamLevelWeights", "HamMemory", "HierarchicalAttention"]

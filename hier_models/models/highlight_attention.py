@@ -21,7 +21,6 @@ Axes in shape comments:
     width     entries of a row of the band
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -31,10 +30,9 @@ from torch.nn.attention.flex_attention import AuxRequest, BlockMask
 from torch.utils.checkpoint import checkpoint
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.integrations.flex_attention import compile_friendly_flex_attention
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-from transformers.models.bart.modeling_bart import BartAttention, eager_attention_forward
+from transformers.models.bart.modeling_bart import BartAttention
 
-from .bart_body import projections
+from .bart_body import attend, attention_sizes, projections
 from .flash_highlighting import attend_on_cpu, correct_rows
 from .highlight_band import Band, softmax_of_entries
 from .input_checks import refuse_flex_dropout
@@ -51,13 +49,7 @@ class HighlightTransformerSelfAttention(BartAttention):
     """
 
     def __init__(self, config: PreTrainedConfig, layer_idx: int):
-        super().__init__(
-            embed_dim=config.d_model,
-            num_heads=config.encoder_attention_heads,
-            dropout=config.attention_dropout,
-            config=config,
-            layer_idx=layer_idx,
-        )
+        super().__init__(**attention_sizes(config, "encoder", layer_idx))
         self.highlighted_heads = config.highlight_heads if layer_idx in config.highlighted_layers else 0
         self.highlighting = config.highlighting
 
@@ -85,10 +77,7 @@ class HighlightTransformerSelfAttention(BartAttention):
             attended, normalizer = _flex(query, key, value, attention_mask, scale, self.training)
             attended = correct_rows(attended, normalizer, query, key, value, band, heads, scale)
         else:
-            attend: Callable[..., Any] = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
-            attended, weights = attend(
-                self, query, key, value, attention_mask, dropout=dropout, scaling=scale, **kwargs
-            )  # (batch, tokens, heads, head_dim)
+            attended, weights = attend(self, query, key, value, attention_mask, **kwargs)
             attended = attended.transpose(1, 2)
             if band is not None:
                 attended = highlight_rows(attended, query, key, value, band, heads, how, dropout, scale)
@@ -211,6 +200,3 @@ def _attend_from_rows(
         query, key, value, attn_mask=bias[:, None], dropout_p=dropout, scale=scale
     )
     return attended
-
-
-__all__ = ["HighlightTransformerSelfAttention", "highlight_rows"]

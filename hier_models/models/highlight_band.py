@@ -151,6 +151,3 @@ def check_phrases(
             f"{longest}."
         )
     check_weights("phrase_values", values.detach().float().where(is_phrase, 0.0))
-
-
-__all__ = ["Band", "check_phrases", "make_band", "softmax_of_entries"]

@@ -181,20 +181,3 @@ def refuse_flex_dropout(implementation: str | None, dropout: float) -> None:
             "bart-large have 0.1). Load the model with `attention_dropout=0.0` (in `from_bart`, `from_pretrained`, or "
             'a recipe\'s `config_overrides`), or use `model.set_attn_implementation("sdpa")`, which is slower with it.'
         )
-
-
-__all__ = [
-    "can_look_at",
-    "check_decoded",
-    "check_integers",
-    "check_labels",
-    "check_length",
-    "check_one",
-    "check_shape",
-    "check_source",
-    "check_target",
-    "check_values",
-    "check_weights",
-    "refuse_flash_mask",
-    "refuse_flex_dropout",
-]

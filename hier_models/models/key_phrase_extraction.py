@@ -377,6 +377,3 @@ def _packed(array: Array) -> str:
 
 def _unpacked(text: str, dtype: str) -> Array:
     return np.frombuffer(zlib.decompress(base64.b64decode(text, validate=True)), dtype=dtype)
-
-
-__all__ = ["KeyPhraseExtractor"]

@@ -376,6 +376,3 @@ def _association(together: int, one: int, other: int, total: int) -> float:
 def _overlaps(word: str, words: Iterable[str]) -> bool:
     """Whether a word is a part of one of the others, or has one as its part."""
     return any(word in other or other in word for other in words)
-
-
-__all__ = ["PoemKeywords", "chinese_runs", "is_chinese", "segment", "text_rank"]

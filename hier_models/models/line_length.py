@@ -46,6 +46,3 @@ class LineLengthLogitsProcessor(LogitsProcessor):
         ended = torch.full_like(scores, -torch.inf)
         ended[:, self.eos_token_id] = 0.0
         return ended  # type: ignore[return-value]
-
-
-__all__ = ["LINE_LENGTHS", "LineLengthLogitsProcessor", "check_line_length"]

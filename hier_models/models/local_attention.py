@@ -18,7 +18,7 @@ Axes in shape comments:
     keys      keys that one block of queries can see
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -27,10 +27,9 @@ from torch.nn.attention.flex_attention import BlockMask
 from torch.utils.checkpoint import checkpoint
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.masking_utils import create_bidirectional_mask
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-from transformers.models.bart.modeling_bart import BartAttention, eager_attention_forward
+from transformers.models.bart.modeling_bart import BartAttention
 
-from .bart_body import projections
+from .bart_body import attend, attention_sizes, projections
 from .input_checks import refuse_flex_dropout
 
 
@@ -45,13 +44,7 @@ class TopDownTransformerLocalAttention(BartAttention):
     """
 
     def __init__(self, config: PreTrainedConfig, layer_idx: int | None = None):
-        super().__init__(
-            embed_dim=config.d_model,
-            num_heads=config.encoder_attention_heads,
-            dropout=config.attention_dropout,
-            config=config,
-            layer_idx=layer_idx,
-        )
+        super().__init__(**attention_sizes(config, "encoder", layer_idx))
         self.window = config.attention_window
 
     def forward(
@@ -69,13 +62,8 @@ class TopDownTransformerLocalAttention(BartAttention):
             attended = local_attention(query, key, value, self.window, attention_mask, dropout, self.scaling)
             attended = attended.transpose(1, 2)  # (batch, tokens, heads, head_dim)
         else:
-            attend: Callable[..., Any] = ALL_ATTENTION_FUNCTIONS.get_interface(
-                self.config._attn_implementation, eager_attention_forward
-            )
             kwargs["sliding_window"] = self.window // 2 + 1  # read by flash attention: it counts the token itself
-            attended, weights = attend(
-                self, query, key, value, attention_mask, dropout=dropout, scaling=self.scaling, **kwargs
-            )
+            attended, weights = attend(self, query, key, value, attention_mask, **kwargs)
         return self.out_proj(attended.flatten(2)), weights
 
 
@@ -396,6 +384,3 @@ def _flex_block_mask(inputs_embeds: torch.Tensor, window: int, attention_mask: t
         mask_mod=visible,
         seq_lengths=(tokens, tokens),
     )
-
-
-__all__ = ["TopDownTransformerLocalAttention", "create_local_attention_mask", "local_attention"]

@@ -449,6 +449,3 @@ class MarkedTokenizer(PreTrainedTokenizerFast):
         first = kind not in said
         said.add(kind)
         return first
-
-
-__all__ = ["MarkedTokenizer"]

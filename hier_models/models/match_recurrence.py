@@ -156,6 +156,3 @@ class GatedMatchGru(MatchRecurrence):
         size = self.size
         gate = (word[:, size:] + seen[:, size:]).sigmoid()
         return self.cells[0](gate * torch.cat([word[:, :size], seen[:, :size]], -1), state), memory
-
-
-__all__ = ["GatedMatchGru", "MatchLstm", "MatchRecurrence"]

@@ -3,6 +3,8 @@
 Attentions are tuples with one tensor for each layer, (batch, heads, queries, keys), where nothing else is said.
 """
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +21,21 @@ from transformers.modeling_outputs import (
     TokenClassifierOutput,
 )
 from transformers.utils import ModelOutput
+
+
+def with_attentions(*names: str) -> Callable[[Any], Any]:
+    """Have `output_attentions` of a forward collect further attentions, which Transformers does not know."""
+
+    def decorate(forward: Any) -> Any:
+        @functools.wraps(forward)
+        def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if kwargs.get("output_attentions", self.config.output_attentions):
+                kwargs |= {f"output_{name}": True for name in names}
+            return forward(self, *args, **kwargs)
+
+        return wrapped
+
+    return decorate
 
 
 # ------------------------------------------------------------------------------------- what several families return

@@ -238,32 +238,15 @@ class CoarseToFineLstmForConditionalGeneration(WritesTargets, CoarseToFineLstmPr
         use_cache: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> CoarseToFineLstmLMOutput:
-        """Predict the target.
+        """Predict the target: `logits`, `(batch, target, vocab_size)`, and what else was asked for.
+
+        `labels` are target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
+        shifted to the right are the `decoder_input_ids` if none are given. `num_items_in_batch` is the number of
+        labels in the whole accumulated batch, which [`Trainer`] gives; without it the loss is a mean over this batch.
+        The other arguments are those of [`CoarseToFineLstmModel`].
 
         When rows are drawn, in training with hard attention, the value of `loss` is the negative log-likelihood, and
         its gradient also that of the surrogate (REINFORCE).
-
-        Args:
-            input_ids: for this and all without a text here, see [`CoarseToFineLstmModel`].
-            attention_mask: see there.
-            row_ids: see there.
-            decoder_input_ids: see there.
-            decoder_attention_mask: see there.
-            encoder_outputs: see there.
-            cache: see there.
-            inputs_embeds: see there.
-            decoder_inputs_embeds: see there.
-            labels: target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
-                shifted to the right are the `decoder_input_ids` if none are given.
-            use_cache: see there.
-            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch, which [`Trainer`]
-                gives; without it the loss is a mean over this batch.
-
-        Returns:
-            `logits`, `(batch, target, vocab_size)`, `loss` if there are `labels`, and what else was asked for.
-
-        Raises:
-            ValueError: see there.
         """
         decoder_input_ids, use_cache = self._read_labels(labels, decoder_input_ids, decoder_inputs_embeds, use_cache)
         num_items_in_batch = kwargs.pop("num_items_in_batch", None)
@@ -335,13 +318,8 @@ class CoarseToFineLstmForConditionalGeneration(WritesTargets, CoarseToFineLstmPr
     def generate(self, *args: Any, **kwargs: Any) -> Any:
         """Generate; see `GenerationMixin.generate`. With hard attention, only rows that are selected are read.
 
-        Args:
-            *args: see there.
-            **kwargs: see there.
-
-        Returns:
-            See there. With `return_dict_in_generate=True` and hard attention it has `encoded_rows` too, how many rows
-            of each document were read, `(batch,)`.
+        With `return_dict_in_generate=True`, the result then has `encoded_rows` too, how many rows of each document
+        were read, `(batch,)`.
         """
         found: Any = super().generate(*args, **kwargs)  # type: ignore[misc]  # of a mixin
         cache = found.get("cache") if isinstance(found, ModelOutput) else None
@@ -352,15 +330,7 @@ class CoarseToFineLstmForConditionalGeneration(WritesTargets, CoarseToFineLstmPr
 
     @staticmethod
     def create_masks_for_generate(attention_mask: torch.Tensor | None = None, **kwargs: Any) -> torch.Tensor | None:
-        """Keep the mask as it is; generation with a static cache asks for one of keys and values, and here are none.
-
-        Args:
-            attention_mask: of the target, `(batch, target)`.
-            **kwargs: not used.
-
-        Returns:
-            The same.
-        """
+        """Keep the mask as it is; with a static cache, generation asks for one of keys and values: here are none."""
         return attention_mask
 
 

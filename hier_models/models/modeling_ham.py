@@ -148,29 +148,12 @@ class HamForConditionalGeneration(Seq2SeqHead, HamPreTrainedModel, GenerationMix
         use_cache: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> HamLMOutput:
-        """Predict the target.
+        """Predict the target: `logits`, `(batch, target, vocab_size)`, and what else was asked for.
 
-        Args:
-            input_ids: for this and all without a text here, see [`HamModel`].
-            attention_mask: see there.
-            keyword_mask: see there.
-            decoder_input_ids: see there.
-            decoder_attention_mask: see there.
-            encoder_outputs: see there.
-            cache: see there.
-            inputs_embeds: see there.
-            decoder_inputs_embeds: see there.
-            labels: target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
-                shifted to the right are the `decoder_input_ids` if none are given.
-            use_cache: see there.
-            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch, which [`Trainer`]
-                gives; without it the loss is a mean over this batch.
-
-        Returns:
-            `logits`, `(batch, target, vocab_size)`, `loss` if there are `labels`, and what else was asked for.
-
-        Raises:
-            ValueError: see there.
+        `labels` are target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
+        shifted to the right are the `decoder_input_ids` if none are given. `num_items_in_batch` is the number of
+        labels in the whole accumulated batch, which [`Trainer`] gives; without it the loss is a mean over this batch.
+        The other arguments are those of [`HamModel`].
         """
         decoder_input_ids, use_cache = self._read_labels(labels, decoder_input_ids, decoder_inputs_embeds, use_cache)
         num_items_in_batch = kwargs.pop("num_items_in_batch", None)
@@ -190,14 +173,7 @@ class HamForConditionalGeneration(Seq2SeqHead, HamPreTrainedModel, GenerationMix
         return HamLMOutput(**self.predict(outputs, labels, num_items_in_batch))
 
     def create_masks_for_generate(self, **kwargs: Any) -> Any:
-        """Make the masks of generation; the GRU body keeps the target's as it is, for it has no keys and values.
-
-        Args:
-            **kwargs: see `transformers.masking_utils.create_masks_for_generate`.
-
-        Returns:
-            The masks.
-        """
+        """Make the masks of generation; the GRU body keeps the target's as it is, for it has no keys and values."""
         if self.config.body == "gru":
             return kwargs.get("attention_mask")
         return create_masks_for_generate(**kwargs)

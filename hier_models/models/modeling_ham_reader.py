@@ -176,17 +176,10 @@ class HamReaderForQuestionAnswering(HamReaderPreTrainedModel):
 
         layout = Layout(mask, document_ids)
         asked_layout = Layout(question_mask)
-        question = self.reader.read_question(
-            self.words(
-                asked_layout.to_rows(asked),
-                asked_layout.mask,
-                None if question_char_ids is None else asked_layout.to_rows(question_char_ids),
-            ),
-            asked_layout.lengths,
-        )
-        words = self.words(layout.to_rows(given), layout.mask, None if char_ids is None else layout.to_rows(char_ids))
+        question = self.reader.encode(_words(self.words, asked, question_char_ids, asked_layout), asked_layout.lengths)
+        context = self.reader.encode(_words(self.words, given, char_ids, layout), layout.lengths)
         read, attention = self.reader.read(
-            words, layout.lengths, layout.mask, layout.of_rows(question), layout.of_rows(asked_layout.mask)
+            context, layout.lengths, layout.mask, layout.of_rows(question), layout.of_rows(asked_layout.mask)
         )
         scores = self.reader.point(tuple(map(layout.to_given, read)), mask, question, asked_layout.mask)
         start, end = (score.masked_fill(~mask, torch.finfo(score.dtype).min) for score in scores)
@@ -204,6 +197,13 @@ class HamReaderForQuestionAnswering(HamReaderPreTrainedModel):
     def _level_weights(self, like: torch.Tensor) -> torch.Tensor:
         weights = [part(like) for part in self.reader.modules() if isinstance(part, LevelWeights)]
         return torch.stack(weights).detach()[None].expand(len(like), -1, -1)
+
+
+def _words(
+    encoder: WordEncoder, embeddings: torch.Tensor, char_ids: torch.Tensor | None, layout: Layout
+) -> torch.Tensor:
+    chars = None if char_ids is None else layout.to_rows(char_ids)
+    return encoder(layout.to_rows(embeddings), layout.mask, chars)  # type: ignore[no-any-return]
 
 
 def _mask(attention_mask: torch.Tensor | None, words: torch.Tensor) -> torch.Tensor:

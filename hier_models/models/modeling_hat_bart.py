@@ -23,13 +23,34 @@ from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .bart_body import BartBodyDecoder, BartBodyModel, make_token_embedding, of_both, target_of
+from .bart_body import (
+    BartBodyDecoder,
+    BartBodyModel,
+    attention_sizes,
+    make_token_embedding,
+    of_both,
+    recorded,
+    target_of,
+)
 from .bart_warm_start import BartWarmStart
-from .bos_positions import check_bos_positions, fill_unmarked, find_bos_positions, silence_markers, token_positions
+from .bos_positions import (
+    check_bos_positions,
+    fill_unmarked,
+    find_bos_positions,
+    find_first_tokens,
+    silence_markers,
+    token_positions,
+)
 from .configuration_hat_bart import HatBartConfig
 from .copy_mechanism import CopyDecoderLayer
 from .input_checks import check_length, check_shape, check_source, check_values
-from .model_outputs import HatBartDecoderOutput, HatBartEncoderOutput, HatBartLMOutput, HatBartModelOutput
+from .model_outputs import (
+    HatBartDecoderOutput,
+    HatBartEncoderOutput,
+    HatBartLMOutput,
+    HatBartModelOutput,
+    with_attentions,
+)
 from .seq2seq_head import Seq2SeqHead
 from .warm_start import begin_attention, begin_layers
 
@@ -44,14 +65,9 @@ class HatBartDecoderLayer(CopyDecoderLayer):
         super().__init__(config, layer_idx=layer_idx)
         self.has_hierarchy = config.hierarchical_layers > 0
         if self.has_hierarchy:
+            # Its keys and values are cached behind those of the second attention, see `HatBartDecoder`.
             self.hierarchical_attn = BartAttention(
-                config.d_model,
-                config.decoder_attention_heads,
-                dropout=config.attention_dropout,
-                is_decoder=True,
-                config=config,
-                # Its keys and values are cached behind those of the second attention, see `HatBartDecoder`.
-                layer_idx=config.decoder_layers + layer_idx,
+                **attention_sizes(config, "decoder", config.decoder_layers + layer_idx)
             )
             self.hierarchical_attn_layer_norm = nn.LayerNorm(config.d_model)
 
@@ -197,7 +213,8 @@ class HatBartEncoder(HatBartPreTrainedModel):
 
         sentence_states, sentence_mask = None, None
         if self.config.hierarchical_layers:
-            bos_positions = fill_unmarked(bos_positions, token_positions(hidden_states, attention_mask))
+            first_tokens = find_first_tokens(hidden_states, attention_mask)
+            bos_positions = fill_unmarked(bos_positions, first_tokens, hidden_states.device)
             sentence_states, sentence_mask = self._encode_sentences(hidden_states, bos_positions, **kwargs)
         return HatBartEncoderOutput(
             last_hidden_state=hidden_states,
@@ -238,17 +255,10 @@ class HatBartDecoder(BartBodyDecoder, HatBartPreTrainedModel):
     """BART's decoder with a third attention, over sentence states, in every layer. Source: section 3.3."""
 
     _can_record_outputs = {
-        "hidden_states": HatBartDecoderLayer,
-        "attentions": OutputRecorder(BartAttention, index=1, layer_name="self_attn"),
-        "cross_attentions": OutputRecorder(BartAttention, index=1, layer_name="encoder_attn"),
+        **recorded(HatBartDecoderLayer),
         "hierarchical_attentions": OutputRecorder(BartAttention, index=1, layer_name="hierarchical_attn"),
     }
-
-    def __init__(self, config: HatBartConfig):
-        super().__init__(config)
-        layers = (HatBartDecoderLayer(config, layer_idx=i) for i in range(config.decoder_layers))
-        self.add_layers(layers, config.max_position_embeddings)
-        self.post_init()
+    layer_class = HatBartDecoderLayer
 
     @merge_with_config_defaults
     @capture_outputs
@@ -321,6 +331,7 @@ class HatBartModel(BartBodyModel, HatBartPreTrainedModel):
         self.post_init()
 
     @can_return_tuple
+    @with_attentions("hierarchical_attentions")
     def forward(
         self,
         input_ids: torch.Tensor | None = None,
@@ -366,9 +377,6 @@ class HatBartModel(BartBodyModel, HatBartPreTrainedModel):
                 embeddings.
         """
         decoder_input_ids = target_of(self.config, input_ids, decoder_input_ids, decoder_inputs_embeds)
-        if kwargs.get("output_attentions", self.config.output_attentions):
-            kwargs["output_hierarchical_attentions"] = True  # type: ignore[typeddict-unknown-key]
-
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
                 input_ids=input_ids,
@@ -450,30 +458,15 @@ class HatBartForConditionalGeneration(Seq2SeqHead, HatBartPreTrainedModel, Gener
         output_copying: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> HatBartLMOutput:
-        """Predict the target.
+        """Predict the target: `logits`, `(batch, target, vocab_size)`, and what else was asked for.
+
+        `labels` are target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
+        shifted to the right are the `decoder_input_ids` if none are given. `num_items_in_batch` is the number of
+        labels in the whole accumulated batch, which [`Trainer`] gives; without it the loss is a mean over this batch.
+        `output_copying` returns `copy_probability` and `copy_attentions` of a model that copies.
+        The other arguments are those of [`HatBartModel`].
 
         With `use_copy`, `logits` are logarithms of probabilities.
-
-        Args:
-            input_ids: for this and all without a text here, see [`HatBartModel`].
-            attention_mask: see there.
-            segment_ids: see there.
-            bos_positions: see there.
-            decoder_input_ids: see there.
-            decoder_attention_mask: see there.
-            encoder_outputs: see there.
-            cache: see there.
-            inputs_embeds: see there.
-            decoder_inputs_embeds: see there.
-            labels: target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
-                shifted to the right are the `decoder_input_ids` if none are given.
-            use_cache: see there.
-            output_copying: return `copy_probability` and `copy_attentions` of a model that copies.
-            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch, which [`Trainer`]
-                gives; without it the loss is a mean over this batch.
-
-        Returns:
-            `logits`, `(batch, target, vocab_size)`, `loss` if there are `labels`, and what else was asked for.
         """
         decoder_input_ids, use_cache = self._read_labels(labels, decoder_input_ids, decoder_inputs_embeds, use_cache)
         num_items_in_batch = kwargs.pop("num_items_in_batch", None)

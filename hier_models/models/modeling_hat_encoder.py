@@ -11,6 +11,8 @@ Axes in shape comments:
     hidden_size width
 """
 
+from typing import Any
+
 import torch
 from torch import nn
 from transformers.masking_utils import create_bidirectional_mask
@@ -24,10 +26,10 @@ from transformers.models.roberta.modeling_roberta import (
     RobertaSelfAttention,
 )
 from transformers.processing_utils import Unpack
-from transformers.utils import TransformersKwargs, can_return_tuple
+from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .bos_positions import find_bos_positions, silence_markers
+from .bos_positions import find_bos_positions, find_first_tokens, silence_markers
 from .classification_loss import classification_loss, cross_entropy
 from .configuration_hat_encoder import HatEncoderConfig
 from .hat_encoder_inputs import check_choices, check_inputs, check_length
@@ -40,8 +42,9 @@ from .model_outputs import (
     HatEncoderQuestionAnsweringOutput,
     HatEncoderSequenceClassifierOutput,
     HatEncoderTokenClassifierOutput,
+    with_attentions,
 )
-from .sentence_level import find_first_tokens, make_sentence_level
+from .sentence_level import make_sentence_level
 from .warm_start import BeginsAsBase
 
 
@@ -65,6 +68,8 @@ class HatEncoderModel(HatEncoderPreTrainedModel):
     Source: section 7. With `hierarchical_attention=False`, equal to [`RobertaModel`].
     """
 
+    _input_embed_layer = "word_embeddings"
+
     def __init__(self, config: HatEncoderConfig, add_pooling_layer: bool = True):
         super().__init__(config)
         self.gradient_checkpointing = False
@@ -73,15 +78,9 @@ class HatEncoderModel(HatEncoderPreTrainedModel):
         self.pooler = RobertaPooler(config) if add_pooling_layer else None
         self.post_init()
 
-    def get_input_embeddings(self) -> nn.Embedding:
-        """Return the token embedding."""
-        return self.embeddings.word_embeddings
-
-    def set_input_embeddings(self, value: nn.Embedding) -> None:
-        """Replace the token embedding."""
-        self.embeddings.word_embeddings = value
-
     @can_return_tuple
+    @with_attentions("hierarchical_attentions")
+    @capture_outputs
     def forward(
         self,
         input_ids: torch.Tensor | None = None,
@@ -117,30 +116,6 @@ class HatEncoderModel(HatEncoderPreTrainedModel):
             ValueError: if inputs are missing or given twice, have a wrong shape, are out of range, or are longer than
                 the positions reach.
         """
-        if kwargs.get("output_attentions", self.config.output_attentions):
-            kwargs["output_hierarchical_attentions"] = True  # type: ignore[typeddict-unknown-key]
-        return self._encode(  # type: ignore[no-any-return]
-            input_ids,
-            attention_mask=attention_mask,
-            token_type_ids=token_type_ids,
-            position_ids=position_ids,
-            bos_positions=bos_positions,
-            inputs_embeds=inputs_embeds,
-            **kwargs,
-        )
-
-    @capture_outputs
-    def _encode(
-        self,
-        input_ids: torch.Tensor | None,
-        *,
-        attention_mask: torch.Tensor | None,
-        token_type_ids: torch.Tensor | None,
-        position_ids: torch.Tensor | None,
-        bos_positions: torch.Tensor | None,
-        inputs_embeds: torch.Tensor | None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> HatEncoderModelOutput:
         check_inputs(
             self.config,
             input_ids,
@@ -213,9 +188,63 @@ def _recorded(outputs: HatEncoderModelOutput) -> dict[str, tuple[torch.Tensor, .
     return {name: getattr(outputs, name) for name in names}
 
 
-class HatEncoderForMaskedLM(HatEncoderPreTrainedModel):
-    """Predicts masked tokens: the paper's pretraining. Source: section 7."""
+class HatEncoderHead(HatEncoderPreTrainedModel):
+    """What the heads share: they read the encoder's states, each in its way, and give logits and a loss."""
 
+    output_class: type[ModelOutput]
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        token_type_ids: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        bos_positions: torch.Tensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> Any:
+        """Predict what the class says, and its loss if there are `labels`.
+
+        The other arguments are those of [`HatEncoderModel`], and `num_items_in_batch`, the labels in the whole
+        accumulated batch, which [`Trainer`] gives; without it the loss is a mean over this batch.
+        """
+        num_items_in_batch = kwargs.pop("num_items_in_batch", None)
+        inputs = self._inputs(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            token_type_ids=token_type_ids,
+            position_ids=position_ids,
+            bos_positions=bos_positions,
+            inputs_embeds=inputs_embeds,
+        )
+        outputs = self.roberta(**inputs, return_dict=True, **kwargs)
+        logits = self._predict(outputs, input_ids if input_ids is not None else inputs_embeds, attention_mask)
+        loss = None if labels is None else self._loss(logits, labels, num_items_in_batch)
+        return self.output_class(loss=loss, logits=logits, **_recorded(outputs))
+
+    def _inputs(self, **inputs: torch.Tensor | None) -> dict[str, torch.Tensor | None]:
+        """Give what the encoder gets."""
+        return inputs
+
+    def _predict(self, outputs: Any, given: Any, mask: torch.Tensor | None) -> torch.Tensor:
+        """Make logits of what the encoder returned for ids or embeddings."""
+        raise NotImplementedError
+
+    def _loss(self, logits: torch.Tensor, labels: torch.Tensor, num_items_in_batch: Any) -> torch.Tensor:
+        """Mean cross entropy, unless a head says otherwise."""
+        return cross_entropy(logits, labels, num_items_in_batch)
+
+
+class HatEncoderForMaskedLM(HatEncoderHead):
+    """Predicts masked tokens: the paper's pretraining. Source: section 7.
+
+    `labels` are ids of the masked tokens, -100 where there is no loss, `(batch, tokens)`; `logits` are `(batch,
+    tokens, vocab_size)`.
+    """
+
+    output_class = HatEncoderMaskedLMOutput
     _tied_weights_keys = {
         "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
         "lm_head.decoder.bias": "lm_head.bias",
@@ -235,52 +264,20 @@ class HatEncoderForMaskedLM(HatEncoderPreTrainedModel):
         """Replace the last layer of the head."""
         self.lm_head.decoder = new_embeddings
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        token_type_ids: torch.Tensor | None = None,
-        position_ids: torch.Tensor | None = None,
-        bos_positions: torch.Tensor | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        labels: torch.Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> HatEncoderMaskedLMOutput:
-        """Predict the masked tokens.
-
-        Args:
-            input_ids: for this and all without a text here, see [`HatEncoderModel`].
-            attention_mask: see there.
-            token_type_ids: see there.
-            position_ids: see there.
-            bos_positions: see there.
-            inputs_embeds: see there.
-            labels: ids of the masked tokens, -100 where there is no loss, `(batch, tokens)`.
-            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch, which [`Trainer`]
-                gives; without it the loss is a mean over this batch.
-
-        Returns:
-            `logits`, `(batch, tokens, vocab_size)`, `loss` if there are `labels`, and what else was asked for.
-        """
-        num_items_in_batch = kwargs.pop("num_items_in_batch", None)
-        outputs = self.roberta(
-            input_ids,
-            attention_mask=attention_mask,
-            token_type_ids=token_type_ids,
-            position_ids=position_ids,
-            bos_positions=bos_positions,
-            inputs_embeds=inputs_embeds,
-            return_dict=True,
-            **kwargs,
-        )
-        logits = self.lm_head(outputs.last_hidden_state)  # (batch, tokens, vocab_size)
-        loss = None if labels is None else cross_entropy(logits, labels, num_items_in_batch)
-        return HatEncoderMaskedLMOutput(loss=loss, logits=logits, **_recorded(outputs))
+    def _predict(self, outputs: Any, given: Any, mask: torch.Tensor | None) -> torch.Tensor:
+        """Score every token of the vocabulary, `(batch, tokens, vocab_size)`."""
+        return self.lm_head(outputs.last_hidden_state)  # type: ignore[no-any-return]
 
 
-class HatEncoderForSequenceClassification(HatEncoderPreTrainedModel):
-    """Labels or scores a text, or a pair of texts (MNLI), by its first token. Source: section 7."""
+class HatEncoderForSequenceClassification(HatEncoderHead):
+    """Labels or scores a text, or a pair of texts (MNLI), by its first token. Source: section 7.
+
+    `labels` are the class of each text, `(batch,)`; or a number to regress on, if `num_labels` is 1; or 0 and 1 for
+    each of several labels, as floats, `(batch, num_labels)`. `config.problem_type` says which; if it does not, the
+    labels do. `logits` are `(batch, num_labels)`.
+    """
+
+    output_class = HatEncoderSequenceClassifierOutput
 
     def __init__(self, config: HatEncoderConfig):
         super().__init__(config)
@@ -289,55 +286,25 @@ class HatEncoderForSequenceClassification(HatEncoderPreTrainedModel):
         self.classifier = RobertaClassificationHead(config)
         self.post_init()
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        token_type_ids: torch.Tensor | None = None,
-        position_ids: torch.Tensor | None = None,
-        bos_positions: torch.Tensor | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        labels: torch.Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> HatEncoderSequenceClassifierOutput:
-        """Label or score each text.
-
-        Args:
-            input_ids: for this and all without a text here, see [`HatEncoderModel`].
-            attention_mask: see there.
-            token_type_ids: see there.
-            position_ids: see there.
-            bos_positions: see there.
-            inputs_embeds: see there.
-            labels: class of each text, `(batch,)`; or a number to regress on, if `num_labels` is 1; or 0 and 1 for
-                each of several labels, as floats, `(batch, num_labels)`. `config.problem_type` says which; if it does
-                not, the labels do.
-            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch.
-
-        Returns:
-            `logits`, `(batch, num_labels)`, `loss` if there are `labels`, and what else was asked for.
-        """
-        num_items_in_batch = kwargs.pop("num_items_in_batch", None)
-        outputs = self.roberta(
-            input_ids,
-            attention_mask=attention_mask,
-            token_type_ids=token_type_ids,
-            position_ids=position_ids,
-            bos_positions=bos_positions,
-            inputs_embeds=inputs_embeds,
-            return_dict=True,
-            **kwargs,
-        )
+    def _predict(self, outputs: Any, given: Any, mask: torch.Tensor | None) -> torch.Tensor:
+        """Read each text's first token, `(batch, num_labels)`."""
         states = outputs.last_hidden_state
-        first_tokens = find_first_tokens(states, attention_mask)
-        logits = self.classifier(_states_at(states, first_tokens, attention_mask))  # (batch, num_labels)
-        loss = None if labels is None else classification_loss(self.config, logits, labels, num_items_in_batch)
-        return HatEncoderSequenceClassifierOutput(loss=loss, logits=logits, **_recorded(outputs))
+        first_tokens = find_first_tokens(states, mask)
+        return self.classifier(_states_at(states, first_tokens, mask))  # type: ignore[no-any-return]
+
+    def _loss(self, logits: torch.Tensor, labels: torch.Tensor, num_items_in_batch: Any) -> torch.Tensor:
+        """Loss of the `problem_type`."""
+        return classification_loss(self.config, logits, labels, num_items_in_batch)
 
 
-class HatEncoderForMultipleChoice(HatEncoderPreTrainedModel):
-    """Chooses among several texts that stand for the answers to one question (RACE). Source: section 7."""
+class HatEncoderForMultipleChoice(HatEncoderHead):
+    """Chooses among several texts that stand for the answers to one question (RACE). Source: section 7.
+
+    All inputs have an axis of choices behind the batch axis, such as `(batch, choices, tokens)`. `labels` are the
+    number of the right choice, `(batch,)`, and `logits` `(batch, choices)`.
+    """
+
+    output_class = HatEncoderMultipleChoiceOutput
 
     def __init__(self, config: HatEncoderConfig):
         super().__init__(config)
@@ -346,58 +313,16 @@ class HatEncoderForMultipleChoice(HatEncoderPreTrainedModel):
         self.classifier = nn.Linear(config.hidden_size, 1)
         self.post_init()
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        token_type_ids: torch.Tensor | None = None,
-        position_ids: torch.Tensor | None = None,
-        bos_positions: torch.Tensor | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        labels: torch.Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> HatEncoderMultipleChoiceOutput:
-        """Score each choice.
-
-        Args:
-            input_ids: for this and all without a text here, see [`HatEncoderModel`]; with an axis of choices behind
-                the batch axis, `(batch, choices, tokens)`.
-            attention_mask: see there, `(batch, choices, tokens)`.
-            token_type_ids: see there, `(batch, choices, tokens)`.
-            position_ids: see there, `(batch, choices, tokens)`.
-            bos_positions: see there, `(batch, choices, sentences)`.
-            inputs_embeds: see there, `(batch, choices, tokens, hidden_size)`.
-            labels: number of the right choice, `(batch,)`.
-            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch.
-
-        Returns:
-            `logits`, `(batch, choices)`, `loss` if there are `labels`, and what else was asked for.
-
-        Raises:
-            ValueError: if an input has no axis of choices.
-        """
-        num_items_in_batch = kwargs.pop("num_items_in_batch", None)
-        check_one(input_ids, inputs_embeds)
-
-        def flat(name: str, tensor: torch.Tensor | None) -> torch.Tensor | None:
+    def _inputs(self, **inputs: torch.Tensor | None) -> dict[str, torch.Tensor | None]:
+        """Put the choices of all texts into the batch axis."""
+        check_one(inputs["input_ids"], inputs["inputs_embeds"])
+        for name, tensor in inputs.items():
             check_choices(name, tensor, 4 if name == "inputs_embeds" else 3)
-            return None if tensor is None else tensor.flatten(0, 1)
+        return {name: None if tensor is None else tensor.flatten(0, 1) for name, tensor in inputs.items()}
 
-        outputs = self.roberta(
-            flat("input_ids", input_ids),
-            attention_mask=flat("attention_mask", attention_mask),
-            token_type_ids=flat("token_type_ids", token_type_ids),
-            position_ids=flat("position_ids", position_ids),
-            bos_positions=flat("bos_positions", bos_positions),
-            inputs_embeds=flat("inputs_embeds", inputs_embeds),
-            return_dict=True,
-            **kwargs,
-        )
-        choices = (input_ids if input_ids is not None else inputs_embeds).shape[1]
-        logits = self.classifier(self.dropout(outputs.pooler_output)).view(-1, choices)  # (batch, choices)
-        loss = None if labels is None else cross_entropy(logits, labels, num_items_in_batch)
-        return HatEncoderMultipleChoiceOutput(loss=loss, logits=logits, **_recorded(outputs))
+    def _predict(self, outputs: Any, given: Any, mask: torch.Tensor | None) -> torch.Tensor:
+        """Score each choice, `(batch, choices)`."""
+        return self.classifier(self.dropout(outputs.pooler_output)).view(-1, given.shape[1])  # type: ignore[no-any-return]
 
 
 class HatEncoderForQuestionAnswering(HatEncoderPreTrainedModel):
@@ -428,26 +353,11 @@ class HatEncoderForQuestionAnswering(HatEncoderPreTrainedModel):
         end_positions: torch.Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> HatEncoderQuestionAnsweringOutput:
-        """Score each token as the start and as the end of the answer.
+        """Score each token as the start and as the end of the answer, `(batch, tokens)` each.
 
-        Args:
-            input_ids: for this and all without a text here, see [`HatEncoderModel`].
-            attention_mask: see there.
-            token_type_ids: see there.
-            position_ids: see there.
-            bos_positions: see there.
-            inputs_embeds: see there.
-            start_positions: token where the answer starts, `(batch,)`; that of the first token where there is no
-                answer. One behind the last token has no part in the loss.
-            end_positions: token where the answer ends, `(batch,)`; see `start_positions`.
-            **kwargs: see there.
-
-        Returns:
-            `start_logits` and `end_logits`, `(batch, tokens)`, `loss` if there are positions, and what else was asked
-            for.
-
-        Raises:
-            ValueError: if only one of `start_positions` and `end_positions` is given.
+        `start_positions` and `end_positions` are the tokens where the answer starts and ends, `(batch,)`; those of the
+        first token where there is no answer. One behind the last token has no part in the loss. The other arguments
+        are those of [`HatEncoderModel`].
         """
         kwargs.pop("num_items_in_batch", None)  # the Trainer counts `labels`, which this task has not
         if (start_positions is None) != (end_positions is None):
@@ -474,15 +384,18 @@ class HatEncoderForQuestionAnswering(HatEncoderPreTrainedModel):
             )
             loss = sum(losses) / 2
         return HatEncoderQuestionAnsweringOutput(
-            loss=loss,
-            start_logits=start_logits,
-            end_logits=end_logits,
-            **_recorded(outputs),
+            loss=loss, start_logits=start_logits, end_logits=end_logits, **_recorded(outputs)
         )
 
 
-class HatEncoderForTokenClassification(HatEncoderPreTrainedModel):
-    """Labels each token."""
+class HatEncoderForTokenClassification(HatEncoderHead):
+    """Labels each token.
+
+    `labels` are the label of each, -100 where there is no loss, `(batch, tokens)`, and `logits` `(batch, tokens,
+    num_labels)`.
+    """
+
+    output_class = HatEncoderTokenClassifierOutput
 
     def __init__(self, config: HatEncoderConfig):
         super().__init__(config)
@@ -493,47 +406,9 @@ class HatEncoderForTokenClassification(HatEncoderPreTrainedModel):
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
         self.post_init()
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        token_type_ids: torch.Tensor | None = None,
-        position_ids: torch.Tensor | None = None,
-        bos_positions: torch.Tensor | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        labels: torch.Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> HatEncoderTokenClassifierOutput:
-        """Label each token.
-
-        Args:
-            input_ids: for this and all without a text here, see [`HatEncoderModel`].
-            attention_mask: see there.
-            token_type_ids: see there.
-            position_ids: see there.
-            bos_positions: see there.
-            inputs_embeds: see there.
-            labels: label of each token, -100 where there is no loss, `(batch, tokens)`.
-            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch.
-
-        Returns:
-            `logits`, `(batch, tokens, num_labels)`, `loss` if there are `labels`, and what else was asked for.
-        """
-        num_items_in_batch = kwargs.pop("num_items_in_batch", None)
-        outputs = self.roberta(
-            input_ids,
-            attention_mask=attention_mask,
-            token_type_ids=token_type_ids,
-            position_ids=position_ids,
-            bos_positions=bos_positions,
-            inputs_embeds=inputs_embeds,
-            return_dict=True,
-            **kwargs,
-        )
-        logits = self.classifier(self.dropout(outputs.last_hidden_state))  # (batch, tokens, num_labels)
-        loss = None if labels is None else cross_entropy(logits, labels, num_items_in_batch)
-        return HatEncoderTokenClassifierOutput(loss=loss, logits=logits, **_recorded(outputs))
+    def _predict(self, outputs: Any, given: Any, mask: torch.Tensor | None) -> torch.Tensor:
+        """Label each token, `(batch, tokens, num_labels)`."""
+        return self.classifier(self.dropout(outputs.last_hidden_state))  # type: ignore[no-any-return]
 
 
 __all__ = [

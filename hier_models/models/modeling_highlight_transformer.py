@@ -265,36 +265,17 @@ class HighlightTransformerForConditionalGeneration(Seq2SeqHead, HighlightTransfo
         output_copying: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> CopyLMOutput:
-        """Predict the target.
+        """Predict the target: `logits`, `(batch, target, vocab_size)`, and what else was asked for.
+
+        `labels` are target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
+        shifted to the right are the `decoder_input_ids` if none are given. `num_items_in_batch` is the number of
+        labels in the whole accumulated batch, which [`Trainer`] gives; without it the loss is a mean over this batch.
+        `output_copying` returns `copy_probability` and `copy_attentions`, with any attention implementation.
+        The other arguments are those of [`HighlightTransformerModel`].
 
         With copying, `logits` are logarithms of probabilities: what generation and scoring make of logits is then the
-        mixture of generating and copying itself.
-
-        Args:
-            input_ids: for this and all without a text here, see [`HighlightTransformerModel`].
-            attention_mask: see there.
-            phrase_positions: see there.
-            phrase_values: see there.
-            decoder_input_ids: see there.
-            decoder_attention_mask: see there.
-            encoder_outputs: see there.
-            cache: see there.
-            inputs_embeds: see there.
-            source_ids: see there.
-            decoder_inputs_embeds: see there.
-            labels: target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
-                shifted to the right are the `decoder_input_ids` if none are given.
-            use_cache: see there.
-            output_copying: return `copy_probability` and `copy_attentions`, with any attention implementation.
-            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch, which [`Trainer`]
-                gives; without it the loss is a mean over this batch.
-
-        Returns:
-            `logits`, `(batch, target, vocab_size)`, `loss` if there are `labels`, and what else was asked for.
-
-        Raises:
-            ValueError: if the model copies and is given neither `input_ids` nor `source_ids`, nor encoder outputs that
-                hold them, or ids of another shape than the encoded source; and see there.
+        mixture of generating and copying itself. It needs `input_ids`, `source_ids`, or encoder outputs that hold
+        them, of the encoded source's shape.
         """
         decoder_input_ids, use_cache = self._read_labels(labels, decoder_input_ids, decoder_inputs_embeds, use_cache)
         num_items_in_batch = kwargs.pop("num_items_in_batch", None)

@@ -163,29 +163,15 @@ class TopDownTransformerForConditionalGeneration(Seq2SeqHead, TopDownTransformer
         output_copying: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> TopDownTransformerLMOutput:
-        """Predict the target.
+        """Predict the target: `logits`, `(batch, target, vocab_size)`, and what else was asked for.
+
+        `labels` are target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
+        shifted to the right are the `decoder_input_ids` if none are given. `num_items_in_batch` is the number of
+        labels in the whole accumulated batch, which [`Trainer`] gives; without it the loss is a mean over this batch.
+        `output_copying` returns `copy_probability` and `copy_attentions` of a model that copies.
+        The other arguments are those of [`TopDownTransformerModel`].
 
         With `use_copy`, `logits` are logarithms of probabilities.
-
-        Args:
-            input_ids: for this and all without a text here, see [`TopDownTransformerModel`].
-            attention_mask: see there.
-            token_importance: see there.
-            decoder_input_ids: see there.
-            decoder_attention_mask: see there.
-            encoder_outputs: see there.
-            cache: see there.
-            inputs_embeds: see there.
-            decoder_inputs_embeds: see there.
-            labels: target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
-                shifted to the right are the `decoder_input_ids` if none are given.
-            use_cache: see there.
-            output_copying: return `copy_probability` and `copy_attentions` of a model that copies.
-            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch, which [`Trainer`]
-                gives; without it the loss is a mean over this batch.
-
-        Returns:
-            `logits`, `(batch, target, vocab_size)`, `loss` if there are `labels`, and what else was asked for.
         """
         decoder_input_ids, use_cache = self._read_labels(labels, decoder_input_ids, decoder_inputs_embeds, use_cache)
         num_items_in_batch = kwargs.pop("num_items_in_batch", None)
@@ -226,18 +212,10 @@ class TopDownTransformerEncoderModel(BartBodyModel, TopDownTransformerPreTrained
         inputs_embeds: torch.Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> TopDownTransformerEncoderOutput:
-        """Encode documents.
+        """Encode documents; the arguments are those of [`TopDownTransformerModel`].
 
-        Args:
-            input_ids: for this and all without a text here, see [`TopDownTransformerModel`].
-            attention_mask: see there.
-            token_importance: see there.
-            inputs_embeds: see there.
-            **kwargs: see there.
-
-        Returns:
-            `last_hidden_state` of the tokens, `(batch, source, d_model)`, `segment_hidden_states`, `(batch, segments,
-            d_model)`, and what else was asked for.
+        Gives `last_hidden_state` of the tokens, `(batch, source, d_model)`, `segment_hidden_states`, `(batch,
+        segments, d_model)`, and what else was asked for.
         """
         return self.encoder(  # type: ignore[no-any-return]
             input_ids=input_ids,
@@ -274,18 +252,11 @@ class TopDownTransformerForTokenClassification(TopDownTransformerPreTrainedModel
         labels: torch.Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> TopDownTransformerTokenClassifierOutput:
-        """Label each token.
+        """Label each token: `logits`, `(batch, source, num_labels)`, and what else was asked for.
 
-        Args:
-            input_ids: for this and all without a text here, see [`TopDownTransformerModel`].
-            attention_mask: see there.
-            token_importance: see there.
-            inputs_embeds: see there.
-            labels: label of each token, -100 where there is no loss, `(batch, source)`.
-            **kwargs: see there; and `num_items_in_batch`, the labels in the whole accumulated batch.
-
-        Returns:
-            `logits`, `(batch, source, num_labels)`, `loss` if there are `labels`, and what else was asked for.
+        `labels` are the label of each token, -100 where there is no loss, `(batch, source)`; `num_items_in_batch` is
+        the number of labels in the whole accumulated batch. The other arguments are those of
+        [`TopDownTransformerModel`].
         """
         num_items_in_batch = kwargs.pop("num_items_in_batch", None)
         outputs = self.model(

@@ -60,6 +60,3 @@ class Layout:
     def of_rows(self, questions: torch.Tensor) -> torch.Tensor:  # questions (batch, …)
         """Give each row what there is for its context."""
         return questions if self.rows_of_batch is None else questions[self.rows_of_batch]  # (rows, …)
-
-
-__all__ = ["Layout"]

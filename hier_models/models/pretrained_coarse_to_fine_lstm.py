@@ -56,6 +56,3 @@ class CoarseToFineLstmPreTrainedModel(PreTrainedModel):
             init.zeros_(module.weight[module.padding_idx])
         if isinstance(module, RewardBaseline):
             init.zeros_(module.values)
-
-
-__all__ = ["CoarseToFineLstmPreTrainedModel"]

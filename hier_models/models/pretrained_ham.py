@@ -58,6 +58,3 @@ class HamPreTrainedModel(BartBodyPreTrainedModel):
                     init.zeros_(module.weight[module.padding_idx])
         if isinstance(module, HamLevelWeights | HamHeadProjection):
             module.reset_parameters()
-
-
-__all__ = ["HamPreTrainedModel"]

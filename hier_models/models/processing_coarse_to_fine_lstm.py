@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from transformers import BatchEncoding, PreTrainedTokenizerBase
+from transformers.processing_utils import Unpack
 
 from .sentence_splitting import check_language
-from .source_processing import SentenceProcessor
+from .source_processing import SentenceProcessor, SourceOptions
 
 
 ARRANGEMENTS = ("sentences", "grid")
@@ -92,14 +93,7 @@ class CoarseToFineLstmProcessor(SentenceProcessor):
         turns: Sequence[Mapping[str, str]] | Sequence[Sequence[Mapping[str, str]]] | None = None,
         documents: Sequence[str] | Sequence[Sequence[str]] | None = None,
         text_target: str | Sequence[str] | None = None,
-        padding: bool | str = False,
-        truncation: bool | str | None = None,
-        max_length: int | None = None,
-        max_target_length: int | None = None,
-        pad_to_multiple_of: int | None = None,
-        padding_side: str | None = None,
-        return_tensors: str | None = None,
-        return_truncation: bool = False,
+        **options: Unpack[SourceOptions],
     ) -> BatchEncoding:
         """Prepare documents, targets or both for the model.
 
@@ -114,18 +108,14 @@ class CoarseToFineLstmProcessor(SentenceProcessor):
             documents: Several articles that make one input, one after the other, each split into sentences.
             text_target: The summary or summaries, one sequence `… </s>` each: gives `labels`. The decoder begins with
                 BOS, which is none of them.
-            padding: True or "longest", "max_length", or False. Padded labels are -100, always on the right.
-            truncation: Whether to cut at `max_length`, the processor's `num_rows`, and `max_target_length`; by default
-                where they are given and nothing is padded, as in Transformers. Of targets the EOS token
-                stays.
-            max_length: Length limit in tokens, EOS tokens included; by default the tokenizer's `model_max_length`.
-            max_target_length: The same for `text_target`.
-            pad_to_multiple_of: Rounds the padded length up.
-            padding_side: "right" or "left"; by default the tokenizer's.
-            return_tensors: "pt" or "np".
-            return_truncation: Also return, per input, `num_truncated_tokens` (tokens that are missing, EOS tokens
-                included), `num_truncated_sentences` (sentences that lost a token) and, for targets,
-                `num_truncated_target_tokens`. Without it, cuts are logged, the first as a warning.
+            **options: `padding` (True or "longest", "max_length", or False; padded labels are -100), `truncation`
+                (whether to cut at `max_length`, the processor's `num_rows`, and `max_target_length`; by default where
+                they are given and nothing is padded, as in Transformers), `max_length` and `max_target_length` (in
+                tokens, special ones included; by default the tokenizer's `model_max_length`), `pad_to_multiple_of`,
+                `padding_side`, `return_tensors` ("pt" or "np") and `return_truncation`, for counts per input:
+                `num_truncated_tokens` (tokens that are missing), `num_truncated_sentences` (sentences that lost a
+                token) and for targets `num_truncated_target_tokens`. Without it, cuts are logged, the first as a
+                warning.
 
         Returns:
             `input_ids`, `attention_mask` and `row_ids` (batch, tokens), the last with the row of each token, counted
@@ -138,19 +128,8 @@ class CoarseToFineLstmProcessor(SentenceProcessor):
             TypeError: If an input is not text, or a list of text, as described.
         """
         inputs = {"text": text, "sentences": sentences, "turns": turns, "documents": documents}
-        data, batched = self._prepare(
-            inputs,
-            text_target,
-            padding=padding,
-            truncation=truncation,
-            max_length=max_length,
-            max_target_length=max_target_length,
-            pad_to_multiple_of=pad_to_multiple_of,
-            padding_side=padding_side,
-            return_tensors=return_tensors,
-            return_truncation=return_truncation,
-        )
-        return self._encoded(data, batched, return_tensors)
+        data, batched = self._prepare(inputs, text_target, options)
+        return self._encoded(data, batched, options.get("return_tensors"))
 
     def _sources(  # type: ignore[override]
         self, name: str, value: Any, limit: int | None, cut: bool

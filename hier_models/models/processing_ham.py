@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from transformers import BatchEncoding, PreTrainedTokenizerBase
+from transformers.processing_utils import Unpack
 
 from .keywords import PoemKeywords, is_chinese
 from .line_length import LineLengthLogitsProcessor
-from .poem_input import read_poems
-from .source_processing import SavesPart, SourceProcessor
-from .source_text import read_running_texts
+from .source_processing import SavesPart, SourceOptions, SourceProcessor
+from .source_text import read_items, read_running_texts
+from .text_inputs import check_text
 
 
 class HamProcessor(SavesPart, SourceProcessor):
@@ -78,14 +79,7 @@ class HamProcessor(SavesPart, SourceProcessor):
         keywords: str | Sequence[str] | None = None,
         lines: Sequence[str] | Sequence[Sequence[str]] | None = None,
         text_target: str | Sequence[str] | None = None,
-        padding: bool | str = False,
-        truncation: bool | str | None = None,
-        max_length: int | None = None,
-        max_target_length: int | None = None,
-        pad_to_multiple_of: int | None = None,
-        padding_side: str | None = None,
-        return_tensors: str | None = None,
-        return_truncation: bool = False,
+        **options: Unpack[SourceOptions],
     ) -> BatchEncoding:
         """Prepare texts or lines of poems, targets or both for the model.
 
@@ -100,17 +94,13 @@ class HamProcessor(SavesPart, SourceProcessor):
             keywords: The keyword of a poem's next line.
             lines: With `keywords`, the lines of the poem so far; none by default.
             text_target: The summary, translation or next line, or a list of them: gives `labels`.
-            padding: True or "longest", "max_length", or False. Padded labels are -100, always on the right.
-            truncation: Whether to cut at `max_length` and `max_target_length`; by default where they are
-                given and nothing is padded, as in Transformers. The EOS token stays. Of a poem the first lines go, and
-                the keyword stays.
-            max_length: Length limit in tokens, EOS tokens included; by default the tokenizer's `model_max_length`.
-            max_target_length: The same for `text_target`.
-            pad_to_multiple_of: Rounds the padded length up.
-            padding_side: "right" or "left"; by default the tokenizer's.
-            return_tensors: "pt" or "np".
-            return_truncation: Also return, per input, `num_truncated_tokens` (tokens that are missing) and, for
-                targets, `num_truncated_target_tokens`. Without it, cuts are logged, the first as a warning.
+            **options: `padding` (True or "longest", "max_length", or False; padded labels are -100), `truncation`
+                (whether to cut at `max_length` and `max_target_length`; by default where they are given and nothing is
+                padded, as in Transformers; of a poem the first lines go, and the keyword stays), `max_length` and
+                `max_target_length` (in tokens, special ones included; by default the tokenizer's `model_max_length`),
+                `pad_to_multiple_of`, `padding_side`, `return_tensors` ("pt" or "np") and `return_truncation`, for
+                counts per input: `num_truncated_tokens` (tokens that are missing), and for targets
+                `num_truncated_target_tokens`. Without it, cuts are logged, the first as a warning.
 
         Returns:
             `input_ids` and `attention_mask` (batch, tokens); with `keywords` also `keyword_mask` (batch, tokens), 1
@@ -123,26 +113,14 @@ class HamProcessor(SavesPart, SourceProcessor):
         """
         inputs: dict[str, Any] = {"text": text, "sentences": sentences, "turns": turns, "documents": documents}
         inputs["keywords"] = keywords if lines is None else (keywords, lines)
-        data, batched = self._prepare(
-            inputs,
-            text_target,
-            padding=padding,
-            truncation=truncation,
-            max_length=max_length,
-            max_target_length=max_target_length,
-            pad_to_multiple_of=pad_to_multiple_of,
-            padding_side=padding_side,
-            return_tensors=return_tensors,
-            return_truncation=return_truncation,
-            lines=lines,
-        )
-        return self._encoded(data, batched, return_tensors)
+        data, batched = self._prepare(inputs, text_target, options, lines=lines)
+        return self._encoded(data, batched, options.get("return_tensors"))
 
     def _sources(  # type: ignore[override]
         self, name: str, value: Any, limit: int | None, cut: bool, *, lines: Any
     ) -> tuple[dict[str, list[Any]], bool]:
         if name == "keywords":
-            poems, batched = read_poems(value if lines is None else value[0], lines)
+            poems, batched = _read_poems(value if lines is None else value[0], lines)
             return self._poems(poems, limit), batched
         texts, batched = read_running_texts(name, value)
         whole = [ids for ids, _ in self._encode(texts)]
@@ -220,6 +198,38 @@ class HamProcessor(SavesPart, SourceProcessor):
             data["keyword_mask"].append([1] * len(keyword) + [0] * (len(ids) - len(keyword)))
             data["num_truncated_tokens"].append(len(before) - len(kept))
         return data
+
+
+def _read_poems(keywords: object, lines: object) -> tuple[list[tuple[str, list[str]]], bool]:
+    """Return (keyword, the lines before) of each line that is to be written, and whether there were several."""
+    if keywords is None:
+        raise ValueError("`lines` goes with `keywords`: a line is written from its keyword and the lines before")
+    batched = not isinstance(keywords, str)
+    words = read_items("keywords", keywords, "a string or a list of strings") if batched else [keywords]
+    if not words:
+        raise ValueError("`keywords` is an empty list; give at least one keyword")
+    if lines is None:
+        rows: list[Any] = [[] for _ in words]
+    else:
+        outer = read_items("lines", lines, "a list of lists of lines" if batched else "a list of lines")
+        rows = outer if batched else [outer]
+    if len(rows) != len(words):
+        raise ValueError(f"`lines` must match `keywords`, got {len(rows)} for {len(words)}")
+    poems = []
+    for number, (word, row) in enumerate(zip(words, rows, strict=True)):
+        place, mark = (f"lines[{number}]", f"keywords[{number}]") if batched else ("lines", "keywords")
+        before = read_items(place, row, "a list of lines")
+        before = [_read_chinese(f"{place}[{i}]", line, "a line of a poem") for i, line in enumerate(before)]
+        poems.append((_read_chinese(mark, word, "a keyword"), before))
+    return poems, batched
+
+
+def _read_chinese(name: str, value: object, what: str) -> str:
+    """Check that a value is Chinese characters and nothing else."""
+    text = check_text(name, value).strip()
+    if not is_chinese(text):
+        raise ValueError(f"`{name}` must be Chinese characters alone ({what}), got {text!r}")
+    return text
 
 
 __all__ = ["HamProcessor"]

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import BatchEncoding, PreTrainedTokenizerBase
+from transformers.processing_utils import Unpack
 
 from .sentence_splitting import check_language
 from .source_processing import (
     Document,
     GivesRunningText,
     SentenceProcessor,
+    SourceOptions,
     bounds_by_offset,
     cut_at,
     pieces_of,
@@ -80,15 +82,8 @@ class HatBartProcessor(GivesRunningText, SentenceProcessor):
         turns: Sequence[Mapping[str, str]] | Sequence[Sequence[Mapping[str, str]]] | None = None,
         documents: Sequence[str] | Sequence[Sequence[str]] | None = None,
         text_target: str | Sequence[str] | None = None,
-        padding: bool | str = False,
-        truncation: bool | str | None = None,
-        max_length: int | None = None,
-        max_target_length: int | None = None,
-        pad_to_multiple_of: int | None = None,
-        padding_side: str | None = None,
-        return_tensors: str | None = None,
         return_offsets_mapping: bool = False,
-        return_truncation: bool = False,
+        **options: Unpack[SourceOptions],
     ) -> BatchEncoding:
         """Prepare documents, targets or both for the model.
 
@@ -106,21 +101,17 @@ class HatBartProcessor(GivesRunningText, SentenceProcessor):
             text_target: The summary or summaries, one sequence `<s> … </s>` each: gives `labels`. With a tokenizer
                 that has `[line]`, `[short]` and `[long]`, that of the summary's length (at most 25 words, at most
                 110, more) stands in the place of BOS.
-            padding: True or "longest", "max_length", or False. Padded labels are -100, always on the right.
-            truncation: Whether to cut at `max_length` and `max_target_length`; by default where they are
-                given and nothing is padded, as in Transformers. The EOS token stays; a sentence of which no token fits
-                loses its marker too.
-            max_length: Length limit in tokens, markers included; by default the tokenizer's `model_max_length`.
-            max_target_length: The same for `text_target`.
-            pad_to_multiple_of: Rounds the padded length up.
-            padding_side: "right" or "left"; by default the tokenizer's.
-            return_tensors: "pt" or "np".
             return_offsets_mapping: Also return `offset_mapping`: where in the running text each token begins and ends,
                 in characters; (0, 0) for markers, EOS and padding. The running text of `sentences` and `turns` has a
                 space between them. Needs a tokenizer with a fast backend.
-            return_truncation: Also return, per input, `num_truncated_tokens` (tokens that are missing, markers
-                included), `num_truncated_sentences` (sentences that lost a token) and, for targets,
-                `num_truncated_target_tokens`. Without it, cuts are logged, the first as a warning.
+            **options: `padding` (True or "longest", "max_length", or False; padded labels are -100), `truncation`
+                (whether to cut at `max_length` and `max_target_length`; by default where they are given and nothing is
+                padded, as in Transformers; a sentence of which no token fits loses its marker too), `max_length` and
+                `max_target_length` (in tokens, special ones included; by default the tokenizer's `model_max_length`),
+                `pad_to_multiple_of`, `padding_side`, `return_tensors` ("pt" or "np") and `return_truncation`, for
+                counts per input: `num_truncated_tokens` (tokens that are missing), `num_truncated_sentences`
+                (sentences that lost a token) and for targets `num_truncated_target_tokens`. Without it, cuts are
+                logged, the first as a warning.
 
         Returns:
             `input_ids` and `attention_mask` (batch, tokens), with `num_segments` also `segment_ids`, with
@@ -133,20 +124,8 @@ class HatBartProcessor(GivesRunningText, SentenceProcessor):
             TypeError: If an input is not text, or a list of text, as described.
         """
         inputs = {"text": text, "sentences": sentences, "turns": turns, "documents": documents}
-        data, batched = self._prepare(
-            inputs,
-            text_target,
-            padding=padding,
-            truncation=truncation,
-            max_length=max_length,
-            max_target_length=max_target_length,
-            pad_to_multiple_of=pad_to_multiple_of,
-            padding_side=padding_side,
-            return_tensors=return_tensors,
-            return_truncation=return_truncation,
-            return_offsets=return_offsets_mapping,
-        )
-        return self._encoded(data, batched, return_tensors)
+        data, batched = self._prepare(inputs, text_target, options, return_offsets=return_offsets_mapping)
+        return self._encoded(data, batched, options.get("return_tensors"))
 
     def _running_texts(self, name: str, value: object) -> tuple[list[str], bool]:
         documents, batched = self._read(name, value)

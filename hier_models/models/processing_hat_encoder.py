@@ -75,19 +75,7 @@ class HatEncoderProcessor(ProcessorMixin):
         text_pair: str | Sequence[str] | None = None,
         *,
         choices: Sequence[str] | Sequence[Sequence[str]] | None = None,
-        padding: bool | str = False,
-        truncation: bool | str | None = None,
-        max_length: int | None = None,
-        stride: int = 0,
-        is_split_into_words: bool = False,
-        pad_to_multiple_of: int | None = None,
-        padding_side: str | None = None,
-        return_tensors: str | None = None,
-        return_overflowing_tokens: bool = False,
-        return_offsets_mapping: bool = False,
-        return_special_tokens_mask: bool = False,
-        return_truncation: bool = False,
-        split_special_tokens: bool = True,
+        **options: Any,
     ) -> BatchEncoding:
         """Prepare texts, pairs or multiple choices for the model.
 
@@ -99,27 +87,18 @@ class HatEncoderProcessor(ProcessorMixin):
             choices: The answers to choose from, for one text a list of strings, for several a list of such lists, all
                 of the same length. Each makes a pair of the text and "question choice", and the result has one more
                 dimension: (batch, choices, tokens).
-            padding: True or "longest", "max_length", or False.
-            truncation: True or "longest_first" (which cuts the longer text of a pair), "only_first", "only_second", or
-                False; by default the first where `max_length` is given and nothing is padded, as in Transformers. The
-                markers count; a sentence of which no token fits loses its marker too.
-            max_length: Length limit of a row in tokens; by default the tokenizer's `model_max_length`.
-            stride: Tokens that neighboring windows of a text have in common, markers not counted.
-            is_split_into_words: Whether texts are lists of words. Sentences then begin at words.
-            pad_to_multiple_of: Rounds the padded length up.
-            padding_side: "right" or "left"; by default the tokenizer's.
-            return_tensors: "pt" or "np"; None gives lists.
-            return_overflowing_tokens: Whether to go on with what did not fit in further rows, which
-                `overflow_to_sample_mapping` assigns to their texts. Of a pair, the text that `truncation` names is cut
-                into windows; the other stands in each row.
-            return_offsets_mapping: Whether to return `offset_mapping`: (start, end) of each token in characters of its
-                text as it was given. A marker's is empty, at its sentence's first token.
-            return_special_tokens_mask: Whether to return `special_tokens_mask`: 1 for markers, separators and padding.
-            return_truncation: Whether to return how many tokens of each row were cut off, as `num_truncated_tokens`
-                (with their markers), and how many sentences lost a token, as `num_truncated_sentences`. If not, cuts
-                are logged.
-            split_special_tokens: Whether special tokens in a text are text. With False, `<mask>` and special tokens of
-                your own are read; markers and separators stay text.
+            **options: As for the tokenizer: `padding`, `truncation` (True or "longest_first", which cuts the longer
+                text of a pair, "only_first", "only_second", or False; by default the first where `max_length` is given
+                and nothing is padded, as in Transformers; markers count), `max_length`, `stride` (tokens that
+                neighboring windows have in common, markers not counted), `is_split_into_words` (sentences then begin
+                at words), `pad_to_multiple_of`, `padding_side`, `return_tensors` ("pt" or "np"),
+                `return_overflowing_tokens` (go on with what did not fit in further rows, which
+                `overflow_to_sample_mapping` assigns to their texts; of a pair, the text that `truncation` names is cut
+                into windows, and the other stands in each row), `return_offsets_mapping` (a marker's place is empty,
+                at its sentence's first token), `return_special_tokens_mask`, `return_truncation`
+                (`num_truncated_tokens` and `num_truncated_sentences` of each row; if not asked for, cuts are logged),
+                and `split_special_tokens`, True by default: special tokens in a text are text. With False, `<mask>`
+                and special tokens of your own are read; markers and separators stay text.
 
         Returns:
             `input_ids`, `attention_mask` and what was asked for. `sequence_ids(i)`, `word_ids(i)`, `char_to_token` and
@@ -132,27 +111,13 @@ class HatEncoderProcessor(ProcessorMixin):
         """
         if text is None:
             raise ValueError("`text` is missing; give a text or a list of texts")
-        options: dict[str, Any] = {
-            "padding": padding,
-            "truncation": truncation,
-            "max_length": max_length,
-            "is_split_into_words": is_split_into_words,
-            "pad_to_multiple_of": pad_to_multiple_of,
-            "padding_side": padding_side,
-            "return_offsets_mapping": return_offsets_mapping,
-            "return_special_tokens_mask": return_special_tokens_mask,
-            "return_truncation": return_truncation,
-            "split_special_tokens": split_special_tokens,
-        }
+        options.setdefault("split_special_tokens", True)
         if choices is None:
-            windows = {"stride": stride, "return_overflowing_tokens": return_overflowing_tokens}
-            return self.tokenizer(text, text_pair, **windows, **options, return_tensors=return_tensors)  # type: ignore[no-any-return]
-        for name, value in {
-            "return_overflowing_tokens": return_overflowing_tokens,
-            "is_split_into_words": is_split_into_words,
-        }.items():
-            if value:
+            return self.tokenizer(text, text_pair, **options)  # type: ignore[no-any-return]
+        for name in ("return_overflowing_tokens", "is_split_into_words"):
+            if options.get(name):
                 raise ValueError(f"`{name}` does not go with `choices`; leave it out")
+        return_tensors = options.pop("return_tensors", None)
         firsts, seconds, size, batched = read_choices(text, text_pair, choices)
         flat = self.tokenizer(firsts, seconds, **options)
         data = {key: [row[i : i + size] for i in range(0, len(row), size)] for key, row in flat.items()}

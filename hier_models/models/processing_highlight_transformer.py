@@ -10,10 +10,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from transformers import BatchEncoding, PreTrainedTokenizerBase
+from transformers.processing_utils import Unpack
 
 from .key_phrase_extraction import KEY_PHRASES_FILE, KeyPhraseExtractor
 from .phrase_spans import Phrase, place_phrases, read_phrases, shares
-from .source_processing import GivesRunningText, Place, SavesPart, SourceProcessor
+from .source_processing import NO_PADDING, GivesRunningText, Place, SavesPart, SourceOptions, SourceProcessor
 from .source_text import SEPARATORS, given_input, part_places, read_items, read_parts
 
 
@@ -145,16 +146,9 @@ class HighlightTransformerProcessor(SavesPart, GivesRunningText, SourceProcessor
         documents: Sequence[str] | Sequence[Sequence[str]] | None = None,
         text_target: str | Sequence[str] | None = None,
         phrases: Sequence[Any] | None = None,
-        padding: bool | str = False,
-        truncation: bool | str | None = None,
-        max_length: int | None = None,
-        max_target_length: int | None = None,
-        pad_to_multiple_of: int | None = None,
-        padding_side: str | None = None,
-        return_tensors: str | None = None,
-        return_truncation: bool = False,
         return_phrases: bool = False,
         return_offsets_mapping: bool = False,
+        **options: Unpack[SourceOptions],
     ) -> BatchEncoding:
         """Prepare documents, targets or both for the model.
 
@@ -179,26 +173,21 @@ class HighlightTransformerProcessor(SavesPart, GivesRunningText, SourceProcessor
                 For a list of documents, a list of such lists, or of None where the processor is to find them. By
                 default `key_phrases` finds those of all documents in what truncation leaves of them; an empty list
                 highlights nothing.
-            padding: True or "longest", "max_length", or False. Padded labels are -100, always on the right.
-            truncation: Whether to cut at `max_length` and `max_target_length`; by default where they are
-                given and nothing is padded, as in Transformers. The EOS token stays. What is left of a phrase that is
-                cut stays highlighted.
-            max_length: Length limit in tokens, special tokens included; by default the tokenizer's
-                `model_max_length`.
-            max_target_length: The same for `text_target`.
-            pad_to_multiple_of: Rounds the padded length up.
-            padding_side: "right" or "left"; by default the tokenizer's.
-            return_tensors: "pt" or "np".
-            return_truncation: Also return, per input, `num_truncated_tokens` (tokens that are missing), for targets
-                `num_truncated_target_tokens`, and where there are phrases `num_missing_phrases` (given, but not in
-                the text), `num_truncated_phrases` (occurrences that lost tokens), `num_long_phrases` (occurrences
-                that `key_phrases` found, of more than `max_phrase_length` tokens; they are not highlighted) and
-                whether it is `without_phrases` (1: no token is highlighted, though no empty list was given). Without
-                it, these are logged, the first of each kind as a warning.
             return_phrases: Also return `phrases`: for each input a list of {"text", "value", "spans", "positions"},
                 with every occurrence's characters and, where tokens of it are left, its tokens.
             return_offsets_mapping: Also return `offset_mapping`: for each token where its characters begin and end in
                 the running text; (0, 0) for special tokens and padding.
+            **options: `padding` (True or "longest", "max_length", or False; padded labels are -100), `truncation`
+                (whether to cut at `max_length` and `max_target_length`; by default where they are given and nothing is
+                padded, as in Transformers; what is left of a phrase that is cut stays highlighted), `max_length` and
+                `max_target_length` (in tokens, special ones included; by default the tokenizer's `model_max_length`),
+                `pad_to_multiple_of`, `padding_side`, `return_tensors` ("pt" or "np") and `return_truncation`, for
+                counts per input: `num_truncated_tokens` (tokens that are missing), for targets
+                `num_truncated_target_tokens`, and where there are phrases `num_missing_phrases` (given, but not in the
+                text), `num_truncated_phrases` (occurrences that lost tokens), `num_long_phrases` (occurrences that
+                `key_phrases` found, of more than `max_phrase_length` tokens; they are not highlighted) and whether it
+                is `without_phrases` (1: no token is highlighted, though no empty list was given). Without it, these
+                are logged, the first of each kind as a warning.
 
         Returns:
             `input_ids` and `attention_mask` (batch, tokens); where there are phrases also `phrase_positions` (batch,
@@ -218,20 +207,10 @@ class HighlightTransformerProcessor(SavesPart, GivesRunningText, SourceProcessor
         if about_source and text_target is not None and not any(value is not None for value in inputs.values()):
             raise ValueError("`phrases`, `return_phrases` and `return_offsets_mapping` are about a document; give one")
         data, batched = self._prepare(
-            inputs,
-            text_target,
-            padding=padding,
-            truncation=truncation,
-            max_length=max_length,
-            max_target_length=max_target_length,
-            pad_to_multiple_of=pad_to_multiple_of,
-            padding_side=padding_side,
-            return_tensors=return_tensors,
-            return_truncation=return_truncation,
-            phrases=phrases,
-            return_offsets=return_offsets_mapping,
+            inputs, text_target, options, phrases=phrases, return_offsets=return_offsets_mapping
         )
         found = data.pop("phrases", None)
+        return_tensors = options.get("return_tensors")
         encoded = self._encoded(data, batched, return_tensors)
         if return_phrases:  # no tensors
             encoded["phrases"] = found if batched or return_tensors is not None or found is None else found[0]
@@ -366,12 +345,10 @@ class HighlightTransformerProcessor(SavesPart, GivesRunningText, SourceProcessor
             )
         return messages
 
-    def _pad(
-        self, data: dict[str, Any], padding: bool | str, return_tensors: str | None, *lengths_and_side: Any
-    ) -> None:
+    def _pad(self, data: dict[str, Any], options: SourceOptions) -> None:
         """Pad phrases to the most of them, too."""
-        super()._pad(data, padding, return_tensors, *lengths_and_side)
-        if padding not in (False, "do_not_pad") or return_tensors is not None:
+        super()._pad(data, options)
+        if options.get("padding") not in NO_PADDING or options.get("return_tensors") is not None:
             for key in data.keys() & self.extra_inputs:
                 most = max(1, *map(len, data[key]))  # a tensor of no phrases would have no second axis
                 data[key] = [[*row, *[self.extra_inputs[key]] * (most - len(row))] for row in data[key]]

@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 from transformers import BatchEncoding, PreTrainedTokenizerBase
+from transformers.processing_utils import Unpack
 
-from .source_processing import GivesRunningText, SourceProcessor
+from .source_processing import GivesRunningText, SourceOptions, SourceProcessor
 from .source_text import read_items
 
 
@@ -53,15 +54,8 @@ class TopDownTransformerProcessor(GivesRunningText, SourceProcessor):
         documents: Sequence[str] | Sequence[Sequence[str]] | None = None,
         text_target: str | Sequence[str] | None = None,
         importance: Sequence[Any] | None = None,
-        padding: bool | str = False,
-        truncation: bool | str | None = None,
-        max_length: int | None = None,
-        max_target_length: int | None = None,
-        pad_to_multiple_of: int | None = None,
-        padding_side: str | None = None,
-        return_tensors: str | None = None,
-        return_truncation: bool = False,
         return_offsets_mapping: bool = False,
+        **options: Unpack[SourceOptions],
     ) -> BatchEncoding:
         """Prepare documents, targets or both for the model.
 
@@ -81,20 +75,15 @@ class TopDownTransformerProcessor(GivesRunningText, SourceProcessor):
                 running text (see `running_text`) and a weight of 0 or more; for a list of documents, a list of such
                 lists. A token gets the largest weight of the spans it overlaps, and 0 outside of all. Where no token
                 of a document gets a weight, all get 1, which is average pooling, and a warning says so.
-            padding: True or "longest", "max_length", or False. Padded labels are -100, always on the right.
-            truncation: Whether to cut at `max_length` and `max_target_length`; by default where they are
-                given and nothing is padded, as in Transformers. The EOS token stays.
-            max_length: Length limit in tokens, special tokens included; by default the tokenizer's
-                `model_max_length`.
-            max_target_length: The same for `text_target`.
-            pad_to_multiple_of: Rounds the padded length up.
-            padding_side: "right" or "left"; by default the tokenizer's.
-            return_tensors: "pt" or "np".
-            return_truncation: Also return, per input, `num_truncated_tokens` (tokens that are missing), for targets
-                `num_truncated_target_tokens`, and with `importance` whether it is `without_importance` (1: no token
-                got a weight). Without it, these are logged, the first as a warning.
             return_offsets_mapping: Also return `offset_mapping`: for each token where its characters begin and end in
                 the running text; (0, 0) for special tokens and padding.
+            **options: `padding` (True or "longest", "max_length", or False; padded labels are -100), `truncation`
+                (whether to cut at `max_length` and `max_target_length`; by default where they are given and nothing is
+                padded, as in Transformers), `max_length` and `max_target_length` (in tokens, special ones included; by
+                default the tokenizer's `model_max_length`), `pad_to_multiple_of`, `padding_side`, `return_tensors`
+                ("pt" or "np") and `return_truncation`, for counts per input: `num_truncated_tokens` (tokens that are
+                missing), for targets `num_truncated_target_tokens`, and with `importance` whether it is
+                `without_importance` (1: no token got a weight). Without it, these are logged, the first as a warning.
 
         Returns:
             `input_ids` and `attention_mask` (batch, tokens), with `importance` also `token_importance` (batch,
@@ -111,20 +100,9 @@ class TopDownTransformerProcessor(GivesRunningText, SourceProcessor):
         if located and text_target is not None and not any(value is not None for value in inputs.values()):
             raise ValueError("`importance` and `return_offsets_mapping` are about a document; give one")
         data, batched = self._prepare(
-            inputs,
-            text_target,
-            padding=padding,
-            truncation=truncation,
-            max_length=max_length,
-            max_target_length=max_target_length,
-            pad_to_multiple_of=pad_to_multiple_of,
-            padding_side=padding_side,
-            return_tensors=return_tensors,
-            return_truncation=return_truncation,
-            importance=importance,
-            return_offsets=return_offsets_mapping,
+            inputs, text_target, options, importance=importance, return_offsets=return_offsets_mapping
         )
-        return self._encoded(data, batched, return_tensors)
+        return self._encoded(data, batched, options.get("return_tensors"))
 
     def _sources(  # type: ignore[override]
         self,

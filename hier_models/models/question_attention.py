@@ -193,6 +193,3 @@ def _chunks(queries: torch.Tensor, keys: torch.Tensor) -> Iterator[torch.Tensor]
     """Cut queries so that the scores of each part are made of no more than `CHUNK_ELEMENTS`."""
     most = CHUNK_ELEMENTS.get(keys.device.type, CHUNK_ELEMENTS_ELSEWHERE)
     yield from queries.split(max(1, most // max(1, keys.numel())), dim=1)
-
-
-__all__ = ["AdditiveAttention", "BidafAttention", "LevelWeights", "SelfMatchingAttention", "masked_softmax"]

@@ -1,7 +1,7 @@
-"""The three readers: how a context is read with a question, and where the answer is looked for in what was read.
+"""The three readers: how a context is read with a question, and the pointer that looks for the answer in it.
 
-Each has the same four steps, of which the model makes an answer: `read_question`, once for each question; `read`, for
-each document; and `point`, over all documents of a context.
+Each has the same three steps, of which the model makes an answer: `encode`, for questions and documents; `read`, for
+each document with its question; and `point`, over all documents of a context.
 
 Axes in shape comments:
     batch       questions
@@ -16,20 +16,107 @@ from typing import Any
 import torch
 from torch import nn
 
-from .answer_pointer import AnswerPointer, QuestionPooling
 from .configuration_ham_reader import HamReaderConfig
 from .match_recurrence import GatedMatchGru, MatchLstm
-from .question_attention import BidafAttention, SelfMatchingAttention
+from .question_attention import BidafAttention, SelfMatchingAttention, masked_softmax
 from .word_encoder import RecurrentEncoder
 
 
-class BidafReader(nn.Module):
+class QuestionPooling(nn.Module):
+    """A vector of the question, attended to with a vector that is learned.
+
+    Source: Wang et al. 2017, equation 11.
+    """
+
+    def __init__(self, size: int, hidden_size: int):
+        super().__init__()
+        self.projection = nn.Linear(size, hidden_size)  # its bias is the learned vector, projected
+        self.score = nn.Linear(hidden_size, 1, bias=False)
+
+    def forward(self, question: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Attend."""
+        # question (batch, words, size), mask (batch, words)
+        attention = masked_softmax(self.score(self.projection(question).tanh()).squeeze(-1), mask)
+        return (attention[:, None] @ question).squeeze(1)  # (batch, size)
+
+
+class AnswerPointer(nn.Module):
+    """Points at the first word of the answer, reads what it pointed at, and points at the last.
+
+    Source: Wang and Jiang 2016, equations 10 to 13 (the boundary model; an LSTM that begins with zeros); Wang et al.
+    2017, equations 9 to 11 (a GRU that begins with the question).
+    """
+
+    def __init__(self, size: int, hidden_size: int, state_size: int, cell: str):
+        super().__init__()
+        self.state_size = state_size
+        self.projection = nn.Linear(size, hidden_size)
+        self.state_projection = nn.Linear(state_size, hidden_size, bias=False)
+        self.score = nn.Linear(hidden_size, 1)
+        self.cell = nn.LSTMCell(size, state_size) if cell == "lstm" else nn.GRUCell(size, state_size)
+
+    def forward(
+        self, context: torch.Tensor, mask: torch.Tensor, state: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Point."""
+        # context (batch, words, size), mask (batch, words), state (batch, state_size)
+        projected = self.projection(context)
+        if state is None:
+            state = context.new_zeros(len(context), self.state_size)
+        start = self._scores(projected, state)
+        seen = (masked_softmax(start, mask)[:, None] @ context).squeeze(1)
+        if isinstance(self.cell, nn.LSTMCell):
+            state, _ = self.cell(seen, (state, torch.zeros_like(state)))
+        else:
+            state = self.cell(seen, state)
+        return start, self._scores(projected, state)  # (batch, words)
+
+    def _scores(self, projected: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
+        scored: torch.Tensor = self.score((projected + self.state_projection(state)[:, None]).tanh())
+        return scored.squeeze(-1)
+
+
+class Reader(nn.Module):
+    """What the readers share."""
+
+    encoder_name: str
+
+    def encode(self, words: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """Read questions or documents, (texts, words, word_size), by themselves: (texts, words, size)."""
+        states: torch.Tensor = getattr(self, self.encoder_name)(words, lengths)[0]
+        return states
+
+    def read(
+        self,
+        context: torch.Tensor,  # (rows, words, size)
+        lengths: torch.Tensor,
+        mask: torch.Tensor,  # (rows, words)
+        question: torch.Tensor,  # (rows, keys, size)
+        question_mask: torch.Tensor,  # (rows, keys)
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        """Read encoded documents with their questions: what `point` looks at, and attention to the question."""
+        raise NotImplementedError
+
+    def point(
+        self,
+        read: tuple[torch.Tensor, ...],  # (batch, words, …)
+        mask: torch.Tensor,  # (batch, words)
+        question: torch.Tensor,  # (batch, keys, size)
+        question_mask: torch.Tensor,  # (batch, keys)
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Score words as the answer's first and last, (batch, words)."""
+        raise NotImplementedError
+
+
+class BidafReader(Reader):
     """Bi-directional attention flow.
 
     Source: Seo et al. 2016, section 2, layers 3 to 6; the attention in levels (HAM, section 3.1). For several
     documents each is read with the question, and start and end are looked for in all of them together, as DuReader's
     authors do.
     """
+
+    encoder_name = "contextual"
 
     def __init__(self, config: HamReaderConfig):
         super().__init__()
@@ -43,44 +130,29 @@ class BidafReader(nn.Module):
         self.end_score = nn.Linear(5 * size, 1)
         self.dropout = nn.Dropout(dropout)
 
-    def read_question(self, words: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Read questions."""
-        # words (batch, keys, word_size)
-        states: torch.Tensor = self.contextual(words, lengths)[0]
-        return states  # (batch, keys, size)
-
-    def read(
-        self,
-        words: torch.Tensor,  # (rows, words, word_size)
-        lengths: torch.Tensor,
-        mask: torch.Tensor,  # (rows, words)
-        question: torch.Tensor,  # (rows, keys, size)
-        question_mask: torch.Tensor,  # (rows, keys)
-    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
-        """Read documents with their questions."""
-        context = self.contextual(words, lengths)[0]
+    def read(self, context: Any, lengths: Any, mask: Any, question: Any, question_mask: Any) -> Any:
+        """Read encoded documents with their questions."""
         of_question, of_context, attention = self.attention(context, mask, question, question_mask)
         joined = torch.cat([context, of_question, context * of_question, context * of_context], -1)  # G
         modeled = self.modeling(joined, lengths)[0]  # M
         for_end = self.end_modeling(modeled, lengths)[0]  # M²
         return (torch.cat([joined, modeled], -1), torch.cat([joined, for_end], -1)), attention
 
-    def point(
-        self, read: tuple[torch.Tensor, ...], mask: torch.Tensor, question: torch.Tensor, question_mask: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def point(self, read: Any, mask: Any, question: Any, question_mask: Any) -> Any:
         """Score words as the answer's first and last."""
-        # read (batch, words, …), mask (batch, words), question (batch, keys, size), question_mask (batch, keys)
         for_start, for_end = read
         start = self.start_score(self.dropout(for_start)).squeeze(-1)
         return start, self.end_score(self.dropout(for_end)).squeeze(-1)  # (batch, words)
 
 
-class MatchLstmReader(nn.Module):
+class MatchLstmReader(Reader):
     """Match-LSTM with the boundary model of the answer pointer.
 
     Source: Wang and Jiang 2016, section 2.2; the attention in levels (HAM, section 3.1). Context and question are read
     in both directions here; the paper's LSTM reads forwards, as that of the code HAM's authors began with.
     """
+
+    encoder_name = "preprocessing"
 
     def __init__(self, config: HamReaderConfig):
         super().__init__()
@@ -91,38 +163,24 @@ class MatchLstmReader(nn.Module):
         self.pointer = AnswerPointer(size, hidden, hidden, "lstm")
         self.dropout = nn.Dropout(dropout)
 
-    def read_question(self, words: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Read questions; see `BidafReader.read_question`."""
-        states: torch.Tensor = self.preprocessing(words, lengths)[0]
-        return states
-
-    def read(
-        self,
-        words: torch.Tensor,
-        lengths: torch.Tensor,
-        mask: torch.Tensor,
-        question: torch.Tensor,
-        question_mask: torch.Tensor,
-    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
-        """Read documents with their questions; see `BidafReader.read`."""
-        context = self.preprocessing(words, lengths)[0]
+    def read(self, context: Any, lengths: Any, mask: Any, question: Any, question_mask: Any) -> Any:
+        """Read encoded documents with their questions."""
         matched, attention = self.matching(self.dropout(context), mask, lengths, self.dropout(question), question_mask)
         return (matched,), attention
 
-    def point(
-        self, read: tuple[torch.Tensor, ...], mask: torch.Tensor, question: torch.Tensor, question_mask: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Score words as the answer's first and last; see `BidafReader.point`."""
-        found: tuple[torch.Tensor, torch.Tensor] = self.pointer(self.dropout(read[0]), mask)
-        return found
+    def point(self, read: Any, mask: Any, question: Any, question_mask: Any) -> Any:
+        """Score words as the answer's first and last."""
+        return self.pointer(self.dropout(read[0]), mask)
 
 
-class RNetReader(nn.Module):
+class RNetReader(Reader):
     """R-NET: gated matching with the question, then of the context with itself.
 
     Source: Wang et al. 2017, section 3; both attentions in levels (HAM, section 5.1): the first as HAM-V, that of the
     context to itself as HAM-S.
     """
+
+    encoder_name = "encoder"
 
     def __init__(self, config: HamReaderConfig):
         super().__init__()
@@ -138,36 +196,17 @@ class RNetReader(nn.Module):
         self.pointer = AnswerPointer(size, hidden, size, "gru")
         self.dropout = nn.Dropout(dropout)
 
-    def read_question(self, words: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Read questions; see `BidafReader.read_question`."""
-        states: torch.Tensor = self.encoder(words, lengths)[0]
-        return states
-
-    def read(
-        self,
-        words: torch.Tensor,
-        lengths: torch.Tensor,
-        mask: torch.Tensor,
-        question: torch.Tensor,
-        question_mask: torch.Tensor,
-    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
-        """Read documents with their questions; see `BidafReader.read`."""
-        context = self.encoder(words, lengths)[0]
+    def read(self, context: Any, lengths: Any, mask: Any, question: Any, question_mask: Any) -> Any:
+        """Read encoded documents with their questions."""
         matched, attention = self.matching(self.dropout(context), mask, lengths, self.dropout(question), question_mask)
         matched = self.dropout(matched)
         seen = torch.cat([matched, self.self_matching(matched, mask)], -1)
         return (self.aggregation(self.self_gate(seen).sigmoid() * seen, lengths)[0],), attention
 
-    def point(
-        self, read: tuple[torch.Tensor, ...], mask: torch.Tensor, question: torch.Tensor, question_mask: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Score words as the answer's first and last; see `BidafReader.point`."""
+    def point(self, read: Any, mask: Any, question: Any, question_mask: Any) -> Any:
+        """Score words as the answer's first and last."""
         state = self.question_pooling(question, question_mask)
-        found: tuple[torch.Tensor, torch.Tensor] = self.pointer(self.dropout(read[0]), mask, state)
-        return found
+        return self.pointer(self.dropout(read[0]), mask, state)
 
 
 READERS: dict[str, Any] = {"bidaf": BidafReader, "match_lstm": MatchLstmReader, "r_net": RNetReader}
-
-
-__all__ = ["READERS", "BidafReader", "MatchLstmReader", "RNetReader"]

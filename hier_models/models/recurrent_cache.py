@@ -1,4 +1,4 @@
-"""The state of a recurrent decoder between decoding steps."""
+"""The state of a recurrent decoder between decoding steps, and the loop over the steps of a target."""
 
 from collections.abc import Callable
 from typing import Any
@@ -36,10 +36,12 @@ class RecurrentCache(Cache):
         """Copy and pickle the state alone: what attention needs is made anew of the encoder's outputs."""
         return {**self.__dict__, "memory": None}
 
-    def append(self, states: list[torch.Tensor]) -> None:
+    def keep(self, memory: Any, states: list[torch.Tensor]) -> "RecurrentCache":
         """Add the states after further tokens."""
+        self.memory = memory
         self.states += states
         self.seen += len(states)
+        return self
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Return the number of tokens that went in."""
@@ -122,4 +124,36 @@ def own_cache(cache: Cache | None) -> RecurrentCache | None:
     return None
 
 
-__all__ = ["RecurrentCache", "own_cache"]
+def begin_steps(
+    decoder: Any, cache: Cache | None, use_cache: bool | None, make_memory: Callable[[], Any]
+) -> tuple[RecurrentCache | None, Any, torch.Tensor | None, bool]:
+    """What a target goes on from: cache, what attention needs of the source, state, and whether it is to be kept."""
+    use_cache = decoder.config.use_cache if use_cache is None else use_cache
+    if decoder.training and decoder.step.gradient_checkpointing:
+        use_cache = False
+    own = own_cache(cache)
+    memory = None if own is None else own.memory
+    memory = make_memory() if memory is None else memory
+    if own is None and use_cache:
+        own = RecurrentCache()
+    return own, memory, None if own is None else own.state, bool(use_cache)
+
+
+def take_steps(
+    step: Callable[..., Any],
+    words: torch.Tensor,  # (batch, target, …)
+    state: torch.Tensor,  # (batch, state, width)
+    attention_mask: torch.Tensor | None,  # (batch, target), or with earlier tokens in front
+    *arguments: Any,
+) -> tuple[list[torch.Tensor], list[Any]]:
+    """Take a step for each word: the state after each, which padding leaves as it is, and what was found at each."""
+    is_padding = None
+    if attention_mask is not None:
+        is_padding = (attention_mask[:, -words.shape[1] :, None, None] == 0).to(state.device)
+    states, found = [], []
+    for position, word in enumerate(words.unbind(dim=1)):
+        new, *others = step(word, state, *arguments)
+        state = new if is_padding is None else torch.where(is_padding[:, position], state, new)
+        states.append(state)
+        found.append(others)
+    return states, found

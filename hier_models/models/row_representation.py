@@ -73,6 +73,3 @@ class CoarseToFineLstmRowRepresentation(nn.Module):
             found.append(scores.masked_fill(outside[:, None], float("-inf")).amax(dim=-1).tanh())
         vectors = torch.cat(found).index_select(0, order.argsort())
         return vectors.masked_fill((rows.lengths == 0)[:, None], 0.0)
-
-
-__all__ = ["CoarseToFineLstmRowRepresentation"]

@@ -92,6 +92,3 @@ def check_num_rows(config: PreTrainedConfig, num_rows: int) -> None:
             "document (`truncation=True` with the processor's `num_rows`), or train a model with a larger `max_rows`, "
             "or without row positions (`row_position_size=0`)."
         )
-
-
-__all__ = ["Rows", "check_num_rows", "check_row_ids", "find_rows"]

@@ -170,13 +170,3 @@ def check_importance(
             f"`token_importance` is zero for every token of row {empty[0]}, so there is nothing to weigh by. Give "
             "ones for this document, which take the average."
         )
-
-
-__all__ = [
-    "Segments",
-    "align",
-    "check_importance",
-    "count_segments",
-    "pool",
-    "segment_of_units",
-]

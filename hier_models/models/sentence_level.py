@@ -7,6 +7,8 @@ from torch import nn
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.masking_utils import create_bidirectional_mask
 
+from .bos_positions import fill_unmarked
+
 
 class SentenceLevel(NamedTuple):
     """The BOS markers of a batch, made once for all layers."""
@@ -44,11 +46,7 @@ def make_sentence_level(
     """Prepare the hierarchical attention of a batch."""
     # inputs_embeds (batch, tokens, hidden_size), bos_positions (batch, sentences), first_tokens (batch, 1)
     batch, length = inputs_embeds.shape[:2]
-    bos_positions = bos_positions.to(inputs_embeds.device)
-    has_none = (bos_positions < 0).all(dim=1, keepdim=True)
-    is_first_column = torch.arange(bos_positions.shape[1], device=bos_positions.device) == 0
-    bos_positions = torch.where(has_none & is_first_column, first_tokens.to(bos_positions.device), bos_positions)
-
+    bos_positions = fill_unmarked(bos_positions, first_tokens, inputs_embeds.device)
     is_sentence = bos_positions >= 0  # (batch, sentences)
     states = inputs_embeds[:, :1].expand(-1, bos_positions.shape[1], -1)  # only its shape matters
     only_bos = config.hierarchical_queries == "bos"
@@ -75,13 +73,3 @@ def make_sentence_level(
         }
         mask = None
     return SentenceLevel(bos_positions.clamp(min=0), mask, sentence_of_token, packed, lengths)
-
-
-def find_first_tokens(tokens: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
-    """Find the first attended token of each row of `(batch, tokens, …)`: 0 unless padded on the left, `(batch, 1)`."""
-    if attention_mask is None or attention_mask.dim() != 2:
-        return torch.zeros(len(tokens), 1, dtype=torch.long, device=tokens.device)
-    return (attention_mask != 0).int().argmax(dim=1, keepdim=True)
-
-
-__all__ = ["SentenceLevel", "find_first_tokens", "make_sentence_level"]

@@ -147,6 +147,3 @@ def token_loss(
     negative_log_likelihood = nn.functional.nll_loss if are_logs else nn.functional.cross_entropy
     loss = negative_log_likelihood(logits.flatten(0, 1), flat_labels, reduction=reduction)
     return loss if num_items_in_batch is None else loss / num_items_in_batch
-
-
-__all__ = ["Seq2SeqHead", "WritesTargets", "token_loss"]

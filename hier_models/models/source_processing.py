@@ -6,7 +6,7 @@ import weakref
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypedDict
 
 from transformers import BatchEncoding, PreTrainedTokenizerBase, ProcessorMixin
 from transformers.utils import logging
@@ -19,10 +19,31 @@ from .summary_lengths import begin_with_lengths
 
 Place = tuple[int, int]  # first character, and the one after the last
 
+NO_PADDING = (False, None, "do_not_pad")
+
 # Per processor, kept out of it so that pickling, hashing and saving it do not change with use: the tokenizer's backend
 # and size with our copy of that backend; and what processors have warned of.
 _BACKENDS: "weakref.WeakKeyDictionary[SourceProcessor, tuple[Any, int, Any]]" = weakref.WeakKeyDictionary()
 _WARNED: "weakref.WeakKeyDictionary[SourceProcessor, set[str]]" = weakref.WeakKeyDictionary()
+
+
+class SourceOptions(TypedDict, total=False):
+    """What the call of every processor of documents takes beside its inputs."""
+
+    # True or "longest", "max_length", or False. Padded labels are -100, always on the right.
+    padding: bool | str
+    # Whether to cut at `max_length` and `max_target_length`; by default where they are given and nothing is padded, as
+    # in Transformers. The EOS token stays.
+    truncation: bool | str | None
+    # Length limit in tokens, special tokens included; by default the tokenizer's `model_max_length`.
+    max_length: int | None
+    max_target_length: int | None  # the same for `text_target`
+    pad_to_multiple_of: int | None  # rounds the padded length up
+    padding_side: str | None  # "right" or "left"; by default the tokenizer's
+    return_tensors: str | None  # "pt" or "np"
+    # Whether to return, per input, what is missing: `num_truncated_tokens` and, for targets,
+    # `num_truncated_target_tokens`. Without it, cuts are logged, the first as a warning.
+    return_truncation: bool
 
 
 class SourceProcessor(ProcessorMixin):
@@ -55,22 +76,18 @@ class SourceProcessor(ProcessorMixin):
         self,
         inputs: dict[str, Any],
         text_target: str | Sequence[str] | None,
-        *,
-        padding: bool | str,
-        truncation: bool | str | None,
-        max_length: int | None,
-        max_target_length: int | None,
-        pad_to_multiple_of: int | None,
-        padding_side: str | None,
-        return_tensors: str | None,
-        return_truncation: bool,
+        options: "SourceOptions",
         **asked: Any,
     ) -> tuple[dict[str, Any], bool]:
         """Prepare documents, targets or both: what every call does. `asked` goes to `_sources`."""
+        if unknown := options.keys() - SourceOptions.__annotations__.keys():
+            raise TypeError(f"{type(self).__name__} got an unexpected keyword argument {min(unknown)!r}")
+        truncation, max_length = options.get("truncation"), options.get("max_length")
         if truncation not in (True, False, None, "longest_first", "only_first", "do_not_truncate"):
             raise ValueError(f"`truncation` must be True or False, got {truncation!r}")
-        by_limits = truncation is None and padding in (False, None, "do_not_pad")  # as in Transformers
+        by_limits = truncation is None and options.get("padding") in NO_PADDING  # as in Transformers
         cut = max_length is not None if by_limits else truncation not in (False, None, "do_not_truncate")
+        max_target_length = options.get("max_target_length")
         cut_target = max_target_length is not None if by_limits else cut
         name = given_input(inputs, none_allowed=text_target is not None)
         data: dict[str, Any] = {}
@@ -86,9 +103,9 @@ class SourceProcessor(ProcessorMixin):
                 raise ValueError(f"`text_target` must match `{name}`, got {got[1]} for {got[0]}")
             batched = several
             data |= self._labels(targets, self._limit("max_target_length", max_target_length) if cut_target else None)
-        if not return_truncation:
+        if not options.get("return_truncation"):
             self._report(data)
-        self._pad(data, padding, return_tensors, max_length, max_target_length, pad_to_multiple_of, padding_side)
+        self._pad(data, options)
         return data, batched
 
     def _sources(
@@ -181,32 +198,25 @@ class SourceProcessor(ProcessorMixin):
         """Take further counts out of the result; kind -> message."""
         return {}
 
-    def _pad(
-        self,
-        data: dict[str, Any],
-        padding: bool | str,
-        return_tensors: str | None,
-        max_length: int | None,
-        max_target_length: int | None,
-        pad_to_multiple_of: int | None,
-        padding_side: str | None,
-    ) -> None:
+    def _pad(self, data: dict[str, Any], options: "SourceOptions") -> None:
         """Pad in place: ids and mask by the tokenizer, the rest to the same lengths."""
-        options = {"padding": padding, "pad_to_multiple_of": pad_to_multiple_of, "return_attention_mask": True}
-        to_limit = padding == "max_length"
+        shared = {"padding": options.get("padding", False), "pad_to_multiple_of": options.get("pad_to_multiple_of")}
+        to_limit = shared["padding"] == "max_length"
         if "input_ids" in data:
-            lengths = [len(ids) for ids in data["input_ids"]]
+            lengths, side = [len(ids) for ids in data["input_ids"]], options.get("padding_side")
             inputs = {key: data[key] for key in ("input_ids", "attention_mask")}
-            limit = max_length if to_limit else None
-            data.update(self.tokenizer.pad(inputs, **options, max_length=limit, padding_side=padding_side))
-            left = (padding_side or self.tokenizer.padding_side) == "left"
+            limit = options.get("max_length") if to_limit else None
+            data.update(
+                self.tokenizer.pad(inputs, **shared, return_attention_mask=True, max_length=limit, padding_side=side)
+            )
+            left = (side or self.tokenizer.padding_side) == "left"
             values = {**self.extra_inputs, "offset_mapping": (0, 0)}
             for key in data.keys() & values.keys() - set(getattr(self, "own_length_inputs", ())):
                 fill = [[values[key]] * (len(ids) - n) for ids, n in zip(data["input_ids"], lengths, strict=True)]
                 data[key] = [f + row if left else row + f for f, row in zip(fill, data[key], strict=True)]
         if "labels" in data:
-            rows, limit = data["labels"], max_target_length if to_limit else None
-            padded = self.tokenizer.pad({"input_ids": rows}, **options, max_length=limit, padding_side="right")
+            rows, limit = data["labels"], options.get("max_target_length") if to_limit else None
+            padded = self.tokenizer.pad({"input_ids": rows}, **shared, max_length=limit, padding_side="right")
             data["labels"] = [
                 row + [-100] * (len(ids) - len(row)) for row, ids in zip(rows, padded["input_ids"], strict=True)
             ]
@@ -359,21 +369,13 @@ class SavesPart:
     _part_class: ClassVar[Any]
 
     def to_json_file(self, json_file_path: Any) -> None:
-        """Write the settings, and the part beside them: here, where an upload takes what is new.
-
-        Args:
-            json_file_path: File of the settings.
-        """
+        """Write the settings, and the part beside them: here, where an upload takes what is new."""
         if (part := getattr(self, self._part)) is not None:
             part.save(Path(json_file_path).parent / self._part_file)
         super().to_json_file(json_file_path)  # type: ignore[misc]
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the settings; of the part only the name of its file.
-
-        Returns:
-            What stands in `processor_config.json`.
-        """
+        """Give the settings, as they stand in `processor_config.json`; of the part only the name of its file."""
         name = f"_{self._part}"
         part = getattr(self, name)
         setattr(self, name, None)  # or it would be copied
@@ -388,18 +390,7 @@ class SavesPart:
     def get_processor_dict(
         cls, pretrained_model_name_or_path: Any, **kwargs: Any
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Read the settings of a saved processor, and its part.
-
-        Args:
-            pretrained_model_name_or_path: Folder, or id on the Hub.
-            **kwargs: Arguments of `from_pretrained`.
-
-        Returns:
-            The arguments of the processor, and what is left of the arguments.
-
-        Raises:
-            OSError: If the file of the part is missing.
-        """
+        """Read the settings of a saved processor, and its part; see `ProcessorMixin.get_processor_dict`."""
         settings, others = super().get_processor_dict(pretrained_model_name_or_path, **kwargs)  # type: ignore[misc]
         if isinstance(file := settings.get(cls._part), str):
             settings = {key: value for key, value in settings.items() if key != cls._part}
@@ -408,16 +399,3 @@ class SavesPart:
                 found = cached_file(pretrained_model_name_or_path, file, **hub)
                 settings[cls._part] = cls._part_class.load(Path(str(found)))
         return settings, others
-
-
-__all__ = [
-    "Document",
-    "GivesRunningText",
-    "Place",
-    "SavesPart",
-    "SentenceProcessor",
-    "SourceProcessor",
-    "bounds_by_offset",
-    "cut_at",
-    "pieces_of",
-]

@@ -87,16 +87,3 @@ def part_places(parts: Iterable[str], separator: str) -> list[tuple[int, int]]:
         end = start + len(part)
         places.append((start, end))
     return places
-
-
-__all__ = [
-    "SEPARATORS",
-    "given_input",
-    "part_places",
-    "read_items",
-    "read_parts",
-    "read_rows",
-    "read_running_texts",
-    "read_texts",
-    "read_turn",
-]

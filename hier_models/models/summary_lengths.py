@@ -28,6 +28,3 @@ def begin_with_lengths(rows: list[list[int]], summaries: Sequence[str], tokenize
     if not ids:
         return rows
     return [[ids[length_of(text)], *row[1:]] for row, text in zip(rows, summaries, strict=True)]
-
-
-__all__ = ["LENGTHS", "begin_with_lengths", "length_ids", "length_of"]

@@ -21,6 +21,7 @@ from transformers.models.bart.modeling_bart import BartAttention, BartEncoderLay
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
 
+from .bart_body import attention_sizes
 from .configuration_top_down_transformer import TopDownTransformerConfig
 from .input_checks import refuse_flash_mask
 from .local_attention import TopDownTransformerLocalAttention
@@ -67,9 +68,7 @@ class TopDownTransformerSegmentAttention(BartAttention):
     """Attention of tokens, or of the segments of a lower level, to the segments above. Source: equation 1."""
 
     def __init__(self, config: TopDownTransformerConfig):
-        super().__init__(
-            config.d_model, config.encoder_attention_heads, dropout=config.attention_dropout, config=config
-        )
+        super().__init__(**attention_sizes(config, "encoder"))
 
 
 class TopDownTransformerTopDownLayer(TopDownTransformerBottomUpLayer):
@@ -115,7 +114,8 @@ class TopDownTransformerTopDownLayer(TopDownTransformerBottomUpLayer):
         hidden_states: torch.Tensor,  # (batch, units, d_model)
         segment_hidden_states: torch.Tensor,  # (batch, segments, d_model)
         attention_mask: torch.Tensor | None = None,
-        segments: torch.Tensor | None = None,  # (batch, units)
+        segment_mask: torch.Tensor | BlockMask | None = None,
+        segment_index: torch.Tensor | None = None,  # segment of each unit, for `"concat"`, (batch, units)
         **kwargs: Unpack[TransformersKwargs],
     ) -> torch.Tensor:
         """Update units by each other and by their segments."""
@@ -124,11 +124,12 @@ class TopDownTransformerTopDownLayer(TopDownTransformerBottomUpLayer):
 
         if self.top_down_update == "cross_attention":
             attended, _ = self.segment_attn(
-                hidden_states, key_value_states=segment_hidden_states, attention_mask=segments, **kwargs
+                hidden_states, key_value_states=segment_hidden_states, attention_mask=segment_mask, **kwargs
             )
             hidden_states = self._add_and_norm(self.segment_attn_layer_norm, hidden_states, attended)
         else:
-            index = segments.to(hidden_states.device)[:, :, None].expand(-1, -1, segment_hidden_states.shape[-1])
+            assert segment_index is not None
+            index = segment_index.to(hidden_states.device)[:, :, None].expand(-1, -1, segment_hidden_states.shape[-1])
             above = segment_hidden_states.gather(1, index)  # (batch, units, d_model)
             update = self.segment_concat(torch.cat([hidden_states, above], dim=-1))
             hidden_states = self._add_and_norm(self.segment_concat_layer_norm, hidden_states, update)
@@ -176,11 +177,12 @@ class TopDownTransformerSegmentLevels(nn.ModuleList):
             states = units.states
             attention_mask = create_bidirectional_mask(self.config, states, units.exists.long())
             inputs: tuple[Any, ...] = (attention_mask,)
+            found: dict[str, Any] = {}
             if above is not None:  # the states positional, for gradient checkpointing
-                segments = find_segments(self.config, states, units.exists, above, level=number + 1)
-                inputs = (above.states, attention_mask, segments)
+                inputs = (above.states, attention_mask)
+                found = find_segments(self.config, states, units.exists, above, level=number + 1)
             for layer in self[number]:
-                states = layer(states, *inputs, **kwargs)
+                states = layer(states, *inputs, **found, **kwargs)
             above = units._replace(states=states)
         assert above is not None
         return above
@@ -188,21 +190,12 @@ class TopDownTransformerSegmentLevels(nn.ModuleList):
 
 def find_segments(
     config: PreTrainedConfig, states: torch.Tensor, exists: torch.Tensor, above: Segments, level: int = 0
-) -> torch.Tensor | BlockMask | None:  # states (batch, units, d_model), exists (batch, units)
-    """Make what a top-down layer needs to find the segments above."""
+) -> dict[str, Any]:  # states (batch, units, d_model), exists (batch, units)
+    """Make what a top-down layer needs to find the segments above: its `segment_index` or `segment_mask`."""
     if config.top_down_update == "concat":
-        return segment_of_units(exists, above, config.pooling_windows[level][1])
+        return {"segment_index": segment_of_units(exists, above, config.pooling_windows[level][1])}
     # Where a dense mask is made, one row of it stands for all units.
     queries = states[:, :1] if config._attn_implementation in ("eager", "sdpa") else states
     mask = create_bidirectional_mask(config, queries, above.exists.long(), encoder_hidden_states=above.states)
     refuse_flash_mask(mask, states.shape[1])
-    return mask
-
-
-__all__ = [
-    "TopDownTransformerBottomUpLayer",
-    "TopDownTransformerSegmentAttention",
-    "TopDownTransformerSegmentLevels",
-    "TopDownTransformerTopDownLayer",
-    "find_segments",
-]
+    return {"segment_mask": mask}

@@ -11,26 +11,23 @@ Axes in shape comments:
     d_model     width
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 from transformers.cache_utils import Cache
 from transformers.masking_utils import create_bidirectional_mask
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.bart.modeling_bart import (
     BartAttention,
     BartDecoderLayer,
     BartEncoderLayer,
-    eager_attention_forward,
 )
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .bart_body import BartBodyDecoder, keys_and_values
+from .bart_body import BartBodyDecoder, attend, attention_sizes, keys_and_values, recorded
 from .bos_positions import token_positions
 from .configuration_ham import HamConfig
 from .hierarchical_attention import HamLevelWeights
@@ -45,16 +42,9 @@ class HamAttention(BartAttention):
     Source: section 3. With one level it is BART's.
     """
 
-    def __init__(self, config: HamConfig, num_heads: int, layer_idx: int, is_decoder: bool = False):
-        super().__init__(
-            config.d_model,
-            num_heads,
-            dropout=config.attention_dropout,
-            is_decoder=is_decoder,
-            config=config,
-            layer_idx=layer_idx,
-        )
-        self.moves_keys = not is_decoder and config.attention_keys == "level"
+    def __init__(self, config: HamConfig, side: str, layer_idx: int):
+        super().__init__(**attention_sizes(config, side, layer_idx))
+        self.moves_keys = side == "encoder" and config.attention_keys == "level"
         self.level_weights = HamLevelWeights(config.attention_depth, config.level_weights)
 
     @property
@@ -81,16 +71,10 @@ class HamAttention(BartAttention):
         query = self.q_proj(hidden_states).view(shape).transpose(1, 2)  # (batch, heads, queries, head_dim)
         source = hidden_states if key_value_states is None else key_value_states
         key, value = keys_and_values(self, source, cache)
-        attend: Callable[..., Any] = ALL_ATTENTION_FUNCTIONS.get_interface(
-            self.config._attn_implementation, eager_attention_forward
-        )
-        dropout = self.dropout if self.training else 0.0
         results: list[torch.Tensor] = []
         parts: list[torch.Tensor] = []
         for _ in range(self.level_weights.computed):
-            attended, weights = attend(
-                self, query, key, value, attention_mask, dropout=dropout, scaling=self.scaling, **kwargs
-            )  # (batch, queries, heads, head_dim)
+            attended, weights = attend(self, query, key, value, attention_mask, **kwargs)
             results.append(attended)
             query = attended.transpose(1, 2)
             if self.moves_keys:
@@ -106,8 +90,7 @@ class HamTransformerEncoderLayer(BartEncoderLayer):
 
     def __init__(self, config: HamConfig, layer_idx: int):
         super().__init__(config, layer_idx=layer_idx)
-        assert config.encoder_attention_heads is not None
-        self.self_attn = HamAttention(config, config.encoder_attention_heads, layer_idx)
+        self.self_attn = HamAttention(config, "encoder", layer_idx)
 
 
 class HamTransformerDecoderLayer(BartDecoderLayer):
@@ -115,8 +98,7 @@ class HamTransformerDecoderLayer(BartDecoderLayer):
 
     def __init__(self, config: HamConfig, layer_idx: int):
         super().__init__(config, layer_idx=layer_idx)
-        assert config.decoder_attention_heads is not None
-        self.encoder_attn = HamAttention(config, config.decoder_attention_heads, layer_idx, is_decoder=True)
+        self.encoder_attn = HamAttention(config, "decoder", layer_idx)
 
 
 class HamTransformerEncoder(HamPreTrainedModel):
@@ -166,46 +148,6 @@ class HamTransformerEncoder(HamPreTrainedModel):
 class HamTransformerDecoder(BartBodyDecoder, HamPreTrainedModel):
     """Writes the target."""
 
-    _can_record_outputs = {
-        "hidden_states": HamTransformerDecoderLayer,
-        "attentions": OutputRecorder(BartAttention, index=1, layer_name="self_attn"),
-        "cross_attentions": OutputRecorder(BartAttention, index=1, layer_name="encoder_attn"),
-    }
-
-    def __init__(self, config: HamConfig):
-        super().__init__(config)
-        assert config.decoder_layers is not None
-        layers = (HamTransformerDecoderLayer(config, i) for i in range(config.decoder_layers))
-        self.add_layers(layers, config.max_position_embeddings)
-        self.post_init()
-
-    @merge_with_config_defaults
-    @capture_outputs
-    def forward(
-        self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        encoder_hidden_states: torch.Tensor | None = None,
-        encoder_attention_mask: torch.Tensor | None = None,
-        cache: Cache | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        use_cache: bool | None = None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> HamDecoderOutput:
-        """Decode; the arguments are those of BART's decoder."""
-        hidden_states, causal_mask, source_mask, cache = self.start(
-            input_ids, attention_mask, encoder_hidden_states, encoder_attention_mask, cache, inputs_embeds, use_cache
-        )
-        hidden_states, _ = self.run(
-            hidden_states,
-            causal_mask,
-            encoder_hidden_states,  # positional, for gradient checkpointing
-            encoder_attention_mask=source_mask,
-            cache=cache,
-            use_cache=use_cache,
-            **kwargs,
-        )
-        return HamDecoderOutput(last_hidden_state=hidden_states, cache=cache)
-
-
-__all__ = ["HamAttention", "HamTransformerDecoder", "HamTransformerEncoder"]
+    _can_record_outputs = recorded(HamTransformerDecoderLayer)
+    layer_class = HamTransformerDecoderLayer
+    output_class = HamDecoderOutput

@@ -92,6 +92,3 @@ def _check_writable(module: nn.Module) -> None:
                 "quantized, offloaded or sharded here. Load the base once without that, `save_pretrained` it and load "
                 'what was saved, or give `new_modules="random"`.'
             )
-
-
-__all__ = ["BeginsAsBase", "begin_as_identity", "begin_attention", "begin_layers", "begin_update"]

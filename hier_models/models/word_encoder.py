@@ -140,6 +140,3 @@ class WordEncoder(nn.Module):
         for layer in self.highway:
             states = layer(states)
         return states  # (texts, words, word_size)
-
-
-__all__ = ["CharacterEncoder", "HighwayLayer", "RecurrentEncoder", "WordEncoder", "reversed_places"]
