@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from transformers import GenerationConfig, LogitsProcessorList
+from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 from transformers.utils import logging
 
 from .common_words_hier import COMMON_WORDS
@@ -33,12 +33,27 @@ from .sources_hier import attended_sentences, document_sentences, plain_offsets,
 from .written_form_hier import is_uncased, moved_places, restore_written_form
 
 
-# Most tokens of a summary of a length.
-NEW_TOKENS = {"line": 64, "short": 192, "long": 512}
+# Least and most tokens of a summary of a length.
+NEW_TOKENS = {"line": (0, 64), "short": (34, 192), "long": (150, 512)}
 _LENGTHS = ("max_length", "max_new_tokens", "min_length", "min_new_tokens", "forced_bos_token_id")
 ENDS = (".", "!", "?", "…")
+PARTS_AT_ONCE = 4  # at least: decoding one reads the weights as often as decoding four
 MANY_PARTS = 8  # it takes a while
 SHORTER = 0.8  # summaries of parts are read in parts again if they have at most this share of what they sum up
+
+
+class LeastTokensLogitsProcessor(LogitsProcessor):
+    """Ends no sequence before it has its own least length, which `min_length` has for all of a batch alike."""
+
+    def __init__(self, least: list[int], eos_token_id: int | list[int]) -> None:
+        self.least, self.eos_token_id = torch.tensor(least), eos_token_id  # (batch,), with the prompt
+
+    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
+        """Take the end away from what is too short."""
+        least = self.least.repeat_interleave(len(scores) // len(self.least)).to(scores.device)  # (batch * beams,)
+        ends = torch.zeros_like(scores, dtype=torch.bool)
+        ends[:, self.eos_token_id] = True
+        return scores.masked_fill(ends & (input_ids.shape[1] < least)[:, None], -torch.inf)  # type: ignore[return-value]
 
 
 class SummarizationPipeline(DocumentPipeline):
@@ -308,8 +323,9 @@ class SummarizationPipeline(DocumentPipeline):
         )
         while True:
             cut += sum(part.counts["num_truncated_tokens"] for part in parts)
-            batches = [parts[start : start + batch_size] for start in range(0, len(parts), batch_size)]
-            shown = None if len(batches) > MANY_PARTS else True  # on a terminal
+            at_once = max(batch_size, PARTS_AT_ONCE)
+            batches = [parts[start : start + at_once] for start in range(0, len(parts), at_once)]
+            shown = None if len(parts) > MANY_PARTS else True  # on a terminal
             bar = logging.tqdm(batches, desc="Reading in parts", leave=False, disable=shown)
             text = "\n".join(summary for batch in bar for summary in self._summaries(batch, settings))
             before, whole = tokens, self._encoded("text", text, limit)
@@ -345,7 +361,7 @@ class SummarizationPipeline(DocumentPipeline):
                 f"tokenizer), and {type(self.model).__name__} was not. Give max_new_tokens and min_new_tokens instead."
             )
         most = self._positions("decoder")
-        new_tokens = NEW_TOKENS[length] if most is None else min(NEW_TOKENS[length], most - 1)
+        new_tokens = NEW_TOKENS[length][1] if most is None else min(NEW_TOKENS[length][1], most - 1)
         return {
             "forced_bos_token_id": self.tokenizer.convert_tokens_to_ids(f"[{length}]"),
             "max_new_tokens": new_tokens,
@@ -584,12 +600,26 @@ class SummarizationPipeline(DocumentPipeline):
         faithful, common_words = set_to
         if faithful not in (None, True, False):
             raise ValueError(f"`faithful` must be True or False, got {faithful!r}.")
+        prompt = others.get("decoder_input_ids")
+        begun = 1 if prompt is None else prompt.shape[-1]
+        max_length = total_length(config, "max", begun)
+        processors = LogitsProcessorList(others.get("logits_processor") or ())
+        if total_length(config, "min", begun) is None and (least := self._least_tokens(examples, config)):
+            room = NEW_TOKENS["long"][1] if max_length is None else max_length - begun - 1
+            processors.append(LeastTokensLogitsProcessor([begun + min(n, room) for n in least], config.eos_token_id))
         if faithful:
-            prompt = others.get("decoder_input_ids")
-            max_length = total_length(config, "max", 1 if prompt is None else prompt.shape[-1])
-            processor = self._faithful_processor(examples, config, common_words, max_length)
-            others["logits_processor"] = LogitsProcessorList([*(others.get("logits_processor") or ()), processor])
+            processors.append(self._faithful_processor(examples, config, common_words, max_length))
+        if processors:
+            others["logits_processor"] = processors
         return config, others
+
+    def _least_tokens(self, examples: list[Example], config: GenerationConfig) -> list[int]:
+        """How many tokens each summary needs to be of the length it begins with: at most half of its document's."""
+        if config.forced_bos_token_id is None or not self._knows_lengths():
+            return []
+        token = self.tokenizer.convert_ids_to_tokens(config.forced_bos_token_id)
+        least, _ = NEW_TOKENS.get(token.strip("[]"), (0, 0))
+        return [min(least, len(example) // 2) for example in examples] if least else []
 
     def _faithful_processor(
         self, examples: list[Example], config: GenerationConfig, common_words: Any, max_length: int | None

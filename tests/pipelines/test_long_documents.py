@@ -4,6 +4,7 @@ import copy
 import logging
 
 import pytest
+import torch
 from transformers import pipeline
 
 import hier_models
@@ -159,6 +160,31 @@ def test_a_length_begins_the_summary(summarize_lengths, lengths_tokenizer):
         assert len(ids) <= 9
         text = summarize_lengths(DOCUMENTS[0], length=length, max_new_tokens=8)[0]["summary_text"]
         assert "[" not in text
+
+
+def test_a_summary_has_the_least_tokens_of_its_length_or_half_of_its_documents(summarize_lengths):
+    model, end = summarize_lengths.model, summarize_lengths.tokenizer.eos_token_id
+    model.generation_config.forced_eos_token_id = None
+    bias = torch.zeros(model.config.vocab_size)
+    bias[end] = 1e4  # it ends as soon as it may
+    model.lm_head.register_forward_hook(lambda module, args, logits: logits + bias)
+    documents = [DOCUMENTS[0][:60], DOCUMENTS[0][:400]]
+    tokens = [summarize_lengths.count_tokens(document) for document in documents]
+    assert tokens[0] // 2 < 34 < tokens[1] // 2
+
+    def written(batch, **kwargs):
+        """Tokens of each summary up to its end, without the start."""
+        options = {"return_tensors": True, "max_new_tokens": 40, "num_beams": 2, **kwargs}
+        records = summarize_lengths(batch, batch_size=len(batch), **options)
+        return [[*record["summary_token_ids"], end].index(end, 1) - 1 for record in records]
+
+    assert written(documents, length="short") == [tokens[0] // 2, 34]
+    assert [written([document], length="short") for document in documents] == [[tokens[0] // 2], [34]]
+    assert written(documents, length="line") == [1, 1]
+    assert written(documents[:1], length="long") == [tokens[0] // 2]
+    assert written(documents[1:], length="long") == [39]  # the last one is the end
+    assert written(documents, length="short", min_new_tokens=5) == [5, 5]
+    assert written(documents, length="short", max_new_tokens=12) == [11, 11]
 
 
 def test_a_length_is_of_the_whole_and_its_parts_are_short(summarize_lengths, monkeypatch):
