@@ -94,8 +94,8 @@ def fresh_compiler() -> None:
 
 @pytest.fixture
 def flash_masks() -> Iterator[str]:
-    """An attention on CPU with the masks of flash attention, which it does not read."""
-    name, sdpa = "flash_masks", AttentionInterface._global_mapping["sdpa"]
+    """An attention on CPU with the masks of flash attention, which it does not read; its name is no kernel's."""
+    name, sdpa = "masks_as_in_varlen", AttentionInterface._global_mapping["sdpa"]
     AttentionInterface.register(name, lambda *args, **kwargs: sdpa(*args[:4], None, **kwargs))
     AttentionMaskInterface.register(name, flash_attention_mask)
     yield name

@@ -2,9 +2,7 @@
 
 import csv
 import json
-import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -27,6 +25,7 @@ from hier_models.training import RecipeError, load_recipe
 from hier_models.training.arguments import set_accumulation
 from hier_models.training.models import load_model_and_processor
 from hier_models.training.resuming import finished_run
+from tests import forks
 from tests.conftest import DOCUMENTS, SUMMARIES
 
 
@@ -114,8 +113,7 @@ def test_a_comparison_that_is_killed_gives_the_numbers_of_one_that_is_not(file, 
     alone = run_sweep(file, {"output_dir": str(tmp_path / "alone")})
 
     # Killed in the second variant of the first seed, between two checkpoints.
-    command = [sys.executable, "-c", SCRIPT, str(file), "decoder/seed_1", "3"]
-    killed = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True)
+    killed = forks.run(SCRIPT, str(file), "decoder/seed_1", "3")
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     folder = tmp_path / "out"
     partial = json.loads((folder / "results.json").read_text())

@@ -1,14 +1,14 @@
 """What holds for every family (DESIGN 5.2), in the form that it has for readers: see test_invariants.py."""
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import torch.multiprocessing
 from accelerate import cpu_offload
-from torch.nn.parallel import DistributedDataParallel
 
+from tests import forks
 from tests.ham_reader.test_modeling_ham_reader import (
     QUESTIONS,
     READERS,
@@ -18,6 +18,9 @@ from tests.ham_reader.test_modeling_ham_reader import (
     scores_of,
 )
 from tests.ham_reader.test_training_ham_reader import ENDS, STARTS
+
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -67,29 +70,33 @@ def gradients(model: Any, rows: slice) -> dict[str, torch.Tensor]:
     return {name: parameter.grad for name, parameter in model.named_parameters()}
 
 
-def _train_step(rank: int, meeting_place: str, reader: str, queue: Any) -> None:
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=meeting_place, rank=rank, world_size=2)
-    found = gradients(DistributedDataParallel(make_model(reader=reader)), slice(rank, rank + 1))
-    if rank == 0:
-        queue.put({name.removeprefix("module."): gradient.numpy() for name, gradient in found.items()})
-    torch.distributed.barrier()
-    torch.distributed.destroy_process_group()
+# What each of two processes does; only the first writes down what it found.
+TRAIN_STEP = """
+import os
+import sys
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from tests.ham_reader.test_invariants_ham_reader import gradients, make_model
+
+reader, rank, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+torch.set_num_threads(1)
+# The meeting place is a file and not a port, which another test could take.
+torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
+found = gradients(DistributedDataParallel(make_model(reader=reader)), slice(rank, rank + 1))
+if rank == 0:
+    torch.save({name.removeprefix("module."): value for name, value in found.items()}, f"{folder}/gradients.pt")
+torch.distributed.barrier()
+os._exit(0)  # see test_invariants.py
+"""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS)
 def test_two_processes_give_the_gradients_of_one(reader, tmp_path):
     expected = gradients(make_model(reader=reader), slice(None))
-    meeting_place = (tmp_path / "rendezvous").as_uri()  # not a port, which another test could take
-    context = torch.multiprocessing.get_context("spawn")
-    queue = context.Queue()
-    processes = [context.Process(target=_train_step, args=(rank, meeting_place, reader, queue)) for rank in range(2)]
+    processes = [forks.start(TRAIN_STEP, reader, str(rank), str(tmp_path), cwd=ROOT) for rank in range(2)]
     for process in processes:
-        process.start()
-    found = queue.get(timeout=240)
-    for process in processes:
-        process.join(timeout=60)
-        assert process.exitcode == 0
+        assert process.wait() == 0, process.stderr
+    found = torch.load(tmp_path / "gradients.pt")
     for name, gradient in expected.items():
-        torch.testing.assert_close(torch.from_numpy(found[name]), gradient, rtol=0, atol=2e-5)
+        torch.testing.assert_close(found[name], gradient, rtol=0, atol=2e-5)
