@@ -33,6 +33,9 @@ logger = logging.get_logger(__name__)
 # Names of the task that say the languages, as in Transformers 4: translation_en_to_de, translation_en_XX_to_de_DE.
 TASK_NAME = re.compile(r"translation_(.+)_to_(.+)")
 
+# What is counted for each chunk and summed up over a document.
+COUNTS = ("num_split_sentences", "num_unfinished_chunks", "num_truncated_tokens")
+
 
 class TranslationPipeline(DocumentPipeline, ChunkPipeline):
     """Translates documents of any length with an encoder-decoder model.
@@ -359,13 +362,11 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
                 ]
                 record = {"translation_text": texts[0] if len(texts) == 1 else join_chunks(texts)}
             if return_chunks:
-                counts = [example_of(output).counts for output in chunks]
-                record |= {
-                    "num_chunks": len(chunks),
-                    "num_split_sentences": sum(count["num_split_sentences"] for count in counts),
-                    "num_unfinished_chunks": sum(int(out["num_unfinished_chunks"][0, number]) for out in chunks),
-                    "num_truncated_tokens": sum(count["num_truncated_tokens"] for count in counts),
-                }
+                counts = []
+                for output in chunks:
+                    unfinished = int(output["num_unfinished_chunks"][0, number])
+                    counts.append({**example_of(output).counts, "num_unfinished_chunks": unfinished})
+                record |= {"num_chunks": len(chunks), **{name: sum(of[name] for of in counts) for name in COUNTS}}
             records.append(record)
         return records
 
