@@ -2,8 +2,8 @@
 
 Source: "Hierarchical Attention: What Really Counts in Various NLP Tasks", sections 3 and 5.1.
 
-In the order data flows: passage_layout.py (documents of a context); words_… (words and characters);
-readers.py, with its attentions (levels_…, matching_…) and pointer_…; and here the model.
+In the order data flows: passage_layout.py (documents of a context); word_encoder.py (words and characters);
+readers.py, with its attentions (question_attention.py, match_recurrence.py) and its pointer; and here the model.
 
 Axes in shape comments:
     batch       questions, each with its context

@@ -81,7 +81,7 @@ class SourceProcessor(ProcessorMixin):
     ) -> tuple[dict[str, Any], bool]:
         """Prepare documents, targets or both: what every call does. `asked` goes to `_sources`."""
         if unknown := options.keys() - SourceOptions.__annotations__.keys():
-            raise TypeError(f"{type(self).__name__} got an unexpected keyword argument {min(unknown)!r}")
+            raise TypeError(f"{type(self).__name__}.__call__() got an unexpected keyword argument {min(unknown)!r}")
         truncation, max_length = options.get("truncation"), options.get("max_length")
         if truncation not in (True, False, None, "longest_first", "only_first", "do_not_truncate"):
             raise ValueError(f"`truncation` must be True or False, got {truncation!r}")
