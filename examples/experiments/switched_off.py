@@ -20,11 +20,12 @@ from torch import nn
 from transformers import AutoModelForSeq2SeqLM, AutoProcessor, PreTrainedModel, Seq2SeqTrainingArguments
 
 import hier_models  # noqa: F401  # registers the families
-from hier_models.data import LoadReport, chunk_parallel, load_parallel, tokenize_documents
+from hier_models.data import chunk_parallel, load_documents, load_parallel, tokenize_documents
 from hier_models.data.parallel import DOCUMENT, SENTENCES
 from hier_models.pipelines.importance_tagger_hier import load_importance_tagger
 from hier_models.training import DataArguments, perplexity
-from hier_models.training.tasks.summarization import load_part
+from hier_models.training.tasks.base import at_most
+from hier_models.training.tasks.summarization import READING
 
 
 # Of runs of these tasks the documents to test on can be read.
@@ -115,7 +116,9 @@ def read(data: DataArguments, task: str, processor: Any) -> Dataset:
         importance: Any = data.importance
         if data.importance_tagger is not None:
             importance = load_importance_tagger(data.importance_tagger, batch_size=8)
-        part = load_part(data, "test", None, LoadReport())
+        source, split = data.source_of("test")
+        columns = {name: getattr(data, name) for name in READING}
+        part = at_most(load_documents(**data.loading(str(source), split), **columns), data.max_test_documents)
         return tokenize_documents(part, processor, importance=importance, **lengths)
     documents = load_parallel(str(data.test))
     number = min(data.max_test_documents or len(documents), len(documents))

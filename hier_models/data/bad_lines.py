@@ -35,12 +35,7 @@ class LoadReport(SharedCounts):
         self.add(filler_words=filler_words, dropped_turns=dropped_turns)
 
     def as_dict(self) -> dict[str, Any]:
-        """The report for a results file.
-
-        Returns:
-            `set_aside` (lines) and `set_aside_file`; for dialogues, and where fillers were taken out, also
-            `filler_words` and `dropped_turns`.
-        """
+        """The report for a results file; what was left out only of dialogues, and where fillers were taken out."""
         counts = super().as_dict()
         report = {"set_aside": counts.pop("set_aside"), "set_aside_file": self.set_aside_file}
         return report | counts if self._leaves_out else report
@@ -71,14 +66,8 @@ class SetAside:
         count = self._report.set_aside
         if str(count).strip("0") == "1":  # 1, 10, 100, …: a file full of bad lines must not fill the log
             record = json.loads(entry)
-            logger.warning(
-                "%s:%s set aside in %s: %s (%d so far)",
-                record["file"],
-                record["line"],
-                self.path,
-                record["reason"],
-                count,
-            )
+            where = f"{record['file']}:{record['line']}"
+            logger.warning("%s set aside in %s: %s (%d so far)", where, self.path, record["reason"], count)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_seen": None}

@@ -20,16 +20,7 @@ _SENTENCE_END = ".!?…"
 def load_fillers(fillers: Fillers) -> tuple[str, ...]:
     """Read a lexicon of filler words."""
     if isinstance(fillers, str | os.PathLike):
-        name = os.fspath(fillers)
-        if name in LEXICONS:
-            text = files(__package__).joinpath(f"fillers_{name}.txt").read_text(encoding="utf-8")
-        else:
-            path = Path(name).expanduser()
-            if not path.is_file():
-                raise FileNotFoundError(
-                    f"fillers={name!r} is neither a file nor a lexicon of the package ({', '.join(LEXICONS)})"
-                )
-            text = read_utf8("fillers", path)
+        text = read_list("fillers", os.fspath(fillers), LEXICONS, "a lexicon of the package")
         entries: Sequence[object] = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     else:
         entries = list(fillers)
@@ -43,8 +34,13 @@ def load_fillers(fillers: Fillers) -> tuple[str, ...]:
     return tuple(sorted(words))
 
 
-def read_utf8(argument: str, path: Path) -> str:
-    """Read a list of words that the user names."""
+def read_list(argument: str, name: str, known: Sequence[str], kind: str) -> str:
+    """Read a list of words: of the package, by its name, or a file of the user's."""
+    if name in known:
+        return files(__package__).joinpath(f"{argument}_{name}.txt").read_text(encoding="utf-8")
+    path = Path(name).expanduser()
+    if not path.is_file():
+        raise FileNotFoundError(f"{argument}={name!r} is neither a file nor {kind} ({', '.join(known)})")
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:

@@ -124,8 +124,8 @@ class Columns:
     def read(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Turn a record into the columns every part of the package knows."""
         for name in (self.source, self.summary, self.id, self.phrases):
-            if name is not None and name not in row:
-                raise BadRecord(f"column {name!r} is missing; this record has {listing(list(row))}")
+            if name is not None:
+                get_column(row, name)
         source = _SOURCES[self.kind](self.source, _decoded(self.source, row[self.source]))
         document: dict[str, Any] = {self.kind: source}
         if self.summary is not None and self.several_references:
@@ -152,11 +152,8 @@ class Columns:
             }
         if not self.counts:
             return document
-        parts = document[self.kind]
-        if self.kind == "text":
-            cleaned, fillers, dropped = _without_fillers([parts], self.fillers)
-        else:
-            cleaned, fillers, dropped = _without_fillers(parts, self.fillers)
+        parts = [document["text"]] if self.kind == "text" else document[self.kind]
+        cleaned, fillers, dropped = _without_fillers(parts, self.fillers)
         if not cleaned:
             raise BadRecord(f"column {self.source!r} has no words left when the fillers are taken out")
         document[self.kind] = cleaned[0] if self.kind == "text" else cleaned
@@ -209,11 +206,8 @@ def resolve_columns(
 ) -> Columns:
     """Decide which columns hold the source and the summary."""
     names = list(row)
-    for argument, name in (
-        ("text_column", text_column),
-        ("summary_column", summary_column),
-        ("phrases_column", phrases_column),
-    ):
+    given = {"text_column": text_column, "summary_column": summary_column, "phrases_column": phrases_column}
+    for argument, name in given.items():
         if name and name not in row:
             raise ValueError(f"{argument}={name!r} is not a column; the columns are {listing(names)}")
     if text_column and text_column == summary_column:
@@ -272,21 +266,15 @@ def _kind_of(name: str, value: Any) -> Kind:
             return "turns"
     raise BadRecord(
         f"column {name!r} holds {described(value)}; a source is a string, a list of strings (sentences or documents) "
-        "or a "
-        'list of turns ([role, text] pairs or {"role": …, "content": …})'
+        'or a list of turns ([role, text] pairs or {"role": …, "content": …})'
     )
 
 
 def _decoded(name: str, value: Any) -> Any:
     """A CSV cell can hold a list only as JSON text; undo that where the column's name promises a list."""
     lists = (*SOURCE_ALIASES["sentences"], *SOURCE_ALIASES["turns"], *SOURCE_ALIASES["documents"], *SECTION_ALIASES)
-    if isinstance(value, str) and _plain(name) in lists and value.lstrip().startswith("["):
-        try:
-            decoded = json.loads(value)
-        except (ValueError, RecursionError):
-            return value
-        return decoded if isinstance(decoded, list) else value
-    return value
+    decoded = from_json(value) if _plain(name) in lists else value
+    return decoded if isinstance(decoded, list) else value
 
 
 def _starts_with_a_turn(text: str) -> bool:
@@ -469,7 +457,7 @@ def get_string(row: Mapping[str, Any], name: str, what: str) -> str:
     """A record's string in a column, which must not be blank."""
     value = get_column(row, name)
     if not isinstance(value, str):
-        raise BadRecord(f"column {name!r} must hold a string, got {described(value)}")
+        raise _wrong_type(name, value, "a string")
     return not_blank(name, well_formed(name, value), what)
 
 

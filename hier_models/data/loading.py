@@ -404,14 +404,14 @@ def _format_of_hub(raw: Dataset | IterableDataset, resolve: Callable[[Mapping[st
     raise problem or ValueError("source: the dataset is empty")
 
 
+@dataclass
 class _Normalizer:
     """Maps a batch of raw rows to documents, for `map` of either kind of dataset."""
 
-    def __init__(self, source: str, settings: _Settings, set_aside: SetAside | None, keep_problems: bool) -> None:
-        self.source = source
-        self.settings = settings
-        self.set_aside = set_aside
-        self.keep_problems = keep_problems
+    source: str
+    settings: _Settings
+    set_aside: SetAside | None
+    keep_problems: bool
 
     def __call__(self, batch: dict[str, list[Any]], indices: list[int]) -> dict[str, list[Any]]:
         names = [*self.settings.features, *([PROBLEM] if self.keep_problems else [])]
@@ -424,21 +424,15 @@ class _Normalizer:
                 if self.settings.bad_lines == "stop":
                     raise BadLineError(f"{self.source}: row {index + 1}: {error}") from None
                 normalized, parts = None, [(str(error), json.dumps(row, default=str))]
-            for reason, raw in parts:
-                entry = _entry(self.source, index + 1, reason, raw)
-                if self.keep_problems:
-                    self._append(documents, {PROBLEM: entry})
-                else:
-                    assert self.set_aside is not None
+            entries = [_entry(self.source, index + 1, *part) for part in parts]
+            if self.set_aside is not None:
+                for entry in entries:
                     self.set_aside.add(entry)
-            if normalized is not None:
-                self._append(documents, normalized)
+            rows = [{PROBLEM: entry} for entry in entries if self.keep_problems]
+            for document in rows if normalized is None else [*rows, normalized]:
+                for name, values in documents.items():
+                    values.append(document.get(name))
         return documents
-
-    @staticmethod
-    def _append(documents: dict[str, list[Any]], document: dict[str, Any]) -> None:
-        for name, values in documents.items():
-            values.append(document.get(name))
 
 
 def _normalized_hub(

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,7 +31,6 @@ _WORDS_IN_MEMORY = 1_000_000
 
 Hashes = NDArray[np.uint64]
 Document = tuple[str, Sequence[str]]
-_hashed: dict[str, int] = {}
 
 
 @dataclass(frozen=True)
@@ -117,40 +117,29 @@ def documents_of_file(file: str | os.PathLike[str]) -> Iterator[Document]:
 
 def texts_of_record(record: Mapping[str, Any]) -> list[str]:
     """Collect the texts of a record, its source and its summary alike."""
-    texts = (" ".join(_strings(value)) for name, value in record.items() if name.lower() not in NO_TEXT)
+    texts = (" ".join(texts_in(value)) for name, value in record.items() if name.lower() not in NO_TEXT)
     return [text for text in texts if text.strip()]
 
 
-def _strings(value: Any) -> Iterator[str]:
+def texts_in(value: Any) -> list[str]:
+    """Find every text in lists and mappings of them."""
     if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _strings(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _strings(item)
+        return [value]
+    if isinstance(value, Mapping):
+        return texts_in(list(value.values()))
+    return [text for item in value for text in texts_in(item)] if isinstance(value, list | tuple) else []
 
 
 # --------------------------------------------------------------------------------------------------- units and hashes
 
 
-def _units(text: str) -> list[str]:
-    return _UNIT.findall(text.lower())
+def _hash(content: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
 
 
-def _is_chinese(text: str, units: Sequence[str]) -> bool:
-    return not text.isascii() and 2 * len(_HAN_UNIT.findall(text)) > len(units)
-
-
-def _hashes_of_units(units: Sequence[str]) -> Hashes:
-    if len(_hashed) > _WORDS_IN_MEMORY:
-        _hashed.clear()
-    for unit in set(units):
-        if unit not in _hashed:
-            digest = hashlib.blake2b(unit.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-            _hashed[unit] = int.from_bytes(digest, "little")
-    return np.fromiter(map(_hashed.__getitem__, units), dtype=np.uint64, count=len(units))
+@lru_cache(_WORDS_IN_MEMORY)
+def _hash_of_unit(unit: str) -> int:
+    return _hash(unit.encode("utf-8", "surrogatepass"))
 
 
 def _hashes_of_passages(units: Hashes, length: int) -> Hashes:
@@ -184,12 +173,11 @@ class _Text:
 def _read(texts: Sequence[str], words: int, characters: int) -> list[_Text]:
     found = []
     for text in texts:
-        units = _units(text)
-        chinese = _is_chinese(text, units)
+        units = _UNIT.findall(text.lower())
+        chinese = not text.isascii() and 2 * len(_HAN_UNIT.findall(text)) > len(units)
         length = characters if chinese else words
-        hashes = _hashes_of_units(units)
-        whole = int.from_bytes(hashlib.blake2b(hashes.tobytes(), digest_size=8).digest(), "little")
-        found.append(_Text(units, chinese, length, _hashes_of_passages(hashes, length), whole))
+        hashes = np.fromiter(map(_hash_of_unit, units), dtype=np.uint64, count=len(units))
+        found.append(_Text(units, chinese, length, _hashes_of_passages(hashes, length), _hash(hashes.tobytes())))
     return found
 
 
@@ -198,8 +186,7 @@ def _wholes(texts: Sequence[_Text]) -> list[int]:
     long = [text.whole for text in texts if len(text.units) >= text.length]
     if long or not any(text.units for text in texts):
         return long
-    together = ",".join(str(text.whole) for text in texts).encode()
-    return [int.from_bytes(hashlib.blake2b(together, digest_size=8).digest(), "little")]
+    return [_hash(",".join(str(text.whole) for text in texts).encode())]
 
 
 # ---------------------------------------------------------------------------------------------------------- the index

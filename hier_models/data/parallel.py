@@ -33,8 +33,8 @@ SENTENCES = "num_sentences"
 
 
 @dataclass(frozen=True)
-class PairFormat:
-    """Columns of aligned documents, made by `resolve_pairs`."""
+class ParallelFormat:
+    """Columns of aligned documents, made by `resolve_parallel`."""
 
     source: str  # column with the sentences of the source
     target: str  # column with the sentences of the translation
@@ -63,18 +63,18 @@ class PairFormat:
         for name, side in ((self.source, source), (self.target, target)):
             if not any(side):
                 raise BadRecord(f"column {name!r} is empty: a document needs at least one sentence on each side")
-        problems = [
-            (
-                f"sentence {number + 1}: column {(self.target if a else self.source)!r} is empty and the other is not",
-                json.dumps({self.source: a, self.target: b}, ensure_ascii=False),
-            )
-            for number, (a, b) in enumerate(zip(source, target, strict=True))
-            if bool(a) != bool(b)
-        ]
-        pairs = [(a, b) for a, b in zip(source, target, strict=True) if a and b]
-        if not pairs:
+        document: dict[str, Any] = {"source": [], "target": []}
+        problems = []
+        for number, (a, b) in enumerate(zip(source, target, strict=True), start=1):
+            if a and b:
+                document["source"].append(a)
+                document["target"].append(b)
+            elif a or b:
+                empty = self.target if a else self.source
+                raw = json.dumps({self.source: a, self.target: b}, ensure_ascii=False)
+                problems.append((f"sentence {number}: column {empty!r} is empty and the other is not", raw))
+        if not document["source"]:
             raise BadRecord(f"no sentence has text in both columns {self.source!r} and {self.target!r}")
-        document: dict[str, Any] = {"source": [a for a, _ in pairs], "target": [b for _, b in pairs]}
         if self.id is not None:
             document |= get_id({self.id: None, **row}, self.id)
         return {**document, PROBLEMS: problems} if problems else document
@@ -98,9 +98,9 @@ class PairFormat:
         return [" ".join(well_formed(name, sentence).split()) for sentence in value]
 
 
-def resolve_pairs(
+def resolve_parallel(
     row: Mapping[str, Any], source_column: str | None = None, target_column: str | None = None
-) -> PairFormat:
+) -> ParallelFormat:
     """Recognize the columns of a parallel corpus."""
     inner = row.get(CONTAINER)
     named = [name for name in (source_column, target_column) if name]
@@ -122,7 +122,7 @@ def resolve_pairs(
         found += names
     if found[0] == found[1]:
         raise ValueError(f"source_column and target_column are both {found[0]!r}; they must differ")
-    return PairFormat(found[0], found[1], find_id(row), container)
+    return ParallelFormat(found[0], found[1], find_id(row), container)
 
 
 def load_parallel(
@@ -151,7 +151,7 @@ def load_parallel(
         there is such a column.
     """
     return load_rows(
-        source, partial(resolve_pairs, source_column=source_column, target_column=target_column), **options
+        source, partial(resolve_parallel, source_column=source_column, target_column=target_column), **options
     )
 
 
@@ -186,17 +186,12 @@ class ChunkReport(SharedCounts):
         return f"{text}; {self.left_out_sentences} sentences were left out, longer than a chunk by themselves{whole}"
 
 
+@dataclass
 class _Chunking:
     """Maps a batch of documents to chunks; holds only what decides the result, since datasets hashes it."""
 
-    def __init__(
-        self,
-        processor: ProcessorMixin | PreTrainedTokenizerBase,
-        max_source_length: int | None,
-        max_target_length: int | None,
-    ) -> None:
-        self.processor = processor
-        self.limits = (max_source_length, max_target_length)
+    processor: ProcessorMixin | PreTrainedTokenizerBase
+    limits: tuple[int | None, int | None]  # tokens of a chunk's source and target
 
     def __call__(self, batch: dict[str, list[Any]], indices: list[int]) -> dict[str, list[Any]]:
         rows: list[dict[str, Any]] = []
@@ -280,7 +275,7 @@ def chunk_parallel(
             f"dataset must have the columns source and target, got {', '.join(columns)}; load_parallel gives one"
         )
     report = ChunkReport() if report is None else report
-    chunking = _Chunking(processor, max_source_length, max_target_length)
+    chunking = _Chunking(processor, (max_source_length, max_target_length))
     options: dict[str, Any] = {"batched": True, "batch_size": DOCUMENTS_IN_MEMORY, "with_indices": True}
     if isinstance(dataset, IterableDataset):
         return dataset.map(Counting(chunking, partial(_count_batch, report)), remove_columns=columns, **options)

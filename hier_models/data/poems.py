@@ -342,20 +342,3 @@ def tokenize_poems(poems: Iterable[Mapping[str, Any]], processor: Any, report: P
         for name in names:
             columns[name] += encoded[name]
     return Dataset.from_dict(columns)
-
-
-__all__ = [
-    "CharacterCoverage",
-    "NoQuatrain",
-    "PoemFormat",
-    "PoemReport",
-    "QuatrainReport",
-    "character_coverage",
-    "in_vocabulary",
-    "load_poems",
-    "poem_lines",
-    "quatrain",
-    "resolve_poems",
-    "tokenize_poems",
-    "write_quatrains",
-]

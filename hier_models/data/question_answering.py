@@ -52,22 +52,15 @@ class QuestionReport(SharedCounts):
 # --------------------------------------------------------------------------------------------- windows with the answer
 
 
+@dataclass
 class _Windows:
     """Maps a batch of questions to windows; holds only what decides the result, since datasets hashes it."""
 
-    def __init__(
-        self,
-        processor: ProcessorMixin | PreTrainedTokenizerBase,
-        max_length: int,
-        stride: int,
-        max_question_length: int,
-        spans: bool,
-    ) -> None:
-        self.processor: Any = processor
-        self.max_length = max_length
-        self.stride = stride
-        self.max_question_length = max_question_length
-        self.spans = spans
+    processor: Any
+    max_length: int
+    stride: int
+    max_question_length: int
+    spans: bool
 
     def __call__(self, batch: dict[str, list[Any]], indices: list[int]) -> dict[str, list[Any]]:
         questions, cut = self._questions(batch["question"])
@@ -88,13 +81,8 @@ class _Windows:
             # The counts stand in the first window of each question.
             "num_cut_question": [cut[s] if w == 0 or samples[w - 1] != s else 0 for w, s in enumerate(samples)],
         }
-        spans = [
-            [
-                offset if sequence == 1 else OUTSIDE
-                for offset, sequence in zip(offsets, encoded.sequence_ids(w), strict=True)
-            ]
-            for w, offsets in enumerate(encoded["offset_mapping"])
-        ]
+        rows = zip(encoded["offset_mapping"], map(encoded.sequence_ids, range(len(samples))), strict=True)
+        spans = [[span if part == 1 else OUTSIDE for span, part in zip(*row, strict=True)] for row in rows]
         if self.spans:
             columns[SPANS] = spans
         if "answers" in batch:

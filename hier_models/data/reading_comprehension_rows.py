@@ -15,10 +15,9 @@ from typing import Any
 from datasets import List, Value
 
 from .columns import ID_ALIASES, BadRecord, described, get_column, get_id, get_string, listing, matching, well_formed
-from .task_rows import MisplacedAnswerError, answer_start, resolve_questions
+from .task_rows import TEXT, MisplacedAnswerError, answer_start, resolve_questions
 
 
-TEXT = Value("large_string")
 FEATURES = {
     "question": TEXT,
     "documents": List(TEXT),
@@ -79,13 +78,12 @@ def resolve_reading(
 
 
 def _kind(value: Any) -> str | None:
-    if isinstance(value, list) and value and isinstance(value[0], Mapping) and "segmented_paragraphs" in value[0]:
+    first = value[0] if isinstance(value, list) and value else value
+    if not isinstance(first, Mapping):
+        return None
+    if first is not value and "segmented_paragraphs" in first:
         return "dureader"
-    if isinstance(value, Mapping) and "passage_text" in value:
-        return "ms_marco"
-    if isinstance(value, list) and value and isinstance(value[0], Mapping) and "passage_text" in value[0]:
-        return "ms_marco"
-    return None
+    return "ms_marco" if "passage_text" in first else None
 
 
 def _strings(name: str, value: Any) -> list[str]:
@@ -156,7 +154,9 @@ def _read_dureader(form: ReadingFormat, row: Mapping[str, Any]) -> dict[str, Any
     spans, of_documents = row.get("answer_spans"), row.get("answer_docs")
     asked = " ".join(words)
     if not form.named_paragraphs or not spans or not of_documents or of_documents[0] not in places:
-        return _with_nearest_span(asked, documents, references, _spaced(row))
+        answers = row.get("segmented_answers")
+        spaced = [" ".join(tokens) for tokens in answers] if isinstance(answers, list) and answers else None
+        return _with_nearest_span(asked, documents, references, spaced)
     number, (first, last) = places[of_documents[0]], spans[0]
     tokens = chosen[number]
     if not 0 <= first <= last < len(tokens):
@@ -165,11 +165,6 @@ def _read_dureader(form: ReadingFormat, row: Mapping[str, Any]) -> dict[str, Any
     start += sum(len(token) + 1 for token in tokens[:first])
     answers = {"text": [" ".join(tokens[first : last + 1])], "answer_start": [start]}
     return {"question": asked, "documents": documents, "references": references, "answers": answers}
-
-
-def _spaced(row: Mapping[str, Any]) -> list[str] | None:
-    answers = row.get("segmented_answers")
-    return [" ".join(tokens) for tokens in answers] if isinstance(answers, list) and answers else None
 
 
 def _recall(tokens: Sequence[str], words: Sequence[str]) -> float:
@@ -189,7 +184,7 @@ def nearest_span(documents: Sequence[str], references: Sequence[str]) -> tuple[s
     """Find the span of documents whose words share most with an answer, as DuReader's authors make labels."""
     best: tuple[float, int, str, int] | None = None
     shift = 0
-    wanted = [Counter(_words(reference)) for reference in references]
+    wanted = [Counter(map(_word, reference.split())) for reference in references]
     for document in documents:
         places, at = [], 0
         for token in document.split():
@@ -215,10 +210,6 @@ def nearest_span(documents: Sequence[str], references: Sequence[str]) -> tuple[s
                         best = (score, -length, document[a:b], shift + a)
         shift += len(document) + len(SEPARATOR)
     return None if best is None or best[0] < MIN_F1 else (best[2], best[3])
-
-
-def _words(text: str) -> list[str]:
-    return [_word(word) for word in text.split()]
 
 
 def _word(word: str) -> str:

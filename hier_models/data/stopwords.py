@@ -3,10 +3,8 @@
 import os
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib.resources import files
-from pathlib import Path
 
-from .cleaning import read_utf8
+from .cleaning import read_list
 
 
 # Languages with a list of stopwords beside this file.
@@ -21,23 +19,15 @@ def load_stopwords(language: str) -> frozenset[str]:
             f"language must be one that has a list of stopwords ({', '.join(LANGUAGES)}), got {language!r}; it is the "
             "processor's: language"
         )
-    return _words(files(__package__).joinpath(f"stopwords_{language}.txt").read_text(encoding="utf-8"))
+    return _words(read_list("stopwords", language, LANGUAGES, ""))
 
 
 def read_stopwords(stopwords: str | os.PathLike[str] | Sequence[str]) -> frozenset[str]:
     """Read a list of stopwords that the user names."""
     if isinstance(stopwords, str | os.PathLike):
-        name = os.fspath(stopwords)
-        if name in LANGUAGES:
-            return load_stopwords(name)
-        path = Path(name).expanduser()
-        if not path.is_file():
-            raise FileNotFoundError(
-                f"stopwords={name!r} is neither a file nor a language that has a list ({', '.join(LANGUAGES)})"
-            )
-        words = _words(read_utf8("stopwords", path))
+        words = _words(read_list("stopwords", os.fspath(stopwords), LANGUAGES, "a language that has a list"))
         if not words:
-            raise ValueError(f"stopwords: {path} holds no word")
+            raise ValueError(f"stopwords: {os.fspath(stopwords)} holds no word")
         return words
     for word in stopwords:
         if not isinstance(word, str):

@@ -184,19 +184,18 @@ def train_word_level(
         steps.append(normalizers.Lowercase())
     if digits is not None:
         steps.append(normalizers.Replace(Regex(r"\d"), digits))
-    digit = r"\d" if digits is None else rf"[\d{_in_set(digits)}]"
-    words = "|".join(
-        (
-            ENDING,
-            r"\p{L}(?:\.\p{L})+(?:\.|(?!\w))",  # abbreviations
-            rf"{digit}+(?:[.,:]{digit}+)*\w*",  # numbers, and what is written to them (9am)
-            rf"(?:\w|{digit})+",
-            r"[^\w\s]",
-        )
+    in_brackets = rf"\{digits}" if digits and digits in r"\]^-[&" else digits
+    digit = r"\d" if digits is None else rf"[\d{in_brackets}]"
+    kinds = (
+        ENDING,
+        r"\p{L}(?:\.\p{L})+(?:\.|(?!\w))",  # abbreviations
+        rf"{digit}+(?:[.,:]{digit}+)*\w*",  # numbers, and what is written to them (9am)
+        rf"(?:\w|{digit})+",
+        r"[^\w\s]",
     )
     backend = Tokenizer(models.WordLevel(unk_token="<unk>"))
     backend.normalizer = normalizers.Sequence(steps)
-    backend.pre_tokenizer = pre_tokenizers.Split(Regex(words), "removed", invert=True)
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex("|".join(kinds)), "removed", invert=True)
     backend.decoder = decoders.Sequence(
         [
             decoders.WordPiece(prefix=NO_PREFIX, cleanup=False),
@@ -225,8 +224,3 @@ def _fit_words(backend: Tokenizer, texts: Iterable[str], entries: int, min_count
         show_progress=show_progress,
     )
     backend.train_from_iterator(texts, trainer)
-
-
-def _in_set(character: str) -> str:
-    """Write a character as it stands between brackets of a regular expression."""
-    return rf"\{character}" if character in r"\]^-[&" else character

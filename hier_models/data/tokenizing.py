@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from datasets import Dataset, IterableDataset
@@ -79,12 +80,7 @@ class TruncationReport(SharedCounts):
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """The report for a results file.
-
-        Returns:
-            Every count by its name; `without_importance` only where tokens have weights, and those of phrases where
-            they are highlighted.
-        """
+        """The report for a results file; what is not counted of all models, only where it is expected."""
         return {name: number for name, number in super().as_dict().items() if name in self._expected}
 
     def __str__(self) -> str:
@@ -108,22 +104,15 @@ class TruncationReport(SharedCounts):
         return f"{self.documents} documents tokenized{': ' if cuts else ', nothing cut'}{'; '.join(cuts)}"
 
 
+@dataclass
 class _Tokenization:
     """Maps a batch of documents to model inputs; holds only what decides the result, since datasets hashes it."""
 
-    def __init__(
-        self,
-        processor: ProcessorMixin | PreTrainedTokenizerBase,
-        kind: Kind,
-        max_source_length: int | None,
-        max_target_length: int | None,
-        importance: Importance | None = None,
-    ) -> None:
-        self.processor = processor
-        self.kind = kind
-        self.max_source_length = max_source_length
-        self.max_target_length = max_target_length
-        self.importance = importance
+    processor: ProcessorMixin | PreTrainedTokenizerBase
+    kind: Kind
+    max_source_length: int | None
+    max_target_length: int | None
+    importance: Importance | None = None
 
     def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
         if isinstance(self.processor, PreTrainedTokenizerBase):

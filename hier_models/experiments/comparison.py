@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..training.arguments import RecipeError
-from ..training.recipe_files import as_options, check_overrides, load_recipe, variant_names
+from ..training.recipe_files import all_options, check_overrides, load_recipe, variant_names
 from ..training.resuming import finished_run
 from ..training.run_metadata import TimeUpError, is_up
 from ..training.smoke import run_smoke
@@ -161,8 +161,4 @@ def free_memory() -> None:
 
 def command_of(path: str | os.PathLike[str], overrides: Sequence[str] | Mapping[str, Any] = ()) -> str:
     """Write the command that runs a comparison."""
-    if isinstance(overrides, Mapping):
-        options = [option for name, value in overrides.items() for option in as_options(str(name), value)]
-    else:
-        options = list(overrides)
-    return shlex.join(["hier-models", "train", os.fspath(path), *options])
+    return shlex.join(["hier-models", "train", os.fspath(path), *all_options(overrides)])

@@ -43,6 +43,18 @@ def named_in_errors(setting: str) -> Iterator[None]:
         raise RecipeError(f"{what}: {message.removeprefix('source: ')}") from error
 
 
+@contextmanager
+def mistakes_of(setting: str, *others: type[Exception]) -> Iterator[None]:
+    """Say which setting of a recipe has the value that is refused, with a ValueError or another kind of error."""
+    kinds: tuple[type[Exception], ...] = (ValueError, *others)
+    try:
+        yield
+    except RecipeError:
+        raise
+    except kinds as error:
+        raise RecipeError(f"{setting}: {' '.join(str(error).split())}") from error
+
+
 def nearest(name: str, names: Iterable[str]) -> str:
     """Help with a misspelled name."""
     known = sorted(names)
@@ -166,7 +178,7 @@ def _json_object(name: str, text: str | None) -> dict[str, Any]:
     return values
 
 
-def _check_smallest(section: str, values: Any, smallest: Mapping[str, int], hint: str = "") -> None:
+def check_smallest(section: str, values: Any, smallest: Mapping[str, int], hint: str = "") -> None:
     """Refuse numbers that are too small to mean anything."""
     for name, least in smallest.items():
         value = getattr(values, name)
@@ -250,9 +262,9 @@ class DataArguments:
 
     def __post_init__(self) -> None:
         parts = ("max_train_documents", "max_validation_documents", "max_test_documents")
-        _check_smallest("data", self, dict.fromkeys(parts, 1), "; leave it out to take all")
+        check_smallest("data", self, dict.fromkeys(parts, 1), "; leave it out to take all")
         others = ("max_source_length", "max_target_length", "shuffle_buffer", "num_proc")
-        _check_smallest("data", self, dict.fromkeys(others, 1))
+        check_smallest("data", self, dict.fromkeys(others, 1))
 
     def source_of(self, part: str) -> tuple[str | None, str | None]:
         """Find where a part comes from."""
@@ -294,8 +306,8 @@ class GenerationArguments:
     early_stopping: bool | None = None
 
     def __post_init__(self) -> None:
-        _check_smallest("generation", self, {"num_beams": 1, "min_length": 0, "no_repeat_ngram_size": 0})
-        _check_smallest("generation", self, {"max_length": 2}, "; the decoder's start token counts")
+        check_smallest("generation", self, {"num_beams": 1, "min_length": 0, "no_repeat_ngram_size": 0})
+        check_smallest("generation", self, {"max_length": 2}, "; the decoder's start token counts")
 
     def settings(self) -> dict[str, Any]:
         """What was given."""
@@ -337,7 +349,7 @@ class RunArguments:
 
     def __post_init__(self) -> None:
         self.rates()
-        _check_smallest("run", self, {"total_train_batch_size": 1, "new_modules_rate": 0})
+        check_smallest("run", self, {"total_train_batch_size": 1, "new_modules_rate": 0})
         if self.stop_after_minutes is not None and self.stop_after_minutes <= 0:
             raise RecipeError(f"run: stop_after_minutes must be above 0, got {self.stop_after_minutes}")
         if self.stop_after_minutes is not None and self.overwrite:

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from tokenizers.processors import TemplateProcessing
@@ -20,7 +20,7 @@ from transformers import (
 
 from ..checkpoints import why_no_checkpoint
 from ..models.bart_warm_start import grow_positions
-from .arguments import ModelArguments, RecipeError
+from .arguments import ModelArguments, mistakes_of
 
 
 # They have the same layers under the same names.
@@ -109,17 +109,14 @@ def bart_from_encoder(
 
 def as_warm_start(arguments: ModelArguments, folder: Path) -> ModelArguments:
     """Make the BART of a recipe's `from_encoder`."""
-    try:
+    with mistakes_of("model: from_encoder"):
         bart, tokenizer = bart_from_encoder(
             str(arguments.from_encoder), decoder_layers=arguments.overrides().get("decoder_layers")
         )
-    except ValueError as error:
-        raise RecipeError(f"model: from_encoder: {error}") from error
     bart.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    if arguments.model_type == "bart":
-        return dataclasses.replace(arguments, from_encoder=None, model_name_or_path=str(folder))
-    return dataclasses.replace(arguments, from_encoder=None, from_bart=str(folder))
+    named: dict[str, Any] = {"model_name_or_path" if arguments.model_type == "bart" else "from_bart": str(folder)}
+    return dataclasses.replace(arguments, from_encoder=None, **named)
 
 
 def _checked_config(name: str) -> PretrainedConfig:
@@ -195,10 +192,7 @@ def _tokenizer_for_bart(name: str, positions: int, vocab_size: int) -> PreTraine
 def _config(
     source: PretrainedConfig, tokenizer: PreTrainedTokenizerBase, decoder_layers: int, positions: int
 ) -> BartConfig:
-    sizes = {
-        "attention_heads": source.num_attention_heads,
-        "ffn_dim": source.intermediate_size,
-    }
+    sizes = {"attention_heads": source.num_attention_heads, "ffn_dim": source.intermediate_size}
     return BartConfig(
         vocab_size=source.vocab_size,
         max_position_embeddings=positions,

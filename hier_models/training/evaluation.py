@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from datasets import Dataset, IterableDataset
-from transformers import GenerationConfig, PreTrainedModel, Seq2SeqTrainer, Seq2SeqTrainingArguments
+from transformers import GenerationConfig, PreTrainedModel, Seq2SeqTrainer, Seq2SeqTrainingArguments, Trainer
 
 from ..data import HierDataCollator
 from ..metrics import DocumentScores
@@ -81,15 +81,16 @@ def prediction_rows(documents: Dataset, **columns: Sequence[Any]) -> list[dict[s
 
 
 def write_evaluation(
+    trainer: Trainer,
     results: Mapping[str, Any],
     predictions: Sequence[Mapping[str, Any]],
     scores: Callable[[], DocumentScores],
-    *,
-    results_file: FilePath | None,
-    predictions_file: FilePath | None,
-    scores_file: FilePath | None,
+    files: tuple[FilePath | None, FilePath | None, FilePath | None],
 ) -> None:
-    """Write the files that are asked for."""
+    """Write the files that are asked for, of results, predictions and scores, in the first process."""
+    if not trainer.is_world_process_zero():
+        return
+    results_file, predictions_file, scores_file = files
     if predictions_file is not None:
         write_json_lines(predictions_file, predictions)
     if scores_file is not None:

@@ -12,19 +12,13 @@ from ..data.key_phrases import fit_key_phrases
 from ..data.phrase_columns import PHRASES
 from ..data.tokenizing import highlights
 from ..models.key_phrase_extraction import KEY_PHRASES_FILE, KeyPhraseExtractor
-from .arguments import DataArguments, RecipeError
+from .arguments import DataArguments, RecipeError, mistakes_of
 from .models import Processor
 
 
 logger = logging.getLogger(__name__)
 
 FIT = "fit"
-
-
-def check(data: DataArguments) -> None:
-    """Refuse, before anything is loaded, what does not fit together."""
-    if data.stopwords is not None and data.key_phrases != FIT:
-        raise RecipeError("data: stopwords goes with key_phrases: fit")
 
 
 def prepare(
@@ -42,14 +36,15 @@ def prepare(
         reader.key_phrases = None  # nothing is highlighted
         return {}
     if wanted == FIT:
-        try:
+        with mistakes_of("data: key_phrases", OSError):
             reader.key_phrases = fit_key_phrases(
                 documents, processor, max_source_length=data.max_source_length, stopwords=data.stopwords
             )
-        except (ValueError, OSError) as error:
-            raise RecipeError(f"data: key_phrases: {error}") from error
     elif wanted is not None:
-        reader.key_phrases = _load(wanted)
+        path = Path(wanted).expanduser()
+        with mistakes_of("data: key_phrases", OSError):
+            file = path if path.is_file() else cached_file(str(path) if path.exists() else wanted, KEY_PHRASES_FILE)
+            reader.key_phrases = KeyPhraseExtractor.load(cast(Any, file))
     found = reader.key_phrases
     if found is None:
         if PHRASES in (documents.column_names or ()):
@@ -60,13 +55,3 @@ def prepare(
         )
     logger.info("%s", found)
     return {"key_phrases": {"documents": found.documents, "phrases": len(found), "uncounted": found.uncounted}}
-
-
-def _load(name: str) -> KeyPhraseExtractor:
-    """Load the key phrases of a file, or of a checkpoint here or on the Hub."""
-    path = Path(name).expanduser()
-    try:
-        file = path if path.is_file() else cached_file(str(path) if path.exists() else name, KEY_PHRASES_FILE)
-        return KeyPhraseExtractor.load(cast(Any, file))
-    except (OSError, ValueError) as error:
-        raise RecipeError(f"data: key_phrases: {' '.join(str(error).split())}") from error

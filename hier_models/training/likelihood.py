@@ -9,11 +9,11 @@ from datasets import Dataset
 from torch.utils.data import Dataset as TorchDataset
 from transformers import PreTrainedModel, Seq2SeqTrainingArguments
 
+from .distributed import NO_LOSS
 from .evaluation import longest_first, predicting
 from .models import Processor
 
 
-NO_LABEL = -100
 # A model that reads its source is this many times as perplexed by labels beside the source of another document.
 READS = 1.05
 
@@ -103,7 +103,7 @@ def likelihoods(
     # Several processes fill up their last batch with rows from the beginning.
     documents = cast(Any, dataset)
     labels, found = (np.asarray(rows)[: len(documents)] for rows in (outcome.label_ids, outcome.predictions))
-    counted = labels != NO_LABEL
+    counted = labels != NO_LOSS
     sums = np.where(counted, found.astype(np.float64), 0.0).sum(axis=1)
     return np.stack([sums, counted.sum(axis=1)], axis=1)
 

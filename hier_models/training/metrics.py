@@ -37,9 +37,7 @@ def compute_summarization_metrics(
         ValueError: If the predictions are no token ids, which is what Trainer gives without
             `predict_with_generate=True`, or if predictions and labels differ in number.
     """
-    predictions, labels = eval_prediction[0], eval_prediction[1]
-    predictions = predictions[0] if isinstance(predictions, tuple) else predictions
-    labels = labels[0] if isinstance(labels, tuple) else labels
+    predictions, labels = first_of_tuples(eval_prediction)
     text_tokenizer = plain_tokenizer(tokenizer)
     if len(predictions) != len(labels):
         raise ValueError(f"eval_prediction: {len(predictions)} predictions but {len(labels)} labels")
@@ -47,6 +45,13 @@ def compute_summarization_metrics(
     references = decode(labels, text_tokenizer)
     scores, _ = score_summaries(summaries, references, use_stemmer, sentence_splitter)
     return {**scores, "gen_len": mean_length(predictions, text_tokenizer)}
+
+
+def first_of_tuples(eval_prediction: EvalPrediction | tuple[Any, Any]) -> tuple[Any, Any]:
+    """Give predictions and labels, each of which may be the first of a tuple."""
+    given = eval_prediction[0], eval_prediction[1]
+    predictions, labels = (part[0] if isinstance(part, tuple) else part for part in given)
+    return predictions, labels
 
 
 def score_summaries(

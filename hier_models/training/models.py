@@ -31,7 +31,7 @@ from ..checkpoints import why_no_checkpoint
 from ..data.tokenizing import plain_tokenizer
 from ..families import FAMILIES
 from ..models.bart_warm_start import grow_positions
-from .arguments import CHECKPOINTS, ModelArguments, Recipe, RecipeError, nearest
+from .arguments import CHECKPOINTS, ModelArguments, Recipe, RecipeError, mistakes_of, nearest
 from .bart_from_encoder import as_warm_start
 from .twins import FEED_FORWARD, led_from_bart, widen_feed_forward
 
@@ -101,8 +101,10 @@ def load_model_and_processor(
     wider = _taken_to_widen(arguments, overrides)
     options: dict[str, Any] = {}
     if arguments.attn_implementation is not None:
-        _check_attention(arguments.attn_implementation)
-        options["attn_implementation"] = arguments.attn_implementation
+        name, known = arguments.attn_implementation, ("eager", *ALL_ATTENTION_FUNCTIONS.valid_keys())
+        if name not in known and "/" not in name:  # with a slash, a kernel on the Hub
+            raise RecipeError(f"model: there is no attn_implementation {name!r}{nearest(name, known)}")
+        options["attn_implementation"] = name
     if arguments.model_name_or_path is not None:
         model, report = _load_checkpoint(arguments, auto_class, overrides, options)
         _widen(model, wider, report)
@@ -128,44 +130,29 @@ def load_model_and_processor(
         overrides |= source_length(arguments.model_type, arguments.max_position_embeddings)
     report = {}
     if arguments.from_bart is not None and arguments.model_type == "led" and auto_class is AutoModelForSeq2SeqLM:
-        try:
+        with mistakes_of("model"):
             model, report = led_from_bart(
                 arguments.from_bart, extra_positions=arguments.extra_positions, **overrides, **wider
             )
-        except ValueError as error:
-            raise RecipeError(f"model: {error}") from error
     elif arguments.from_bart is not None:
         model_class = _class_from_bart(arguments.model_type, auto_class)
         overrides = _plain(arguments.model_type, arguments, overrides)
-        try:
-            model, report = _with_report(
-                model_class.from_bart(
-                    arguments.from_bart,
-                    extra_positions=arguments.extra_positions,
-                    output_loading_info=True,
-                    **options,
-                    **overrides,
-                )
-            )
-        except ValueError as error:
-            raise RecipeError(f"model: {error}") from error
+        told: dict[str, Any] = {"extra_positions": arguments.extra_positions, "output_loading_info": True}
+        with mistakes_of("model"):
+            model, report = model_class.from_bart(arguments.from_bart, **told, **options, **overrides)
         model = model.float()
         _widen(model, wider, report)
     elif arguments.from_roberta is not None:
         overrides = _plain(FROM_ROBERTA, arguments, overrides)
         config: PretrainedConfig = CONFIG_MAPPING[FROM_ROBERTA].from_pretrained(arguments.from_roberta, **overrides)
-        model, report = _with_report(
-            auto_class.from_pretrained(
-                arguments.from_roberta, config=config, dtype=torch.float32, output_loading_info=True, **options
-            )
+        model, report = auto_class.from_pretrained(
+            arguments.from_roberta, config=config, dtype=torch.float32, output_loading_info=True, **options
         )
     else:
         overrides |= PLAIN.get(arguments.model_type, {}) if arguments.plain else {}
         ids = _special_ids(tokenizer, arguments.model_type)
         if auto_class is not AutoModelForSeq2SeqLM:
-            ids = {
-                name: value for name, value in ids.items() if name in ("bos_token_id", "pad_token_id", "eos_token_id")
-            }
+            ids = {name: ids[name] for name in ("bos_token_id", "pad_token_id", "eos_token_id") if name in ids}
         config = AutoConfig.for_model(arguments.model_type, **{"vocab_size": len(tokenizer), **ids, **overrides})
         model = auto_class.from_config(config, **options)
     _check_vocabulary(model.config, tokenizer)
@@ -194,10 +181,8 @@ def set_generation(model: PreTrainedModel, recipe: Recipe) -> None:
         # own are of no use then; the recipe's are for its writer to take out.
         for name in {"early_stopping", "length_penalty"} - set(settings):
             setattr(model.generation_config, name, None)
-    try:
+    with mistakes_of("generation"):
         model.generation_config.validate(strict=True)
-    except ValueError as error:
-        raise RecipeError(f"generation: {' '.join(str(error).split())}") from error
 
 
 def set_lengths(config: PretrainedConfig, processor: Processor, recipe: Recipe) -> None:
@@ -239,17 +224,17 @@ def default_max_new_tokens(model: PreTrainedModel, **generate_kwargs: Any) -> in
     """Tell how much to generate where nobody says: as the pipelines, where `generate` stops after 20 tokens."""
     from ..pipelines.summarization_hier import DEFAULT_MAX_NEW_TOKENS
 
-    own = model.generation_config
-    given = [
-        own.max_length,
-        own.max_new_tokens,
-        generate_kwargs.get("max_length"),
-        generate_kwargs.get("max_new_tokens"),
-    ]
-    if any(length is not None for length in given):
-        return None
+    for name in ("max_length", "max_new_tokens"):
+        if (getattr(model.generation_config, name), generate_kwargs.get(name)) != (None, None):
+            return None
     most = positions(model.config, "decoder") or DEFAULT_MAX_NEW_TOKENS + 1
     return int(min(DEFAULT_MAX_NEW_TOKENS, most - 1))
+
+
+def remember_task(config: PretrainedConfig, task: str, **settings: Any) -> None:
+    """Write into a configuration what a model is for and how it was trained, for its pipeline and `export`."""
+    params = getattr(config, "task_specific_params", None) or {}
+    config.task_specific_params = {**params, task: {**params.get(task, {}), **settings}}
 
 
 def longest_source(config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> int | None:
@@ -315,10 +300,7 @@ def _check_folders(arguments: ModelArguments) -> None:
 
 
 def _check_overrides(arguments: ModelArguments, overrides: dict[str, Any]) -> None:
-    """Refuse names that a configuration does not have: it would keep them, and they would change nothing.
-
-    `new_modules` is added where there is a choice; BART and LED, which sweeps compare with, lack nothing.
-    """
+    """Refuse names that a configuration lacks, which it would keep; add `new_modules` where there is a choice."""
     if arguments.model_name_or_path is not None:
         config = AutoConfig.from_pretrained(arguments.model_name_or_path)
     else:
@@ -329,7 +311,7 @@ def _check_overrides(arguments: ModelArguments, overrides: dict[str, Any]) -> No
     known = {*config.to_dict(), *config.attribute_map, "num_labels"}
     if arguments.new_modules is not None and "new_modules" in known:
         overrides["new_modules"] = arguments.new_modules
-    elif arguments.new_modules == "identity" and config.model_type in FAMILIES:
+    elif arguments.new_modules == "identity" and config.model_type in FAMILIES:  # BART and LED lack nothing
         raise RecipeError(f"model: new_modules: what a checkpoint lacks of a {config.model_type} can only be random")
     # Twins share a recipe's `config_overrides`; what is of the hierarchy is left out of a plain one.
     ignored = HIERARCHICAL if arguments.plain else set()
@@ -338,12 +320,6 @@ def _check_overrides(arguments: ModelArguments, overrides: dict[str, Any]) -> No
             raise RecipeError(
                 f"model: config_overrides: a {config.model_type} has no {name!r}{nearest(name, sorted(known))}"
             )
-
-
-def _check_attention(name: str) -> None:
-    known = ("eager", *ALL_ATTENTION_FUNCTIONS.valid_keys())
-    if name not in known and "/" not in name:  # with a slash, a kernel on the Hub
-        raise RecipeError(f"model: there is no attn_implementation {name!r}{nearest(name, known)}")
 
 
 def _load_checkpoint(
@@ -373,23 +349,14 @@ def _load_checkpoint(
                 f"model: max_position_embeddings={most} does not go with {name}: only from_bart and checkpoints of "
                 f"{_listed(growing)} can grow their positions, and this is one of {family}"
             )
-        try:
-            if family == "bart":
-                loaded = auto_class.from_pretrained(name, **options, **overrides)
-                grow_positions(loaded[0], most, arguments.extra_positions)
-            else:
-                loaded = _class_from_bart(family, auto_class).from_bart(
-                    name,
-                    extra_positions=arguments.extra_positions,
-                    **source_length(family, most),
-                    **options,
-                    **overrides,
-                )
-        except ValueError as error:
-            raise RecipeError(f"model: {error}") from error
-    else:
-        loaded = auto_class.from_pretrained(name, **options, **overrides)
-    model, report = _with_report(loaded)
+    with mistakes_of("model"):
+        if most is None or family == "bart":
+            model, report = auto_class.from_pretrained(name, **options, **overrides)
+        else:
+            options |= {"extra_positions": arguments.extra_positions, **source_length(family, most)}
+            model, report = _class_from_bart(family, auto_class).from_bart(name, **options, **overrides)
+        if most is not None and family == "bart":
+            grow_positions(model, most, arguments.extra_positions)
     wrong = [key for key, *_ in report["mismatched_keys"] if not key.endswith(RESIZED)]
     if wrong:
         raise RecipeError(
@@ -409,16 +376,9 @@ def _taken_to_widen(arguments: ModelArguments, overrides: dict[str, Any]) -> dic
 
 
 def _widen(model: PreTrainedModel, wider: dict[str, int], report: dict[str, Any]) -> None:
-    try:
+    with mistakes_of("model: config_overrides"):
         grown = widen_feed_forward(model, **wider)
-    except ValueError as error:
-        raise RecipeError(f"model: config_overrides: {error}") from error
     report["mismatched_keys"] = [*report.get("mismatched_keys", ()), *((key, None, None) for key in grown)]
-
-
-def _with_report(loaded: Any) -> tuple[PreTrainedModel, dict[str, Any]]:
-    model, report = loaded
-    return model, report
 
 
 def _report_loading(report: dict[str, Any], loading: dict[str, list[str]] | None) -> None:
@@ -447,13 +407,10 @@ def _saved_processor(arguments: ModelArguments, config: PretrainedConfig) -> Pro
         shared = _shared_settings(config)
         changed = {key: value for key, value in shared.items() if key in arguments.overrides()}
         try:
-            processor: Processor = AutoProcessor.from_pretrained(name, **changed)
+            return cast(Processor, AutoProcessor.from_pretrained(name, **changed))
         except (OSError, ValueError):
             logger.info("%s has no processor of its own; one is made from its tokenizer", name)
-        else:
-            return processor
-    tokenizer = AutoTokenizer.from_pretrained(arguments.tokenizer or name)
-    return _processor_for(config, tokenizer)
+    return _processor_for(config, AutoTokenizer.from_pretrained(arguments.tokenizer or name))
 
 
 def _processor_for(config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> Processor:
@@ -483,10 +440,8 @@ def _with_settings(processor: Processor, arguments: ModelArguments, config: Pret
                 f"model: {origin}: {type(processor).__name__} has no setting {unknown[0]!r}; it has {', '.join(names)}"
             )
         before = {name: getattr(processor, name) for name in names}
-        try:
+        with mistakes_of("model"):
             processor = cast(Any, type(processor))(plain_tokenizer(processor), **{**before, **settings})
-        except ValueError as error:
-            raise RecipeError(f"model: {error}") from error
     _check_rows(processor, config)
     return processor
 

@@ -1,10 +1,12 @@
 """Recipe files: what they say, with what the command line changes, as a `Recipe`; and their variants."""
 
-import dataclasses
 import json
 import os
 import re
+from argparse import SUPPRESS, ArgumentError
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -19,10 +21,6 @@ from .tasks import TASKS, task_class
 
 # What else a recipe file may say, beside its sections.
 BASE, VARIANTS, COMPARISON = "base", "variants", "comparison"
-
-
-# What Transformers' parser takes for true.
-_TRUE = ("true", "yes", "t", "y", "1")
 
 
 # Recipes may use either name; Transformers' old one is deprecated.
@@ -46,10 +44,44 @@ class _UniqueKeys(yaml.SafeLoader):
 
 
 class _RecipeParser(HfArgumentParser):
-    """The stock parser, which raises instead of ending the program."""
+    """The stock parser, which raises instead of ending the program, and tells what was given from defaults."""
+
+    def __init__(self, sections: Mapping[str, type]) -> None:
+        super().__init__(cast(Any, list(sections.values())), allow_abbrev=False, add_help=False)
+        self.sections = sections
+        # Of switches that have an opposite (--no_…), the first.
+        self.fields = {action.dest: action for action in reversed(self._actions)}
+        for action in self._actions:
+            action.default = SUPPRESS
 
     def error(self, message: str) -> NoReturn:
         raise RecipeError(message)
+
+    def given(self, options: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+        """Read options of the command line: what they set, and what is none of them."""
+        found, rest = self.parse_known_args([_renamed_option(option) for option in options])
+        return vars(found), rest
+
+    def home(self, name: str, where: str) -> str:
+        """The section that a name belongs to."""
+        names = {section: [item.name for item in fields(kind) if item.init] for section, kind in self.sections.items()}
+        found = next((section for section, own in names.items() if _RENAMED.get(name, name) in own), None)
+        if found is None:
+            raise RecipeError(f"{where}: unknown name {name!r}{nearest(name, chain(*names.values()))}")
+        return found
+
+    def typed(self, name: str, value: Any, where: str) -> dict[str, Any]:
+        """A value as its field has it; YAML takes some numbers for text, such as 1e-4. Null says nothing."""
+        self.home(name, where)
+        if value is None:
+            return {}
+        field, parts = self.fields[_RENAMED.get(name, name)], value if isinstance(value, list | tuple) else [value]
+        if field.nargs != "+" and len(parts) != 1:
+            raise RecipeError(f"{where}: {name!r} takes one value, got {value!r}")
+        try:
+            return {field.dest: self._get_values(field, [_text(part) for part in parts])}
+        except ArgumentError as error:
+            raise RecipeError(str(error)) from error
 
 
 def load_recipe(
@@ -92,28 +124,27 @@ def load_recipe(
     task = _task(content, overrides)
     options = task_class(task).arguments
     sections = {**SECTIONS, **({} if options is None else {task: options})}
-    arguments = _arguments_of_content(content, str(path), sections)
+    parser = _RecipeParser(sections)
+    values = _values_of_content(content, str(path), parser)
     if isinstance(overrides, Mapping):
         for name, value in overrides.items():
-            _check_name(str(name), "overrides", sections)
-            arguments += as_options(str(name), value)
+            values |= parser.typed(str(name), value, "overrides")
     else:
-        arguments += [_renamed_option(option) for option in overrides]
+        given, rest = parser.given(overrides)
+        for option in (option for option in rest if option.startswith("--")):
+            parser.home(option[2:].split("=")[0].replace("-", "_"), "the command line")
+        if rest:
+            raise RecipeError(f"cannot use {' '.join(rest)!r}: options are given as --name value")
+        values |= given
     if variant is not None:
-        parent = _last_value(arguments, "output_dir")
-        if parent is None:
+        if values.get("output_dir") is None:
             raise RecipeError(f"{path}: training: output_dir is not given; each variant gets a folder in it")
-        arguments += as_options(
-            "output_dir", os.path.join(parent, variant, *([] if seed is None else [f"seed_{seed}"]))
-        )
+        of_seed = [] if seed is None else [f"seed_{seed}"]
+        values["output_dir"] = os.path.join(values["output_dir"], variant, *of_seed)
     if seed is not None:
-        arguments += as_options("seed", seed)
-    arguments += _precision_options(arguments)
-    parser = _RecipeParser(cast(Any, list(sections.values())), allow_abbrev=False, add_help=False)
+        values["seed"] = seed
     try:
-        *parsed, rest = parser.parse_args_into_dataclasses(
-            arguments, return_remaining_strings=True, look_for_args_file=False
-        )
+        return Recipe(*parser.parse_dict(values | _precision(values)))
     except RecipeError:
         raise
     except (ValueError, TypeError) as error:  # from the arguments' own checks
@@ -124,12 +155,6 @@ def load_recipe(
                 f"({error})"
             ) from error
         raise RecipeError(str(error)) from error
-    for option in rest:
-        if option.startswith("--"):
-            _check_name(option[2:].split("=")[0].replace("-", "_"), "the command line", sections)
-    if rest:
-        raise RecipeError(f"cannot use {' '.join(rest)!r}: options are given as --name value")
-    return Recipe(*parsed)
 
 
 def comparison_section(path: str | os.PathLike[str]) -> dict[str, Any] | None:
@@ -158,11 +183,9 @@ def variant_names(path: str | os.PathLike[str]) -> list[str]:
 
 def check_overrides(path: str | os.PathLike[str], overrides: Sequence[str] | Mapping[str, Any]) -> None:
     """Refuse to change for all variants of a sweep what they differ in: they would be one and the same."""
-    if isinstance(overrides, Mapping):
-        given = {str(name) for name in overrides}
-    else:
-        given = {option[2:].split("=")[0].replace("-", "_") for option in overrides if option.startswith("--")}
-    given = {_RENAMED.get(name, name) for name in given}
+    options = all_options(overrides)
+    names = {option[2:].split("=")[0].replace("-", "_") for option in options if option.startswith("--")}
+    given = {_RENAMED.get(name, name) for name in names}
     variants = _content_of_file(Path(path)).get(VARIANTS, {})
     for variant, sections in variants.items():
         for values in sections.values() if isinstance(sections, dict) else ():
@@ -240,70 +263,39 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _task(content: Mapping[str, Any], overrides: Sequence[str] | Mapping[str, Any]) -> str:
     """The task, which decides what else a recipe can say."""
-    given = overrides.get("task") if isinstance(overrides, Mapping) else _last_value(overrides, "task")
+    given = overrides if isinstance(overrides, Mapping) else _RecipeParser({"run": RunArguments}).given(overrides)[0]
     run = content.get("run")
-    return str(given or (run.get("task") if isinstance(run, dict) else None) or RunArguments.task)
+    return str(given.get("task") or (run.get("task") if isinstance(run, dict) else None) or RunArguments.task)
 
 
-def _precision_options(arguments: Sequence[str]) -> list[str]:
+def _precision(values: Mapping[str, Any]) -> dict[str, bool]:
     """What `bf16_where_fast` means on this machine."""
-    given = {
-        name: str(_last_value(arguments, name)).lower() for name in ("bf16_where_fast", "bf16", "fp16", "use_cpu")
-    }
-    if given["bf16_where_fast"] not in _TRUE:
-        return []
+    if not values.get("bf16_where_fast"):
+        return {}
     for name in ("bf16", "fp16"):
-        if given[name] in _TRUE:
+        if values.get(name):
             raise RecipeError(f"run: bf16_where_fast and training: {name} are both given; leave one out")
-    use_cpu = given["use_cpu"] in _TRUE
-    if not has_fast_bfloat16(use_cpu):
-        return []
+    if not has_fast_bfloat16(bool(values.get("use_cpu"))):
+        return {}
     # Transformers takes bf16 on a CPU only if it is told that a CPU is meant.
-    return [*as_options("bf16", True), *([] if torch.accelerator.is_available() else as_options("use_cpu", True))]
+    return {"bf16": True, **({} if torch.accelerator.is_available() else {"use_cpu": True})}
 
 
-def _last_value(options: Sequence[str], name: str) -> str | None:
-    """The value of an option, before all of them are read."""
-    parser = _RecipeParser(allow_abbrev=False, add_help=False)
-    parser.add_argument(f"--{name}", f"--{name.replace('_', '-')}", dest=name, nargs="?", const="true")
-    value: str | None = getattr(parser.parse_known_args(list(options))[0], name)
-    return value
-
-
-def _arguments_of_content(content: Mapping[str, Any], path: str, sections: Mapping[str, type]) -> list[str]:
-    arguments: list[str] = []
+def _values_of_content(content: Mapping[str, Any], path: str, parser: _RecipeParser) -> dict[str, Any]:
+    found: dict[str, Any] = {}
     for section, values in content.items():
-        if section in TASKS and section not in sections:
+        if section in TASKS and section not in parser.sections:
             raise RecipeError(f"{path}: section {section!r} goes with run: task: {section}")
-        if section not in sections:
-            raise RecipeError(f"{path}: unknown section {section!r}{nearest(str(section), list(sections))}")
+        if section not in parser.sections:
+            raise RecipeError(f"{path}: unknown section {section!r}{nearest(str(section), list(parser.sections))}")
         if not isinstance(values, dict | None):
             raise RecipeError(f"{path}: section {section!r} must be a mapping of names to values, got {values!r}")
         for name, value in (values or {}).items():
-            _check_name(str(name), f"{path}, section {section!r}", sections, section)
-            if isinstance(value, list) and len(value) > 1 and not _takes_lists(sections[section], str(name)):
-                raise RecipeError(f"{path}, section {section!r}: {name!r} takes one value, got {value!r}")
-            arguments += as_options(str(name), value)
-    return arguments
-
-
-def _names(section: type) -> list[str]:
-    return [item.name for item in dataclasses.fields(section) if item.init]
-
-
-def _takes_lists(section: type, name: str) -> bool:
-    types = {item.name: str(item.type) for item in dataclasses.fields(section)}
-    return "list" in types.get(_RENAMED.get(name, name), "")
-
-
-def _check_name(name: str, where: str, sections: Mapping[str, type], section: str | None = None) -> None:
-    current = _RENAMED.get(name, name)
-    homes = [candidate for candidate, names in sections.items() if current in _names(names)]
-    if not homes:
-        known = [name for names in sections.values() for name in _names(names)]
-        raise RecipeError(f"{where}: unknown name {name!r}{nearest(name, known)}")
-    if section is not None and section not in homes:
-        raise RecipeError(f"{where}: {name!r} belongs to section {homes[0]!r}")
+            where = f"{path}, section {section!r}"
+            if (home := parser.home(str(name), where)) != section:
+                raise RecipeError(f"{where}: {name!r} belongs to section {home!r}")
+            found |= parser.typed(str(name), value, where)
+    return found
 
 
 def as_options(name: str, value: Any) -> list[str]:
@@ -313,10 +305,20 @@ def as_options(name: str, value: Any) -> list[str]:
         return []
     if isinstance(value, list | tuple):
         return [option, *map(str, value)]
+    return [f"{option}={_text(value)}"]  # with "=", so that a value may begin with a dash
+
+
+def all_options(overrides: Sequence[str] | Mapping[str, Any]) -> list[str]:
+    """Write overrides as they are given on the command line."""
+    if not isinstance(overrides, Mapping):
+        return list(overrides)
+    return [option for name, value in overrides.items() for option in as_options(str(name), value)]
+
+
+def _text(value: Any) -> str:
     if isinstance(value, Mapping):
-        return [f"{option}={json.dumps(value)}"]
-    # With "=", so that a value may begin with a dash.
-    return [f"{option}={str(value).lower() if isinstance(value, bool) else value}"]
+        return json.dumps(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _renamed_option(option: str) -> str:

@@ -144,13 +144,9 @@ def experiment(recipe: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read(folder: Path) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     """The results of a run that is finished, and the recipe of one that has a checkpoint."""
-    results, begun = folder / RESULTS_FILE, folder / RECIPE_FILE
-    return (
-        json.loads(results.read_text(encoding="utf-8")) if results.is_file() else None,
-        json.loads(begun.read_text(encoding="utf-8"))
-        if begun.is_file() and any(folder.glob("checkpoint-*"))
-        else None,
-    )
+    files = {RESULTS_FILE: folder / RESULTS_FILE, RECIPE_FILE: folder / RECIPE_FILE}
+    found = {name: json.loads(file.read_text(encoding="utf-8")) for name, file in files.items() if file.is_file()}
+    return found.get(RESULTS_FILE), found.get(RECIPE_FILE) if any(folder.glob("checkpoint-*")) else None
 
 
 def _is_to_go_on(recipe: Recipe, results: Mapping[str, Any], begun: Mapping[str, Any] | None, folder: Path) -> bool:
@@ -162,13 +158,10 @@ def _is_to_go_on(recipe: Recipe, results: Mapping[str, Any], begun: Mapping[str,
     if begun is not None:  # with which it was made longer before
         _check_same(recipe, begun, f"{folder} holds an interrupted run", ANEW)
     if _has_weights_alone(results) or last_complete_checkpoint(folder, recipe.training.world_size) is None:
-        raise RecipeError(f"training: {what} that left no checkpoint to go on from to {_length(recipe)}; {ANEW}")
+        steps, epochs = recipe.training.max_steps, recipe.training.num_train_epochs
+        length = f"{steps} steps" if steps > 0 else f"{epochs:g} epochs"
+        raise RecipeError(f"training: {what} that left no checkpoint to go on from to {length}; {ANEW}")
     return True
-
-
-def _length(recipe: Recipe) -> str:
-    arguments = recipe.training
-    return f"{arguments.max_steps} steps" if arguments.max_steps > 0 else f"{arguments.num_train_epochs:g} epochs"
 
 
 def _has_weights_alone(found: Mapping[str, Any]) -> bool:

@@ -5,7 +5,6 @@ smoothing, dropout, hierarchy, segments, columns, fillers, how it generates.
 """
 
 import dataclasses
-import functools
 import os
 import re
 import tempfile
@@ -19,11 +18,11 @@ import torch
 import transformers
 from transformers import AutoConfig, PretrainedConfig, PreTrainedTokenizerBase
 
+from ..data.overlap import texts_in
 from ..families import FAMILIES
 from .arguments import ModelArguments, PrecisionError, Recipe, RecipeError
 from .models import FROM_ROBERTA, PLAIN, reads_any_length, save_processor, source_length
-from .recipe_files import as_options, load_recipe
-from .smoke_rows import texts_in
+from .recipe_files import all_options, load_recipe
 from .tasks import Task, task_class
 from .train import run_training
 from .twins import FEED_FORWARD
@@ -84,42 +83,35 @@ def shrink(
     variant: str | None = None,
 ) -> tuple[Recipe, dict[str, tuple[Any, Any]]]:
     """Make the small recipe of a recipe, with the data and the checkpoint that it needs."""
-    given = [] if isinstance(overrides, Mapping) else list(overrides)
-    names = dict(overrides) if isinstance(overrides, Mapping) else {}
-    load = functools.partial(_load, path, given, variant)
-    recipe, machine = _on_this_machine(load, names)
+    given = all_options(overrides)
+
+    def load(changes: Mapping[str, Any]) -> Recipe:
+        return load_recipe(path, [*given, *all_options(changes)], variant)
+
+    recipe, machine = _on_this_machine(load)
     changes: dict[str, Any] = dict(machine)
     task = task_class(recipe.run.task)(recipe, folder)
     changes |= task.smoke_data(folder)
     changes |= _model(recipe, task, folder)
     changes |= _lengths(recipe)
     changes |= _training(recipe)
-    if not (
-        "output_dir" in names or any(option.split("=")[0] in ("--output_dir", "--output-dir") for option in given)
-    ):
+    if not any(option.split("=")[0] in ("--output_dir", "--output-dir") for option in given):
         changes["output_dir"] = str(folder / "run")
     changes |= task.smoke_changes()
-    small = load({**names, **changes})
+    small = load(changes)
     before, after = _values(recipe), _values(small)
     before |= {name: not value for name, value in machine.items()}  # `recipe` has them changed already
     return small, {name: (before[name], after[name]) for name in changes if before[name] != after[name]}
 
 
-def _load(path: str | os.PathLike[str] | None, given: list[str], variant: str | None, names: dict[str, Any]) -> Recipe:
-    options = [option for name, value in names.items() for option in as_options(name, value)]
-    return load_recipe(path, [*given, *options], variant)
-
-
-def _on_this_machine(
-    load: Callable[[dict[str, Any]], Recipe], names: dict[str, Any]
-) -> tuple[Recipe, dict[str, bool]]:
+def _on_this_machine(load: Callable[[Mapping[str, Any]], Recipe]) -> tuple[Recipe, dict[str, bool]]:
     """The recipe, in a precision that there is here; and the switches turned for it."""
     changes: dict[str, bool] = {} if torch.accelerator.is_available() else {"use_cpu": True}
     try:
-        recipe = load({**names, **changes})
+        recipe = load(changes)
     except PrecisionError:
         changes["bf16"] = False
-        recipe = load({**names, **changes})
+        recipe = load(changes)
     if recipe.training.fp16 and recipe.training.device.type == "cpu":
         changes["fp16"] = False
     return recipe, changes
@@ -160,17 +152,8 @@ def _model(recipe: Recipe, task: Task, folder: Path) -> dict[str, Any]:
             given = {name: kept.get(name) if value is None else value for name, value in FAMILIES[family].kept.items()}
             given = {name: getattr(_saved_config(recipe), name, value) for name, value in given.items()}
             plain = {name: value for name, value in given.items() if value is not None} | plain
-        ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "pad_token_id", "eos_token_id")}
-        config = AutoConfig.for_model(
-            family,
-            **{**_sizes(family), **ids, **plain, "vocab_size": len(tokenizer)},
-            **source_length(family, POSITIONS + (0 if _writes(task) and source != "from_encoder" else ENCODER_OFFSET)),
-        )
-        torch.manual_seed(0)
-        checkpoint = folder / family
-        getattr(transformers, auto_class).from_config(config).save_pretrained(checkpoint)
-        save_processor(config, tokenizer, checkpoint)
-        changes[source] = str(checkpoint)
+        length = POSITIONS + (0 if _writes(task) and source != "from_encoder" else ENCODER_OFFSET)
+        changes[source] = str(_tiny_checkpoint(folder / family, family, auto_class, tokenizer, length, **plain))
         if model.max_position_embeddings is not None:
             changes["max_position_embeddings"] = GROWN_POSITIONS
         if source != "from_roberta":
@@ -194,12 +177,17 @@ def _word_vectors(rows: Sequence[Any], tokenizer: PreTrainedTokenizerBase, path:
 def tiny_tagger(tokenizer: PreTrainedTokenizerBase, folder: Path) -> Path:
     """Make a random importance tagger."""
     family = next(name for name, record in FAMILIES.items() if "importance_tagging" in record.tasks.values())
+    return _tiny_checkpoint(folder, family, "AutoModelForTokenClassification", tokenizer, POSITIONS)
+
+
+def _tiny_checkpoint(
+    folder: Path, family: str, auto_class: str, tokenizer: PreTrainedTokenizerBase, length: int, **settings: Any
+) -> Path:
     ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "pad_token_id", "eos_token_id")}
-    config = AutoConfig.for_model(
-        family, **_sizes(family), **ids, vocab_size=len(tokenizer), max_encoder_position_embeddings=POSITIONS
-    )
+    sizes = {**_sizes(family), **ids, **settings, "vocab_size": len(tokenizer)}
+    config = AutoConfig.for_model(family, **sizes, **source_length(family, length))
     torch.manual_seed(0)
-    transformers.AutoModelForTokenClassification.from_config(config).save_pretrained(folder)
+    getattr(transformers, auto_class).from_config(config).save_pretrained(folder)
     save_processor(config, tokenizer, folder)
     return folder
 

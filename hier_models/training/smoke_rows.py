@@ -1,13 +1,14 @@
 """Rows for `--smoke`, from `smoke_rows.json`: in the columns and of the kind that a recipe's own data have."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tokenizers import ByteLevelBPETokenizer
 from transformers import PreTrainedTokenizerBase
 
+from ..data.overlap import texts_in
 from ..data.tokenizer_training import WITH_MASK, as_tokenizer
 from .arguments import DataArguments
 
@@ -38,15 +39,6 @@ def train_tokenizer(rows: Sequence[Any], vocab_size: int = 500) -> PreTrainedTok
     return as_tokenizer(backend._tokenizer, WITH_MASK)
 
 
-def texts_in(value: Any) -> list[str]:
-    """Find every text in lists and mappings of them."""
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, Mapping):
-        return texts_in(list(value.values()))
-    return [text for item in value for text in texts_in(item)] if isinstance(value, list | tuple) else []
-
-
 def documents_rows(data: DataArguments) -> list[dict[str, Any]]:
     """Make documents with summaries, of the kind and in the columns that a recipe names."""
     if data.source_kind == "turns":
@@ -70,11 +62,15 @@ def documents_rows(data: DataArguments) -> list[dict[str, Any]]:
     ]
 
 
-def texts(text_column: str | None) -> list[dict[str, Any]]:
-    """Make documents to pretrain on."""
-    return [
-        {text_column or "text": f"{STORIES[i % 4]} {STORIES[(i + 1 + i // 4) % 4]}"} for i in range(2 * len(STORIES))
-    ]
+def texts(text_column: str | None, source_kind: str | None = None) -> list[dict[str, Any]]:
+    """Make documents to pretrain on, of the kind and in the column that a recipe names."""
+    pairs = [[STORIES[i % 4], STORIES[(i + 1 + i // 4) % 4]] for i in range(8)]
+    of_kind: dict[str | None, Callable[[list[str]], Any]] = {
+        "turns": lambda pair: [list(turn) for turn in zip(("Ann", "Bob"), pair, strict=True)],
+        **dict.fromkeys(("sentences", "documents"), list),
+    }
+    make = of_kind.get(source_kind, " ".join)
+    return [{text_column or source_kind or "text": make(pair)} for pair in pairs]
 
 
 def questions(options: Any) -> list[dict[str, Any]]:

@@ -9,19 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 from datasets import Dataset, IterableDataset
-from transformers import PreTrainedModel, Trainer, TrainerCallback, set_seed
+from transformers import PreTrainedModel, TrainerCallback, set_seed
 from transformers.integrations.integration_utils import get_reporting_integration_callbacks
 
-from .arguments import Recipe, RecipeError, set_accumulation
+from .arguments import Recipe, RecipeError, mistakes_of, set_accumulation
 from .callbacks import SoftPretraining, SurrogateLog, check_hard_attention
-from .distributed import (
-    ProcessesInCheckpoint,
-    has_loss_over_labels,
-    loss_over_labels,
-    prepare_streams,
-)
+from .distributed import ProcessesInCheckpoint, has_loss_over_labels, loss_over_labels, prepare_streams
 from .learning_rates import PerplexityDecay, optimizer_with_rates
 from .results import write_json
 from .resuming import RECIPE_FILE, RESULTS_FILE, LengthInCheckpoint, check_same_model, checkpoint_to_resume
@@ -32,6 +26,8 @@ from .word_vectors import count_tokens
 
 
 logger = logging.getLogger(__name__)
+
+LIBRARIES = ("transformers", "torch", "datasets", "accelerate", "rouge-score")
 
 
 def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any]:
@@ -147,15 +143,17 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
     trainer.save_model()  # with the processor and the generation config
     trainer.save_state()
 
-    results: dict[str, Any] = {"train": outcome.metrics}
-    evaluation = task.evaluate(trainer, model, processor)
-    if evaluation is not None:
-        results["evaluation"] = evaluation
-    test = task.test(trainer, model, processor)
-    if test is not None:
-        results["test"] = test
-    results |= task.reports()
-    results |= {
+    scores = {
+        "evaluation": task.evaluate(trainer, model, processor),
+        "test": task.test(trainer, model, processor),
+    }
+    # Tokens of sources that were read in training, the same ones each time.
+    is_counted = trainer.args.include_num_input_tokens_seen != "no"
+    counted = {"source_tokens": int(trainer.state.num_input_tokens_seen)} if is_counted else {}
+    results: dict[str, Any] = {
+        "train": outcome.metrics,
+        **{part: found for part, found in scores.items() if found is not None},
+        **task.reports(),
         "loading": task.loading,
         **learning_rates,
         **({} if task.word_vectors is None else {"word_vectors": task.word_vectors.as_dict()}),
@@ -163,26 +161,16 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
         "made_longer_after": length.made_longer_after,
         # DeepSpeed leaves nothing of a weight in its place but this number.
         "parameters": sum(getattr(parameter, "ds_numel", parameter.numel()) for parameter in model.parameters()),
-        "cost": {**costs.as_dict(), **_tokens_seen(trainer)},
+        "cost": costs.as_dict() | counted,
         "machine": machine(arguments),
         "code": code,
         "data": data,
         "recipe": recipe.as_dict(),
-        "versions": _versions(),
+        "versions": {name: version(name) for name in LIBRARIES},
     }
     if trainer.is_world_process_zero():
         write_json(output_dir / RESULTS_FILE, results)
     return results
-
-
-# The run
-
-
-def _tokens_seen(trainer: Trainer) -> dict[str, int]:
-    """How many tokens of sources were read in training, if they were counted; the same ones count each time."""
-    if trainer.args.include_num_input_tokens_seen == "no":
-        return {}
-    return {"source_tokens": int(trainer.state.num_input_tokens_seen)}
 
 
 def _optimizer(recipe: Recipe, model: PreTrainedModel) -> torch.optim.Optimizer | None:
@@ -190,11 +178,9 @@ def _optimizer(recipe: Recipe, model: PreTrainedModel) -> torch.optim.Optimizer 
     rates, factor = recipe.run.rates(), recipe.run.new_modules_rate
     if not rates and (factor == 1 or not getattr(model, "new_parameters", ())):
         return None
-    try:
+    setting = "learning_rates" if rates else "new_modules_rate (1 for no rate of their own)"
+    with mistakes_of(f"run: {setting}"):
         return optimizer_with_rates(model, recipe.training, rates, factor)
-    except ValueError as error:
-        setting = "learning_rates" if rates else "new_modules_rate (1 for no rate of their own)"
-        raise RecipeError(f"run: {setting}: {error}") from error
 
 
 def _learning_rates(optimizer: torch.optim.Optimizer | None) -> dict[str, dict[str, int]]:
@@ -217,25 +203,12 @@ def _callbacks(recipe: Recipe, model: PreTrainedModel) -> list[TrainerCallback]:
     if run.perplexity_decay is not None:
         if recipe.training.eval_strategy == "no":
             raise RecipeError("run: perplexity_decay needs evaluations; set training: eval_strategy: epoch")
-        try:
+        with mistakes_of("run: perplexity_decay"):
             found.append(PerplexityDecay(run.perplexity_decay))
-        except ValueError as error:
-            raise RecipeError(f"run: perplexity_decay: {error}") from error
     if run.soft_epochs is not None:
-        try:
+        with mistakes_of("run: soft_epochs"):
             check_hard_attention(model, "it")
             found.append(SoftPretraining(run.soft_epochs))
-        except ValueError as error:
-            raise RecipeError(f"run: soft_epochs: {error}") from error
         if recipe.data.streaming:
             raise RecipeError("run: soft_epochs does not go with streaming: true; a stream has no epochs")
     return [*found, SurrogateLog()] if is_hard else found
-
-
-def _versions() -> dict[str, str]:
-    packages = ("datasets", "accelerate", "rouge-score")
-    return {
-        "transformers": transformers.__version__,
-        "torch": torch.__version__,
-        **{package: version(package) for package in packages},
-    }

@@ -55,22 +55,14 @@ class WordVectorCoverage:
     _special_ids: np.ndarray[Any, Any] = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
 
     def count(self, counts: np.ndarray[Any, Any]) -> None:
-        """Work out the share of running tokens.
-
-        Args:
-            counts: How often each token id occurs, as many as the model has, or fewer if the last occur never.
-        """
+        """Work out the share of running tokens of how often each token id occurs; the last may be left out."""
         most = int(max([len(counts) - 1, *self._ids, *self._special_ids]))
         counts = np.pad(np.asarray(counts, dtype=np.int64), (0, most + 1 - len(counts)))
         total = int(counts.sum() - counts[self._special_ids].sum())
         self.running_tokens = int(counts[self._ids].sum()) / total if total else None
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the report for a results file.
-
-        Returns:
-            Name -> number, text or list.
-        """
+        """Give the report for a results file."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     def __str__(self) -> str:

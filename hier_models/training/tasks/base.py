@@ -12,7 +12,7 @@ import transformers
 from datasets import IterableDataset
 
 from ...data import HierDataCollator, LoadReport
-from ..arguments import ModelArguments, Recipe, RecipeError, named_in_errors
+from ..arguments import ModelArguments, Recipe, RecipeError, mistakes_of, named_in_errors
 from ..distributed import own_file
 from ..models import Processor, load_model_and_processor
 from ..own_tokenizer import own_tokenizer
@@ -102,20 +102,19 @@ class Task(ABC):
     def load(self, part: str) -> Any:
         """Read the rows of a part from its source; see `rows`."""
 
-    def load_by(self, loader: Callable[..., Any], part: str, **options: Any) -> Any:
-        """Read the rows of a part with a loader of `hier_models.data`."""
+    def load_by(self, loader: Callable[..., Any], part: str, further: str | None = None, **options: Any) -> Any:
+        """Read the rows of a part, or of a further source of `also_train`, with a loader of `hier_models.data`."""
         data = self.recipe.data
-        source, split = data.source_of(part)
+        source, split = data.source_of(part) if further is None else (further, None)
         if source is None:
             return None
-        with named_in_errors(f"data: {part}"):
-            rows = loader(
-                **data.loading(source, split),
-                set_aside_file=self.set_aside_file(part),
-                report=self.set_aside[part],
-                **options,
-            )
-        return at_most(rows, getattr(data, f"max_{part}_documents"))
+        files = {
+            "set_aside_file": self.set_aside_file(part),
+            "report": self.set_aside.setdefault(part, LoadReport()),
+        }
+        with named_in_errors(f"data: {part}" if further is None else f"{self.recipe.run.task}: also_train"):
+            rows = loader(**{**data.loading(source, split), **files, **options})
+        return at_most(rows, getattr(data, f"max_{part}_documents", None))
 
     def model_arguments(self) -> ModelArguments:
         """Give the section `model` with what the data decide, such as a tokenizer that is fitted to them."""
@@ -142,10 +141,8 @@ class Task(ABC):
             self.model_arguments(), getattr(transformers, self.auto_class), self.loading
         )
         if self.recipe.model.word_vectors is not None:
-            try:
+            with mistakes_of("model: word_vectors", OSError):
                 self.word_vectors = set_word_vectors(model, processor, self.recipe.model.word_vectors)
-            except (OSError, ValueError) as error:
-                raise RecipeError(f"model: word_vectors: {error}") from error
         return model, processor
 
     @abstractmethod
@@ -189,16 +186,7 @@ class Task(ABC):
         return None
 
     def test(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
-        """Score the trained model on the test data.
-
-        Args:
-            trainer: The Trainer after training.
-            model: The trained model.
-            processor: The model's processor.
-
-        Returns:
-            What becomes `test` in results.json, or None if there is nothing to score on.
-        """
+        """Score the trained model on the test data, as `evaluate` does; what becomes `test` in results.json."""
         return None
 
     def reports(self) -> dict[str, Any]:
@@ -215,6 +203,14 @@ class Task(ABC):
             for name, value in rows
         )
 
+    def of_data(self, *names: str) -> dict[str, Any]:
+        """Give settings of the section data by their names."""
+        return {name: getattr(self.recipe.data, name) for name in names}
+
+    def columns(self) -> dict[str, Any]:
+        """Give the columns that the task's section of the recipe names, or leaves to be recognized."""
+        return {name: value for name, value in vars(self.options).items() if name.endswith("_column")}
+
     # For --smoke
 
     @abstractmethod
@@ -224,11 +220,11 @@ class Task(ABC):
     def smoke_data(self, folder: Path) -> dict[str, Any]:
         """Write the rows to files, and say what to change in the recipe so that it reads them: name -> value."""
         data, rows = self.recipe.data, self.smoke_rows()
-        changes: dict[str, Any] = {"train": str(write_rows(folder / "smoke_a.jsonl", rows, data.train_split))}
-        if data.validation is not None or data.validation_split is not None:
-            changes["validation"] = str(write_rows(folder / "smoke_b.jsonl", rows[:4], data.validation_split))
-        if data.test is not None or data.test_split is not None:
-            changes["test"] = str(write_rows(folder / "smoke_c.jsonl", rows[:2], data.test_split))
+        changes: dict[str, Any] = {}
+        for part, count in (("train", len(rows)), ("validation", 4), ("test", 2)):
+            split = getattr(data, f"{part}_split")
+            if part == "train" or getattr(data, part) is not None or split is not None:
+                changes[part] = str(write_rows(folder / f"smoke_{part}.jsonl", rows[:count], split))
         if more := getattr(self.options, "also_train", None):  # every further source is the same file
             changes["also_train"] = [changes["train"]] * len(more)
         return changes

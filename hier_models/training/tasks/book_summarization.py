@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -15,10 +14,10 @@ from transformers import GenerationConfig, PreTrainedModel, pipeline
 from ...books.summarizing import SEPARATOR, weights_digest
 from ...checkpoints import resolve_checkpoint
 from ...journal import Journal, digest
-from ..arguments import Recipe, RecipeError
+from ..arguments import Recipe, RecipeError, mistakes_of
 from ..models import Processor
 from ..smoke_rows import documents_rows
-from .summarization import SummarizationTask, load_part
+from .summarization import SummarizationTask
 
 
 logger = logging.getLogger(__name__)
@@ -26,13 +25,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class BookArguments:
-    """Options of summarizing books.
+    """Options of summarizing books."""
 
-    Args:
-        chapters_column: Column with the chapters of a book, a list of texts, in the validation and test data. `data:
-            text_column` names the column with the reference summaries of its chapters, in the training data.
-    """
-
+    # With the chapters of a book, a list of texts, in the validation and test data. In the training data, `data:
+    # text_column` names the column with the reference summaries of its chapters.
     chapters_column: str = "chapters"
 
 
@@ -77,10 +73,9 @@ class BookSummarizationTask(SummarizationTask):
     def reports(self) -> dict[str, Any]:
         return {**super().reports(), "chapters": self._chapters}
 
-    def load(self, part: str) -> Any:
+    def load(self, part: str, **changes: Any) -> Any:
         column = self.recipe.data.text_column if part == "train" else self.options.chapters_column
-        data = dataclasses.replace(self.recipe.data, text_column=column, source_kind="documents")
-        books = load_part(data, part, self.set_aside_file(part), self.set_aside.get(part))
+        books = super().load(part, text_column=column, source_kind="documents")
         if books is None:
             return None
         if part != "train":
@@ -97,22 +92,23 @@ class BookSummarizationTask(SummarizationTask):
             own = GenerationConfig.from_pretrained(resolve_checkpoint(name))
         except OSError:
             own = GenerationConfig.from_model_config(model.config)
-        making: dict[str, Any] = {"model": name, "weights": weights_digest(model)}
-        making["max_source_length"] = self.recipe.data.max_source_length
-        making["generation"] = json.loads(own.to_json_string(ignore_metadata=True))
+        making = {
+            "model": name,
+            "weights": weights_digest(model),
+            "max_source_length": self.recipe.data.max_source_length,
+            "generation": json.loads(own.to_json_string(ignore_metadata=True)),
+        }
         self.output_dir.mkdir(parents=True, exist_ok=True)
         journal = Journal(self.output_dir / f"chapter_summaries_{part}.jsonl", "summary", making)
         chapters = {f"{i}.{j}": text for i, book in enumerate(books) for j, text in enumerate(book)}
         inputs = {identifier: digest(text) for identifier, text in chapters.items()}
-        try:
+        with mistakes_of("training: output_dir"):
             done = journal.read(inputs)
-        except ValueError as error:
-            raise RecipeError(f"training: output_dir: {error}") from error
-        missing = [identifier for identifier in chapters if identifier not in done]
+        missing = {identifier: text for identifier, text in chapters.items() if identifier not in done}
         if missing:
             logger.warning("%s: summarizing %d chapters of %d books", part, len(missing), len(books))
             model.generation_config = own
-            self._summarize(chapters, missing, journal, model.eval(), processor)
+            self._summarize(missing, journal, model.eval(), processor)
             model.generation_config = before
             done = journal.read(inputs)
         cut = [record["num_truncated_tokens"] for record in done.values()]
@@ -123,34 +119,22 @@ class BookSummarizationTask(SummarizationTask):
         }
         return [[done[f"{i}.{j}"]["summary"] for j in range(len(book))] for i, book in enumerate(books)]
 
-    def _summarize(
-        self,
-        chapters: dict[str, str],
-        missing: list[str],
-        journal: Journal,
-        model: PreTrainedModel,
-        processor: Processor,
-    ) -> None:
+    def _summarize(self, chapters: dict[str, str], journal: Journal, model: PreTrainedModel, processor: Any) -> None:
         training = self.recipe.training
         make: Any = pipeline
         summarizer = make("summarization", model=model, processor=processor, device=training.device)
-
-        def texts() -> Iterator[str]:
-            for identifier in missing:
-                yield chapters[identifier]
-
         results = summarizer(
-            texts(),
+            (text for text in chapters.values()),
             batch_size=training.per_device_eval_batch_size,
             max_source_length=self.recipe.data.max_source_length,
             truncation=True,
             return_truncation=True,
         )
         with journal.path.open("a", encoding="utf-8") as stream:
-            for identifier, (result, *_) in zip(missing, tqdm(results, "chapters", len(missing)), strict=True):
+            shown = tqdm(results, "chapters", len(chapters))
+            for (identifier, text), (result, *_) in zip(chapters.items(), shown, strict=True):
                 summary = result.pop("summary_text").strip()
-                line = journal.line(identifier, summary, **result, input=digest(chapters[identifier]))
-                stream.write(line + "\n")
+                stream.write(journal.line(identifier, summary, **result, input=digest(text)) + "\n")
                 stream.flush()
 
     # For --smoke

@@ -1,25 +1,23 @@
 """Classification of texts and of pairs of texts, such as MNLI."""
 
-import functools
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from datasets import Dataset
-from transformers import DataCollatorWithPadding, EvalPrediction, PreTrainedModel, Trainer
+from transformers import EvalPrediction, PreTrainedModel, Trainer
 
-from ...data.columns import RowFormat
 from ...data.task_rows import resolve_pairs
-from ...data.tokenizing import plain_tokenizer
 from ..arguments import ModelArguments, Recipe, RecipeError
 from ..models import Processor
 from ..smoke_rows import labelled_pairs
-from .encoder import EncoderArguments, EncoderTask, encode, identifiers
+from .encoder import EncoderArguments, EncoderTask, encode
 
 
 logger = logging.getLogger(__name__)
@@ -27,18 +25,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class ClassificationArguments(EncoderArguments):
-    """Options of classification.
+    """Options of classification."""
 
-    Args:
-        dropout_free_epochs: Epochs at the beginning without any dropout.
-        second_column: Column with the second text of a pair; recognized by its name if not given.
-        label_column: Column with the label; recognized by its name if not given.
-        classes: The labels' names, in the order of the numbers that the data have for them; by default what the
-            training data hold.
-    """
-
-    second_column: str | None = None
+    second_column: str | None = None  # with the second text of a pair
     label_column: str | None = None
+    # The labels' names, in the order of their numbers in the data; by default those in the training data.
     classes: list[str] | None = None
 
 
@@ -50,6 +41,7 @@ class ClassificationTask(EncoderTask):
 
     arguments = ClassificationArguments
     auto_class = "AutoModelForSequenceClassification"
+    resolve = resolve_pairs
     unused = tuple(name for name in EncoderTask.unused if name != "text_column")
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
@@ -57,29 +49,21 @@ class ClassificationTask(EncoderTask):
         self._unlabelled: dict[str, int] = {}
         self._classes: list[str] = []
 
-    def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:
-        return functools.partial(
-            resolve_pairs,
-            text_column=self.recipe.data.text_column,
-            second_column=self.options.second_column,
-            label_column=self.options.label_column,
-        )
+    def columns(self) -> dict[str, Any]:
+        return {"text_column": self.recipe.data.text_column, **super().columns()}
 
     def model_arguments(self) -> ModelArguments:
         # The head has as many outputs as there are labels, so the data come first here.
         with self.recipe.training.main_process_first(desc="reading the labels"):
             self._classes = self.options.classes or self._classes_of_data()
-        names = {str(number): name for number, name in enumerate(self._classes)}
-        numbers = {name: int(number) for number, name in names.items()}
+        names = dict(enumerate(self._classes))
+        numbers = {name: number for number, name in names.items()}
         overrides = {"id2label": names, "label2id": numbers, **self.recipe.model.overrides()}
         return replace(self.recipe.model, config_overrides=json.dumps(overrides))
 
     def load(self, part: str) -> Any:
         rows = super().load(part)
         return None if rows is None else self._labelled(part, rows)
-
-    def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:
-        return DataCollatorWithPadding(plain_tokenizer(processor))
 
     def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]]:
         return accuracy
@@ -144,9 +128,7 @@ class ClassificationTask(EncoderTask):
 def log_probabilities(predictions: Any) -> np.ndarray[Any, Any]:
     """Turn logits into log-probabilities."""
     logits = predictions[0] if isinstance(predictions, tuple) else predictions
-    shifted = np.asarray(logits, dtype=np.float64)
-    shifted = shifted - shifted.max(axis=-1, keepdims=True)
-    result: np.ndarray[Any, Any] = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    result: np.ndarray[Any, Any] = torch.tensor(np.asarray(logits)).double().log_softmax(-1).numpy()
     return result
 
 
@@ -165,14 +147,11 @@ def score_choices(
         return None
     output = trainer.predict(inputs)
     scores = log_probabilities(output.predictions)
-    predictions = [
-        {
-            "id": identifier,
-            "prediction": name_of(int(row.argmax())),
-            "probability": float(np.exp(row.max())),
-            "label": name_of(int(label)),
-        }
-        for identifier, row, label in zip(identifiers(rows), scores, np.asarray(output.label_ids), strict=True)
-    ]
-    task.write_predictions(trainer, predictions)
+    task.write_predictions(
+        trainer,
+        rows,
+        prediction=[name_of(number) for number in scores.argmax(-1).tolist()],
+        probability=np.exp(scores.max(-1)).tolist(),
+        label=[name_of(int(label)) for label in np.asarray(output.label_ids)],
+    )
     return {**accuracy(output), "rows": len(rows)}

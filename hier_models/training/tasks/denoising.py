@@ -1,5 +1,6 @@
 """Denoising after BART: the warm-up of encoder-decoder models before there are summaries to learn from."""
 
+import functools
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,17 +10,17 @@ from typing import Any, cast
 from datasets import Dataset, concatenate_datasets
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin, Trainer
 
-from ...data import LoadReport, load_documents
+from ...data import load_documents
 from ...data.columns import KINDS
 from ...data.infilling import NoisyChunks
 from ...data.packing import PackingReport, pack_documents
 from ...data.tokenizer_training import WITH_MASK, train_byte_level
 from ...data.tokenizing import plain_text
 from ...models.tokenization_hat_encoder import HatEncoderTokenizer
-from ..arguments import Recipe, RecipeError, named_in_errors
+from ..arguments import Recipe, RecipeError
 from ..likelihood import READS, OtherSources, perplexity
 from ..models import Processor, positions
-from ..smoke_rows import STORIES
+from ..smoke_rows import texts
 from .base import Task, as_dicts, at_most
 
 
@@ -30,24 +31,16 @@ LEAST_ENTRIES = 256 + len(WITH_MASK)
 
 @dataclass
 class DenoisingArguments:
-    """The section `denoising` of a recipe.
+    """The section `denoising` of a recipe."""
 
-    Args:
-        mask_share: Share of the tokens that text infilling replaces.
-        span_mean: Mean length of a replaced span in tokens.
-        permute_sentences: Whether the sentences of a chunk are shuffled.
-        copies: How many noises each chunk has before the first comes again; an epoch is all of them.
-        tokenizer_entries: From scratch and without a tokenizer, train one like BART's on the training documents, with
-            so many entries; it is kept in the output folder.
-        also_train: More files or folders of training documents, of any kind.
-    """
-
-    mask_share: float = 0.3
-    span_mean: float = 3.0
-    permute_sentences: bool = True
-    copies: int = 1
+    mask_share: float = 0.3  # share of the tokens that text infilling replaces
+    span_mean: float = 3.0  # mean length of a replaced span in tokens
+    permute_sentences: bool = True  # whether the sentences of a chunk are shuffled
+    copies: int = 1  # how many noises each chunk has before the first comes again; an epoch is all of them
+    # From scratch and without a tokenizer, train one like BART's on the training documents, with so many entries, and
+    # keep it in the output folder.
     tokenizer_entries: int | None = None
-    also_train: list[str] | None = None
+    also_train: list[str] | None = None  # more files or folders of training documents, of any kind
 
     def __post_init__(self) -> None:
         if not 0 < self.mask_share < 1:
@@ -156,18 +149,7 @@ class DenoisingTask(Task):
         return {"chunks": as_dicts(self._packing), **super().reports()}
 
     def smoke_rows(self) -> list[dict[str, Any]]:
-        data = self.recipe.data
-        name = data.text_column or data.source_kind or "text"
-        rows: list[dict[str, Any]] = []
-        for number in range(8):
-            stories = [STORIES[number % 4], STORIES[(number + 1 + number // 4) % 4]]
-            if data.source_kind == "turns":
-                rows.append({name: [["Ann", stories[0]], ["Bob", stories[1]]]})
-            elif data.source_kind in ("sentences", "documents"):
-                rows.append({name: stories})
-            else:
-                rows.append({name: " ".join(stories)})
-        return rows
+        return texts(self.recipe.data.text_column, self.recipe.data.source_kind)
 
     def smoke_changes(self) -> dict[str, Any]:
         return {} if self.options.tokenizer_entries is None else {"tokenizer_entries": LEAST_ENTRIES + 40}
@@ -204,28 +186,12 @@ class DenoisingTask(Task):
     def load(self, part: str) -> Any:
         """The documents of a part; of the training, a dataset for each source."""
         data = self.recipe.data
-        source, split = data.source_of(part)
+        read = functools.partial(load_documents, summary_column="", fillers=data.fillers)
+        first = self.load_by(read, part, text_column=data.text_column, source_kind=data.source_kind)
         if part == "validation":
-            return None if source is None else self._read(part, source, split, data.max_validation_documents)
-        sources = [(part, cast(str, source), split)]
-        sources += [(f"also_train_{i}", name, None) for i, name in enumerate(self.options.also_train or [])]
-        return [self._read(name, source, split, data.max_train_documents) for name, source, split in sources]
-
-    def _read(self, part: str, source: str, split: str | None, most: int | None) -> Dataset:
-        data = self.recipe.data
-        report = self.set_aside.setdefault(part, LoadReport())
-        first = not part.startswith("also_train")
-        with named_in_errors(f"data: {part}" if first else "denoising: also_train"):
-            rows = load_documents(
-                **data.loading(source, split),
-                text_column=data.text_column if first else None,
-                summary_column="",
-                source_kind=data.source_kind if first else None,
-                fillers=data.fillers,
-                set_aside_file=self.set_aside_file(part),
-                report=report,
-            )
-        return cast(Dataset, at_most(rows, most))
+            return first
+        more = [self.load_by(read, f"also_train_{i}", name) for i, name in enumerate(self.options.also_train or [])]
+        return [first, *(at_most(documents, data.max_train_documents) for documents in more)]
 
     def fitted_tokenizer(self) -> PreTrainedTokenizerBase:
         entries = cast(int, self.options.tokenizer_entries)

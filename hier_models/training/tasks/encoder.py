@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from datasets import Dataset, IterableDataset
-from transformers import PretrainedConfig, PreTrainedModel, Trainer, TrainerCallback
+from transformers import DataCollatorWithPadding, PretrainedConfig, PreTrainedModel, Trainer, TrainerCallback
 
 from ...data.cache_fingerprint import Versioned
 from ...data.columns import RowFormat
@@ -35,22 +35,32 @@ ROWS_IN_MEMORY = 1000
 
 @dataclass
 class EncoderArguments:
-    """What all tasks of encoders have.
+    """What all tasks of encoders have; columns that they name are recognized by their names if not given."""
 
-    Args:
-        dropout_free_epochs: Epochs at the beginning without any dropout.
-    """
-
-    dropout_free_epochs: int = 0
+    dropout_free_epochs: int = 0  # epochs at the beginning without any dropout
 
     def __post_init__(self) -> None:
         if self.dropout_free_epochs < 0:
             raise RecipeError(f"dropout_free_epochs must be 0 or more, got {self.dropout_free_epochs}")
 
 
+@dataclass
+class QuestionArguments(EncoderArguments):
+    """What tasks of questions on a context have; lengths are in tokens, of readers in words."""
+
+    question_column: str | None = None
+    context_column: str | None = None
+    answers_column: str | None = None
+    stride: int = 128  # what neighboring windows of a long context share
+    max_question_length: int = 64  # markers included; a longer question is cut and counted
+    max_answer_length: int = 30
+
+
 class EncoderTask(Task):
     """A task of an encoder, trained with the stock `Trainer`."""
 
+    # Recognizes the columns of a row; `resolver` gives it those that the recipe names.
+    resolve: ClassVar[Callable[..., RowFormat]]
     # What the recipes' `model_name_or_path` is: a pretrained model, whose head is new in every other task.
     checkpoint_class: ClassVar[str | None] = "AutoModelForMaskedLM"
     # Whether the training data may be a stream.
@@ -69,8 +79,8 @@ class EncoderTask(Task):
         }
 
     def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:
-        """Give what recognizes the columns."""
-        raise TypeError(f"{type(self).__name__} must say how its columns are recognized")
+        """Give what recognizes the columns of a part."""
+        return functools.partial(type(self).resolve, **self.columns())
 
     def read(self, part: str, source: str | Path, **options: Any) -> Dataset | IterableDataset:
         """Read a source."""
@@ -84,6 +94,9 @@ class EncoderTask(Task):
 
     def _inputs(self, part: str, processor: Processor) -> Any:
         raise TypeError(f"{type(self).__name__} must say what becomes of its rows")
+
+    def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:
+        return DataCollatorWithPadding(plain_tokenizer(processor))
 
     def check(self) -> None:
         super().check()
@@ -132,26 +145,21 @@ class EncoderTask(Task):
             desc="Tokenizing",
         )
         cut = np.array(inputs["num_truncated_tokens"])
-        counts = {"rows": len(cut), "truncated_rows": int((cut > 0).sum()), "truncated_tokens": int(cut.sum())}
-        self._cuts[part] = counts
-        if counts["truncated_rows"]:
-            logger.warning(
-                "%s: %d of %d rows did not fit into %d tokens and lost %d",
-                part,
-                counts["truncated_rows"],
-                counts["rows"],
-                self.recipe.data.max_source_length,
-                counts["truncated_tokens"],
-            )
+        rows_cut, lost, length = int((cut > 0).sum()), int(cut.sum()), self.recipe.data.max_source_length
+        self._cuts[part] = {"rows": len(cut), "truncated_rows": rows_cut, "truncated_tokens": lost}
+        if rows_cut:
+            logger.warning(f"{part}: {rows_cut} of {len(cut)} rows did not fit into {length} tokens and lost {lost}")
         self._tokenized[part] = inputs.remove_columns("num_truncated_tokens")
         return self._tokenized[part]
 
     def write_predictions(
-        self, trainer: Trainer, rows: Sequence[Mapping[str, Any]], file: str = "predictions.jsonl"
+        self, trainer: Trainer, rows: Dataset, file: str = "predictions.jsonl", **columns: Sequence[Any]
     ) -> None:
-        """Write what the model said of the validation data, or of others, in the first process."""
+        """Write what the model said of each row, in the first process."""
         if trainer.is_world_process_zero():
-            write_json_lines(self.output_dir / file, rows)
+            columns = {"id": identifiers(rows), **columns}
+            lines = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+            write_json_lines(self.output_dir / file, lines)
 
 
 def usable_positions(config: PretrainedConfig) -> int | None:

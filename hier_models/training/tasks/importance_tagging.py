@@ -34,15 +34,8 @@ class ImportanceTaggingTask(EncoderTask):
         self._without: dict[str, int] = {}
 
     def read(self, part: str, source: str | Path, **options: Any) -> Dataset | IterableDataset:
-        data = self.recipe.data
-        return load_documents(
-            source,
-            text_column=data.text_column,
-            summary_column=data.summary_column,
-            source_kind=data.source_kind,
-            fillers=data.fillers,
-            **options,
-        )
+        named = self.of_data("text_column", "summary_column", "source_kind", "fillers")
+        return load_documents(source, **named, **options)
 
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
         model, processor = super().load_model_and_processor()

@@ -1,5 +1,6 @@
 """Pretraining of encoders by masked language modeling, after RoBERTa."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +11,11 @@ import torch
 from datasets import Dataset, IterableDataset, concatenate_datasets, interleave_datasets
 from transformers import EvalPrediction, PreTrainedModel, Trainer
 
-from ...data import HierDataCollator, LoadReport, load_documents
+from ...data import HierDataCollator, load_documents
 from ...data.cache_fingerprint import Versioned
 from ...data.masking import MaskingCollator
 from ...data.packing import PackingReport, pack_documents
-from ..arguments import Recipe, RecipeError, named_in_errors
+from ..arguments import Recipe, RecipeError
 from ..likelihood import perplexity_of
 from ..models import Processor
 from ..smoke_rows import texts
@@ -24,18 +25,12 @@ from .encoder import EncoderArguments, EncoderTask
 
 @dataclass
 class MaskedLMArguments(EncoderArguments):
-    """Options of masked language modeling.
+    """Options of masked language modeling."""
 
-    Args:
-        dropout_free_epochs: Epochs at the beginning without any dropout.
-        mlm_probability: Share of the tokens to tell.
-        across_documents: Whether an input that is not full goes on with the next document.
-        also_train: More sources of training documents: files, folders, or hub ids, perhaps with a configuration, as
-            `id:configuration`, of which the split `train` is taken.
-    """
-
-    mlm_probability: float = 0.15
-    across_documents: bool = False
+    mlm_probability: float = 0.15  # share of the tokens to tell
+    across_documents: bool = False  # whether an input that is not full goes on with the next document
+    # More sources of training documents: files, folders, or hub ids, perhaps with a configuration, as
+    # `id:configuration`, of which the split `train` is taken.
     also_train: list[str] | None = None
 
     def __post_init__(self) -> None:
@@ -65,15 +60,8 @@ class MaskedLMTask(EncoderTask):
         self._validation: Dataset | None = None
 
     def read(self, part: str, source: str | Path, **options: Any) -> Dataset | IterableDataset:
-        data = self.recipe.data
-        return load_documents(
-            source,
-            text_column=data.text_column,
-            summary_column="",
-            source_kind=data.source_kind,
-            fillers=data.fillers,
-            **options,
-        )
+        named = self.of_data("text_column", "source_kind", "fillers")
+        return load_documents(source, summary_column="", **named, **options)
 
     def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset:
         documents = self.rows("train")
@@ -131,23 +119,12 @@ class MaskedLMTask(EncoderTask):
             report=self._packing[part],
         )
 
-    def _more(self, number: int, source: str) -> Dataset | IterableDataset:
-        data = self.recipe.data
-        path = Path(source).expanduser()
+    def _more(self, number: int, source: str) -> Any:
         name, _, config_name = source.partition(":")
-        report = LoadReport()
-        self.set_aside[f"also_train_{number}"] = report
-        with named_in_errors("masked_lm: also_train"):
-            return self.read(
-                "train",
-                path if path.exists() else name,
-                split=None if path.exists() else "train",
-                config_name=None if path.exists() else config_name or None,
-                streaming=data.streaming,
-                bad_lines=data.bad_lines,
-                set_aside_file=self.set_aside_file(f"also_train_{number}"),
-                report=report,
-            )
+        on_hub = {"source": name, "split": "train", "config_name": config_name or None, "revision": None}
+        here = Path(source).expanduser().exists()
+        options: dict[str, Any] = {"streaming": self.recipe.data.streaming, **({} if here else on_hub)}
+        return self.load_by(functools.partial(self.read, "train"), f"also_train_{number}", source, **options)
 
 
 class _MaskOrPad:

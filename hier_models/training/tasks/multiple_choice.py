@@ -1,14 +1,12 @@
 """Questions with options, such as RACE."""
 
-import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from transformers import DataCollatorForMultipleChoice, PreTrainedModel, Trainer
 
-from ...data.columns import RowFormat
 from ...data.task_rows import resolve_choices
 from ...data.tokenizing import plain_tokenizer
 from ..arguments import RecipeError
@@ -23,20 +21,12 @@ BLANK = re.compile("_+")
 
 @dataclass
 class MultipleChoiceArguments(EncoderArguments):
-    """Options of multiple choice.
-
-    Args:
-        dropout_free_epochs: Epochs at the beginning without any dropout.
-        context_column: Column with the text; recognized by its name if not given.
-        question_column: Column with the question; recognized by its name if not given.
-        options_column: Column with the options; recognized by its name if not given.
-        answer_column: Column with the right option; recognized by its name if not given.
-    """
+    """Options of multiple choice."""
 
     context_column: str | None = None
     question_column: str | None = None
     options_column: str | None = None
-    answer_column: str | None = None
+    answer_column: str | None = None  # with the right option
 
 
 class MultipleChoiceTask(EncoderTask):
@@ -49,15 +39,7 @@ class MultipleChoiceTask(EncoderTask):
 
     arguments = MultipleChoiceArguments
     auto_class = "AutoModelForMultipleChoice"
-
-    def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:
-        return functools.partial(
-            resolve_choices,
-            context_column=self.options.context_column,
-            question_column=self.options.question_column,
-            options_column=self.options.options_column,
-            answer_column=self.options.answer_column,
-        )
+    resolve = resolve_choices
 
     def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:
         return DataCollatorForMultipleChoice(plain_tokenizer(processor))

@@ -11,12 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 from datasets import Dataset, IterableDataset
-from transformers import (
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-    Seq2SeqTrainer,
-    Seq2SeqTrainingArguments,
-)
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, Seq2SeqTrainer, Seq2SeqTrainingArguments
 
 from ...data import LoadReport
 from ...data.poems import (
@@ -34,10 +29,10 @@ from ...data.tokenizing import plain_tokenizer
 from ...metrics import DocumentScores, PoemBleu, document_keys
 from ...metrics.document_bleu import POEM_METRICS, document_poem_bleu
 from ...models.keywords import PoemKeywords
-from ..arguments import Recipe, RecipeError
+from ..arguments import Recipe, RecipeError, check_smallest
 from ..evaluation import generation_settings, predicting, write_evaluation
 from ..metrics import decode
-from ..models import Processor, set_generation
+from ..models import Processor, remember_task, set_generation
 from ..smoke_rows import ROWS
 from .base import WritingTask, as_dicts, at_most
 
@@ -49,26 +44,17 @@ TASK = "poem-generation"
 
 @dataclass
 class PoemGenerationArguments:
-    """The section `poem_generation` of a recipe.
+    """The section `poem_generation` of a recipe."""
 
-    Args:
-        lines_column: Column with the lines of a poem; recognized by its name if not given.
-        keyword_unit: What keywords are: words (of jieba) or characters.
-        min_keyword_count: Words in fewer poems of the training data are no keywords of texts.
-        num_characters: From scratch and without a tokenizer, the size of the vocabulary that is fitted to the training
-            poems, without special tokens; all their characters if not given.
-        held_out_validation: Where the data have no validation poems, take so many of the training poems, by chance.
-        held_out_test: The same for test poems.
-        split_seed: Decides which poems are taken.
-    """
-
-    lines_column: str | None = None
-    keyword_unit: Literal["words", "characters"] = "words"
-    min_keyword_count: int = 3
+    lines_column: str | None = None  # with the lines of a poem; recognized by its name if not given
+    keyword_unit: Literal["words", "characters"] = "words"  # what keywords are: words (of jieba) or characters
+    min_keyword_count: int = 3  # words in fewer poems of the training data are no keywords of texts
+    # From scratch and without a tokenizer, the size of the vocabulary that is fitted to the training poems, without
+    # special tokens; all their characters if not given.
     num_characters: int | None = None
-    held_out_validation: int = 0
-    held_out_test: int = 0
-    split_seed: int = 0
+    held_out_validation: int = 0  # where the data have no validation poems, so many training poems, by chance
+    held_out_test: int = 0  # the same for test poems
+    split_seed: int = 0  # decides which poems are taken
 
 
 class PoemGenerationTask(WritingTask):
@@ -96,11 +82,8 @@ class PoemGenerationTask(WritingTask):
             raise RecipeError(
                 f"poem_generation: keyword_unit must be words or characters, got {options.keyword_unit!r}"
             )
-        for name, least in (("min_keyword_count", 1), ("held_out_validation", 0), ("held_out_test", 0)):
-            if getattr(options, name) < least:
-                raise RecipeError(f"poem_generation: {name} must be at least {least}, got {getattr(options, name)}")
-        if options.num_characters is not None and options.num_characters < 1:
-            raise RecipeError(f"poem_generation: num_characters must be at least 1, got {options.num_characters}")
+        least = {"min_keyword_count": 1, "held_out_validation": 0, "held_out_test": 0, "num_characters": 1}
+        check_smallest("poem_generation", options, least)
         for part in ("validation", "test"):
             if getattr(options, f"held_out_{part}") and self.recipe.data.source_of(part)[0] is not None:
                 raise RecipeError(f"poem_generation: held_out_{part} does not go with data: {part}; leave one out")
@@ -123,21 +106,16 @@ class PoemGenerationTask(WritingTask):
         poems: Any = processor
         if poems.poem_keywords is None:
             options, train = self.options, self.rows("train")["lines"]
+            unit, least = options.keyword_unit, options.min_keyword_count
             try:
-                poems.poem_keywords = PoemKeywords.fit(
-                    train, options.keyword_unit, min_count=options.min_keyword_count
-                )
+                poems.poem_keywords = PoemKeywords.fit(train, unit, min_count=least)
             except ImportError as error:
                 raise RecipeError(f"poem_generation: keyword_unit: {error}") from error
-            except ValueError as error:
-                # The name that the argument has in a recipe.
-                raise RecipeError(
-                    f"poem_generation: {str(error).replace('`min_count`', 'min_keyword_count')}"
-                ) from error
-        # `export` and the pipeline see what the model is for.
-        params = getattr(model.config, "task_specific_params", None) or {}
+            except ValueError as error:  # with the name that the argument has in a recipe
+                named = str(error).replace("`min_count`", "min_keyword_count")
+                raise RecipeError(f"poem_generation: {named}") from error
         lengths = sorted({len(lines[0]) for lines in self.rows("train")["lines"]})
-        model.config.task_specific_params = {**params, TASK: {"lengths": lengths}}
+        remember_task(model.config, TASK, lengths=lengths)
         return model, processor
 
     def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset:
@@ -170,11 +148,8 @@ class PoemGenerationTask(WritingTask):
         return train_characters(line for lines in ROWS["poems"] for line in lines)
 
     def smoke_changes(self) -> dict[str, Any]:
-        changes: dict[str, Any] = {"min_keyword_count": 1, "keyword_unit": "characters"}
-        for name in ("held_out_validation", "held_out_test"):
-            if getattr(self.options, name):
-                changes[name] = 2
-        return changes
+        held_out = {name: 2 for name in ("held_out_validation", "held_out_test") if getattr(self.options, name)}
+        return {"min_keyword_count": 1, "keyword_unit": "characters", **held_out}
 
     def _examples(self, part: str, processor: Processor) -> Dataset:
         poems = self.rows(part)
@@ -186,13 +161,7 @@ class PoemGenerationTask(WritingTask):
         return tokenize_poems(poems, processor, self._tokenized[part])
 
     def scores(self, part: str, model: PreTrainedModel, processor: Processor, **files: Any) -> dict[str, Any]:
-        return run_poem_evaluation(
-            model,
-            processor,
-            self.rows(part),
-            training_args=self.recipe.training,
-            **files,
-        )
+        return run_poem_evaluation(model, processor, self.rows(part), training_args=self.recipe.training, **files)
 
     def load(self, part: str) -> Any:
         options, most = self.options, getattr(self.recipe.data, f"max_{part}_documents")
@@ -287,21 +256,16 @@ def run_poem_evaluation(
         "poems_left_out": len(examples) - len(usable),
         "generation": {**generation_settings(generation_config), **generate_kwargs},
     }
-    if trainer.is_world_process_zero():
-        write_evaluation(
-            results,
-            [
-                {"lines": poems[poem], "keywords": [row["keyword"] for row in rows], "written": written[poem]}
-                for poem, rows in usable.items()
-            ],
-            lambda: DocumentScores(
-                document_keys(list(poems.values())),
-                document_poem_bleu(list(written.values()), list(poems.values())),
-            ),
-            results_file=results_file,
-            predictions_file=predictions_file,
-            scores_file=scores_file,
-        )
+
+    def document_scores() -> DocumentScores:
+        keys = document_keys(list(poems.values()))
+        return DocumentScores(keys, document_poem_bleu(list(written.values()), list(poems.values())))
+
+    rows_written = [
+        {"lines": poems[poem], "keywords": [row["keyword"] for row in rows], "written": written[poem]}
+        for poem, rows in usable.items()
+    ]
+    write_evaluation(trainer, results, rows_written, document_scores, (results_file, predictions_file, scores_file))
     return results
 
 

@@ -1,50 +1,29 @@
 """Questions whose answer stands in a context, or does not, such as SQuAD 2.0."""
 
-import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from transformers import DataCollatorWithPadding, EvalPrediction, PreTrainedModel, Trainer
+from transformers import EvalPrediction, PreTrainedModel, Trainer
 
-from ...data.columns import RowFormat
 from ...data.question_answering import EXAMPLE, SPANS, Prediction, QuestionReport, find_answers, tokenize_questions
 from ...data.task_rows import resolve_questions
-from ...data.tokenizing import plain_tokenizer
 from ...metrics import Squad
 from ..arguments import Recipe, RecipeError
 from ..models import Processor
 from ..smoke_rows import questions
 from .base import as_dicts
-from .encoder import EncoderArguments, EncoderTask, identifiers
+from .encoder import EncoderTask, QuestionArguments, identifiers
 
 
 @dataclass
-class QuestionAnsweringArguments(EncoderArguments):
-    """Options of question answering.
+class QuestionAnsweringArguments(QuestionArguments):
+    """Options of question answering."""
 
-    Args:
-        dropout_free_epochs: Epochs at the beginning without any dropout.
-        question_column: Column with the question; recognized by its name if not given.
-        context_column: Column with the context; recognized by its name if not given.
-        answers_column: Column with the answers; recognized by its name if not given.
-        stride: Tokens that neighboring windows of a long context share.
-        max_question_length: Tokens of a question, markers included.
-        max_answer_length: Tokens of an answer.
-        n_best: Candidates looked at for each question.
-        null_threshold: There is no answer where that scores more than this above the best answer.
-    """
-
-    question_column: str | None = None
-    context_column: str | None = None
-    answers_column: str | None = None
-    stride: int = 128
-    max_question_length: int = 64
-    max_answer_length: int = 30
-    n_best: int = 20
-    null_threshold: float = 0.0
+    n_best: int = 20  # candidates looked at for each question
+    null_threshold: float = 0.0  # there is no answer where that scores more than this above the best answer
 
 
 class QuestionAnsweringTask(EncoderTask):
@@ -52,22 +31,12 @@ class QuestionAnsweringTask(EncoderTask):
 
     arguments = QuestionAnsweringArguments
     auto_class = "AutoModelForQuestionAnswering"
+    resolve = resolve_questions
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
         self._windows: dict[str, Any] = {}
         self._reports = {"train": QuestionReport(), "validation": QuestionReport()}
-
-    def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:
-        return functools.partial(
-            resolve_questions,
-            question_column=self.options.question_column,
-            context_column=self.options.context_column,
-            answers_column=self.options.answers_column,
-        )
-
-    def collator(self, model: PreTrainedModel, processor: Processor) -> Callable[..., Any]:
-        return DataCollatorWithPadding(plain_tokenizer(processor))
 
     def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]]:
         return self._scores
@@ -78,20 +47,14 @@ class QuestionAnsweringTask(EncoderTask):
             return None
         output = trainer.predict(self._inputs("validation", processor))
         predictions = self._answers(output.predictions)
+        null_scores = [found.no_answer_score for found in predictions]
         self.write_predictions(
             trainer,
-            [
-                {
-                    "id": identifier,
-                    "prediction": prediction.text,
-                    "best_answer": _best(prediction),
-                    "no_answer_score": _finite(prediction.no_answer_score),
-                    "answers": answers["text"],
-                }
-                for identifier, prediction, answers in zip(
-                    identifiers(rows), predictions, rows["answers"], strict=True
-                )
-            ],
+            rows,
+            prediction=[found.text for found in predictions],
+            best_answer=[_best(found) for found in predictions],
+            no_answer_score=[score if math.isfinite(score) else None for score in null_scores],
+            answers=[answers["text"] for answers in rows["answers"]],
         )
         return {**self._scores(output), "null_threshold": self.options.null_threshold}
 
@@ -152,7 +115,3 @@ class QuestionAnsweringTask(EncoderTask):
 
 def _best(prediction: Prediction) -> str:
     return next((answer.text for answer in prediction.n_best if answer.text), "")
-
-
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None

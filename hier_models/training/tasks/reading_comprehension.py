@@ -17,17 +17,16 @@ from ...data.cache_fingerprint import Versioned
 from ...data.columns import RowFormat
 from ...data.reading_comprehension_rows import resolve_reading
 from ...data.tokenizer_training import train_characters, train_word_level
-from ...metrics import DocumentScores, document_keys
-from ...metrics.answers import f1_of_characters, score_answers, usual_unit
+from ...metrics import DocumentScores, DocumentStatistics, document_keys
+from ...metrics.answers import usual_unit
 from ...metrics.document_bleu import document_answers
-from ...metrics.squad import exact_score, f1_score
 from ...models.processing_ham_reader import AnswerNotFoundError, fit_characters
 from ...pipelines.reading_comprehension_hier import best_spans
 from ..arguments import ModelArguments, Recipe, RecipeError
-from ..models import Processor
+from ..models import Processor, remember_task
 from ..smoke_rows import QUESTIONS, STORIES, questions
 from .base import PREDICTIONS_FILE, SCORES_FILE
-from .encoder import EncoderArguments, EncoderTask, identifiers
+from .encoder import EncoderTask, QuestionArguments
 
 
 logger = logging.get_logger(__name__)
@@ -46,35 +45,16 @@ PIPELINE = "reading-comprehension"
 
 
 @dataclass
-class ReadingComprehensionArguments(EncoderArguments):
-    """What only this task has.
+class ReadingComprehensionArguments(QuestionArguments):
+    """Options of reading comprehension; the column of the context may hold several documents."""
 
-    Args:
-        question_column: Column with the question; recognized by its name if not given.
-        context_column: Column with the context or the documents; recognized by its name or content if not given.
-        answers_column: Column with the answers; recognized by its name if not given.
-        characters: Whether the reader reads characters too; they are fitted on the training data.
-        num_characters: The most characters to fit.
-        split_into: What a tokenizer that is fitted splits texts into: words, or characters (for Chinese that is not
-            split into words).
-        lowercase: Whether the words of a tokenizer that is fitted are in small letters.
-        stride: Words that neighboring windows of a long context share.
-        max_question_length: Words of a question; a longer one is cut and counted.
-        max_answer_length: Words of an answer.
-        unit: What F1, BLEU and ROUGE-L compare, words or characters; by default characters where answers are mostly of
-            a script that writes words without spaces, as Chinese.
-    """
-
-    question_column: str | None = None
-    context_column: str | None = None
-    answers_column: str | None = None
-    characters: bool = False
-    num_characters: int | None = None
+    characters: bool = False  # whether the reader reads characters too; they are fitted on the training data
+    num_characters: int | None = None  # the most characters to fit
+    # What a tokenizer that is fitted splits texts into; characters are for Chinese that is not split into words.
     split_into: Literal["words", "characters"] = "words"
-    lowercase: bool = True
-    stride: int = 128
-    max_question_length: int = 64
-    max_answer_length: int = 30
+    lowercase: bool = True  # whether the words of a tokenizer that is fitted are in small letters
+    # What F1, BLEU and ROUGE-L compare; by default characters where answers are mostly of a script that writes words
+    # without spaces, as Chinese.
     unit: Literal["words", "characters"] | None = None
 
     def __post_init__(self) -> None:
@@ -108,14 +88,7 @@ class ReadingComprehensionTask(EncoderTask):
             )
 
     def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:
-        options = self.options
-        return functools.partial(
-            resolve_reading,
-            question_column=options.question_column,
-            context_column=options.context_column,
-            answers_column=options.answers_column,
-            named_paragraphs=part == "train",
-        )
+        return functools.partial(resolve_reading, **self.columns(), named_paragraphs=part == "train")
 
     def model_arguments(self) -> ModelArguments:
         arguments = super().model_arguments()
@@ -131,10 +104,8 @@ class ReadingComprehensionTask(EncoderTask):
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
         model, processor = super().load_model_and_processor()
         # The pipeline and `evaluate` read and answer as in training.
-        params = getattr(model.config, "task_specific_params", None) or {}
         own = {name: getattr(self.options, name) for name in ("stride", "max_question_length", "max_answer_length")}
-        own["max_length"] = self.recipe.data.max_source_length
-        model.config.task_specific_params = {**params, PIPELINE: own}
+        remember_task(model.config, PIPELINE, **own, max_length=self.recipe.data.max_source_length)
         return model, processor
 
     def _texts(self) -> Iterable[str]:
@@ -167,12 +138,9 @@ class ReadingComprehensionTask(EncoderTask):
         found = self._predict("test", trainer, processor, PREDICTIONS_FILE)
         if found is None:
             return None
-        pairs = [(answer, golds) for (answer, _), golds in zip(found, self._references("test"), strict=True) if golds]
-        if pairs and trainer.is_world_process_zero():
-            answers, references = zip(*pairs, strict=True)
-            statistics = document_answers(answers, references, self._unit("test"))
-            rows = self.rows("test")
-            asked = [[row["question"], row["references"]] for row in rows if row["references"]]
+        statistics = self._statistics(found, "test")
+        if statistics and trainer.is_world_process_zero():
+            asked = [[row["question"], row["references"]] for row in self.rows("test") if row["references"]]
             DocumentScores(document_keys(asked), statistics).save(self.output_dir / SCORES_FILE)
         return {**self._score(found, "test"), **self._of_another_question("test", trainer, processor)}
 
@@ -182,16 +150,8 @@ class ReadingComprehensionTask(EncoderTask):
         if rows is None:
             return None
         answers = self._answers(self._logits(trainer, self._inputs(part, processor)), rows, self._windows[part])
-        self.write_predictions(
-            trainer,
-            [
-                {"id": identifier, "prediction": answer, "score": score, "references": references}
-                for identifier, (answer, score), references in zip(
-                    identifiers(rows), answers, rows["references"], strict=True
-                )
-            ],
-            file,
-        )
+        said, scores = zip(*answers, strict=True)
+        self.write_predictions(trainer, rows, file, prediction=said, score=scores, references=rows["references"])
         return answers
 
     def _of_another_question(self, part: str, trainer: Trainer, processor: Processor) -> dict[str, float]:
@@ -243,8 +203,9 @@ class ReadingComprehensionTask(EncoderTask):
         """Make windows of questions with their contexts."""
         # The same inputs for all rows: numbers of documents, if a question has several.
         several = any(len(documents) > 1 for documents in rows["documents"])
+        limits = self.recipe.data.max_source_length, self.options.stride, self.options.max_question_length
         return rows.map(
-            Versioned(_Windows(processor, self.recipe.data.max_source_length, self.options, several)),
+            Versioned(_Windows(processor, *limits, several)),
             batched=True,
             batch_size=QUESTIONS_IN_MEMORY,
             with_indices=True,
@@ -287,7 +248,7 @@ class ReadingComprehensionTask(EncoderTask):
                 continue
             notes = [windows[number] for number in numbers]
             logits = [
-                [np.asarray(part[number])[_words_of(note)].astype(np.float64) for part in predictions[:2]]
+                [np.asarray(part[number])[: len(note["context_spans"])].astype(np.float64) for part in predictions[:2]]
                 for number, note in zip(numbers, notes, strict=True)
             ]
             ((start, end), score) = best_spans(notes, logits, 1, self.options.max_answer_length)[0]
@@ -306,31 +267,30 @@ class ReadingComprehensionTask(EncoderTask):
         unit: str = self.options.unit or usual_unit(chain.from_iterable(self._references(part)))
         return unit
 
-    def _score(self, answers: Sequence[tuple[str, float]], part: str) -> dict[str, float]:
+    def _statistics(self, answers: Sequence[tuple[str, float]], part: str) -> dict[str, DocumentStatistics]:
+        """What each answer adds to each score; nothing where no question has a reference."""
         pairs = [(answer, golds) for (answer, _), golds in zip(answers, self._references(part), strict=True) if golds]
         if not pairs:
+            return {}
+        said, references = zip(*pairs, strict=True)
+        return document_answers(said, references, self._unit(part))
+
+    def _score(self, answers: Sequence[tuple[str, float]], part: str) -> dict[str, float]:
+        found = self._statistics(answers, part)
+        if not found:
             return {"total": 0.0}
-        exact = sum(max(exact_score(answer, gold) for gold in golds) for answer, golds in pairs)
-        score = f1_score if self._unit(part) == "words" else f1_of_characters
-        f1 = sum(max(score(answer, gold) for gold in golds) for answer, golds in pairs)
-        return {
-            "exact": 100 * exact / len(pairs),
-            "f1": 100 * f1 / len(pairs),
-            **score_answers([answer for answer, _ in pairs], [golds for _, golds in pairs], self._unit(part)),
-            "total": len(pairs),
-        }
+        return {**{name: found[name].score() for name in self.document_metrics}, "total": len(found["exact"].values)}
 
 
+@dataclass
 class _Windows:
     """Maps a batch of questions to windows; holds only what decides the result, since datasets hashes it."""
 
-    def __init__(self, processor: Any, limit: int, options: Any, several: bool) -> None:
-        self.processor = processor
-        self.limit = limit
-        self.stride = options.stride
-        self.max_question_length = options.max_question_length
-        self.several = several
-        self.checks = CHECKS  # so that datasets' cache does not give rows that an older version made
+    processor: Any
+    limit: int
+    stride: int
+    max_question_length: int
+    several: bool
 
     def __call__(self, batch: dict[str, list[Any]], indices: list[int]) -> dict[str, list[Any]]:
         columns: dict[str, list[Any]] = {}
@@ -383,11 +343,6 @@ def _is_widened(made: Mapping[str, Any], row: int, answers: Mapping[str, Any]) -
 
 def _without_notes(windows: Any) -> Any:
     return windows.remove_columns([name for name in (*NOTES, *CHECKS) if name in windows.column_names])
-
-
-def _words_of(window: Mapping[str, Any]) -> slice:
-    """Where the words of a window stand in a row of scores, which is padded on the right."""
-    return slice(0, len(window["context_spans"]))
 
 
 def _has_answer(end: int) -> bool:

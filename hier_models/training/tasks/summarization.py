@@ -9,14 +9,9 @@ from typing import Any, cast
 
 import numpy as np
 from datasets import Dataset, IterableDataset
-from transformers import (
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-    Seq2SeqTrainingArguments,
-    TrainerCallback,
-)
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, Seq2SeqTrainingArguments, TrainerCallback
 
-from ...data import LoadReport, TruncationReport, load_documents, tokenize_documents
+from ...data import TruncationReport, load_documents, tokenize_documents
 from ...data.columns import REFERENCES
 from ...data.tokenizer_training import train_word_level
 from ...data.tokenizing import Importance, plain_text, plain_tokenizer, source_kind
@@ -24,7 +19,7 @@ from ...metrics import DocumentScores, DocumentStatistics, document_keys
 from ...metrics.document_scores import means
 from ...pipelines.importance_tagger_hier import load_importance_tagger
 from .. import key_phrases
-from ..arguments import DataArguments, Recipe, RecipeError, named_in_errors
+from ..arguments import Recipe, RecipeError, mistakes_of
 from ..callbacks import BrightnessDecay
 from ..evaluation import all_rows, generate, generation_settings, predicting, prediction_rows, write_evaluation
 from ..likelihood import perplexities
@@ -32,10 +27,14 @@ from ..metrics import compute_summarization_metrics, decode, mean_length, score_
 from ..models import Processor, default_max_new_tokens, longest_source, set_generation, set_lengths, warn_if_endless
 from ..smoke import tiny_tagger
 from ..smoke_rows import documents_rows
-from .base import WritingTask, as_dicts, at_most
+from .base import WritingTask, as_dicts
 
 
 logger = logging.getLogger(__name__)
+
+
+# What of the section data says how documents are read.
+READING = ("text_column", "summary_column", "source_kind", "fillers", "phrases_column", "several_references", "digits")
 
 
 class SummarizationTask(WritingTask):
@@ -59,7 +58,8 @@ class SummarizationTask(WritingTask):
             raise RecipeError(
                 "data: importance_tagger goes with importance: oracle, the weights that the summarizer trains with"
             )
-        key_phrases.check(data)
+        if data.stopwords is not None and data.key_phrases != key_phrases.FIT:
+            raise RecipeError("data: stopwords goes with key_phrases: fit")
 
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
         model, processor = super().load_model_and_processor()
@@ -104,12 +104,11 @@ class SummarizationTask(WritingTask):
             # Streams are counted only now, and the numbers are worth repeating after hours of training.
             if report.documents:
                 logger.info("%s: %s", name, report)
-        return {
-            "truncation": as_dicts(self._cuts),
-            **super().reports(),
-            **self._importance_report(),
-            **self._key_phrases,
-        }
+        found = {"truncation": as_dicts(self._cuts), **super().reports(), **self._key_phrases}
+        if (oracle := self.recipe.data.importance) is not None:
+            at_test = self.recipe.data.importance_tagger or oracle
+            found["importance"] = {part: oracle if part == "train" else at_test for part in self._cuts}
+        return found
 
     def smoke_rows(self) -> list[dict[str, Any]]:
         return documents_rows(self.recipe.data)
@@ -151,31 +150,30 @@ class SummarizationTask(WritingTask):
         config.pooling = "importance"  # it has no weights of its own
         if data.importance_tagger is not None:
             training = self.recipe.training
-            try:
+            with mistakes_of("data: importance_tagger", OSError, KeyError):
                 self._importance_at_test = load_importance_tagger(
                     data.importance_tagger, batch_size=training.per_device_eval_batch_size, device=training.device
                 )
-            except (OSError, ValueError, KeyError) as error:
-                raise RecipeError(f"data: importance_tagger: {error}") from error
-
-    def _importance_report(self) -> dict[str, Any]:
-        data = self.recipe.data
-        if data.importance is None:
-            return {}
-        at_test = data.importance_tagger or data.importance
-        return {"importance": {part: data.importance if part == "train" else at_test for part in self._cuts}}
 
     def fitted_tokenizer(self) -> PreTrainedTokenizerBase:
-        words = self.recipe.model.tokenizer_words
-        assert words is not None
+        words = cast(int, self.recipe.model.tokenizer_words)
         tokenizer = train_word_level(_texts(self.rows("train")), words, digits=self.recipe.data.digits)
         found = len(tokenizer) - len(tokenizer.all_special_ids)
         if found < words:
             logger.warning("model: the training documents have only %d words of tokenizer_words: %d", found, words)
         return tokenizer
 
-    def load(self, part: str) -> Any:
-        return load_part(self.recipe.data, part, self.set_aside_file(part), self.set_aside.get(part))
+    def load(self, part: str, **changes: Any) -> Any:
+        """Load a part of the recipe's data, with changes of how it is read."""
+        data = self.recipe.data
+        options = {**self.of_data(*READING), **changes, "streaming": data.streaming and part == "train"}
+        documents = self.load_by(load_documents, part, **options)
+        if documents is not None and "summary" not in (documents.column_names or ["summary"]):
+            source, _ = data.source_of(part)
+            raise RecipeError(
+                f"data: {part} has no summaries ({source}); name their column with summary_column if there are any"
+            )
+        return documents
 
     def _tokenized(self, part: str, documents: Any, processor: Processor) -> Dataset | IterableDataset:
         data = self.recipe.data
@@ -277,7 +275,8 @@ def run_evaluation(
     of_labels: np.ndarray[Any, Any] | None = None
     with predicting(model, processor, training_args, batch_size) as trainer:
         settings = generation_settings(model.generation_config)
-        predictions = generate(trainer, without_labels(inputs), **generate_kwargs)
+        without_labels = inputs.remove_columns([name for name in inputs.column_names if name == "labels"])
+        predictions = generate(trainer, without_labels, **generate_kwargs)
         if max_target_length is not None:
             of_labels, found = perplexities(model, processor, inputs, cast(Any, trainer.args))
     summaries = decode(predictions, tokenizer)
@@ -300,47 +299,9 @@ def run_evaluation(
             scores["perplexity"] = DocumentStatistics(of_labels, "perplexity")
         return DocumentScores(document_keys(references), scores)
 
-    if trainer.is_world_process_zero():
-        write_evaluation(
-            results,
-            summary_rows(documents, summaries),
-            scores,
-            results_file=results_file,
-            predictions_file=predictions_file,
-            scores_file=scores_file,
-        )
+    files = (results_file, predictions_file, scores_file)
+    write_evaluation(trainer, results, summary_rows(documents, summaries), scores, files)
     return results
-
-
-def without_labels(inputs: Dataset) -> Dataset:
-    """The inputs without what is to be written."""
-    return inputs.remove_columns("labels") if "labels" in inputs.column_names else inputs
-
-
-def load_part(data: DataArguments, part: str, set_aside_file: Path | None, report: LoadReport | None) -> Any:
-    """Load one part of a recipe's data."""
-    source, split = data.source_of(part)
-    if source is None:
-        return None
-    with named_in_errors(f"data: {part}"):
-        documents = load_documents(
-            **data.loading(source, split),
-            text_column=data.text_column,
-            summary_column=data.summary_column,
-            source_kind=data.source_kind,
-            fillers=data.fillers,
-            phrases_column=data.phrases_column,
-            several_references=data.several_references,
-            digits=data.digits,
-            streaming=data.streaming and part == "train",
-            set_aside_file=set_aside_file,
-            report=report,
-        )
-    if "summary" not in (documents.column_names or ["summary"]):
-        raise RecipeError(
-            f"data: {part} has no summaries ({source}); name their column with summary_column if there are any"
-        )
-    return at_most(documents, getattr(data, f"max_{part}_documents"))
 
 
 def references_of(documents: Dataset) -> list[str] | list[list[str]]:

@@ -10,12 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 from datasets import Dataset, IterableDataset
-from transformers import (
-    EvalPrediction,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-    Seq2SeqTrainingArguments,
-)
+from transformers import EvalPrediction, PreTrainedModel, PreTrainedTokenizerBase, Seq2SeqTrainingArguments
 
 from ...data.parallel import DOCUMENT, SENTENCES, ChunkReport, chunk_parallel, load_parallel
 from ...data.tokenizer_training import train_joint_bpe
@@ -28,8 +23,8 @@ from ...pipelines.translation_hier import COUNTS, TranslationPipeline
 from ..arguments import Recipe, RecipeError
 from ..evaluation import all_rows, generate, generation_settings, predicting, prediction_rows, write_evaluation
 from ..likelihood import perplexities
-from ..metrics import decode, mean_length
-from ..models import Processor, set_generation, set_lengths, warn_if_endless
+from ..metrics import decode, first_of_tuples, mean_length
+from ..models import Processor, remember_task, set_generation, set_lengths, warn_if_endless
 from ..smoke import POSITIONS
 from ..smoke_rows import ROWS
 from .base import WritingTask, as_dicts
@@ -40,22 +35,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class TranslationArguments:
-    """The section `translation` of a recipe.
+    """The section `translation` of a recipe; columns are recognized by their names if not given."""
 
-    Args:
-        source_column: Column with the sentences of the source; recognized by its name if not given.
-        target_column: Column with the sentences of the translation; recognized by its name if not given.
-        source_language: Language of the source, for splitting text into sentences when the model is used.
-        bpe_codes: From scratch and without a tokenizer, train one on both sides of the training documents, with so
-            many merges; it is kept in the output folder.
-        bleu_tokenizer: sacrebleu's tokenizer: 13a, intl, zh, char, …
-    """
-
-    source_column: str | None = None
-    target_column: str | None = None
-    source_language: str = "english"
+    source_column: str | None = None  # with the sentences of the source
+    target_column: str | None = None  # with the sentences of the translation
+    source_language: str = "english"  # for splitting text into sentences when the model is used
+    # From scratch and without a tokenizer, train one on both sides of the training documents, with so many merges; it
+    # is kept in the output folder.
     bpe_codes: int | None = None
-    bleu_tokenizer: str = "13a"
+    bleu_tokenizer: str = "13a"  # of sacrebleu: 13a, intl, zh, char, …
 
 
 class TranslationTask(WritingTask):
@@ -105,10 +93,8 @@ class TranslationTask(WritingTask):
         warn_if_endless(processor)
         if hasattr(processor, "language"):
             processor.language = self.options.source_language
-        # The pipeline cuts documents into chunks as long as those of training; `export` sees what the model is for.
-        params = getattr(model.config, "task_specific_params", None) or {}
-        chunk = {"max_source_length": self.recipe.data.max_source_length}
-        model.config.task_specific_params = {**params, "translation": {**params.get("translation", {}), **chunk}}
+        # The pipeline cuts documents into chunks as long as those of training.
+        remember_task(model.config, "translation", max_source_length=self.recipe.data.max_source_length)
         generation = model.generation_config
         if generation.max_length is None and generation.max_new_tokens is None:
             # `generate` alone would stop after 20 tokens.
@@ -188,8 +174,7 @@ class TranslationTask(WritingTask):
         documents = self.load_by(
             load_parallel,
             part,
-            source_column=self.options.source_column,
-            target_column=self.options.target_column,
+            **self.columns(),
             streaming=self.recipe.data.streaming and part == "train",
         )
         if isinstance(documents, IterableDataset) and next(iter(documents), None) is None:
@@ -222,9 +207,7 @@ def compute_translation_metrics(
     Raises:
         ValueError: If predictions, labels and `owners` differ in number, or the predictions are no token ids.
     """
-    predictions, labels = eval_prediction[0], eval_prediction[1]
-    predictions = predictions[0] if isinstance(predictions, tuple) else predictions
-    labels = labels[0] if isinstance(labels, tuple) else labels
+    predictions, labels = first_of_tuples(eval_prediction)
     owners = range(len(labels)) if owners is None else owners
     if not len(predictions) == len(labels) == len(owners):
         raise ValueError(
@@ -338,37 +321,30 @@ def run_translation_evaluation(
             statistics["perplexity"] = DocumentStatistics(of_documents, "perplexity")
         return DocumentScores(document_keys(references), statistics)
 
-    if trainer.is_world_process_zero():
-        write_evaluation(
-            results,
-            prediction_rows(documents, translation=translations, reference=references),
-            document_scores,
-            results_file=results_file,
-            predictions_file=predictions_file,
-            scores_file=scores_file,
-        )
+    rows = prediction_rows(documents, translation=translations, reference=references)
+    write_evaluation(trainer, results, rows, document_scores, (results_file, predictions_file, scores_file))
     return results
 
 
 def bleu_table(results: dict[str, Any]) -> str:
     """Lay out d-BLEU, its signature and the lengths."""
     counts = results["counts"]
-    rows = [
-        ("d-BLEU", f"{results['bleu']:.2f}"),
-        ("signature", results["signature"]),
-        ("precisions", " ".join(f"{value:.1f}" for value in results["precisions"])),
-        ("brevity penalty", f"{results['bp']:.3f}"),
-        ("documents", f"{results['documents']} in {results['chunks']} chunks"),
-    ]
+    rows = {
+        "d-BLEU": f"{results['bleu']:.2f}",
+        "signature": results["signature"],
+        "precisions": " ".join(f"{value:.1f}" for value in results["precisions"]),
+        "brevity penalty": f"{results['bp']:.3f}",
+        "documents": f"{results['documents']} in {results['chunks']} chunks",
+    }
     for name, shown in (("perplexity", "perplexity"), ("perplexity_of_another_source", "… with another source")):
         if name in results:
-            rows.append((shown, f"{results[name]:.2f}"))
-    if counts["num_split_sentences"]:
-        rows.append(("split sentences", f"{counts['num_split_sentences']} (longer than a chunk)"))
-    if counts["num_unfinished_chunks"]:
-        rows.append(("unfinished chunks", f"{counts['num_unfinished_chunks']} (ended at the maximum length)"))
-    width = max(len(name) for name, _ in rows)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+            rows[shown] = f"{results[name]:.2f}"
+    if split := counts["num_split_sentences"]:
+        rows["split sentences"] = f"{split} (longer than a chunk)"
+    if unfinished := counts["num_unfinished_chunks"]:
+        rows["unfinished chunks"] = f"{unfinished} (ended at the maximum length)"
+    width = max(map(len, rows))
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows.items())
 
 
 def _unfinished(predictions: Any, tokenizer: PreTrainedTokenizerBase, longest: int | None) -> int:
