@@ -188,7 +188,7 @@ def with_extracts(train: list[dict[str, str]], generator: random.Random) -> list
 
 
 def well_supported(train: list[dict[str, str]], generator: random.Random) -> list[dict[str, str]]:
-    """The last stage's pairs: summaries that stand almost wholly in what is read; of other documents, some extracts."""
+    """The last stage's pairs: summaries that stand almost wholly in what is read; some extracts of other documents."""
     rows, lines, extracts = [], 0, Counter[str]()
     for row in tqdm(generator.sample(train, len(train)), desc="last", disable=None):
         document, summary, is_line = row["document"], row["summary"], length_of(row["summary"]) == "line"
