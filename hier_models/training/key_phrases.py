@@ -21,6 +21,12 @@ logger = logging.getLogger(__name__)
 FIT = "fit"
 
 
+def check(data: DataArguments) -> None:
+    """Refuse, before anything is loaded, what does not fit together."""
+    if data.stopwords is not None and data.key_phrases != FIT:
+        raise RecipeError("data: stopwords goes with key_phrases: fit")
+
+
 def prepare(
     data: DataArguments, config: PretrainedConfig, processor: Processor, documents: Dataset | IterableDataset
 ) -> dict[str, Any]:

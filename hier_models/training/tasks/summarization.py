@@ -58,8 +58,7 @@ class SummarizationTask(WritingTask):
             raise RecipeError(
                 "data: importance_tagger goes with importance: oracle, the weights that the summarizer trains with"
             )
-        if data.stopwords is not None and data.key_phrases != key_phrases.FIT:
-            raise RecipeError("data: stopwords goes with key_phrases: fit")
+        key_phrases.check(data)
 
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
         model, processor = super().load_model_and_processor()
