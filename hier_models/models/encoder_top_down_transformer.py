@@ -184,7 +184,8 @@ class TopDownTransformerEncoder(TopDownTransformerPreTrainedModel):
         hidden_states = self._begin(self._add_positions(inputs_embeds, position_ids))
 
         token_mask = create_local_attention_mask(self.config, inputs_embeds, attention_mask)
-        segments, found = None, {}
+        segments: Segments | None = None
+        found: dict[str, Any] = {}
         for number, layer in enumerate(self.layers):
             if self.has_segments and number == self.config.bottom_up_layers:
                 segments, found = self._make_segments(hidden_states, attention_mask, token_importance, **kwargs)

@@ -192,6 +192,7 @@ class HatEncoderHead(HatEncoderPreTrainedModel):
     """What the heads share: they read the encoder's states, each in its way, and give logits and a loss."""
 
     output_class: type[ModelOutput]
+    roberta: HatEncoderModel
 
     @can_return_tuple
     def forward(

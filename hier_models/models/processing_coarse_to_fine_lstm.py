@@ -3,10 +3,9 @@
 import itertools
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from transformers import BatchEncoding, PreTrainedTokenizerBase
-from transformers.processing_utils import Unpack
 
 from .sentence_splitting import check_language
 from .source_processing import SentenceProcessor, SourceOptions

@@ -3,10 +3,9 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from transformers import BatchEncoding, PreTrainedTokenizerBase
-from transformers.processing_utils import Unpack
 
 from .keywords import PoemKeywords, is_chinese
 from .line_length import LineLengthLogitsProcessor

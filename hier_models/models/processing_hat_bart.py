@@ -4,12 +4,11 @@ import itertools
 import weakref
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import BatchEncoding, PreTrainedTokenizerBase
-from transformers.processing_utils import Unpack
 
 from .sentence_splitting import check_language
 from .source_processing import (

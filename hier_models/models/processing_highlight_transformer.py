@@ -6,11 +6,10 @@ what was not found, and pads.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 from transformers import BatchEncoding, PreTrainedTokenizerBase
-from transformers.processing_utils import Unpack
 
 from .key_phrase_extraction import KEY_PHRASES_FILE, KeyPhraseExtractor
 from .phrase_spans import Phrase, place_phrases, read_phrases, shares

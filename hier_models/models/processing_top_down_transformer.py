@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 from transformers import BatchEncoding, PreTrainedTokenizerBase
-from transformers.processing_utils import Unpack
 
 from .source_processing import GivesRunningText, SourceOptions, SourceProcessor
 from .source_text import read_items
