@@ -302,13 +302,13 @@ class CopyingReport(Page):
     def _rows(self) -> list[tuple[str, list[str]]]:
         """Lay out the numbers for people: label, and a text for each model."""
         numbers = list(self.as_dict()["models"].values())
-        intervals: list[list[float] | None] = [entry["position"]["mean_interval"] for entry in numbers]
+        intervals: list[list[float | None]] = [entry["position"]["mean_interval"] or [None] for entry in numbers]
         rows = [
             ("summary sentences", [f"{entry['sentences']:,}" for entry in numbers]),
             ("copied (of those judged)", [_percent(entry["copied_share"]) for entry in numbers]),
             ("of the copied: whole sentences", [_percent(entry["entire_share"]) for entry in numbers]),
             ("position, mean", [_percent(entry["position"]["mean"]) for entry in numbers]),
-            ("  95 % interval of the mean", [" to ".join(map(_percent, ends or [None])) for ends in intervals]),
+            ("  95 % interval of the mean", [" to ".join(map(_percent, ends)) for ends in intervals]),
             ("position, median", [_percent(entry["position"]["median"]) for entry in numbers]),
             ("sentence number, median", [_number(entry["sentence"]["median"]) for entry in numbers]),
         ]
