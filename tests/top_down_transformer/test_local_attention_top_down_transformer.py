@@ -5,6 +5,7 @@ import sys
 import pytest
 import torch
 from torch.nn.attention.flex_attention import create_mask, flex_attention
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from hier_models import TopDownTransformerConfig
 from hier_models.models import local_attention as module
@@ -232,7 +233,7 @@ def test_layer_hands_flash_attention_its_window():
         seen.update(sliding_window=sliding_window, mask=attention_mask)
         return torch.zeros_like(query).transpose(1, 2), None
 
-    module.ALL_ATTENTION_FUNCTIONS.register("emulated_flash", flash)
+    ALL_ATTENTION_FUNCTIONS.register("emulated_flash", flash)
     layer(torch.randn(2, 40, 12), None)
     # Transformers makes (window - 1, window - 1) of it: 3 to the left and 3 to the right.
     assert seen["sliding_window"] == 4
