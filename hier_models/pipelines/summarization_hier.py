@@ -102,7 +102,7 @@ class SummarizationPipeline(DocumentPipeline):
         [{'summary_text': '…', 'num_truncated_tokens': 0, 'num_truncated_sentences': 0}]
     """
 
-    task_settings = (*DocumentPipeline.task_settings, "faithful", "common_words")
+    task_settings = (*DocumentPipeline.task_settings, "faithful", "common_words", "max_source_length")
 
     def __init__(
         self, model: Any, tokenizer: Any = None, processor: Any = None, importance_tagger: Any = None, **kwargs: Any
@@ -155,7 +155,8 @@ class SummarizationPipeline(DocumentPipeline):
             documents: instead of `inputs`: the articles to summarize together, or a list of such lists.
             **kwargs: `batch_size` (documents at once, 1), `num_workers`; `length` ("line", "short" or "long");
                 `truncation` (by default, what is too long is read in parts; with True it is cut, with False it is an
-                error), `max_source_length` (in tokens; as many as the model can take), `phrases` (a list of (phrase,
+                error), `max_source_length` (in tokens; what the checkpoint says, else as many as the model can
+                take), `phrases` (a list of (phrase,
                 value), (start, end, value) or phrases alone, to highlight in the place of those that the processor
                 finds; [] for none), `faithful` and `common_words` (what the checkpoint says, else False and the
                 commonest English words); False by default `return_truncation`, `return_tensors` (token ids instead of
@@ -587,6 +588,9 @@ class SummarizationPipeline(DocumentPipeline):
     def _task_names(self, languages: Languages) -> list[str]:
         return ["summarization"]
 
+    def _source_limit(self, max_source_length: int | None) -> int | None:
+        return super()._source_limit(max_source_length or self._task_params().get("max_source_length"))
+
     def _generation_config(
         self, generate_kwargs: dict[str, Any], examples: list[Example]
     ) -> tuple[GenerationConfig, dict[str, Any]]:
@@ -614,12 +618,12 @@ class SummarizationPipeline(DocumentPipeline):
         return config, others
 
     def _least_tokens(self, examples: list[Example], config: GenerationConfig) -> list[int]:
-        """How many tokens each summary needs to be of the length it begins with: at most half of its document's."""
+        """How many tokens each summary needs to be of the length it begins with: at most a third of its document's."""
         if config.forced_bos_token_id is None or not self._knows_lengths():
             return []
         token = self.tokenizer.convert_ids_to_tokens(config.forced_bos_token_id)
         least, _ = NEW_TOKENS.get(token.strip("[]"), (0, 0))
-        return [min(least, len(example) // 2) for example in examples] if least else []
+        return [min(least, len(example) // 3) for example in examples] if least else []
 
     def _faithful_processor(
         self, examples: list[Example], config: GenerationConfig, common_words: Any, max_length: int | None

@@ -165,7 +165,7 @@ def test_chunks_are_aligned_fit_and_lose_nothing(kind, tokenizer, pairs, limits)
     maker = HatBartProcessor(tokenizer) if kind == "processor" else tokenizer
     pairs = [(" ".join(a.split()), " ".join(b.split())) for a, b in pairs]
     source, target = [a for a, _ in pairs], [b for _, b in pairs]
-    chunks = list(_Chunking(maker, *limits)._chunks(source, target))
+    chunks = list(_Chunking(maker, limits)._chunks(source, target))
 
     def encoded(start, end):
         reference = " ".join(target[start:end])

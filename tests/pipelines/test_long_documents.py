@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import math
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from transformers import pipeline
 import hier_models
 from hier_models.pipelines.document_pipeline_hier import Example
 from hier_models.pipelines.long_documents_hier import parts_of, tokens_of
+from hier_models.pipelines.summarization_hier import PARTS_AT_ONCE
 from tests.conftest import DOCUMENTS, TURNS
 
 
@@ -65,7 +67,7 @@ def test_all_of_a_document_is_read_once_and_in_order(summarize, monkeypatch, cap
     assert number > 2
     assert records[0] == records[1]
     assert records[0]["num_truncated_tokens"] == 0
-    parts = [example.source[1] for batch in summarized[:number] for example in batch]
+    parts = [example.source[1] for batch in summarized[: math.ceil(number / PARTS_AT_ONCE)] for example in batch]
     assert " ".join(" ".join(parts).split()) == text
     assert sum(f"is read in {number} parts" in message for message in caplog.messages) == 1
 
@@ -162,7 +164,7 @@ def test_a_length_begins_the_summary(summarize_lengths, lengths_tokenizer):
         assert "[" not in text
 
 
-def test_a_summary_has_the_least_tokens_of_its_length_or_half_of_its_documents(summarize_lengths):
+def test_a_summary_has_the_least_tokens_of_its_length_or_a_third_of_its_documents(summarize_lengths):
     model, end = summarize_lengths.model, summarize_lengths.tokenizer.eos_token_id
     model.generation_config.forced_eos_token_id = None
     bias = torch.zeros(model.config.vocab_size)
@@ -170,7 +172,7 @@ def test_a_summary_has_the_least_tokens_of_its_length_or_half_of_its_documents(s
     model.lm_head.register_forward_hook(lambda module, args, logits: logits + bias)
     documents = [DOCUMENTS[0][:60], DOCUMENTS[0][:400]]
     tokens = [summarize_lengths.count_tokens(document) for document in documents]
-    assert tokens[0] // 2 < 34 < tokens[1] // 2
+    assert tokens[0] // 3 < 34 < tokens[1] // 3
 
     def written(batch, **kwargs):
         """Tokens of each summary up to its end, without the start."""
@@ -178,13 +180,24 @@ def test_a_summary_has_the_least_tokens_of_its_length_or_half_of_its_documents(s
         records = summarize_lengths(batch, batch_size=len(batch), **options)
         return [[*record["summary_token_ids"], end].index(end, 1) - 1 for record in records]
 
-    assert written(documents, length="short") == [tokens[0] // 2, 34]
-    assert [written([document], length="short") for document in documents] == [[tokens[0] // 2], [34]]
+    assert written(documents, length="short") == [tokens[0] // 3, 34]
+    assert [written([document], length="short") for document in documents] == [[tokens[0] // 3], [34]]
     assert written(documents, length="line") == [1, 1]
-    assert written(documents[:1], length="long") == [tokens[0] // 2]
-    assert written(documents[1:], length="long") == [39]  # the last one is the end
+    assert written(documents[:1], length="long") == [tokens[0] // 3]
+    assert written(documents[1:], length="long") == [min(39, tokens[1] // 3)]
     assert written(documents, length="short", min_new_tokens=5) == [5, 5]
     assert written(documents, length="short", max_new_tokens=12) == [11, 11]
+
+
+def test_a_checkpoint_says_how_much_is_read_at_a_time(summarize, tiny_model):
+    text = DOCUMENTS[0][:200]
+    settings = {"return_truncation": True, **LENGTH}
+    expected = summarize(text, max_source_length=40, **settings)
+    assert expected[0]["num_parts"] > 1
+    tiny_model.config.task_specific_params = {"summarization": {"max_source_length": 40}}
+    assert summarize(text, **settings) == expected
+    assert summarize.limits()[0] == 40
+    assert "num_parts" not in summarize(text, max_source_length=128, **settings)[0]
 
 
 def test_a_length_is_of_the_whole_and_its_parts_are_short(summarize_lengths, monkeypatch):
