@@ -589,7 +589,8 @@ class SummarizationPipeline(DocumentPipeline):
         return ["summarization"]
 
     def _source_limit(self, max_source_length: int | None) -> int | None:
-        return super()._source_limit(max_source_length or self._task_params().get("max_source_length"))
+        own = self._task_params().get("max_source_length")
+        return super()._source_limit(own if max_source_length is None else max_source_length)
 
     def _generation_config(
         self, generate_kwargs: dict[str, Any], examples: list[Example]
