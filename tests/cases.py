@@ -87,17 +87,22 @@ class Case:
         return logits[row] if self.decodes else logits[row][batch["attention_mask"][row].bool()]
 
 
+BART_LAYERS = {
+    "encoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "encoder_ffn_dim": 32,
+    "decoder_layers": 2,
+    "decoder_attention_heads": 4,
+    "decoder_ffn_dim": 32,
+}
+
+
 def hat_bart_config(**kwargs: Any) -> PreTrainedConfig:
     sizes = {
         "vocab_size": 60,
         "max_position_embeddings": 48,
         "d_model": 24,
-        "encoder_layers": 2,
-        "encoder_attention_heads": 4,
-        "encoder_ffn_dim": 32,
-        "decoder_layers": 2,
-        "decoder_attention_heads": 4,
-        "decoder_ffn_dim": 32,
+        **BART_LAYERS,
         "num_segments": 3,
     }
     return HatBartConfig(**{**sizes, **kwargs})
@@ -171,12 +176,7 @@ def highlight_config(**kwargs: Any) -> PreTrainedConfig:
     sizes = {
         "vocab_size": 60,
         "d_model": 24,
-        "encoder_layers": 2,
-        "encoder_attention_heads": 4,
-        "encoder_ffn_dim": 32,
-        "decoder_layers": 2,
-        "decoder_attention_heads": 4,
-        "decoder_ffn_dim": 32,
+        **BART_LAYERS,
         "activation_dropout": 0.0,
         "max_phrase_length": 8,
     }
@@ -237,12 +237,7 @@ def ham_transformer_config(**kwargs: Any) -> PreTrainedConfig:
     sizes = {
         "body": "transformer",
         "max_position_embeddings": 48,
-        "encoder_layers": 2,
-        "encoder_attention_heads": 4,
-        "encoder_ffn_dim": 32,
-        "decoder_layers": 2,
-        "decoder_attention_heads": 4,
-        "decoder_ffn_dim": 32,
+        **BART_LAYERS,
     }
     return ham_config(**{**sizes, **kwargs})
 

@@ -175,7 +175,7 @@ def extract(document: str, summary: str, words_read: int = READ) -> str:
 
 
 def with_extracts(train: list[dict[str, str]], generator: random.Random) -> list[dict[str, str]]:
-    """The last stage's pairs: most summaries are extracts, so that what is written is whole sentences."""
+    """The third stage's pairs: most summaries are extracts, so that what is written is whole sentences."""
     rows = []
     for row in tqdm(train, desc="extracts", disable=None):
         if row["set"] in TITLES:

@@ -316,7 +316,7 @@ class SummarizationPipeline(DocumentPipeline):
         if self._knows_lengths():
             settings = {name: value for name, value in settings.items() if name not in _LENGTHS}
             settings |= self._length_settings("short")
-        number, cut = len(parts), 0
+        number, cut, at_once = len(parts), 0, max(batch_size, PARTS_AT_ONCE)
         self._say_once(
             "parts",
             f"A document of {tokens} tokens is longer than the {limit} that {type(self.model).__name__} takes, and is "
@@ -324,7 +324,6 @@ class SummarizationPipeline(DocumentPipeline):
         )
         while True:
             cut += sum(part.counts["num_truncated_tokens"] for part in parts)
-            at_once = max(batch_size, PARTS_AT_ONCE)
             batches = [parts[start : start + at_once] for start in range(0, len(parts), at_once)]
             shown = None if len(parts) > MANY_PARTS else True  # on a terminal
             bar = logging.tqdm(batches, desc="Reading in parts", leave=False, disable=shown)
