@@ -1,10 +1,6 @@
 """What models with BART's body have alike, whether they begin with its weights or not: embeddings, and the decoder.
 
-Axes in shape comments:
-    batch       documents
-    source      source tokens
-    target      target tokens
-    d_model     width
+Axes in shape comments: batch (documents), source (source tokens), target (target tokens), d_model (width).
 """
 
 import math
@@ -43,10 +39,7 @@ class BartBodyPreTrainedModel(PreTrainedModel):
     _supports_flex_attn = True
 
     def add_layers(self, layers: Iterable[nn.Module], positions: int | None, segments: int = 0) -> None:
-        """Make what an encoder and a decoder have: embeddings, layers, and norms behind the one or the others.
-
-        In this order, which is that of an optimizer's states in checkpoints of a training.
-        """
+        """Make embeddings, layers and norms, in the order of an optimizer's states in checkpoints of a training."""
         self.embed_tokens = make_token_embedding(self.config)
         if getattr(self.config, "position_embedding_type", "learned") == "sinusoidal":
             self.embed_positions: nn.Module = SinusoidalPositions(self.config.d_model)
@@ -96,10 +89,7 @@ class BartBodyPreTrainedModel(PreTrainedModel):
 
 
 class SinusoidalPositions(nn.Module):
-    """Sines and cosines of each position, in turns, at wavelengths from 2 pi to 20,000 pi.
-
-    Source: Vaswani et al., "Attention Is All You Need", section 3.5.
-    """
+    """Sines and cosines of positions in turns, as in Vaswani et al., "Attention Is All You Need", section 3.5."""
 
     def __init__(self, embedding_dim: int):
         super().__init__()

@@ -14,10 +14,7 @@ MANY_TOKENS = 128
 
 
 def token_positions(tokens: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
-    """Count from the first attended token, so that padding on the left does not move a document.
-
-    The padding counts down from -1; `(batch, source)`.
-    """
+    """Count from the first attended token, so that padding on the left, counted down from -1, moves nothing."""
     positions = torch.arange(tokens.shape[1], device=tokens.device).expand(len(tokens), -1)
     return positions - find_first_tokens(tokens, attention_mask).to(positions.device)
 
@@ -32,10 +29,7 @@ def find_first_tokens(tokens: torch.Tensor, attention_mask: torch.Tensor | None)
 def find_bos_positions(
     input_ids: torch.Tensor, attention_mask: torch.Tensor | None, bos_token_id: int
 ) -> torch.Tensor:  # input_ids (batch, source), attention_mask (batch, source)
-    """Find the BOS markers of each text.
-
-    A text without any counts as one sentence that begins at its first attended token.
-    """
+    """Find the BOS markers; a text without any counts as one sentence from its first attended token on."""
     length = input_ids.shape[1]
     is_bos = input_ids == bos_token_id  # (batch, source)
     if attention_mask is not None and attention_mask.dim() == 2:

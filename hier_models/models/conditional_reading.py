@@ -3,14 +3,9 @@
 In the order data flows: the screen, which finds the best of thousands of rows without all of their scores (ours); the
 store, which reads rows; and what the decoder attends to, one way or the other.
 
-Axes in shape comments:
-    documents   documents of the batch, however many beams each has
-    beams       sequences of each document
-    batch       sequences that are decoded: documents times beams
-    source      source tokens
-    rows        rows of a document
-    selected    rows that a sequence selects
-    words       words of a row, padded to the longest that was read
+Axes in shape comments: documents (documents of the batch, however many beams each has), beams (sequences of each
+document), batch (sequences that are decoded: documents times beams), source (source tokens), rows (rows of a
+document), selected (rows that a sequence selects), words (words of a row, padded to the longest that was read).
 """
 
 import copy
@@ -34,11 +29,7 @@ _BLOCK = 64
 
 
 class RowScreen:
-    """Keys of rows in 8 bits, which leave a few rows whose scores are then computed exactly.
-
-    On a CPU a decoding step for several long documents is mostly the reading of their keys. In 8 bits they are a
-    quarter, and how far a score can be off is known, so that nothing is lost.
-    """
+    """Keys of rows in 8 bits, a quarter to read on a CPU; they leave the few rows that can be the best."""
 
     def __init__(self, keys: torch.Tensor, exists: torch.Tensor):
         self.exists = None if exists.all() else exists.unsqueeze(1)

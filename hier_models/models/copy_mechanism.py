@@ -3,11 +3,7 @@
 Source: Gehrmann, Deng and Rush 2018, "Bottom-Up Abstractive Summarization", section 3, after See, Liu and Manning
 2017.
 
-Axes in shape comments:
-    batch       documents
-    source      source tokens
-    target      target tokens
-    d_model     width
+Axes in shape comments: batch (documents), source (source tokens), target (target tokens), d_model (width).
 """
 
 from typing import Any
@@ -26,10 +22,7 @@ from .model_outputs import CopyDecoderOutput
 
 
 class CopyAttention(BartAttention):
-    """BART's attention to the source, which also says what one of its heads looks at, before dropout.
-
-    Source: Gehrmann, Deng and Rush 2018, sections 3 and 4.2.
-    """
+    """BART's attention to the source, which also says what one of its heads looks at, before dropout."""
 
     def __init__(self, config: PreTrainedConfig, layer_idx: int):
         super().__init__(**attention_sizes(config, "decoder", layer_idx))
@@ -64,10 +57,7 @@ class CopyAttention(BartAttention):
 
 
 class CopyDecoderLayer(BartDecoderLayer):
-    """BART's decoder layer, with norms before or after; the last one of a model that copies says what is copied.
-
-    Source: Gehrmann, Deng and Rush 2018, section 3 (CopyTransformer).
-    """
+    """BART's decoder layer, with norms before or after; where the model copies, the last one says what."""
 
     def __init__(self, config: PreTrainedConfig, layer_idx: int):
         super().__init__(config, layer_idx=layer_idx)
@@ -176,11 +166,7 @@ class CopyGate(nn.Linear):
 def mix_log_probabilities(
     logits: torch.Tensor, gate: torch.Tensor, copy_attentions: torch.Tensor, source_ids: torch.Tensor
 ) -> torch.Tensor:
-    """Logarithm of `(1 - p) softmax(logits) + p copied`, where `copied` sums attention over equal source tokens.
-
-    Nothing of the vocabulary's size is held beside what the softmax needs: the mixture differs from it in one summand,
-    and at the source's own tokens.
-    """
+    """Logarithm of `(1 - p) softmax(logits) + p copied`: `copied` sums attention over equal source tokens."""
     wide = torch.promote_types(logits.dtype, torch.float32)
     gate, weights = gate.to(wide), copy_attentions.to(wide)
     generated = logits.log_softmax(dim=-1, dtype=wide) + nn.functional.logsigmoid(-gate)

@@ -1,13 +1,8 @@
 """The decoder of the Coarse-to-Fine LSTM: LSTM layers with input feeding, and attention to rows and their words.
 
-Axes in shape comments:
-    batch       sequences that are decoded: documents, or documents times beams
-    target      target tokens
-    source      source tokens
-    rows        rows of a document
-    words       words of a row, padded to the longest
-    selected    rows that hard attention selects at a step
-    state       context, hidden states of the layers, cells of the layers
+Axes in shape comments: batch (sequences that are decoded: documents, or documents times beams), target (target
+tokens), source (source tokens), rows (rows of a document), words (words of a row, padded to the longest), selected
+(rows that hard attention selects at a step), state (context, hidden states of the layers, cells of the layers).
 """
 
 from collections.abc import Sequence
@@ -44,10 +39,7 @@ class Attended(NamedTuple):
 
 
 class CoarseToFineLstmAttention(nn.Module):
-    """Attention to words, to rows and their words, or to selected rows and their words.
-
-    Source: thesis, equations 4.8 to 4.10 and sections 4.3 and 4.4.
-    """
+    """Attention to words, or to rows and their words. Source: thesis, equations 4.8 to 4.10, sections 4.3 and 4.4."""
 
     def __init__(self, config: CoarseToFineLstmConfig):
         super().__init__()
@@ -130,10 +122,7 @@ def _row_weights(row_scores: torch.Tensor, choice: RowChoice) -> tuple[torch.Ten
 
 
 class CoarseToFineLstmDecoderStep(GradientCheckpointingLayer):
-    """One step of the decoder, from a word and the last state to the next state.
-
-    Source: thesis, sections 4.1 and 4.2: input feeding, and equations 4.1 to 4.11.
-    """
+    """One step of the decoder, with input feeding. Source: thesis, sections 4.1 and 4.2, equations 4.1 to 4.11."""
 
     def __init__(self, config: CoarseToFineLstmConfig):
         super().__init__()

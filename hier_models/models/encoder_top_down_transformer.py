@@ -4,11 +4,7 @@ Source: Pang et al., "Long Document Summarization with Top-down and Bottom-up In
 *bottom-up layers* see a window around each token. Their states are pooled into *segments*, which see each other. The
 *top-down layers* see a window and the segments.
 
-Axes in shape comments:
-    batch       documents
-    source      source tokens
-    segments    segments of a document
-    d_model     width
+Axes in shape comments: batch (documents), source (source tokens), segments (segments of a document), d_model (width).
 """
 
 from typing import Any, Self

@@ -9,13 +9,8 @@ Source: Liu et al., "Highlight-Transformer", equations 2 to 4. With the output `
 output and logarithm. Its gradients are then right outside of the band, where the weights are e^(z - l), and the band
 lacks the difference between its weights and these. `correct_rows` is for kernels that give both and their gradients.
 
-Axes in shape comments:
-    batch     documents
-    heads     attention heads; of rows, the highlighted ones
-    tokens    source tokens
-    head_dim  width of a head
-    rows      tokens inside of phrases
-    width     entries of a row of the band
+Axes in shape comments: batch (documents), heads (attention heads; of rows, the highlighted ones), tokens (source
+tokens), head_dim (width of a head), rows (tokens inside of phrases), width (entries of a row of the band).
 """
 
 from collections.abc import Iterator
@@ -39,10 +34,7 @@ def attend_on_cpu(
     highlighting: str,
     scale: float | None = None,
 ) -> torch.Tensor:
-    """Attend, with highlighted heads, at the cost of plain attention and of the entries of the band.
-
-    Source: equations 2 to 4.
-    """
+    """Attend with highlighted heads, at the cost of plain attention and of the band. Source: equations 2 to 4."""
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     mask = None
     if band.exists is not None and not band.exists.all():  # not infinite: softmax over nothing is not a number
@@ -149,10 +141,7 @@ def correct_rows(
     highlighted_heads: int,
     scale: float | None = None,
 ) -> torch.Tensor:
-    """Put weighted rows in the place of plain ones, from what a kernel returned, through whose both results goes back.
-
-    Source: equation 2.
-    """
+    """Put weighted rows in the place of a kernel's plain ones; both its results have gradients. Source: equation 2."""
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     at = _Rows(band.rows, highlighted_heads, query.shape[-1])
     with torch.autocast(query.device.type, enabled=False):

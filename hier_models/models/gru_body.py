@@ -3,11 +3,8 @@
 Source: "Hierarchical Attention: What Really Counts in Various NLP Tasks", section 5.2; Wang et al., "Chinese Poetry
 Generation with Planning based Neural Network" (2016), section 4.
 
-Axes in shape comments:
-    batch       sources
-    source      source tokens
-    width       tokens of the part of a source that has the most
-    target      target tokens
+Axes in shape comments: batch (sources), source (source tokens), width (tokens of the part of a source that has the
+most), target (target tokens).
 """
 
 from typing import Any
@@ -227,10 +224,7 @@ class HamGruDecoder(HamPreTrainedModel):
 
 
 def _to_the_left(part: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Where the tokens of a part of each source are, and then others, `(batch, width)`; and how many, `(batch,)`.
-
-    Behind the longest part everything is left out, unless shapes must not depend on values.
-    """
+    """Where each source's tokens of a part are, then others, `(batch, width)`; and how many, `(batch,)`."""
     lengths = part.sum(dim=1)
     places = (~part).to(torch.int8).argsort(dim=1, stable=True)
     if not torch.compiler.is_compiling():

@@ -13,10 +13,7 @@ from .warm_start import begin_attention
 
 
 class HatEncoderLayer(RobertaLayer):
-    """RoBERTa's layer with an attention over BOS states between self-attention and feed-forward.
-
-    Source: section 7, "a hierarchical attention module after the self attention module in each of the encoder layers".
-    """
+    """RoBERTa's layer with an attention over BOS states behind the self-attention. Source: section 7."""
 
     def __init__(self, config: HatEncoderConfig, layer_idx: int):
         super().__init__(config, layer_idx=layer_idx)

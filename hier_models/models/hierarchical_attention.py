@@ -2,13 +2,8 @@
 
 Source: "Hierarchical Attention: What Really Counts in Various NLP Tasks", section 3.
 
-Axes in shape comments:
-    batch       sequences
-    heads       attention heads
-    queries     queries of a sequence
-    keys        what is attended to
-    depth       levels
-    head_dim    width of a head
+Axes in shape comments: batch (sequences), heads (attention heads), queries (queries of a sequence), keys (what is
+attended to), depth (levels), head_dim (width of a head).
 """
 
 from typing import NamedTuple
@@ -39,10 +34,7 @@ class HamMemory(NamedTuple):
 
 
 class HamLevelWeights(nn.Module):
-    """How much each level counts. Source: section 3.1.
-
-    A module, so that hooks which bring weights in see every use of them.
-    """
+    """How much each level counts; a module, so that hooks which bring weights in see it. Source: section 3.1."""
 
     def __init__(self, depth: int, weighing: str):
         super().__init__()
@@ -246,19 +238,7 @@ class HierarchicalAttention(nn.Module):
         value: torch.Tensor | None = None,
         key_padding_mask: torch.Tensor | None = None,
     ) -> HamMemory:
-        """Make what queries attend to, once for any number of queries.
-
-        Args:
-            key: `(batch, keys, kdim)`.
-            value: `(batch, keys, vdim)`; `key` when not given.
-            key_padding_mask: 1 for keys, 0 for padding, `(batch, keys)`.
-
-        Returns:
-            What [`attend`] needs.
-
-        Raises:
-            ValueError: if shapes do not fit.
-        """
+        """Make what [`attend`] needs of keys and values, once for any queries; arguments as in [`forward`]."""
         value = key if value is None else value
         _check_memory((self.kdim, self.vdim), key, value, key_padding_mask)
         if self.num_heads > 1:
@@ -272,20 +252,7 @@ class HierarchicalAttention(nn.Module):
         attention_mask: torch.Tensor | None = None,
         need_weights: bool = False,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Attend to what was prepared.
-
-        Args:
-            query: `(batch, queries, embed_dim)`.
-            memory: from [`prepare`].
-            attention_mask: see [`forward`].
-            need_weights: see there.
-
-        Returns:
-            See there.
-
-        Raises:
-            ValueError: if shapes do not fit.
-        """
+        """Attend to what [`prepare`] made; other arguments and results as in [`forward`]."""
         if query.dim() != 3 or query.shape[-1] != self.embed_dim or len(query) * self.num_heads != len(memory.key):
             raise ValueError(
                 f"`query` must be (batch={len(memory.key) // self.num_heads}, queries, embed_dim={self.embed_dim}), "

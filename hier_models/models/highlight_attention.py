@@ -11,14 +11,9 @@ then a correction of the few highlighted rows:
     "flex_attention" on a GPU corrects rows too; else it does the latter, as flash attention does.
     "eager" holds the dense matrix, for short inputs and for attention weights.
 
-Axes in shape comments:
-    batch     documents
-    heads     attention heads
-    tokens    source tokens
-    head_dim  width of a head
-    phrases   occurrences of phrases in a document, padded to the most in the batch
-    rows      tokens inside of phrases, padded to the most in the batch
-    width     entries of a row of the band
+Axes in shape comments: batch (documents), heads (attention heads), tokens (source tokens), head_dim (width of a head),
+phrases (occurrences of phrases in a document, padded to the most in the batch), rows (tokens inside of phrases, padded
+to the most in the batch), width (entries of a row of the band).
 """
 
 from typing import Any
@@ -43,10 +38,7 @@ SCORES_AT_ONCE = 2**22
 
 
 class HighlightTransformerSelfAttention(BartAttention):
-    """Multi-head self-attention with highlighted heads, with the parameters of BART's attention.
-
-    Source: section 3.3, equation 5.
-    """
+    """BART's self-attention with some heads highlighted, and BART's parameters. Source: section 3.3, equation 5."""
 
     def __init__(self, config: PreTrainedConfig, layer_idx: int):
         super().__init__(**attention_sizes(config, "encoder", layer_idx))
@@ -148,13 +140,7 @@ def highlight_rows(
     dropout: float = 0.0,
     scale: float | None = None,
 ) -> torch.Tensor:
-    """Put highlighted rows in the place of plain ones, exactly, on any device and with any plain attention.
-
-    Time and memory grow with the number of highlighted rows times the number of tokens; memory is held for a part of
-    the rows at a time, forwards and backwards.
-
-    Source: equations 2 and 4.
-    """
+    """Put highlighted rows in the place of plain ones, exactly, on any device. Source: equations 2 and 4."""
     index = band.rows[:, None, :, None].expand(-1, highlighted_heads, -1, query.shape[-1])
     heads = slice(None, highlighted_heads)
     if highlighting == "weighted":

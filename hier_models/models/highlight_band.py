@@ -2,12 +2,9 @@
 
 Source: Liu et al., "Highlight-Transformer", section 3.1.
 
-Axes in shape comments:
-    batch     documents
-    tokens    source tokens
-    phrases   occurrences of phrases in a document, padded to the most in the batch
-    rows      tokens inside of phrases, padded to the most in the batch
-    width     entries of a row of the band
+Axes in shape comments: batch (documents), tokens (source tokens), phrases (occurrences of phrases in a document,
+padded to the most in the batch), rows (tokens inside of phrases, padded to the most in the batch), width (entries of a
+row of the band).
 """
 
 from typing import NamedTuple
@@ -49,12 +46,7 @@ def make_band(
     max_phrase_length: int,
     dtype: torch.dtype = torch.float32,
 ) -> Band | None:
-    """Build the highlighting matrix: each phrase adds its value to the entries between its own tokens.
-
-    Overlapping and nested phrases, and one given twice, add up.
-
-    Source: section 3.1.
-    """
+    """Build the matrix: each phrase adds its value to the entries between its own tokens. Source: section 3.1."""
     batch, phrases = phrase_values.shape
     start, end = phrase_positions.unbind(-1)
     length = (end - start).clamp(min=0)

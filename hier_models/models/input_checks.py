@@ -149,11 +149,7 @@ def check_length(
 def check_decoded(
     config: PreTrainedConfig, cache: Cache | None, length: int, name: str = "max_position_embeddings"
 ) -> None:
-    """Refuse to decode more tokens than there are positions.
-
-    A static cache counts in a tensor, which is read only if there is room for a target that is too long, and in no
-    graph.
-    """
+    """Refuse to decode more tokens than positions; a static cache is counted only where it may hold too many."""
     past = 0 if cache is None else cache.get_seq_length()
     if isinstance(past, torch.Tensor):
         limit = getattr(config, name)

@@ -155,17 +155,7 @@ class KeyPhraseExtractor:
         return self
 
     def document_frequency(self, phrase: str) -> int:
-        """Look up a phrase.
-
-        Args:
-            phrase: Words as in a text.
-
-        Returns:
-            In how many documents of the corpus it is; 0 where it is not kept.
-
-        Raises:
-            ValueError: If it is no candidate: by its number of words, a stopword, numbers, or punctuation.
-        """
+        """Tell in how many documents of the corpus a phrase is; 0 where it is not kept."""
         words = split_words(phrase)[0]
         keys, bounds = self._candidates(phrase, None)
         whole = [key for key, (start, end) in zip(keys, bounds, strict=True) if len(split_words(phrase[start:end])[0])
@@ -258,20 +248,12 @@ class KeyPhraseExtractor:
     # Saving
 
     def save(self, file: str | os.PathLike[str]) -> None:
-        """Save everything as JSON.
-
-        Args:
-            file: The file, written anew.
-        """
+        """Save everything as JSON."""
         text = json.dumps(self.as_dict(), indent=1, ensure_ascii=False)
         Path(file).write_text(f"{text}\n", encoding="utf-8")
 
     def as_dict(self) -> dict[str, Any]:
-        """Give all that is counted.
-
-        Returns:
-            What `save` writes.
-        """
+        """Give all that is counted: what `save` writes."""
         return {
             "format": FORMAT,
             "documents": self.documents,
@@ -285,17 +267,7 @@ class KeyPhraseExtractor:
 
     @classmethod
     def load(cls, file: str | os.PathLike[str]) -> "KeyPhraseExtractor":
-        """Load what `save` has saved.
-
-        Args:
-            file: The file.
-
-        Returns:
-            An extractor that finds the same phrases.
-
-        Raises:
-            ValueError: If it is no such file.
-        """
+        """Load what `save` has saved."""
         try:
             content = json.loads(Path(file).read_text(encoding="utf-8"))
             found = content["format"]

@@ -82,10 +82,7 @@ def _jieba() -> Any:
 
 
 def text_rank(sequences: Iterable[Sequence[str]], window: int = WINDOW) -> dict[str, float]:
-    """Rank words by TextRank: PageRank over the graph of words that stand near each other.
-
-    Source: Mihalcea and Tarau (2004), sections 2 and 3.1; HAM, section 5.2.
-    """
+    """Rank words by TextRank: PageRank over words that stand near each other. Source: Mihalcea and Tarau (2004)."""
     numbers: dict[str, int] = {}
     links: Counter[tuple[int, int]] = Counter()
     for words in sequences:
@@ -110,10 +107,7 @@ def text_rank(sequences: Iterable[Sequence[str]], window: int = WINDOW) -> dict[
 
 
 def page_rank(size: int, follow: Callable[[Any], Any], damping: float = DAMPING) -> Any:
-    """Find where a random surfer is, who follows links, and at times (1 - `damping`) jumps anywhere.
-
-    `follow` gives the probabilities (size,) of being anywhere after a step along the links.
-    """
+    """Find where a random surfer is: `follow` gives, of probabilities (size,), those after a step along links."""
     rank = np.full(size, 1 / size)
     # Each step brings the result nearer by a factor of the damping: 200 are more than double precision needs.
     for _ in range(200):

@@ -17,10 +17,7 @@ def check_line_length(length: object) -> int:
 
 
 class LineLengthLogitsProcessor(LogitsProcessor):
-    """Has `generate` write so many characters, no marks among them, and then the end.
-
-    Source: HAM, section 5.2 (lines of 5 or 7 characters).
-    """
+    """Has `generate` write so many characters, no marks among them, and then the end. Source: HAM, section 5.2."""
 
     def __init__(self, length: int, character_ids: Sequence[int], eos_token_id: int, prompt_length: int = 1) -> None:
         self.length = check_line_length(length)

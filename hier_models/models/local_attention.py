@@ -9,13 +9,8 @@ figure 2.
 its keys, and a mask cuts the band out of it. On the CPU the blocks are views, all blocks share a mask, and forward and
 backward call torch's flash kernel on them.
 
-Axes in shape comments:
-    batch     documents
-    heads     attention heads
-    tokens    source tokens
-    head_dim  width of a head
-    blocks    blocks of queries
-    keys      keys that one block of queries can see
+Axes in shape comments: batch (documents), heads (attention heads), tokens (source tokens), head_dim (width of a head),
+blocks (blocks of queries), keys (keys that one block of queries can see).
 """
 
 from collections.abc import Iterator
@@ -34,14 +29,7 @@ from .input_checks import refuse_flex_dropout
 
 
 class TopDownTransformerLocalAttention(BartAttention):
-    """Multi-head self-attention over a sliding window, with the parameters of BART's attention.
-
-    `config._attn_implementation` chooses the way, as it does everywhere in Transformers: `"sdpa"` blocks of queries,
-    on any device, `"flex_attention"` a kernel with a block mask, `"flash_attention_2"` and its relatives their own
-    window, `"eager"` a dense mask, for short inputs and for attention weights.
-
-    Source: section 2.1, appendix B.1.
-    """
+    """BART's attention in a window, the way `config._attn_implementation` says. Source: section 2.1, appendix B.1."""
 
     def __init__(self, config: PreTrainedConfig, layer_idx: int | None = None):
         super().__init__(**attention_sizes(config, "encoder", layer_idx))
@@ -348,10 +336,7 @@ def _attend_in_blocks(
 def _attend_with_dropout(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, dropout: float, scale: float
 ) -> torch.Tensor:
-    """Attention with dropout on the CPU, where torch's own spends most of the time on drawing numbers.
-
-    Sixteen random bits a weight do: the probability is kept to 1 / 65,536, and what is kept is scaled by it exactly.
-    """
+    """Attention on the CPU, where torch's dropout mostly draws numbers: here sixteen random bits a weight."""
     scores = (query * scale) @ key.transpose(-1, -2)  # (batch, blocks, heads, size, keys)
     weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
     drawn = torch.empty(-(-weights.numel() // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)

@@ -72,13 +72,7 @@ class TokenizedText:
 
 @dataclass
 class MarkedEncoding:
-    """One row for the model: the attributes and methods of `tokenizers.Encoding`, with markers inside its texts.
-
-    The library's own class can have special tokens around texts only. Here a marker inside a text is special like the
-    one at its beginning: `special_tokens_mask` is 1, `sequence_ids` and `word_ids` are None. Its offset is empty, at
-    the first character of its sentence, so that the offsets of a text ascend; with words instead of a text it is
-    (0, 0).
-    """
+    """One row for the model: what `tokenizers.Encoding` has, whose special tokens cannot stand inside of texts."""
 
     n_sequences: int = 1  # 1 for a text, 2 for a pair
     num_truncated_tokens: int = 0  # Tokens that were cut off, markers included

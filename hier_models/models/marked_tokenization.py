@@ -66,19 +66,7 @@ class MarkedTokenizer(PreTrainedTokenizerFast):
 
     @classmethod
     def from_tokenizer(cls, tokenizer: PreTrainedTokenizerBase, language: str | None = None) -> Self:
-        """Make a tokenizer that puts markers in of one that does not.
-
-        Args:
-            tokenizer: A tokenizer of Transformers with a fast backend and the special tokens that the model needs, BOS
-                and EOS not the same.
-            language: Language of the texts; by default the tokenizer's own, if it has one, or english.
-
-        Returns:
-            A tokenizer with the same vocabulary and settings. One that is of this class comes back as it is.
-
-        Raises:
-            ValueError: If the tokenizer has no fast backend, lacks a token or the language is not known.
-        """
+        """Make a tokenizer that marks sentences of one that does not; its language or english, if none is given."""
         name = type(tokenizer).__name__
         if cls.__name__ in (base.__name__ for base in type(tokenizer).__mro__):  # remote code has a class of its own
             if language is not None:
@@ -122,11 +110,7 @@ class MarkedTokenizer(PreTrainedTokenizerFast):
         }
 
     def without_markers(self) -> PreTrainedTokenizerFast:
-        """Make a tokenizer of Transformers that sets no markers, for a model without hierarchy.
-
-        Returns:
-            A tokenizer with the same vocabulary and settings.
-        """
+        """Make a tokenizer of Transformers that sets no markers, for a model without hierarchy."""
         names = list(self.model_input_names)
         return PreTrainedTokenizerFast(**self._settings(self), model_input_names=names)
 
@@ -141,31 +125,13 @@ class MarkedTokenizer(PreTrainedTokenizerFast):
         self.init_kwargs["language"] = value
 
     def split_sentences(self, text: str) -> list[tuple[int, int]]:
-        """Find the sentences of a text.
-
-        Args:
-            text: The text.
-
-        Returns:
-            (start, end) in characters, one per sentence.
-        """
+        """Find the sentences of a text: (start, end) in characters."""
         return split_sentences(text, self.language)
 
     def encode_sentences(
         self, texts: Sequence[str | Sequence[str]], split_special_tokens: bool = True
     ) -> list[list[list[int]]]:
-        """Tokenize texts sentence by sentence, without markers.
-
-        Args:
-            texts: The texts: running text, or a list of sentences as you split them, which spaces join.
-            split_special_tokens: Whether all special tokens in them are text.
-
-        Returns:
-            For each text, the ids of each of its sentences. Joined, they are the ids of the text.
-
-        Raises:
-            TypeError: If something is neither text nor a list of it.
-        """
+        """Tokenize texts, or lists of sentences, which spaces join: the ids of each sentence, without markers."""
         running, cuts = [], []
         for i, text in enumerate(texts):
             if isinstance(text, str):
@@ -184,28 +150,12 @@ class MarkedTokenizer(PreTrainedTokenizerFast):
         ]
 
     def __call__(self, text: Any = None, text_pair: Any = None, **options: Any) -> BatchEncoding:  # type: ignore[override]
-        """Prepare texts or pairs of texts for the model.
+        """Prepare texts or pairs of texts, or lists of either, with the options of Transformers' tokenizers.
 
-        Args:
-            text: A text or a list of texts; with `is_split_into_words` a list of words or a list of such lists. A list
-                of pairs of texts is a batch of pairs.
-            text_pair: The second text or texts of pairs.
-            **options: As for every tokenizer of Transformers: `padding`, `truncation`, `max_length`, `stride`,
-                `is_split_into_words`, `pad_to_multiple_of`, `padding_side`, `return_tensors`,
-                `return_overflowing_tokens`, `return_special_tokens_mask`, `return_offsets_mapping`, `return_length`,
-                `split_special_tokens`, …. Markers count for `max_length` and not for `stride`; a sentence of which no
-                token fits loses its marker too. Windows of a pair are of the text that `truncation` names
-                (only_first, only_second); the other stands in each. And one more: `return_truncation=True` returns
-                how many tokens of each row were cut off, with their markers (`num_truncated_tokens`), and how many
-                sentences lost a token (`num_truncated_sentences`); without it cuts are logged.
-
-        Returns:
-            `input_ids`, `attention_mask` and what was asked for: flat lists for one text without `return_tensors` and
-            `return_overflowing_tokens`, else one row per text or window.
-
-        Raises:
-            ValueError: If an option is not one that there is, the lists do not match, or nothing would fit.
-            TypeError: If an input is not text, or there is no such option.
+        Markers count for `max_length` and not for `stride`; a sentence of which no token fits loses its marker too.
+        Windows of a pair are of the text that `truncation` names (only_first, only_second); the other stands in each.
+        One option more, `return_truncation=True`, returns how many tokens of each row were cut off, with their markers
+        (`num_truncated_tokens`), and how many sentences lost one (`num_truncated_sentences`); else cuts are logged.
         """
         options |= options.pop("tokenizer_kwargs", None) or {}  # as some pipelines give them
         marked = options.pop("add_special_tokens", True)
@@ -296,34 +246,14 @@ class MarkedTokenizer(PreTrainedTokenizerFast):
         return BatchEncoding(data, rows, tensor_type=return_tensors)  # type: ignore[arg-type]
 
     def encode(self, text: Any, text_pair: Any = None, add_special_tokens: bool = True, **kwargs: Any) -> list[int]:  # type: ignore[override]
-        """Turn a text into ids.
-
-        Args:
-            text: The text.
-            text_pair: The second text of a pair.
-            add_special_tokens: Whether to put markers and separators in.
-            **kwargs: Further arguments of a call.
-
-        Returns:
-            The ids.
-        """
+        """Turn a text or pair into ids; see `PreTrainedTokenizerBase.encode`."""
         ids: list[int] = self(text, text_pair, add_special_tokens=add_special_tokens, **kwargs)["input_ids"]
         return ids
 
     def tokenize(  # type: ignore[override]
         self, text: str, pair: str | None = None, add_special_tokens: bool = False, **kwargs: Any
     ) -> list[str]:
-        """Turn a text into tokens.
-
-        Args:
-            text: The text.
-            pair: The second text of a pair.
-            add_special_tokens: Whether to put markers and separators in.
-            **kwargs: Further arguments of a call.
-
-        Returns:
-            The tokens.
-        """
+        """Turn a text or pair into tokens; see `PreTrainedTokenizerBase.tokenize`."""
         if not add_special_tokens:
             return super().tokenize(text, pair, **kwargs)
         return self(text, pair, **kwargs).tokens()
@@ -359,10 +289,7 @@ class MarkedTokenizer(PreTrainedTokenizerFast):
         return [end for _, end in self.split_sentences(text)[:-1]]
 
     def _backend(self, split_special_tokens: bool) -> Any:
-        """Return a copy of the backend that reads no special tokens, or only those that are no markers or separators.
-
-        A copy, since the switch lives in the backend: the tokenizer stays as it is for its other users and threads.
-        """
+        """Return a copy of the backend, which others use as it is, that reads no special tokens, or no structure."""
         original, size = self.backend_tokenizer, len(self)
         known = _BACKENDS.get(self)
         if known is None or known[0] is not original or known[1] != size:

@@ -4,8 +4,7 @@ A step does only what depends on its state. What cells and gates make of the con
 once, before; what they make of the question is made once too, and a step sums it up with its attention. Steps of both
 directions are one batch.
 
-Axes in shape comments: as in question_attention.py, and
-    both        rows of the first direction, then those of the second
+Axes in shape comments: as in question_attention.py, and both (rows of the first direction, then those of the second).
 """
 
 from abc import abstractmethod
@@ -18,10 +17,9 @@ from .word_encoder import reversed_places
 
 
 class MatchRecurrence(nn.Module):
-    """A recurrent network over a context that attends to the question at each word, with its last state in the query.
+    """A recurrent network over a context that attends to the question at each word, its last state in the query.
 
-    In levels, the question vector that a level attended to stands in the place of the context's word in the next
-    level's query.
+    In levels, what a level attended to stands in the place of the context's word in the next level's query.
     """
 
     def __init__(self, size: int, hidden_size: int, cells: list[nn.RNNCellBase], depth: int, level_weights: str):
@@ -54,10 +52,7 @@ class MatchRecurrence(nn.Module):
     def _prepare(
         self, contexts: list[torch.Tensor], question: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]:
-        """Make what steps get of words of the context, and of the question, `(both, …, any)`, and of the state.
-
-        The last are weights, one for each direction, `(any, hidden)`.
-        """
+        """Make what steps get of words and question, `(both, …, any)`, and weights of the state, `(any, hidden)`."""
 
     @abstractmethod
     def _step(
@@ -104,10 +99,7 @@ class MatchLstmCell(nn.LSTMCell):
 
 
 class MatchLstm(MatchRecurrence):
-    """An LSTM that reads forwards and one that reads backwards, with the same attention.
-
-    Source: Wang and Jiang 2016, equations 2 to 5.
-    """
+    """LSTMs that read forwards and backwards, with one attention. Source: Wang and Jiang 2016, equations 2 to 5."""
 
     def __init__(self, size: int, hidden_size: int, depth: int, level_weights: str):
         cells: list[nn.RNNCellBase] = [MatchLstmCell(2 * size, hidden_size) for _ in range(2)]
@@ -131,10 +123,7 @@ class MatchLstm(MatchRecurrence):
 
 
 class GatedMatchGru(MatchRecurrence):
-    """A GRU that reads forwards, and whose input passes a gate.
-
-    Source: Wang et al. 2017, equations 4 to 6.
-    """
+    """A GRU that reads forwards, and whose input passes a gate. Source: Wang et al. 2017, equations 4 to 6."""
 
     def __init__(self, size: int, hidden_size: int, depth: int, level_weights: str):
         super().__init__(size, hidden_size, [nn.GRUCell(2 * size, hidden_size)], depth, level_weights)

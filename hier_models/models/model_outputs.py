@@ -58,10 +58,7 @@ class CopyModelOutput(Seq2SeqModelOutput):
 
 @dataclass
 class CopyLMOutput(Seq2SeqLMOutput):
-    """Loss, logits, and how the model copies; with copying, `logits` are the logarithms of probabilities.
-
-    There with `output_copying=True` or `output_attentions=True`.
-    """
+    """Loss, logits (with copying, logarithms of probabilities) and, if asked for, how the model copies."""
 
     copy_probability: torch.Tensor | None = None  # that the token is copied, not generated, (batch, target)
     copy_attentions: torch.Tensor | None = None  # see [`CopyModelOutput`]

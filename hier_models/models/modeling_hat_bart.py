@@ -56,10 +56,7 @@ from .warm_start import begin_attention, begin_layers
 
 
 class HatBartDecoderLayer(CopyDecoderLayer):
-    """BART's decoder layer with a third attention, over sentence states, between the second and the feed-forward.
-
-    Source: section 3.3 and figure 1.
-    """
+    """BART's decoder layer with a third attention, over sentence states. Source: section 3.3 and figure 1."""
 
     def __init__(self, config: HatBartConfig, layer_idx: int):
         super().__init__(config, layer_idx=layer_idx)

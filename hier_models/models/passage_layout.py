@@ -4,11 +4,7 @@ import torch
 
 
 class Layout:
-    """Moves words of a batch between the order they are given in and rows of documents without gaps.
-
-    A context may be several documents, which a reader reads one by one: a row each. Padding may stand on either side,
-    and in a row it is on the right.
-    """
+    """Moves words between the order they are given in and a row for each document, its padding on the right."""
 
     def __init__(self, mask: torch.Tensor, document_ids: torch.Tensor | None = None):
         batch, words = mask.shape

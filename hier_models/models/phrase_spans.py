@@ -142,10 +142,7 @@ def place_phrases(
 
 
 def shares(lengths: Sequence[int], budget: int) -> list[int]:
-    """Share out a budget of tokens among articles: each an equal part, and what one leaves over goes to the others.
-
-    Source: section 4.1 (500/S tokens of each of S articles).
-    """
+    """Share out tokens among articles: an equal part each, and what one leaves over to the others (section 4.1)."""
     kept = [0] * len(lengths)
     for done, i in enumerate(sorted(range(len(lengths)), key=lambda i: lengths[i])):
         kept[i] = min(lengths[i], budget // (len(lengths) - done))

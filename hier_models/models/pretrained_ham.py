@@ -22,11 +22,7 @@ class HamPreTrainedModel(BartBodyPreTrainedModel):
     ]
 
     def get_level_weights(self) -> dict[str, list[float]]:
-        """Return how much each level counts.
-
-        Returns:
-            For each hierarchical attention, by the name of its module, the weight of each level; they sum to one.
-        """
+        """Return how much each level counts in each hierarchical attention, by its module's name; they sum to one."""
         return {name: weights().tolist() for name, weights in self._level_modules()}
 
     def _level_modules(self) -> list[tuple[str, HamLevelWeights]]:

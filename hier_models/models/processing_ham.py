@@ -134,41 +134,20 @@ class HamProcessor(SavesPart, SourceProcessor):
     # Poems
 
     def character_ids(self) -> list[int]:
-        """Find the tokens that are one Chinese character each: what a line of a poem is made of.
-
-        Returns:
-            Their ids, in order.
-        """
+        """Find the tokens that are one Chinese character each, what a line is made of: their ids, in order."""
         special = set(self.tokenizer.all_special_ids)
         entries = self.tokenizer.get_vocab().items()
         return sorted(i for token, i in entries if len(token) == 1 and i not in special and is_chinese(token))
 
     def unknown_characters(self, text: str) -> list[str]:
-        """Find the Chinese characters of a text that the vocabulary does not have.
-
-        Args:
-            text: A text, such as a keyword.
-
-        Returns:
-            The characters, each once, in their order.
-        """
+        """Find the Chinese characters of a text that the vocabulary does not have, each once, in their order."""
         vocabulary = self.tokenizer.get_vocab()
         return [
             character for character in dict.fromkeys(text) if is_chinese(character) and character not in vocabulary
         ]
 
     def line_length(self, length: int) -> LineLengthLogitsProcessor:
-        """Make what keeps a line at its length while `generate` writes it.
-
-        Args:
-            length: Characters of a line: 5 or 7.
-
-        Returns:
-            A logits processor, for `generate(…, logits_processor=[…])`.
-
-        Raises:
-            ValueError: If the length is another, or the vocabulary has no Chinese characters.
-        """
+        """Make a logits processor for `generate` that keeps a line at its length, 5 or 7 characters."""
         return LineLengthLogitsProcessor(length, self.character_ids(), int(self.tokenizer.eos_token_id))
 
     def _poems(self, poems: list[tuple[str, list[str]]], limit: int | None) -> dict[str, Any]:

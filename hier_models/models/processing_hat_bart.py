@@ -164,10 +164,7 @@ class HatBartProcessor(GivesRunningText, SentenceProcessor):
         return encoded
 
     def _widths(self) -> "np.ndarray[Any, Any] | None":
-        """Tokens' widths in bytes, known in a byte-level vocabulary without normalizer (BART's): a letter is a byte.
-
-        Added tokens have none, so that a document that has one is cut by offsets.
-        """
+        """Widths in bytes, known in a byte-level vocabulary without normalizer (BART's); added tokens have none."""
         backend = self._backend()
         known = _WIDTHS.get(self)
         if known is None or known[0] is not backend:

@@ -48,25 +48,11 @@ class HatEncoderProcessor(ProcessorMixin):
         return ["input_ids", "attention_mask"]
 
     def split_sentences(self, text: str) -> list[tuple[int, int]]:
-        """Find the sentences of a text, as a call does.
-
-        Args:
-            text: The text.
-
-        Returns:
-            (start, end) in characters, one per sentence.
-        """
+        """Find the sentences of a text, as a call does: (start, end) in characters."""
         return self.tokenizer.split_sentences(text)  # type: ignore[no-any-return]
 
     def encode_sentences(self, texts: Sequence[str | Sequence[str]]) -> list[list[list[int]]]:
-        """Tokenize texts sentence by sentence, without markers.
-
-        Args:
-            texts: The texts: running text, or a list of sentences as you split them, which spaces join.
-
-        Returns:
-            For each text, the ids of each of its sentences. Joined, they are the tokenizer's ids of the text.
-        """
+        """Tokenize texts, or lists of sentences, which spaces join: the ids of each sentence, without markers."""
         return self.tokenizer.encode_sentences(texts)  # type: ignore[no-any-return]
 
     def __call__(

@@ -94,22 +94,7 @@ class HighlightTransformerProcessor(SavesPart, GivesRunningText, SourceProcessor
         documents: Sequence[str] | Sequence[Sequence[str]] | None = None,
         max_length: int | None = None,
     ) -> Any:
-        """Give what truncation leaves of documents; what is left of a text may end inside of a word.
-
-        Args:
-            text: As in the call, of which one is given.
-            sentences: As in the call.
-            turns: As in the call.
-            documents: As in the call.
-            max_length: As in the call.
-
-        Returns:
-            For each input a list of texts: what is left of each article, or the one text. One list for a single input.
-
-        Raises:
-            ValueError: If the inputs are none, several or malformed, or the limit is below 2.
-            TypeError: If an input is not text, or a list of text.
-        """
+        """Give what truncation leaves: of each input its articles, or one text, which may end inside of a word."""
         inputs = {"text": text, "sentences": sentences, "turns": turns, "documents": documents}
         name = given_input(inputs, none_allowed=False)
         texts, articles, batched = self._texts(name, inputs[name])
@@ -121,18 +106,7 @@ class HighlightTransformerProcessor(SavesPart, GivesRunningText, SourceProcessor
         return kept if batched else kept[0]
 
     def article_spans(self, documents: Sequence[str] | Sequence[Sequence[str]]) -> Any:
-        """Tell where in the running text each article is.
-
-        Args:
-            documents: As in the call.
-
-        Returns:
-            (start, end) in characters for each article; for a list of inputs, a list of such lists.
-
-        Raises:
-            ValueError: If there is none.
-            TypeError: If an article is not text.
-        """
+        """Tell where in the running text each article is: (start, end) in characters, for several inputs in lists."""
         _, spans, batched = self._texts("documents", documents)
         return spans if batched else spans[0]
 

@@ -4,12 +4,9 @@ Every level's query is what the level before attended to; the output is the sum 
 of as many parameters. Since that is P V for the attention P to the values V, the next level's scores need no vectors:
 they are P times a matrix of the question alone, made once.
 
-Axes in shape comments:
-    rows        contexts, each with its question
-    queries     words of the context
-    keys        words of the question, or of the context where it attends to itself
-    size        width of a word's state
-    hidden      width of additive scoring
+Axes in shape comments: rows (contexts, each with its question), queries (words of the context), keys (words of the
+question, or of the context where it attends to itself), size (width of a word's state), hidden (width of additive
+scoring).
 """
 
 from collections.abc import Iterator
@@ -26,10 +23,7 @@ CHUNK_ELEMENTS_ELSEWHERE = 1 << 24
 
 
 class LevelWeights(nn.Module):
-    """The weights of levels, which sum to one.
-
-    Source: HAM, section 3.1; with "first" and "last", the extreme cases of section 4.
-    """
+    """The weights of levels, which sum to one. Source: HAM, section 3.1; of "first" and "last", section 4."""
 
     def __init__(self, depth: int, kind: str):
         super().__init__()
@@ -143,10 +137,7 @@ class AdditiveAttention(nn.Module):
 
 
 class SelfMatchingAttention(nn.Module):
-    """Additive attention of a sequence to itself, in levels.
-
-    Source: Wang et al. 2017, equation 8; HAM, section 3.2.
-    """
+    """Additive attention of a sequence to itself, in levels: Wang et al. 2017, equation 8; HAM, section 3.2."""
 
     def __init__(self, size: int, hidden_size: int, depth: int, level_weights: str, keys: str):
         super().__init__()

@@ -3,12 +3,8 @@
 Each has the same three steps, of which the model makes an answer: `encode`, for questions and documents; `read`, for
 each document with its question; and `point`, over all documents of a context.
 
-Axes in shape comments:
-    batch       questions
-    rows        documents of all contexts
-    words       words of a document, or of all documents of a context
-    keys        words of a question
-    size        2 · hidden_size, the width of a word that was read
+Axes in shape comments: batch (questions), rows (documents of all contexts), words (words of a document, or of all
+documents of a context), keys (words of a question), size (2 · hidden_size, the width of a word that was read).
 """
 
 from typing import Any
@@ -23,10 +19,7 @@ from .word_encoder import RecurrentEncoder
 
 
 class QuestionPooling(nn.Module):
-    """A vector of the question, attended to with a vector that is learned.
-
-    Source: Wang et al. 2017, equation 11.
-    """
+    """A vector of the question, attended to with a vector that is learned. Source: Wang et al. 2017, equation 11."""
 
     def __init__(self, size: int, hidden_size: int):
         super().__init__()

@@ -8,11 +8,7 @@ from transformers.cache_utils import Cache
 
 
 class RecurrentCache(Cache):
-    """State of a decoder after each token, and what its attention needs of the source.
-
-    Unlike keys and values, only the last state matters for what comes. Those before it are kept until beams are
-    reordered, so that [`crop`] can take tokens back.
-    """
+    """State of a decoder after each token (until beams are reordered, for [`crop`]), and what attention needs."""
 
     def __init__(self) -> None:
         super().__init__(layers=[])

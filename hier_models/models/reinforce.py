@@ -3,10 +3,7 @@
 What is drawn gets the gradient of its log-probability, times the rewards that come after it (theorems 1 and 2 of
 chapter 3). The model adds `surrogate - surrogate.detach()` to its loss: the value stays the likelihood.
 
-Axes in shape comments:
-    batch       documents
-    target      decoder steps
-    rows        sentences of a document, or rows of its grid
+Axes in shape comments: batch (documents), target (decoder steps), rows (sentences of a document, or rows of its grid).
 """
 
 import torch
@@ -27,10 +24,7 @@ def draw_rows(probabilities: torch.Tensor, num_samples: int = 1) -> torch.Tensor
 
 
 def rewards_to_go(rewards: torch.Tensor, discount: float) -> torch.Tensor:  # rewards (batch, target)
-    """Add up each step's reward and those that follow, less with every step: `sum over s >= t of discount^(s-t) r_s`.
-
-    Source: equation 4.15.
-    """
+    """Add up each step's reward and those that follow: the sum over s >= t of discount^(s-t) r_s (equation 4.15)."""
     total, reach = rewards.clone(), 1
     # Sums over 2, 4, 8, … steps, each made of two of the sums before.
     while reach < rewards.shape[1]:
@@ -49,13 +43,7 @@ def surrogate_loss(
     scale: float = 1.0,
     normalizer: float | torch.Tensor = 1.0,
 ) -> torch.Tensor:
-    """Compute what has the gradient of REINFORCE.
-
-    With discount and scale 1 the mean of its gradient over the draws, together with that of the likelihood, is the
-    gradient of the expected likelihood, whatever the baseline is.
-
-    Source: theorem 2, equation 4.15 and section 4.4.1.
-    """
+    """Compute what has the gradient of REINFORCE. Source: theorem 2, equation 4.15 and section 4.4.1."""
     advantages = (rewards.detach() - baseline).masked_fill(~mask.bool(), 0.0)
     to_go = rewards_to_go(advantages, discount)  # (batch, target)
     # A row that cannot be drawn has a logarithm of -inf, and 0 × inf would be nan.
@@ -64,13 +52,7 @@ def surrogate_loss(
 
 
 class RewardBaseline(nn.Module):
-    """The reward that is expected of each decoder step: a moving average, saved with the model.
-
-    It has one value for each step, and one for all steps from the last of them on. The values are zero at first
-    (`_init_weights` sees to it where a checkpoint has none).
-
-    Source: equation 4.16.
-    """
+    """The reward expected of each decoder step, those behind the last alike: a moving average (equation 4.16)."""
 
     values: torch.Tensor
 
@@ -90,11 +72,7 @@ class RewardBaseline(nn.Module):
 
     @torch.no_grad()
     def update(self, rewards: torch.Tensor | None = None, mask: torch.Tensor | None = None) -> None:
-        """Move towards the mean reward of each step, over the documents that have a token there.
-
-        Where several processes train, the mean is over all of them: each calls this once in every training forward,
-        without rewards if it has none (soft attention).
-        """
+        """Move towards the mean reward of each step; each process calls it each step, if need be without rewards."""
         # rewards (batch, target), mask (batch, target)
         wide = torch.promote_types(self.values.dtype, torch.float32)
         sums = torch.zeros(2, self.steps, dtype=wide, device=self.values.device)  # of rewards, and of tokens

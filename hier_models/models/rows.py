@@ -1,8 +1,7 @@
 """Where the rows of a batch are, without padding: tokens row after row, and the order in which an LSTM reads them.
 
-Axes in shape comments:
-    tokens      tokens in rows, of all rows, one row after the other
-    rows        rows of all documents, document after document, each with as many as the one with the most has
+Axes in shape comments: tokens (tokens in rows, of all rows, one row after the other), rows (rows of all documents,
+document after document, each with as many as the one with the most has).
 """
 
 from dataclasses import dataclass

@@ -6,12 +6,9 @@ A document is pooled in one pass over its tokens. They are cut into pieces as lo
 and up to where a window ends inside of it, and a window is a sum of such sums. So time and memory are linear in the
 number of tokens, forwards and backwards, and no token is copied, however much windows overlap.
 
-Axes in shape comments:
-    batch     documents
-    units     what is pooled: tokens, or the segments of the level below
-    segments  windows over them
-    pieces    pieces of `stride` units
-    sums      sums of a piece: whole, and up to the end of a window, for each kind of weight
+Axes in shape comments: batch (documents), units (what is pooled: tokens, or the segments of the level below), segments
+(windows over them), pieces (pieces of `stride` units), sums (sums of a piece: whole, and up to the end of a window,
+for each kind of weight).
 """
 
 from typing import NamedTuple
@@ -53,11 +50,7 @@ def count_segments(lengths: torch.Tensor, kernel: int, stride: int) -> torch.Ten
 
 
 def pool(units: Segments, kernel: int, stride: int) -> Segments:
-    """Pool windows of units; equations 2 and 3.
-
-    A window whose weights are all zero takes the average of its units. A document without any unit has one segment,
-    of zeros.
-    """
+    """Pool windows of units; equations 2 and 3. One whose weights are all zero takes the average of its units."""
     exists = units.exists
     ones = exists.to(_wide(units.states))  # (batch, units)
     kinds = [ones]

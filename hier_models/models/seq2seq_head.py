@@ -1,10 +1,6 @@
 """The language modeling head of the families with BART's body: it generates, and may copy.
 
-Axes in shape comments:
-    batch       documents
-    source      source tokens
-    target      target tokens
-    d_model     width
+Axes in shape comments: batch (documents), source (source tokens), target (target tokens), d_model (width).
 """
 
 from typing import Any, cast
@@ -45,10 +41,7 @@ class WritesTargets:
 
 
 class Seq2SeqHead(WritesTargets, nn.Module):
-    """BART's head, and the gate between generating and copying; stands before `PreTrainedModel` among a model's bases.
-
-    The decoder's output has `copy_attentions`, the encoder's `source_ids`, where `config.use_copy`.
-    """
+    """BART's head, and the gate between generating and copying; stands before `PreTrainedModel` among the bases."""
 
     _tied_weights_keys = {"lm_head.weight": "model.shared.weight"}
     _keys_to_ignore_on_load_missing: Any = ["final_logits_bias"]

@@ -154,10 +154,7 @@ class SourceProcessor(ProcessorMixin):
         return [(self._plain(encoding.ids), encoding.offsets if located else []) for encoding in encodings]
 
     def _backend(self) -> Any:
-        """Return a copy of the tokenizer's backend that reads special tokens as text.
-
-        A copy, since the switch lives in the backend: the tokenizer stays as it is for its other users and threads.
-        """
+        """Return a copy of the tokenizer's backend, which others use as it is, that reads special tokens as text."""
         original, size = self.tokenizer.backend_tokenizer, len(self.tokenizer)
         known = _BACKENDS.get(self)
         if known is None or known[0] is not original or known[1] != size:
@@ -272,14 +269,7 @@ class SentenceProcessor(SourceProcessor):
     num_segments = 0
 
     def split_sentences(self, text: str) -> list[Place]:
-        """Find the sentences of a text, as `text=` does.
-
-        Args:
-            text: The text.
-
-        Returns:
-            (start, end) in characters, one per sentence.
-        """
+        """Find the sentences of a text, as `text=` does: (start, end) in characters."""
         return split_sentences(text, self.language)
 
     def _read(self, name: str, value: object) -> tuple[list[Document], bool]:
@@ -314,10 +304,7 @@ class SentenceProcessor(SourceProcessor):
         return _join((part, segment if self.num_segments else 0) for part, segment in parts)
 
     def _sentences(self, documents: list[Document]) -> list[list[list[int]]]:
-        """Tokenize every document's sentences, without special tokens.
-
-        Documents go through whole, so that the ids are the tokenizer's own, and the ids are cut where sentences begin.
-        """
+        """Tokenize documents whole, so that ids are the tokenizer's own, and cut these where sentences begin."""
         if not self.tokenizer.is_fast:
             return [[ids for ids, _ in self._encode(pieces_of(document))] for document in documents]
         encoded = self._encode([document.text for document in documents], located=True)

@@ -3,11 +3,8 @@
 Source: Pang et al., "Long Document Summarization with Top-down and Bottom-up Inference", section 2 and figure 1. All
 are BART's post-norm layers, with BART's parameter names.
 
-Axes in shape comments:
-    batch       documents
-    units       tokens, or segments of a level below
-    segments    segments of the level above
-    d_model     width
+Axes in shape comments: batch (documents), units (tokens, or segments of a level below), segments (segments of the
+level above), d_model (width).
 """
 
 from typing import Any
@@ -72,10 +69,7 @@ class TopDownTransformerSegmentAttention(BartAttention):
 
 
 class TopDownTransformerTopDownLayer(TopDownTransformerBottomUpLayer):
-    """Self-attention, the update from the segments above, and a feed-forward network.
-
-    Source: section 2.2; for `top_down_update="concat"`, appendix C.
-    """
+    """Self-attention, the update from the segments above, and feed-forward. Source: section 2.2 and appendix C."""
 
     def __init__(self, config: TopDownTransformerConfig, layer_idx: int, is_local: bool = True):
         super().__init__(config, layer_idx, is_local)

@@ -3,12 +3,8 @@
 Source: "Hierarchical Attention: What Really Counts in Various NLP Tasks", section 3; several heads are the paper's
 future work (section 7).
 
-Axes in shape comments:
-    batch       sources
-    heads       attention heads
-    source      source tokens
-    target      target tokens
-    d_model     width
+Axes in shape comments: batch (sources), heads (attention heads), source (source tokens), target (target tokens),
+d_model (width).
 """
 
 from typing import Any
@@ -37,10 +33,7 @@ from .pretrained_ham import HamPreTrainedModel
 
 
 class HamAttention(BartAttention):
-    """BART's attention at several levels: heads are taken apart once, run all levels, and are put together once.
-
-    Source: section 3. With one level it is BART's.
-    """
+    """BART's attention at several levels, between which heads are not put together. Source: section 3."""
 
     def __init__(self, config: HamConfig, side: str, layer_idx: int):
         super().__init__(**attention_sizes(config, side, layer_idx))

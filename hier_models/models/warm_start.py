@@ -30,11 +30,7 @@ class BeginsAsBase:
 
 @torch.no_grad()
 def begin_as_identity(model: PreTrainedModel, lacking: set[str]) -> tuple[str, ...]:
-    """Begin new modules so that the model computes what it would without them.
-
-    Modules that know how have a method `begin_as_identity(new)`, which is given the names of their parameters that are
-    new and returns the names of their modules that it began. A module is asked before those inside of it.
-    """
+    """Begin new modules so that nothing changes; `module.begin_as_identity(new)` names those that it began."""
     parameters = dict(model.named_parameters())
     embedding = model.get_input_embeddings().weight
     if any(parameters[name] is embedding for name in lacking & set(parameters)):

@@ -1,9 +1,7 @@
 """Words and their characters as vectors, and recurrent layers that read a batch of texts of any length.
 
-Axes in shape comments:
-    texts       contexts or questions
-    words       words of a text, padding on the right
-    chars       characters of a word, padding on the right
+Axes in shape comments: texts (contexts or questions), words (words of a text, padding on the right), chars (characters
+of a word, padding on the right).
 """
 
 import torch
@@ -66,12 +64,7 @@ class RecurrentEncoder(nn.Module):
 
 
 class CharacterEncoder(nn.Module):
-    """A vector for each word from its characters.
-
-    Source: Seo et al. 2016, section 2, layer 1 (convolution, maximum over time); Wang et al. 2017, section 3.1 (the
-    last states of a bidirectional recurrent network). A filter sees zeros behind a word's last character, and stands
-    at each of its characters: the length to which words are padded does not matter.
-    """
+    """A word's vector from its characters, however padded: Seo et al. 2016, section 2; Wang et al. 2017, 3.1."""
 
     def __init__(self, config: HamReaderConfig):
         super().__init__()
@@ -97,10 +90,7 @@ class CharacterEncoder(nn.Module):
 
 
 class HighwayLayer(nn.Module):
-    """A highway layer.
-
-    Source: Seo et al. 2016, section 2, layer 2.
-    """
+    """A highway layer. Source: Seo et al. 2016, section 2, layer 2."""
 
     def __init__(self, size: int):
         super().__init__()
