@@ -34,7 +34,7 @@ from .model_outputs import (
 )
 from .pretrained_coarse_to_fine_lstm import CoarseToFineLstmPreTrainedModel
 from .reinforce import RewardBaseline, surrogate_loss
-from .seq2seq_head import WritesTargets
+from .seq2seq_head import WritesTargets, writes
 
 
 logger = logging.get_logger(__name__)
@@ -196,7 +196,15 @@ class CoarseToFineLstmModel(CoarseToFineLstmPreTrainedModel):
 
 
 class CoarseToFineLstmForConditionalGeneration(WritesTargets, CoarseToFineLstmPreTrainedModel, GenerationMixin):
-    """The Coarse-to-Fine LSTM with its generator, for summarization. Source: thesis, chapter 4, equation 4.7."""
+    """The Coarse-to-Fine LSTM with its generator, for summarization. Source: thesis, chapter 4, equation 4.7.
+
+    Takes what [`CoarseToFineLstmModel`] does, and by name `labels`: target token ids, -100 where there is no loss,
+    `(batch, target)`. Shifted to the right they are the `decoder_input_ids` if none are given, and they turn off
+    `use_cache`. The loss is a mean over this batch, or over the accumulated one's `num_items_in_batch`. Returns
+    `logits`, `(batch, target, vocab_size)`, and what else was asked for. When rows are drawn, in training with hard
+    attention, the value of `loss` is the negative log-likelihood, and its gradient also that of the surrogate
+    (REINFORCE).
+    """
 
     def __init__(self, config: CoarseToFineLstmConfig):
         super().__init__(config)
@@ -222,47 +230,16 @@ class CoarseToFineLstmForConditionalGeneration(WritesTargets, CoarseToFineLstmPr
         self.model._resize_others(embeddings.num_embeddings)
         return embeddings
 
-    @can_return_tuple
-    def forward(
+    forward = writes(CoarseToFineLstmModel, CoarseToFineLstmLMOutput)
+
+    def predict(
         self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        row_ids: torch.Tensor | None = None,
-        decoder_input_ids: torch.Tensor | None = None,
-        decoder_attention_mask: torch.Tensor | None = None,
-        encoder_outputs: CoarseToFineLstmEncoderOutput | tuple[Any, ...] | None = None,
-        cache: Cache | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        decoder_inputs_embeds: torch.Tensor | None = None,
-        labels: torch.Tensor | None = None,
-        use_cache: bool | None = None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> CoarseToFineLstmLMOutput:
-        """Predict the target: `logits`, `(batch, target, vocab_size)`, and what else was asked for.
-
-        `labels` are target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
-        shifted to the right are the `decoder_input_ids` if none are given. `num_items_in_batch` is the number of
-        labels in the whole accumulated batch, which [`Trainer`] gives; without it the loss is a mean over this batch.
-        The other arguments are those of [`CoarseToFineLstmModel`].
-
-        When rows are drawn, in training with hard attention, the value of `loss` is the negative log-likelihood, and
-        its gradient also that of the surrogate (REINFORCE).
-        """
-        decoder_input_ids, use_cache = self._read_labels(labels, decoder_input_ids, decoder_inputs_embeds, use_cache)
-        num_items_in_batch = kwargs.pop("num_items_in_batch", None)
-        outputs = self.model(
-            input_ids,
-            attention_mask=attention_mask,
-            row_ids=row_ids,
-            decoder_input_ids=decoder_input_ids,
-            decoder_attention_mask=decoder_attention_mask,
-            encoder_outputs=encoder_outputs,
-            cache=cache,
-            inputs_embeds=inputs_embeds,
-            decoder_inputs_embeds=decoder_inputs_embeds,
-            use_cache=use_cache,
-            **kwargs,
-        )
+        outputs: CoarseToFineLstmModelOutput,
+        labels: torch.Tensor | None,  # (batch, target)
+        num_items_in_batch: Any,
+        wants_copying: bool | None = None,
+    ) -> dict[str, Any]:
+        """Turn contexts into logits, and a loss if there are labels."""
         logits = self.lm_head(self.dropout(outputs.last_hidden_state))  # (batch, target, vocab_size)
         loss = surrogate = None
         if labels is not None:
@@ -273,12 +250,8 @@ class CoarseToFineLstmForConditionalGeneration(WritesTargets, CoarseToFineLstmPr
                 "teaches it is the model's own loss. With Trainer, set label_smoothing_factor=0."
             )
         not_here = ("last_hidden_state", "row_log_probabilities", "row_counts")
-        return CoarseToFineLstmLMOutput(
-            loss=loss,
-            logits=logits,
-            surrogate=surrogate,
-            **{name: value for name, value in outputs.items() if name not in not_here},
-        )
+        others = {name: value for name, value in outputs.items() if name not in not_here}
+        return {"loss": loss, "logits": logits, "surrogate": surrogate, **others}
 
     def _loss(
         self,

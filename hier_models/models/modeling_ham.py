@@ -26,7 +26,7 @@ from .gru_body import HamGruDecoder, HamGruEncoder
 from .input_checks import check_shape
 from .model_outputs import HamEncoderOutput, HamLMOutput, HamModelOutput
 from .pretrained_ham import HamPreTrainedModel
-from .seq2seq_head import Seq2SeqHead
+from .seq2seq_head import Seq2SeqHead, writes
 from .transformer_body import HamTransformerDecoder, HamTransformerEncoder
 
 
@@ -124,7 +124,13 @@ class HamModel(BartBodyModel, HamPreTrainedModel):
 
 
 class HamForConditionalGeneration(Seq2SeqHead, HamPreTrainedModel, GenerationMixin):
-    """HAM with a head, for poems, translation and summaries. Source: sections 3 and 5.2."""
+    """HAM with a head, for poems, translation and summaries. Source: sections 3 and 5.2.
+
+    Takes what [`HamModel`] does, and by name `labels`: target token ids, -100 where there is no loss, `(batch,
+    target)`. Shifted to the right they are the `decoder_input_ids` if none are given, and they turn off `use_cache`.
+    The loss is a mean over this batch, or over the accumulated one's `num_items_in_batch`. Returns `logits`, `(batch,
+    target, vocab_size)`, and what else was asked for.
+    """
 
     def __init__(self, config: HamConfig):
         super().__init__(config)
@@ -132,45 +138,7 @@ class HamForConditionalGeneration(Seq2SeqHead, HamPreTrainedModel, GenerationMix
         self.make_head(config)
         self.post_init()
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        keyword_mask: torch.Tensor | None = None,
-        decoder_input_ids: torch.Tensor | None = None,
-        decoder_attention_mask: torch.Tensor | None = None,
-        encoder_outputs: HamEncoderOutput | tuple[Any, ...] | None = None,
-        cache: Cache | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        decoder_inputs_embeds: torch.Tensor | None = None,
-        labels: torch.Tensor | None = None,
-        use_cache: bool | None = None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> HamLMOutput:
-        """Predict the target: `logits`, `(batch, target, vocab_size)`, and what else was asked for.
-
-        `labels` are target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
-        shifted to the right are the `decoder_input_ids` if none are given. `num_items_in_batch` is the number of
-        labels in the whole accumulated batch, which [`Trainer`] gives; without it the loss is a mean over this batch.
-        The other arguments are those of [`HamModel`].
-        """
-        decoder_input_ids, use_cache = self._read_labels(labels, decoder_input_ids, decoder_inputs_embeds, use_cache)
-        num_items_in_batch = kwargs.pop("num_items_in_batch", None)
-        outputs = self.model(
-            input_ids,
-            attention_mask=attention_mask,
-            keyword_mask=keyword_mask,
-            decoder_input_ids=decoder_input_ids,
-            decoder_attention_mask=decoder_attention_mask,
-            encoder_outputs=encoder_outputs,
-            cache=cache,
-            inputs_embeds=inputs_embeds,
-            decoder_inputs_embeds=decoder_inputs_embeds,
-            use_cache=use_cache,
-            **kwargs,
-        )
-        return HamLMOutput(**self.predict(outputs, labels, num_items_in_batch))
+    forward = writes(HamModel, HamLMOutput)
 
     def create_masks_for_generate(self, **kwargs: Any) -> Any:
         """Make the masks of generation; the GRU body keeps the target's as it is, for it has no keys and values."""

@@ -51,7 +51,7 @@ from .model_outputs import (
     HatBartModelOutput,
     with_attentions,
 )
-from .seq2seq_head import Seq2SeqHead
+from .seq2seq_head import Seq2SeqHead, writes
 from .warm_start import begin_attention, begin_layers
 
 
@@ -429,7 +429,14 @@ def _from_tuple(encoder_outputs: tuple[torch.Tensor, ...], config: HatBartConfig
 
 
 class HatBartForConditionalGeneration(Seq2SeqHead, HatBartPreTrainedModel, GenerationMixin):
-    """HAT-BART with a language modeling head, for summarization and translation. Source: sections 3 and 4."""
+    """HAT-BART with a language modeling head, for summarization and translation. Source: sections 3 and 4.
+
+    Takes what [`HatBartModel`] does, and by name `labels`: target token ids, -100 where there is no loss, `(batch,
+    target)`. Shifted to the right they are the `decoder_input_ids` if none are given, and they turn off `use_cache`.
+    The loss is a mean over this batch, or over the accumulated one's `num_items_in_batch`. Returns `logits`, `(batch,
+    target, vocab_size)`, and what else was asked for. With `use_copy` these are logarithms of probabilities, and
+    `output_copying=True` adds `copy_probability` and `copy_attentions`.
+    """
 
     def __init__(self, config: HatBartConfig):
         super().__init__(config)
@@ -437,52 +444,7 @@ class HatBartForConditionalGeneration(Seq2SeqHead, HatBartPreTrainedModel, Gener
         self.make_head(config)
         self.post_init()
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        segment_ids: torch.Tensor | None = None,
-        bos_positions: torch.Tensor | None = None,
-        decoder_input_ids: torch.Tensor | None = None,
-        decoder_attention_mask: torch.Tensor | None = None,
-        encoder_outputs: HatBartEncoderOutput | tuple[torch.Tensor, ...] | None = None,
-        cache: Cache | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        decoder_inputs_embeds: torch.Tensor | None = None,
-        labels: torch.Tensor | None = None,
-        use_cache: bool | None = None,
-        output_copying: bool | None = None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> HatBartLMOutput:
-        """Predict the target: `logits`, `(batch, target, vocab_size)`, and what else was asked for.
-
-        `labels` are target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
-        shifted to the right are the `decoder_input_ids` if none are given. `num_items_in_batch` is the number of
-        labels in the whole accumulated batch, which [`Trainer`] gives; without it the loss is a mean over this batch.
-        `output_copying` returns `copy_probability` and `copy_attentions` of a model that copies.
-        The other arguments are those of [`HatBartModel`].
-
-        With `use_copy`, `logits` are logarithms of probabilities.
-        """
-        decoder_input_ids, use_cache = self._read_labels(labels, decoder_input_ids, decoder_inputs_embeds, use_cache)
-        num_items_in_batch = kwargs.pop("num_items_in_batch", None)
-        outputs = self.model(
-            input_ids,
-            attention_mask=attention_mask,
-            segment_ids=segment_ids,
-            bos_positions=bos_positions,
-            decoder_input_ids=decoder_input_ids,
-            decoder_attention_mask=decoder_attention_mask,
-            encoder_outputs=encoder_outputs,
-            cache=cache,
-            inputs_embeds=inputs_embeds,
-            decoder_inputs_embeds=decoder_inputs_embeds,
-            use_cache=use_cache,
-            **kwargs,
-        )
-        wants_copying = output_copying or kwargs.get("output_attentions", self.config.output_attentions)
-        return HatBartLMOutput(**self.predict(outputs, labels, num_items_in_batch, wants_copying))
+    forward = writes(HatBartModel, HatBartLMOutput)
 
 
 __all__ = ["HatBartForConditionalGeneration", "HatBartModel", "HatBartPreTrainedModel"]

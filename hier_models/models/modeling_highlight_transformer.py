@@ -34,7 +34,7 @@ from .highlight_attention import HighlightTransformerSelfAttention
 from .highlight_band import Band, check_phrases, make_band
 from .input_checks import check_length, check_shape, check_source, check_values
 from .model_outputs import CopyLMOutput, CopyModelOutput, HighlightTransformerEncoderOutput
-from .seq2seq_head import Seq2SeqHead
+from .seq2seq_head import Seq2SeqHead, writes
 
 
 class HighlightTransformerPreTrainedModel(BartWarmStart):
@@ -238,7 +238,15 @@ class HighlightTransformerModel(BartBodyModel, HighlightTransformerPreTrainedMod
 
 
 class HighlightTransformerForConditionalGeneration(Seq2SeqHead, HighlightTransformerPreTrainedModel, GenerationMixin):
-    """The Highlight-Transformer with a head that generates and copies, for summarization. Source: section 3."""
+    """The Highlight-Transformer with a head that generates and copies, for summarization. Source: section 3.
+
+    Takes what [`HighlightTransformerModel`] does, and by name `labels`: target token ids, -100 where there is no loss,
+    `(batch, target)`. Shifted to the right they are the `decoder_input_ids` if none are given, and they turn off
+    `use_cache`. The loss is a mean over this batch, or over the accumulated one's `num_items_in_batch`. Returns
+    `logits`, `(batch, target, vocab_size)`, and what else was asked for. With `use_copy` these are logarithms of
+    probabilities, and `output_copying=True` adds `copy_probability` and `copy_attentions`. Copying needs `input_ids`,
+    `source_ids`, or encoder outputs that hold them.
+    """
 
     def __init__(self, config: HighlightTransformerConfig):
         super().__init__(config)
@@ -246,56 +254,7 @@ class HighlightTransformerForConditionalGeneration(Seq2SeqHead, HighlightTransfo
         self.make_head(config)
         self.post_init()
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        phrase_positions: torch.Tensor | None = None,
-        phrase_values: torch.Tensor | None = None,
-        decoder_input_ids: torch.Tensor | None = None,
-        decoder_attention_mask: torch.Tensor | None = None,
-        encoder_outputs: HighlightTransformerEncoderOutput | tuple[torch.Tensor, ...] | None = None,
-        cache: Cache | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        source_ids: torch.Tensor | None = None,
-        decoder_inputs_embeds: torch.Tensor | None = None,
-        labels: torch.Tensor | None = None,
-        use_cache: bool | None = None,
-        output_copying: bool | None = None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> CopyLMOutput:
-        """Predict the target: `logits`, `(batch, target, vocab_size)`, and what else was asked for.
-
-        `labels` are target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
-        shifted to the right are the `decoder_input_ids` if none are given. `num_items_in_batch` is the number of
-        labels in the whole accumulated batch, which [`Trainer`] gives; without it the loss is a mean over this batch.
-        `output_copying` returns `copy_probability` and `copy_attentions`, with any attention implementation.
-        The other arguments are those of [`HighlightTransformerModel`].
-
-        With copying, `logits` are logarithms of probabilities: what generation and scoring make of logits is then the
-        mixture of generating and copying itself. It needs `input_ids`, `source_ids`, or encoder outputs that hold
-        them, of the encoded source's shape.
-        """
-        decoder_input_ids, use_cache = self._read_labels(labels, decoder_input_ids, decoder_inputs_embeds, use_cache)
-        num_items_in_batch = kwargs.pop("num_items_in_batch", None)
-        outputs = self.model(
-            input_ids,
-            attention_mask=attention_mask,
-            phrase_positions=phrase_positions,
-            phrase_values=phrase_values,
-            decoder_input_ids=decoder_input_ids,
-            decoder_attention_mask=decoder_attention_mask,
-            encoder_outputs=encoder_outputs,
-            cache=cache,
-            inputs_embeds=inputs_embeds,
-            source_ids=source_ids,
-            decoder_inputs_embeds=decoder_inputs_embeds,
-            use_cache=use_cache,
-            **kwargs,
-        )
-        wants_copying = output_copying or kwargs.get("output_attentions", self.config.output_attentions)
-        return CopyLMOutput(**self.predict(outputs, labels, num_items_in_batch, wants_copying))
+    forward = writes(HighlightTransformerModel, CopyLMOutput)
 
 
 def _from_tuple(encoder_outputs: tuple[torch.Tensor, ...]) -> HighlightTransformerEncoderOutput:

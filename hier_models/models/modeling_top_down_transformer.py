@@ -31,7 +31,7 @@ from .model_outputs import (
     TopDownTransformerModelOutput,
     TopDownTransformerTokenClassifierOutput,
 )
-from .seq2seq_head import Seq2SeqHead, token_loss
+from .seq2seq_head import Seq2SeqHead, token_loss, writes
 
 
 class TopDownTransformerDecoder(CopyDecoder, TopDownTransformerPreTrainedModel):
@@ -138,7 +138,14 @@ def _from_tuple(
 
 
 class TopDownTransformerForConditionalGeneration(Seq2SeqHead, TopDownTransformerPreTrainedModel, GenerationMixin):
-    """The Top-Down Transformer with a language modeling head, for summarization. Source: sections 2 and 3."""
+    """The Top-Down Transformer with a language modeling head, for summarization. Source: sections 2 and 3.
+
+    Takes what [`TopDownTransformerModel`] does, and by name `labels`: target token ids, -100 where there is no loss,
+    `(batch, target)`. Shifted to the right they are the `decoder_input_ids` if none are given, and they turn off
+    `use_cache`. The loss is a mean over this batch, or over the accumulated one's `num_items_in_batch`. Returns
+    `logits`, `(batch, target, vocab_size)`, and what else was asked for. With `use_copy` these are logarithms of
+    probabilities, and `output_copying=True` adds `copy_probability` and `copy_attentions`.
+    """
 
     def __init__(self, config: TopDownTransformerConfig):
         super().__init__(config)
@@ -146,50 +153,7 @@ class TopDownTransformerForConditionalGeneration(Seq2SeqHead, TopDownTransformer
         self.make_head(config)
         self.post_init()
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        token_importance: torch.Tensor | None = None,
-        decoder_input_ids: torch.Tensor | None = None,
-        decoder_attention_mask: torch.Tensor | None = None,
-        encoder_outputs: TopDownTransformerEncoderOutput | tuple[torch.Tensor, ...] | None = None,
-        cache: Cache | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        decoder_inputs_embeds: torch.Tensor | None = None,
-        labels: torch.Tensor | None = None,
-        use_cache: bool | None = None,
-        output_copying: bool | None = None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> TopDownTransformerLMOutput:
-        """Predict the target: `logits`, `(batch, target, vocab_size)`, and what else was asked for.
-
-        `labels` are target token ids, -100 where there is no loss, `(batch, target)`. They turn off `use_cache`, and
-        shifted to the right are the `decoder_input_ids` if none are given. `num_items_in_batch` is the number of
-        labels in the whole accumulated batch, which [`Trainer`] gives; without it the loss is a mean over this batch.
-        `output_copying` returns `copy_probability` and `copy_attentions` of a model that copies.
-        The other arguments are those of [`TopDownTransformerModel`].
-
-        With `use_copy`, `logits` are logarithms of probabilities.
-        """
-        decoder_input_ids, use_cache = self._read_labels(labels, decoder_input_ids, decoder_inputs_embeds, use_cache)
-        num_items_in_batch = kwargs.pop("num_items_in_batch", None)
-        outputs = self.model(
-            input_ids,
-            attention_mask=attention_mask,
-            token_importance=token_importance,
-            decoder_input_ids=decoder_input_ids,
-            decoder_attention_mask=decoder_attention_mask,
-            encoder_outputs=encoder_outputs,
-            cache=cache,
-            inputs_embeds=inputs_embeds,
-            decoder_inputs_embeds=decoder_inputs_embeds,
-            use_cache=use_cache,
-            **kwargs,
-        )
-        wants_copying = output_copying or kwargs.get("output_attentions", self.config.output_attentions)
-        return TopDownTransformerLMOutput(**self.predict(outputs, labels, num_items_in_batch, wants_copying))
+    forward = writes(TopDownTransformerModel, TopDownTransformerLMOutput)
 
 
 class TopDownTransformerEncoderModel(BartBodyModel, TopDownTransformerPreTrainedModel):

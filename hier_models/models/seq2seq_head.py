@@ -3,6 +3,8 @@
 Axes in shape comments: batch (documents), source (source tokens), target (target tokens), d_model (width).
 """
 
+import inspect
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -10,34 +12,50 @@ from torch import nn
 from transformers import initialization as init
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.models.bart.modeling_bart import shift_tokens_right
-from transformers.utils import ModelOutput
+from transformers.utils import ModelOutput, can_return_tuple
 
 from .copy_mechanism import CLOSED, CopyGate, mix_log_probabilities
 from .input_checks import check_labels
+from .model_outputs import CopyLMOutput
+
+
+def writes(model_class: Any, output_class: Any) -> Callable[..., Any]:
+    """Make a head's `forward`: it takes by name what its model's does, so that generation and [`Trainer`] find it."""
+    model_signature = inspect.signature(model_class.forward)
+    *named, others = model_signature.parameters.values()
+    extra = ["labels", "output_copying"] if issubclass(output_class, CopyLMOutput) else ["labels"]
+    added = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in extra]
+    names = [parameter.name for parameter in named[1:]]
+
+    @can_return_tuple
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """Predict the target; the mean of the loss is over `num_items_in_batch` labels, where these are given."""
+        labels, wants_copying, num_items_in_batch = (
+            kwargs.pop(name, None) for name in ("labels", "output_copying", "num_items_in_batch")
+        )
+        inputs = {**dict(zip(names, args, strict=False)), **kwargs}
+        if labels is not None:
+            ids, embeds = inputs.get("decoder_input_ids"), inputs.get("decoder_inputs_embeds")
+            check_labels(self.config, labels, embeds if ids is None else ids)
+            if ids is None and embeds is None:
+                inputs["decoder_input_ids"] = self.prepare_decoder_input_ids_from_labels(labels)
+            inputs["use_cache"] = False
+        outputs = self.model(**inputs)
+        wants_copying = wants_copying or inputs.get("output_attentions", self.config.output_attentions)
+        return output_class(**self.predict(outputs, labels, num_items_in_batch, wants_copying))
+
+    forward.__signature__ = model_signature.replace(parameters=[*named, *added, others])  # type: ignore[attr-defined]
+    return forward  # type: ignore[no-any-return]
 
 
 class WritesTargets:
-    """What a model does with labels before it decodes; stands before `PreTrainedModel` among a model's bases."""
+    """Makes a target of labels; stands before `PreTrainedModel` among a model's bases."""
 
     config: Any
 
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
         """Shift `labels` to the right, behind the start token; -100 becomes padding."""
         return shift_tokens_right(labels, self.config.pad_token_id, self.config.decoder_start_token_id)
-
-    def _read_labels(
-        self,
-        labels: torch.Tensor | None,
-        ids: torch.Tensor | None,
-        embeds: torch.Tensor | None,
-        use_cache: bool | None,
-    ) -> tuple[torch.Tensor | None, bool | None]:
-        """Check labels; the target's ids, which are labels shifted to the right if none are given, and `use_cache`."""
-        if labels is None:
-            return ids, use_cache
-        check_labels(self.config, labels, embeds if ids is None else ids)
-        is_given = ids is not None or embeds is not None
-        return ids if is_given else self.prepare_decoder_input_ids_from_labels(labels), False
 
 
 class Seq2SeqHead(WritesTargets, nn.Module):
