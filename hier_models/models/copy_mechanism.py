@@ -59,6 +59,8 @@ class CopyAttention(BartAttention):
 class CopyDecoderLayer(BartDecoderLayer):
     """BART's decoder layer, with norms before or after; where the model copies, the last one says what."""
 
+    has_hierarchy = False  # whether there is a `hierarchical_attn` behind the attention to the source
+
     def __init__(self, config: PreTrainedConfig, layer_idx: int):
         super().__init__(config, layer_idx=layer_idx)
         self.normalize_before = getattr(config, "normalize_before", False)
@@ -71,55 +73,42 @@ class CopyDecoderLayer(BartDecoderLayer):
         hidden_states: torch.Tensor,  # (batch, target, d_model)
         attention_mask: torch.Tensor | BlockMask | None = None,
         encoder_hidden_states: torch.Tensor | None = None,  # (batch, source, d_model)
+        hierarchical_hidden_states: torch.Tensor | None = None,  # (batch, sentences, d_model)
         encoder_attention_mask: torch.Tensor | BlockMask | None = None,
+        hierarchical_attention_mask: torch.Tensor | BlockMask | None = None,
         cache: Cache | None = None,
         use_cache: bool | None = True,
         source_mask: torch.Tensor | None = None,  # (batch, source)
         **kwargs: Unpack[TransformersKwargs],
     ) -> torch.Tensor | tuple[torch.Tensor, ...]:
-        """Update target tokens by those before them, by the source, then each by itself."""
-        hidden_states, *_ = self.attend(
-            self.self_attn,
-            self.self_attn_layer_norm,
-            hidden_states,
-            cache=cache,
-            attention_mask=attention_mask,
-            **kwargs,
-        )
-        copied: list[torch.Tensor] = []
+        """Update target tokens by those before them, by the source, by its sentences if need be, then each by itself."""
+        attention, norm = self.self_attn, self.self_attn_layer_norm
+        hidden_states, *_ = self.attend(attention, norm, hidden_states, attention_mask, cache=cache, **kwargs)
+        copied: list[torch.Tensor] = []  # (batch, target, source)
         if encoder_hidden_states is not None:
-            hidden_states, *copied = self.attend_to_source(
-                hidden_states, encoder_hidden_states, encoder_attention_mask, cache, source_mask, **kwargs
+            attention, norm = self.encoder_attn, self.encoder_attn_layer_norm
+            of_source: dict[str, Any] = {"key_value_states": encoder_hidden_states, "cache": cache}
+            if self.copies:
+                of_source["source_mask"] = source_mask
+            hidden_states, *copied = self.attend(
+                attention, norm, hidden_states, encoder_attention_mask, **of_source, **kwargs
             )
-        hidden_states = self.feed_forward(hidden_states)
+        if hierarchical_hidden_states is not None and self.has_hierarchy:
+            attention, norm = self.hierarchical_attn, self.hierarchical_attn_layer_norm
+            of_upper: dict[str, Any] = {"key_value_states": hierarchical_hidden_states, "cache": cache}
+            hidden_states, *_ = self.attend(
+                attention, norm, hidden_states, hierarchical_attention_mask, **of_upper, **kwargs
+            )
+        norm = self.final_layer_norm
+        hidden_states = after(self, norm, hidden_states, feed_forward(self, before(self, norm, hidden_states)))
         return (hidden_states, *copied) if copied else hidden_states
 
     def attend(
-        self, attention: nn.Module, norm: nn.LayerNorm, hidden_states: torch.Tensor, **kwargs: Any
+        self, attention: nn.Module, norm: nn.LayerNorm, hidden_states: torch.Tensor, mask: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, ...]:
         """Add what an attention finds, with its norm: the states, and what is copied, if the attention says so."""
-        attended, _, *copied = attention(before(self, norm, hidden_states), **kwargs)
+        attended, _, *copied = attention(before(self, norm, hidden_states), attention_mask=mask, **kwargs)
         return after(self, norm, hidden_states, attended), *copied
-
-    def attend_to_source(
-        self,
-        hidden_states: torch.Tensor,
-        source: torch.Tensor,
-        mask: torch.Tensor | BlockMask | None,
-        cache: Cache | None,
-        source_mask: torch.Tensor | None,
-        **kwargs: Any,
-    ) -> tuple[torch.Tensor, ...]:
-        """Add what is found in the source: the states, and in the layer that copies, what is copied."""
-        if self.copies:
-            kwargs["source_mask"] = source_mask
-        norm, inputs = self.encoder_attn_layer_norm, {"key_value_states": source, "attention_mask": mask}
-        return self.attend(self.encoder_attn, norm, hidden_states, cache=cache, **inputs, **kwargs)
-
-    def feed_forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        """Update each token by itself."""
-        norm = self.final_layer_norm
-        return after(self, norm, hidden_states, feed_forward(self, before(self, norm, hidden_states)))
 
 
 class CopyDecoder(BartBodyDecoder):

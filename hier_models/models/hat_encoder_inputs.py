@@ -12,12 +12,11 @@ _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 def check_inputs(
     config: PreTrainedConfig,
     input_ids: torch.Tensor | None,  # (batch, tokens)
-    inputs_embeds: torch.Tensor | None,  # (batch, tokens, hidden_size)
-    *,
     attention_mask: torch.Tensor | None,
     token_type_ids: torch.Tensor | None,
     position_ids: torch.Tensor | None,
     bos_positions: torch.Tensor | None,  # (batch, sentences)
+    inputs_embeds: torch.Tensor | None,  # (batch, tokens, hidden_size)
 ) -> None:
     """Refuse inputs that are missing, given twice, of a wrong shape, out of range or too long."""
     batch, length = check_source(

@@ -12,12 +12,9 @@ import torch
 from transformers.modeling_outputs import (
     BaseModelOutputWithPastAndCrossAttentions,
     BaseModelOutputWithPooling,
-    MaskedLMOutput,
-    MultipleChoiceModelOutput,
     QuestionAnsweringModelOutput,
     Seq2SeqLMOutput,
     Seq2SeqModelOutput,
-    SequenceClassifierOutput,
     TokenClassifierOutput,
 )
 from transformers.utils import ModelOutput
@@ -173,35 +170,14 @@ class HatEncoderModelOutput(BaseModelOutputWithPooling):
 
 
 @dataclass
-class HatEncoderMaskedLMOutput(MaskedLMOutput):
-    """See [`HatEncoderModelOutput`]."""
+class HatEncoderHeadOutput(TokenClassifierOutput):
+    """RoBERTa's output with a head, whatever the logits are of; of multiple choice, choices are in the batch axis."""
 
-    hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
-
-
-@dataclass
-class HatEncoderSequenceClassifierOutput(SequenceClassifierOutput):
-    """See [`HatEncoderModelOutput`]."""
-
-    hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
-
-
-@dataclass
-class HatEncoderMultipleChoiceOutput(MultipleChoiceModelOutput):
-    """See [`HatEncoderModelOutput`]; the choices stand in the batch axis there."""
-
-    hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
+    hierarchical_attentions: tuple[torch.Tensor, ...] | None = None  # see [`HatEncoderModelOutput`]
 
 
 @dataclass
 class HatEncoderQuestionAnsweringOutput(QuestionAnsweringModelOutput):
-    """See [`HatEncoderModelOutput`]."""
-
-    hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
-
-
-@dataclass
-class HatEncoderTokenClassifierOutput(TokenClassifierOutput):
     """See [`HatEncoderModelOutput`]."""
 
     hierarchical_attentions: tuple[torch.Tensor, ...] | None = None

@@ -122,11 +122,7 @@ class CoarseToFineLstmModel(CoarseToFineLstmPreTrainedModel):
         }
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
-                input_ids=input_ids,
-                attention_mask=attention_mask,
-                row_ids=row_ids,
-                inputs_embeds=inputs_embeds,
-                output_hidden_states=wants["output_hidden_states"],
+                input_ids, attention_mask, row_ids, inputs_embeds, wants["output_hidden_states"]
             )
         elif not isinstance(encoder_outputs, ModelOutput):
             encoder_outputs = _from_tuple(encoder_outputs)

@@ -88,13 +88,7 @@ class HamModel(BartBodyModel, HamPreTrainedModel):
         """
         decoder_input_ids = target_of(self.config, input_ids, decoder_input_ids, decoder_inputs_embeds)
         if encoder_outputs is None:
-            encoder_outputs = self.encoder(
-                input_ids=input_ids,
-                attention_mask=attention_mask,
-                keyword_mask=keyword_mask,
-                inputs_embeds=inputs_embeds,
-                **kwargs,
-            )
+            encoder_outputs = self.encoder(input_ids, attention_mask, keyword_mask, inputs_embeds, **kwargs)
         else:
             if not isinstance(encoder_outputs, ModelOutput):
                 encoder_outputs = _from_tuple(encoder_outputs)

@@ -76,46 +76,6 @@ class HatBartDecoderLayer(CopyDecoderLayer):
         begin_attention(third, third.out_proj, norm, self.encoder_attn, self.encoder_attn_layer_norm)
         return ["hierarchical_attn"]  # the norm is the base's
 
-    def forward(
-        self,
-        hidden_states: torch.Tensor,  # (batch, target, d_model)
-        attention_mask: torch.Tensor | None = None,
-        encoder_hidden_states: torch.Tensor | None = None,  # (batch, source, d_model)
-        hierarchical_hidden_states: torch.Tensor | None = None,  # (batch, sentences, d_model)
-        encoder_attention_mask: torch.Tensor | None = None,
-        hierarchical_attention_mask: torch.Tensor | None = None,
-        cache: Cache | None = None,
-        use_cache: bool | None = True,
-        source_mask: torch.Tensor | None = None,  # (batch, source)
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> torch.Tensor | tuple[torch.Tensor, ...]:
-        """Update target tokens by those before them, by the source, by its sentences, then each by itself."""
-        hidden_states, *_ = self.attend(
-            self.self_attn,
-            self.self_attn_layer_norm,
-            hidden_states,
-            cache=cache,
-            attention_mask=attention_mask,
-            **kwargs,
-        )
-        copied: list[torch.Tensor] = []  # (batch, target, source)
-        if encoder_hidden_states is not None:
-            hidden_states, *copied = self.attend_to_source(
-                hidden_states, encoder_hidden_states, encoder_attention_mask, cache, source_mask, **kwargs
-            )
-        if hierarchical_hidden_states is not None and self.has_hierarchy:
-            hidden_states, *_ = self.attend(
-                self.hierarchical_attn,
-                self.hierarchical_attn_layer_norm,
-                hidden_states,
-                key_value_states=hierarchical_hidden_states,
-                attention_mask=hierarchical_attention_mask,
-                cache=cache,
-                **kwargs,
-            )
-        hidden_states = self.feed_forward(hidden_states)
-        return (hidden_states, *copied) if copied else hidden_states
-
 
 class HatBartPreTrainedModel(BartWarmStart):
     """What the models of this file share."""
@@ -376,12 +336,7 @@ class HatBartModel(BartBodyModel, HatBartPreTrainedModel):
         decoder_input_ids = target_of(self.config, input_ids, decoder_input_ids, decoder_inputs_embeds)
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
-                input_ids=input_ids,
-                attention_mask=attention_mask,
-                segment_ids=segment_ids,
-                bos_positions=bos_positions,
-                inputs_embeds=inputs_embeds,
-                **kwargs,
+                input_ids, attention_mask, segment_ids, bos_positions, inputs_embeds, **kwargs
             )
         elif not isinstance(encoder_outputs, ModelOutput):
             encoder_outputs = _from_tuple(encoder_outputs, self.config)

@@ -26,7 +26,7 @@ from transformers.models.roberta.modeling_roberta import (
     RobertaSelfAttention,
 )
 from transformers.processing_utils import Unpack
-from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
+from transformers.utils import TransformersKwargs, can_return_tuple
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .bos_positions import find_bos_positions, find_first_tokens, silence_markers
@@ -36,12 +36,9 @@ from .hat_encoder_inputs import check_choices, check_inputs, check_length
 from .hat_encoder_layers import HatEncoderLayer, HatEncoderLayers
 from .input_checks import check_one
 from .model_outputs import (
-    HatEncoderMaskedLMOutput,
+    HatEncoderHeadOutput,
     HatEncoderModelOutput,
-    HatEncoderMultipleChoiceOutput,
     HatEncoderQuestionAnsweringOutput,
-    HatEncoderSequenceClassifierOutput,
-    HatEncoderTokenClassifierOutput,
     with_attentions,
 )
 from .sentence_level import make_sentence_level
@@ -117,13 +114,7 @@ class HatEncoderModel(HatEncoderPreTrainedModel):
                 the positions reach.
         """
         check_inputs(
-            self.config,
-            input_ids,
-            inputs_embeds,
-            attention_mask=attention_mask,
-            token_type_ids=token_type_ids,
-            position_ids=position_ids,
-            bos_positions=bos_positions,
+            self.config, input_ids, attention_mask, token_type_ids, position_ids, bos_positions, inputs_embeds
         )
         if bos_positions is None and (self.config.hierarchical_attention or self.config.silent_markers):
             # Embeddings do not show where the markers are: then no id is a marker.
@@ -139,12 +130,8 @@ class HatEncoderModel(HatEncoderPreTrainedModel):
                 is_long = position_ids.shape[1] > self.config.max_position_embeddings - padding - 1
                 if is_long and not torch.compiler.is_compiling():
                     check_length(self.config, None, int(position_ids.max()) - padding)
-        hidden_states = self.embeddings(
-            input_ids=input_ids,
-            token_type_ids=token_type_ids,
-            position_ids=position_ids,
-            inputs_embeds=inputs_embeds,
-        )  # (batch, tokens, hidden_size)
+        # (batch, tokens, hidden_size)
+        hidden_states = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds)
 
         token_mask = create_bidirectional_mask(self.config, hidden_states, read_mask)
         first_tokens = find_first_tokens(hidden_states, attention_mask)  # (batch, 1)
@@ -191,7 +178,6 @@ def _recorded(outputs: HatEncoderModelOutput) -> dict[str, tuple[torch.Tensor, .
 class HatEncoderHead(HatEncoderPreTrainedModel):
     """What the heads share: they read the encoder's states, each in its way, and give logits and a loss."""
 
-    output_class: type[ModelOutput]
     roberta: HatEncoderModel
 
     @can_return_tuple
@@ -223,7 +209,7 @@ class HatEncoderHead(HatEncoderPreTrainedModel):
         outputs = self.roberta(**inputs, return_dict=True, **kwargs)
         logits = self._predict(outputs, input_ids if input_ids is not None else inputs_embeds, attention_mask)
         loss = None if labels is None else self._loss(logits, labels, num_items_in_batch)
-        return self.output_class(loss=loss, logits=logits, **_recorded(outputs))
+        return HatEncoderHeadOutput(loss=loss, logits=logits, **_recorded(outputs))
 
     def _inputs(self, **inputs: torch.Tensor | None) -> dict[str, torch.Tensor | None]:
         """Give what the encoder gets."""
@@ -245,7 +231,6 @@ class HatEncoderForMaskedLM(HatEncoderHead):
     tokens, vocab_size)`.
     """
 
-    output_class = HatEncoderMaskedLMOutput
     _tied_weights_keys = {
         "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
         "lm_head.decoder.bias": "lm_head.bias",
@@ -278,8 +263,6 @@ class HatEncoderForSequenceClassification(HatEncoderHead):
     labels do. `logits` are `(batch, num_labels)`.
     """
 
-    output_class = HatEncoderSequenceClassifierOutput
-
     def __init__(self, config: HatEncoderConfig):
         super().__init__(config)
         self.num_labels = config.num_labels
@@ -304,8 +287,6 @@ class HatEncoderForMultipleChoice(HatEncoderHead):
     All inputs have an axis of choices behind the batch axis, such as `(batch, choices, tokens)`. `labels` are the
     number of the right choice, `(batch,)`, and `logits` `(batch, choices)`.
     """
-
-    output_class = HatEncoderMultipleChoiceOutput
 
     def __init__(self, config: HatEncoderConfig):
         super().__init__(config)
@@ -366,11 +347,11 @@ class HatEncoderForQuestionAnswering(HatEncoderPreTrainedModel):
             raise ValueError(f"Give both `start_positions` and `end_positions`, or neither; got `{got}` only.")
         outputs = self.roberta(
             input_ids,
-            attention_mask=attention_mask,
-            token_type_ids=token_type_ids,
-            position_ids=position_ids,
-            bos_positions=bos_positions,
-            inputs_embeds=inputs_embeds,
+            attention_mask,
+            token_type_ids,
+            position_ids,
+            bos_positions,
+            inputs_embeds,
             return_dict=True,
             **kwargs,
         )
@@ -395,8 +376,6 @@ class HatEncoderForTokenClassification(HatEncoderHead):
     `labels` are the label of each, -100 where there is no loss, `(batch, tokens)`, and `logits` `(batch, tokens,
     num_labels)`.
     """
-
-    output_class = HatEncoderTokenClassifierOutput
 
     def __init__(self, config: HatEncoderConfig):
         super().__init__(config)

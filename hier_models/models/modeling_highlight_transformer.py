@@ -206,13 +206,7 @@ class HighlightTransformerModel(BartBodyModel, HighlightTransformerPreTrainedMod
         decoder_input_ids = target_of(self.config, input_ids, decoder_input_ids, decoder_inputs_embeds)
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
-                input_ids=input_ids,
-                attention_mask=attention_mask,
-                phrase_positions=phrase_positions,
-                phrase_values=phrase_values,
-                inputs_embeds=inputs_embeds,
-                source_ids=source_ids,
-                **kwargs,
+                input_ids, attention_mask, phrase_positions, phrase_values, inputs_embeds, source_ids, **kwargs
             )
         elif not isinstance(encoder_outputs, ModelOutput):
             encoder_outputs = _from_tuple(encoder_outputs)

@@ -97,13 +97,7 @@ class TopDownTransformerModel(BartBodyModel, TopDownTransformerPreTrainedModel):
         """
         decoder_input_ids = target_of(self.config, input_ids, decoder_input_ids, decoder_inputs_embeds)
         if encoder_outputs is None:
-            encoder_outputs = self.encoder(
-                input_ids=input_ids,
-                attention_mask=attention_mask,
-                token_importance=token_importance,
-                inputs_embeds=inputs_embeds,
-                **kwargs,
-            )
+            encoder_outputs = self.encoder(input_ids, attention_mask, token_importance, inputs_embeds, **kwargs)
         elif not isinstance(encoder_outputs, ModelOutput):
             encoder_outputs = _from_tuple(encoder_outputs, self.config)
         source_ids = encoder_outputs.get("source_ids")
@@ -181,13 +175,7 @@ class TopDownTransformerEncoderModel(BartBodyModel, TopDownTransformerPreTrained
         Gives `last_hidden_state` of the tokens, `(batch, source, d_model)`, `segment_hidden_states`, `(batch,
         segments, d_model)`, and what else was asked for.
         """
-        return self.encoder(  # type: ignore[no-any-return]
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            token_importance=token_importance,
-            inputs_embeds=inputs_embeds,
-            **kwargs,
-        )
+        return self.encoder(input_ids, attention_mask, token_importance, inputs_embeds, **kwargs)  # type: ignore[no-any-return]
 
 
 class TopDownTransformerForTokenClassification(TopDownTransformerPreTrainedModel):
@@ -223,14 +211,7 @@ class TopDownTransformerForTokenClassification(TopDownTransformerPreTrainedModel
         [`TopDownTransformerModel`].
         """
         num_items_in_batch = kwargs.pop("num_items_in_batch", None)
-        outputs = self.model(
-            input_ids,
-            attention_mask=attention_mask,
-            token_importance=token_importance,
-            inputs_embeds=inputs_embeds,
-            return_dict=True,
-            **kwargs,
-        )
+        outputs = self.model(input_ids, attention_mask, token_importance, inputs_embeds, return_dict=True, **kwargs)
         logits = self.classifier(self.dropout(outputs.last_hidden_state))  # (batch, source, num_labels)
         loss = None if labels is None else token_loss(logits, labels, num_items_in_batch)
         names = ("hidden_states", "attentions", "segment_attentions", "token_segment_attentions")

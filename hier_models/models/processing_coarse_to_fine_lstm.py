@@ -107,14 +107,10 @@ class CoarseToFineLstmProcessor(SentenceProcessor):
             documents: Several articles that make one input, one after the other, each split into sentences.
             text_target: The summary or summaries, one sequence `… </s>` each: gives `labels`. The decoder begins with
                 BOS, which is none of them.
-            **options: `padding` (True or "longest", "max_length", or False; padded labels are -100), `truncation`
-                (whether to cut at `max_length`, the processor's `num_rows`, and `max_target_length`; by default where
-                they are given and nothing is padded, as in Transformers), `max_length` and `max_target_length` (in
-                tokens, special ones included; by default the tokenizer's `model_max_length`), `pad_to_multiple_of`,
-                `padding_side`, `return_tensors` ("pt" or "np") and `return_truncation`, for counts per input:
-                `num_truncated_tokens` (tokens that are missing), `num_truncated_sentences` (sentences that lost a
-                token) and for targets `num_truncated_target_tokens`. Without it, cuts are logged, the first as a
-                warning.
+            **options: `padding`, `truncation`, `max_length` and others, see `SourceOptions`; with
+                `return_truncation=True` also counts per input: `num_truncated_tokens` (tokens that are missing),
+                `num_truncated_sentences` (sentences that lost a token) and for targets `num_truncated_target_tokens`.
+                Where anything is cut, the processor's `num_rows` is a limit too.
 
         Returns:
             `input_ids`, `attention_mask` and `row_ids` (batch, tokens), the last with the row of each token, counted

@@ -93,13 +93,9 @@ class HamProcessor(SavesPart, SourceProcessor):
             keywords: The keyword of a poem's next line.
             lines: With `keywords`, the lines of the poem so far; none by default.
             text_target: The summary, translation or next line, or a list of them: gives `labels`.
-            **options: `padding` (True or "longest", "max_length", or False; padded labels are -100), `truncation`
-                (whether to cut at `max_length` and `max_target_length`; by default where they are given and nothing is
-                padded, as in Transformers; of a poem the first lines go, and the keyword stays), `max_length` and
-                `max_target_length` (in tokens, special ones included; by default the tokenizer's `model_max_length`),
-                `pad_to_multiple_of`, `padding_side`, `return_tensors` ("pt" or "np") and `return_truncation`, for
-                counts per input: `num_truncated_tokens` (tokens that are missing), and for targets
-                `num_truncated_target_tokens`. Without it, cuts are logged, the first as a warning.
+            **options: `padding`, `truncation`, `max_length` and others, see `SourceOptions`; with
+                `return_truncation=True` also counts per input: `num_truncated_tokens` (tokens that are missing) and
+                for targets `num_truncated_target_tokens`. Of a poem the first lines are cut, and the keyword stays.
 
         Returns:
             `input_ids` and `attention_mask` (batch, tokens); with `keywords` also `keyword_mask` (batch, tokens), 1

@@ -97,20 +97,16 @@ class HatBartProcessor(GivesRunningText, SentenceProcessor):
                 `num_segments`, `segment_ids` number the roles of a document in order of appearance. A content may be
                 empty, as in transcripts.
             documents: Several articles that make one input, one after the other, each split into sentences.
-            text_target: The summary or summaries, one sequence `<s> … </s>` each: gives `labels`. With a tokenizer
-                that has `[line]`, `[short]` and `[long]`, that of the summary's length (at most 25 words, at most
-                110, more) stands in the place of BOS.
+            text_target: The summary or summaries, one sequence `<s> … </s>` each: gives `labels`. They begin with
+                `[line]`, `[short]` or `[long]`, the summary's length, with a tokenizer that has these (at most 25
+                words, at most 110, more).
             return_offsets_mapping: Also return `offset_mapping`: where in the running text each token begins and ends,
                 in characters; (0, 0) for markers, EOS and padding. The running text of `sentences` and `turns` has a
                 space between them. Needs a tokenizer with a fast backend.
-            **options: `padding` (True or "longest", "max_length", or False; padded labels are -100), `truncation`
-                (whether to cut at `max_length` and `max_target_length`; by default where they are given and nothing is
-                padded, as in Transformers; a sentence of which no token fits loses its marker too), `max_length` and
-                `max_target_length` (in tokens, special ones included; by default the tokenizer's `model_max_length`),
-                `pad_to_multiple_of`, `padding_side`, `return_tensors` ("pt" or "np") and `return_truncation`, for
-                counts per input: `num_truncated_tokens` (tokens that are missing), `num_truncated_sentences`
-                (sentences that lost a token) and for targets `num_truncated_target_tokens`. Without it, cuts are
-                logged, the first as a warning.
+            **options: `padding`, `truncation`, `max_length` and others, see `SourceOptions`; with
+                `return_truncation=True` also counts per input: `num_truncated_tokens` (tokens that are missing),
+                `num_truncated_sentences` (sentences that lost a token; one of which no token fits loses its marker
+                too) and for targets `num_truncated_target_tokens`.
 
         Returns:
             `input_ids` and `attention_mask` (batch, tokens), with `num_segments` also `segment_ids`, with

@@ -136,9 +136,8 @@ class HighlightTransformerProcessor(SavesPart, GivesRunningText, SourceProcessor
             documents: Several articles that make one input, one after the other, a blank line between. Truncation
                 keeps the beginning of each: an equal share of the limit, and what a short article leaves over goes to
                 the others.
-            text_target: The summary or summaries: gives `labels`. With a tokenizer that has `[line]`, `[short]` and
-                `[long]`, that of the summary's length (at most 25 words, at most 110, more) stands in the place of
-                BOS.
+            text_target: The summary or summaries: gives `labels`. They begin with `[line]`, `[short]` or `[long]`, the
+                summary's length, with a tokenizer that has these (at most 25 words, at most 110, more).
             phrases: What is highlighted in a document, and how much: a list of (phrase, value), which is every
                 occurrence of the phrase as whole words in any case, of (start, end, value) with the characters of the
                 running text (see `running_text`), or of phrases alone, of which each gets the same value, with an L2
@@ -150,17 +149,13 @@ class HighlightTransformerProcessor(SavesPart, GivesRunningText, SourceProcessor
                 with every occurrence's characters and, where tokens of it are left, its tokens.
             return_offsets_mapping: Also return `offset_mapping`: for each token where its characters begin and end in
                 the running text; (0, 0) for special tokens and padding.
-            **options: `padding` (True or "longest", "max_length", or False; padded labels are -100), `truncation`
-                (whether to cut at `max_length` and `max_target_length`; by default where they are given and nothing is
-                padded, as in Transformers; what is left of a phrase that is cut stays highlighted), `max_length` and
-                `max_target_length` (in tokens, special ones included; by default the tokenizer's `model_max_length`),
-                `pad_to_multiple_of`, `padding_side`, `return_tensors` ("pt" or "np") and `return_truncation`, for
-                counts per input: `num_truncated_tokens` (tokens that are missing), for targets
-                `num_truncated_target_tokens`, and where there are phrases `num_missing_phrases` (given, but not in the
-                text), `num_truncated_phrases` (occurrences that lost tokens), `num_long_phrases` (occurrences that
-                `key_phrases` found, of more than `max_phrase_length` tokens; they are not highlighted) and whether it
-                is `without_phrases` (1: no token is highlighted, though no empty list was given). Without it, these
-                are logged, the first of each kind as a warning.
+            **options: `padding`, `truncation`, `max_length` and others, see `SourceOptions`; with
+                `return_truncation=True` also counts per input: `num_truncated_tokens` (tokens that are missing), for
+                targets `num_truncated_target_tokens`, and where there are phrases `num_missing_phrases` (given, but
+                not in the text), `num_truncated_phrases` (occurrences that lost tokens; what is left of them stays
+                highlighted), `num_long_phrases` (occurrences that `key_phrases` found, of more than
+                `max_phrase_length` tokens; they are not highlighted) and whether it is `without_phrases` (1: no token
+                is highlighted, though no empty list was given).
 
         Returns:
             `input_ids` and `attention_mask` (batch, tokens); where there are phrases also `phrase_positions` (batch,

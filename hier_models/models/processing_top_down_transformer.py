@@ -67,22 +67,18 @@ class TopDownTransformerProcessor(GivesRunningText, SourceProcessor):
             turns: A dialogue: `{"role": …, "content": …}` per turn, read as lines "role: content". A content may be
                 empty, as in transcripts.
             documents: Several articles that make one input, one after the other, a blank line between.
-            text_target: The summary or summaries: gives `labels`. With a tokenizer that has `[line]`, `[short]` and
-                `[long]`, that of the summary's length (at most 25 words, at most 110, more) stands in the place of
-                BOS.
+            text_target: The summary or summaries: gives `labels`. They begin with `[line]`, `[short]` or `[long]`, the
+                summary's length, with a tokenizer that has these (at most 25 words, at most 110, more).
             importance: What is important in a document: a list of (start, end, weight) with the characters of the
                 running text (see `running_text`) and a weight of 0 or more; for a list of documents, a list of such
                 lists. A token gets the largest weight of the spans it overlaps, and 0 outside of all. Where no token
                 of a document gets a weight, all get 1, which is average pooling, and a warning says so.
             return_offsets_mapping: Also return `offset_mapping`: for each token where its characters begin and end in
                 the running text; (0, 0) for special tokens and padding.
-            **options: `padding` (True or "longest", "max_length", or False; padded labels are -100), `truncation`
-                (whether to cut at `max_length` and `max_target_length`; by default where they are given and nothing is
-                padded, as in Transformers), `max_length` and `max_target_length` (in tokens, special ones included; by
-                default the tokenizer's `model_max_length`), `pad_to_multiple_of`, `padding_side`, `return_tensors`
-                ("pt" or "np") and `return_truncation`, for counts per input: `num_truncated_tokens` (tokens that are
-                missing), for targets `num_truncated_target_tokens`, and with `importance` whether it is
-                `without_importance` (1: no token got a weight). Without it, these are logged, the first as a warning.
+            **options: `padding`, `truncation`, `max_length` and others, see `SourceOptions`; with
+                `return_truncation=True` also counts per input: `num_truncated_tokens` (tokens that are missing), for
+                targets `num_truncated_target_tokens`, and with `importance` whether it is `without_importance` (1: no
+                token got a weight).
 
         Returns:
             `input_ids` and `attention_mask` (batch, tokens), with `importance` also `token_importance` (batch,

@@ -28,7 +28,7 @@ _WARNED: "weakref.WeakKeyDictionary[SourceProcessor, set[str]]" = weakref.WeakKe
 
 
 class SourceOptions(TypedDict, total=False):
-    """What the call of every processor of documents takes beside its inputs."""
+    """What the call of every processor of documents takes beside its inputs; `docs/api/index.md` says the same."""
 
     # True or "longest", "max_length", or False. Padded labels are -100, always on the right.
     padding: bool | str
