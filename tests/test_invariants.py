@@ -310,11 +310,11 @@ BAD_TARGETS = {
     ),
     "ids of one document without its batch": (
         lambda target: {"decoder_input_ids": target[0]},
-        r"`decoder_input_ids` must be \(batch, target\) with tokens, got shape \(\d+,\)",
+        r"`decoder_input_ids` must be \(batch, target\), got shape \(\d+,\)",
     ),
     "no ids": (
         lambda target: {"decoder_input_ids": target[:, :0]},
-        r"`decoder_input_ids` must be \(batch, target\) with tokens, got shape \(3, 0\)",
+        r"`decoder_input_ids` must be \(batch, target\), got shape \(3, 0\)",
     ),
     "ids for two documents of three": (
         lambda target: {"decoder_input_ids": target[:2]},
@@ -326,7 +326,7 @@ BAD_TARGETS = {
     ),
     "embeddings of another width": (
         lambda target: {"decoder_inputs_embeds": torch.zeros(*target.shape, 7)},
-        r"`decoder_inputs_embeds` must be \(batch, target, \w+=\d+\) with tokens, got shape \(3, \d+, 7\)",
+        r"`decoder_inputs_embeds` must be \(batch, target, \w+=\d+\), got shape \(3, \d+, 7\)",
     ),
     "a mask of fewer tokens": (
         lambda target: {"decoder_input_ids": target, "decoder_attention_mask": torch.ones_like(target[:, 1:])},

@@ -112,16 +112,7 @@ class BartWarmStart(BeginsAsBase, BartBodyPreTrainedModel):
         return cls.load_bart(pretrained_model_name_or_path, positions, extra_positions, **kwargs)
 
     def resize_position_embeddings(self, new_num_position_embeddings: int, extra_positions: str = "tile") -> None:
-        """Grow the positions of encoder and decoder, so that the model takes longer sources and targets.
-
-        Args:
-            new_num_position_embeddings: longest source and target, in tokens.
-            extra_positions: `"tile"` repeats learned positions, `"random"` draws new ones. Sinusoidal positions have a
-                value everywhere.
-
-        Raises:
-            ValueError: if it is no integer or less than there are, or `extra_positions` is neither of the two.
-        """
+        """Grow the positions of encoder and decoder: longer sources and targets; arguments as in [`from_bart`]."""
         self.grow_positions(new_num_position_embeddings, extra_positions, "max_position_embeddings")
 
 

@@ -1,11 +1,7 @@
 """Conditional computation: the word LSTM reads a row when it is first selected, once for all beams of its document.
 
-In the order data flows: the screen, which finds the best of thousands of rows without all of their scores (ours); the
-store, which reads rows; and what the decoder attends to, one way or the other.
-
-Axes in shape comments: documents (documents of the batch, however many beams each has), beams (sequences of each
-document), batch (sequences that are decoded: documents times beams), source (source tokens), rows (rows of a
-document), selected (rows that a sequence selects), words (words of a row, padded to the longest that was read).
+Axes in shape comments: documents, beams (of each document), batch (sequences: documents times beams), source, rows (of
+a document), selected (rows of a sequence), words (of a row, padded to the longest that was read).
 """
 
 import copy

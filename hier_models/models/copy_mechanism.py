@@ -1,8 +1,6 @@
 """Copying: a mixture of the vocabulary's distribution and of attention to the source, in logarithms.
 
-Source: Gehrmann, Deng and Rush 2018, "Bottom-Up Abstractive Summarization", section 3, after See, Liu and Manning
-2017.
-
+Source: Gehrmann, Deng and Rush 2018, "Bottom-Up Abstractive Summarization", section 3.
 Axes in shape comments: batch (documents), source (source tokens), target (target tokens), d_model (width).
 """
 
@@ -81,7 +79,7 @@ class CopyDecoderLayer(BartDecoderLayer):
         source_mask: torch.Tensor | None = None,  # (batch, source)
         **kwargs: Unpack[TransformersKwargs],
     ) -> torch.Tensor | tuple[torch.Tensor, ...]:
-        """Update target tokens by those before them, by the source, by its sentences if need be, then each by itself."""
+        """Update target tokens by those before them, by the source and its sentences, then each by itself."""
         attention, norm = self.self_attn, self.self_attn_layer_norm
         hidden_states, *_ = self.attend(attention, norm, hidden_states, attention_mask, cache=cache, **kwargs)
         copied: list[torch.Tensor] = []  # (batch, target, source)

@@ -1,8 +1,7 @@
 """The decoder of the Coarse-to-Fine LSTM: LSTM layers with input feeding, and attention to rows and their words.
 
-Axes in shape comments: batch (sequences that are decoded: documents, or documents times beams), target (target
-tokens), source (source tokens), rows (rows of a document), words (words of a row, padded to the longest), selected
-(rows that hard attention selects at a step), state (context, hidden states of the layers, cells of the layers).
+Axes in shape comments: batch (documents, or documents times beams), target, source, rows (of a document), words (of a
+row, padded), selected (rows that hard attention selects), state (context, hidden states and cells of the layers).
 """
 
 from collections.abc import Sequence

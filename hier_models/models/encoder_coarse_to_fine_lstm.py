@@ -1,10 +1,7 @@
 """The encoder of the Coarse-to-Fine LSTM: an LSTM over the words of each row, and the rows' keys for coarse attention.
 
-With hard attention and without gradient it computes the keys only, and reads a row when it is selected
-(conditional_reading.py).
-
-Axes in shape comments: batch (documents), source (source tokens), rows (rows of a document, or of all documents where
-they stand in front), tokens (tokens in rows, of all rows, without padding).
+Axes in shape comments: batch (documents), source (source tokens), rows (of a document, or of all documents where they
+stand in front), tokens (tokens in rows, of all rows, without padding).
 """
 
 from collections.abc import Callable

@@ -1,9 +1,6 @@
-"""The encoder of the Top-Down Transformer: bottom-up layers, segments, top-down layers.
+"""The encoder of the Top-Down Transformer: bottom-up layers see a window, top-down layers segments too.
 
-Source: Pang et al., "Long Document Summarization with Top-down and Bottom-up Inference", section 2 and figure 1. The
-*bottom-up layers* see a window around each token. Their states are pooled into *segments*, which see each other. The
-*top-down layers* see a window and the segments.
-
+Source: Pang et al., "Long Document Summarization with Top-down and Bottom-up Inference", section 2 and figure 1.
 Axes in shape comments: batch (documents), source (source tokens), segments (segments of a document), d_model (width).
 """
 
@@ -103,17 +100,7 @@ class TopDownTransformerPreTrainedModel(BartWarmStart):
     def resize_position_embeddings(  # type: ignore[override]
         self, new_num_position_embeddings: int, side: str = "encoder", extra_positions: str = "tile"
     ) -> None:
-        """Grow the positions, so that the model takes longer sources or targets.
-
-        Args:
-            new_num_position_embeddings: longest source or target, in tokens.
-            side: `"encoder"` for sources, `"decoder"` for targets.
-            extra_positions: `"tile"` repeats the learned positions, and segments get positions of their own unless
-                `new_modules="random"`; `"random"` draws new ones.
-
-        Raises:
-            ValueError: if it is no integer or less than there are, or another argument is neither of its two.
-        """
+        """Grow the positions of one side, "encoder" or "decoder": longer sources or targets, as in [`from_bart`]."""
         if side not in ("encoder", "decoder"):
             raise ValueError(f"`side` must be 'encoder' or 'decoder', got {side!r}.")
         self.grow_positions(new_num_position_embeddings, extra_positions, f"max_{side}_position_embeddings")

@@ -1,16 +1,13 @@
 """Highlighting attention on top of a flash kernel, whose output is corrected in the few highlighted rows.
 
 Source: Liu et al., "Highlight-Transformer", equations 2 to 4. With the output `o` of plain attention and the logarithm
-`l` of the sum of its exponentials, a row that gets `b` added to its scores `z` in the band has the output
+`l` of the sum of its exponentials, a row that gets `b` added to its scores `z` in the band has the output (e^l o + sum
+over the band of (e^b - 1) e^z v) / (e^l + sum over the band of (e^b - 1) e^z). Backwards, the kernel gets the
+corrected output and logarithm: its gradients are then right outside of the band, where the weights are e^(z - l), and
+the band lacks the difference between its weights and these.
 
-    (e^l o + sum over the band of (e^b - 1) e^z v) / (e^l + sum over the band of (e^b - 1) e^z).
-
-`attend_on_cpu` calls torch's kernel for CPUs, forwards and backwards. Backwards, the kernel is given the corrected
-output and logarithm. Its gradients are then right outside of the band, where the weights are e^(z - l), and the band
-lacks the difference between its weights and these. `correct_rows` is for kernels that give both and their gradients.
-
-Axes in shape comments: batch (documents), heads (attention heads; of rows, the highlighted ones), tokens (source
-tokens), head_dim (width of a head), rows (tokens inside of phrases), width (entries of a row of the band).
+Axes in shape comments: batch, heads (of rows, the highlighted ones), tokens (of the source), head_dim, rows (tokens
+inside of phrases), width (entries of a row of the band).
 """
 
 from collections.abc import Iterator

@@ -1,10 +1,8 @@
 """The GRU body: a bidirectional GRU reads the source, a GRU with hierarchical attention writes the target.
 
-Source: "Hierarchical Attention: What Really Counts in Various NLP Tasks", section 5.2; Wang et al., "Chinese Poetry
-Generation with Planning based Neural Network" (2016), section 4.
-
-Axes in shape comments: batch (sources), source (source tokens), width (tokens of the part of a source that has the
-most), target (target tokens).
+Source: HAM, section 5.2; Wang et al., "Chinese Poetry Generation with Planning based Neural Network" (2016), section
+4.
+Axes in shape comments: batch, source, width (tokens of the part of a source that has the most), target.
 """
 
 from typing import Any

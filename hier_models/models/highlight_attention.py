@@ -1,19 +1,12 @@
 """Highlighting attention: attention weights raised inside key phrases, in some of the heads.
 
-Source: Liu et al., "Highlight-Transformer", section 3, equations 1 to 5.
+Source: Liu et al., "Highlight-Transformer", section 3, equations 1 to 5. Every way of attending is the plain attention
+of all heads, and then a correction of the few highlighted rows of a `Band`: "sdpa" on the CPU corrects what torch's
+flash kernel returns, "flex_attention" on a GPU corrects too; else, compiled, or with dropout of attention weights,
+rows attend once more. "eager" holds the dense matrix, for short inputs and for attention weights.
 
-Phrases span a few tokens, so the highlighting matrix H is zero but for a few rows, and those but for a few entries
-around the diagonal. It is held as these: a `Band`. Every way of attending is the plain attention of all heads, and
-then a correction of the few highlighted rows:
-
-    "sdpa"  on the CPU corrects what torch's flash kernel returns, forwards and backwards, at almost no cost (flash_…).
-            Elsewhere, compiled, or with dropout of attention weights, it attends from highlighted rows once more.
-    "flex_attention" on a GPU corrects rows too; else it does the latter, as flash attention does.
-    "eager" holds the dense matrix, for short inputs and for attention weights.
-
-Axes in shape comments: batch (documents), heads (attention heads), tokens (source tokens), head_dim (width of a head),
-phrases (occurrences of phrases in a document, padded to the most in the batch), rows (tokens inside of phrases, padded
-to the most in the batch), width (entries of a row of the band).
+Axes in shape comments: batch, heads, tokens (of the source), head_dim, phrases (occurrences in a document), rows
+(tokens inside of phrases, padded to the most in the batch), width (entries of a row of the band).
 """
 
 from typing import Any

@@ -1,10 +1,8 @@
 """The highlighting matrix, held as a band: its rows inside of key phrases, in each the entries around the diagonal.
 
 Source: Liu et al., "Highlight-Transformer", section 3.1.
-
-Axes in shape comments: batch (documents), tokens (source tokens), phrases (occurrences of phrases in a document,
-padded to the most in the batch), rows (tokens inside of phrases, padded to the most in the batch), width (entries of a
-row of the band).
+Axes in shape comments: batch, tokens (of the source), phrases (occurrences in a document, padded), rows (tokens inside
+of phrases, padded), width (entries of a row of the band).
 """
 
 from typing import NamedTuple

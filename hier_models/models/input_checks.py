@@ -1,7 +1,4 @@
-"""Refuses inputs that a model cannot read, before they end in an index error inside it, or go wrong in silence.
-
-Values are looked at on the CPU only: elsewhere it would make the device wait.
-"""
+"""Refuses inputs that end in an index error inside a model, or go wrong in silence; values on the CPU only."""
 
 import torch
 from transformers.cache_utils import Cache
@@ -55,6 +52,29 @@ def check_one(input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None
         raise ValueError(f"Give exactly one of `{before}input_ids` and `{before}inputs_embeds`, got {got}.")
 
 
+def check_tokens(
+    config: PreTrainedConfig,
+    input_ids: torch.Tensor | None,  # (batch, axis)
+    inputs_embeds: torch.Tensor | None,  # (batch, axis, width)
+    width: str,
+    axis: str,
+    before: str = "",
+) -> tuple[int, int]:
+    """Refuse tokens that are missing, given twice, of a wrong shape or out of range."""
+    check_one(input_ids, inputs_embeds, before)
+    if input_ids is not None:
+        shape = tuple(input_ids.shape)
+        if len(shape) != 2 or 0 in shape:
+            raise ValueError(f"`{before}input_ids` must be (batch, {axis}), got shape {shape}.")
+        check_values(f"{before}input_ids", input_ids, config.vocab_size, "vocab_size")
+    else:
+        assert inputs_embeds is not None
+        shape, size = tuple(inputs_embeds.shape), getattr(config, width)
+        if len(shape) != 3 or 0 in shape or shape[-1] != size:
+            raise ValueError(f"`{before}inputs_embeds` must be (batch, {axis}, {width}={size}), got shape {shape}.")
+    return shape[0], shape[1]
+
+
 def check_source(
     config: PreTrainedConfig,
     input_ids: torch.Tensor | None,  # (batch, source)
@@ -64,22 +84,11 @@ def check_source(
     axis: str = "source",
     takes_made_masks: bool = False,
 ) -> tuple[int, int]:
-    """Refuse tokens that are missing, given twice, of a wrong shape or out of range, or do not fit their mask."""
-    check_one(input_ids, inputs_embeds)
-    if input_ids is not None:
-        if input_ids.dim() != 2 or 0 in input_ids.shape:
-            raise ValueError(f"`input_ids` must be (batch, {axis}), got shape {tuple(input_ids.shape)}.")
-        check_values("input_ids", input_ids, config.vocab_size, "vocab_size")
-        batch, length = input_ids.shape
-    else:
-        assert inputs_embeds is not None
-        shape, size = tuple(inputs_embeds.shape), getattr(config, width)
-        if len(shape) != 3 or 0 in shape or shape[-1] != size:
-            raise ValueError(f"`inputs_embeds` must be (batch, {axis}, {width}={size}), got shape {shape}.")
-        batch, length = shape[:2]
+    """Refuse tokens that no source can be, or that do not fit their mask."""
+    shape = check_tokens(config, input_ids, inputs_embeds, width, axis)
     if attention_mask is not None and (attention_mask.dim() == 2 or not takes_made_masks):
-        check_shape("attention_mask", attention_mask, (batch, length))
-    return batch, length
+        check_shape("attention_mask", attention_mask, shape)
+    return shape
 
 
 def check_target(
@@ -90,21 +99,8 @@ def check_target(
     attention_mask: torch.Tensor | None,  # (batch, target), or with earlier tokens in front
     width: str = "d_model",
 ) -> None:
-    """Refuse a target that is missing or given twice, has no tokens, or does not fit its source or its mask."""
-    check_one(input_ids, inputs_embeds, "decoder_")
-    if input_ids is not None:
-        shape = tuple(input_ids.shape)
-        if len(shape) != 2 or 0 in shape:
-            raise ValueError(f"`decoder_input_ids` must be (batch, target) with tokens, got shape {shape}.")
-        check_values("decoder_input_ids", input_ids, config.vocab_size, "vocab_size")
-    else:
-        assert inputs_embeds is not None
-        shape, size = tuple(inputs_embeds.shape), getattr(config, width)
-        if len(shape) != 3 or 0 in shape or shape[-1] != size:
-            raise ValueError(
-                f"`decoder_inputs_embeds` must be (batch, target, {width}={size}) with tokens, got shape {shape}."
-            )
-    batch, length = shape[:2]
+    """Refuse tokens that no target can be, or that do not fit their source or their mask."""
+    batch, length = check_tokens(config, input_ids, inputs_embeds, width, "target", "decoder_")
     if source is not None and len(source) != batch:
         raise ValueError(f"The target must have batch={len(source)} like the source, got batch={batch}.")
     if attention_mask is None or not isinstance(attention_mask, torch.Tensor) or attention_mask.dim() == 4:

@@ -1,8 +1,4 @@
-"""Keywords of poems: those of a user's text, those of a poem's lines, and more of the same kind where there are few.
-
-Two graphs of words make them. TextRank finds the important words of a text, or of a corpus of poems; how often words
-share a poem of the corpus tells which go with which.
-"""
+"""Keywords of poems: those of a text and of a poem's lines, by TextRank, and more that go with them in a corpus."""
 
 import importlib
 import json
@@ -215,20 +211,11 @@ class PoemKeywords:
         return cls(kept, [scores[word] for word in kept], neighbours, unit)
 
     def of_line(self, line: str, usable: Callable[[str], bool] | None = None) -> str | None:
-        """Find the keyword of a line of a poem, as in training.
+        """Find the keyword of a line of a poem, as in training; None if no word of it is `usable`.
 
-        Args:
-            line: The line.
-            usable: Tells whether a word can be a keyword; all can by default.
-
-        Returns:
-            Its word of the highest score in the corpus, of several the first; where the corpus has none of them, its
-            first word that is no stopword, else its first word, else its first character. None if none is usable.
-
-        Raises:
-            ValueError: If there is no Chinese character in the line.
-
-        Source: Wang et al. (2016), section 4.1.
+        It is the word of the highest score in the corpus, of several the first; where the corpus has none of them, the
+        first that is no stopword, else the first word, else the first character. Source: Wang et al. (2016), section
+        4.1.
         """
         words = segment(line, self.unit)
         if not words:
@@ -241,20 +228,10 @@ class PoemKeywords:
         return candidates[0] if candidates else None
 
     def extract(self, text: str, count: int = 4, usable: Callable[[str], bool] | None = None) -> list[str]:
-        """Find the keywords of a user's text by TextRank over the text itself.
+        """Find the keywords of a user's text by TextRank over the text itself: at most `count` that are `usable`.
 
-        Args:
-            text: The text.
-            count: Most keywords.
-            usable: Tells whether a word can be a keyword; all can by default.
-
-        Returns:
-            Words, the most important first; of equals those that are more important in the corpus, then those that
-            come first. Fewer than `count` where the text has no more.
-
-        Raises:
-            ValueError: If the text has no Chinese characters.
-
+        The most important come first; of equals those that are more important in the corpus, then those that come
+        first.
         Source: HAM, section 5.2.
         """
         runs = chinese_runs(text)
@@ -275,22 +252,11 @@ class PoemKeywords:
     def expand(
         self, keywords: Sequence[str], count: int = 4, usable: Callable[[str], bool] | None = None
     ) -> list[str]:
-        """Add keywords that go with those that there are.
+        """Add to keywords `usable` ones that go with them, up to `count`, or refuse where the corpus has too few.
 
-        Args:
-            keywords: Those that there are; none will do.
-            count: How many it shall be.
-            usable: Tells whether a word can be a keyword; all can by default.
-
-        Returns:
-            The keywords, and behind them the words of the corpus with the largest sum of pointwise mutual information
-            with them, each times the number of shared poems; then those that go with the characters of the keywords;
-            where these are not enough either, the most important words of the corpus.
-
-        Raises:
-            ValueError: If the corpus has too few words.
-
-        Source: HAM, section 5.2 (the knowledge-based method); Wang et al. (2016), section 3.2.2.
+        The words with the largest sum of pointwise mutual information with them, each times the number of shared
+        poems; then those that go with their characters; then the most important of the corpus. Source: HAM, section
+        5.2 (the knowledge-based method); Wang et al. (2016), section 3.2.2.
         """
         found = list(keywords)
         if len(found) >= count:
@@ -326,11 +292,7 @@ class PoemKeywords:
         return [self._numbers[part] for part in dict.fromkeys(parts)]
 
     def save(self, path: Path) -> None:
-        """Write what there is to a JSON file.
-
-        Args:
-            path: The file.
-        """
+        """Write what there is to a JSON file."""
         content = {
             "version": VERSION,
             "unit": self.unit,
@@ -342,17 +304,7 @@ class PoemKeywords:
 
     @classmethod
     def load(cls, path: Path) -> "PoemKeywords":
-        """Read what `save` wrote.
-
-        Args:
-            path: The file.
-
-        Returns:
-            The keywords.
-
-        Raises:
-            ValueError: If it is no such file.
-        """
+        """Read what `save` wrote."""
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(content, Mapping) or content.get("version") != VERSION:

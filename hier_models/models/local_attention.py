@@ -1,16 +1,10 @@
 """Local self-attention: an exact sliding window whose time and memory grow linearly with the number of tokens.
 
-Every token attends to the `window / 2` tokens on its left, the `window / 2` on its right, and itself.
+Source: Pang et al., "Long Document Summarization with Top-down and Bottom-up Inference", section 2.1, appendix B.1. A
+block of neighbouring queries shares its keys, and a mask cuts the band out of it. On the CPU the blocks are views, all
+blocks share a mask, and forward and backward call torch's flash kernel on them.
 
-Source: Pang et al., "Long Document Summarization with Top-down and Bottom-up Inference", section 2.1, appendix B.1 and
-figure 2.
-
-`local_attention` works on any device through `scaled_dot_product_attention`: a block of neighbouring queries shares
-its keys, and a mask cuts the band out of it. On the CPU the blocks are views, all blocks share a mask, and forward and
-backward call torch's flash kernel on them.
-
-Axes in shape comments: batch (documents), heads (attention heads), tokens (source tokens), head_dim (width of a head),
-blocks (blocks of queries), keys (keys that one block of queries can see).
+Axes in shape comments: batch, heads, tokens, head_dim, blocks (of queries), keys (that a block of queries can see).
 """
 
 from collections.abc import Iterator

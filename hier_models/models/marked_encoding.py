@@ -1,8 +1,4 @@
-"""Tokens with sentence markers among them: where a text's sentences begin, what fits, and the row that comes out.
-
-In the order the data flow: a text's tokens, the spans of it that fit into a length, and the finished row, which
-answers all that `transformers.BatchEncoding` asks of an encoding.
-"""
+"""A text's tokens, the spans of them that fit into a length, and the row with sentence markers that comes out."""
 
 import itertools
 from bisect import bisect_left, bisect_right

@@ -1,7 +1,4 @@
-"""Tokenizers that set a marker before every sentence, for what knows tokenizers only: pipelines, stock scripts.
-
-In the order the data flow: tokens and where sentences begin among them, what fits, rows, padding.
-"""
+"""Tokenizers that set a marker before every sentence, for what knows tokenizers only: pipelines, stock scripts."""
 
 import itertools
 import json

@@ -1,10 +1,8 @@
 """Matching a context with its question word by word: the recurrent networks of Match-LSTM and R-NET.
 
-A step does only what depends on its state. What cells and gates make of the context's words is made for all words at
-once, before; what they make of the question is made once too, and a step sums it up with its attention. Steps of both
-directions are one batch.
-
-Axes in shape comments: as in question_attention.py, and both (rows of the first direction, then those of the second).
+A step does only what depends on its state; all else is made for all words at once, before. Steps of both directions
+are one batch. Axes in shape comments: as in question_attention.py, and both (rows of the one, then of the other
+direction).
 """
 
 from abc import abstractmethod

@@ -41,10 +41,9 @@ logger = logging.get_logger(__name__)
 
 
 class CoarseToFineLstmModel(CoarseToFineLstmPreTrainedModel):
-    """Encoder and decoder of the Coarse-to-Fine LSTM, without the generator.
+    """Encoder and decoder of the Coarse-to-Fine LSTM, without the generator. Source: thesis, chapter 4.
 
-    Source: thesis, chapter 4. `soft_attention` makes hard attention soft in training ("+PRETRAIN").
-
+    `soft_attention` makes hard attention soft in training ("+PRETRAIN").
     """
 
     def __init__(self, config: CoarseToFineLstmConfig):
@@ -285,11 +284,7 @@ class CoarseToFineLstmForConditionalGeneration(WritesTargets, CoarseToFineLstmPr
         return loss, surrogate
 
     def generate(self, *args: Any, **kwargs: Any) -> Any:
-        """Generate; see `GenerationMixin.generate`. With hard attention, only rows that are selected are read.
-
-        With `return_dict_in_generate=True`, the result then has `encoded_rows` too, how many rows of each document
-        were read, `(batch,)`.
-        """
+        """Generate; the result also has `encoded_rows`, how many rows of each document were read, `(batch,)`."""
         found: Any = super().generate(*args, **kwargs)  # type: ignore[misc]  # of a mixin
         cache = found.get("cache") if isinstance(found, ModelOutput) else None
         encoded_rows = getattr(cache, "encoded_rows", None)

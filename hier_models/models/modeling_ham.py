@@ -31,10 +31,9 @@ from .transformer_body import HamTransformerDecoder, HamTransformerEncoder
 
 
 class HamModel(BartBodyModel, HamPreTrainedModel):
-    """Encoder and decoder of HAM, without the head.
+    """Encoder and decoder of HAM, without the head; the Transformer body of one level equals [`BartModel`].
 
-    Source: sections 3 and 5.2. With the Transformer body and one level, equal to [`BartModel`].
-
+    Source: sections 3 and 5.2.
     """
 
     def __init__(self, config: HamConfig):

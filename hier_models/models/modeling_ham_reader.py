@@ -24,7 +24,7 @@ from transformers.processing_utils import Unpack
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
 from .configuration_ham_reader import HamReaderConfig
-from .input_checks import check_values
+from .input_checks import check_shape, check_source, check_values
 from .passage_layout import Layout
 from .question_attention import BidafAttention, LevelWeights
 from .readers import READERS
@@ -98,13 +98,7 @@ class HamReaderPreTrainedModel(PreTrainedModel):
 
 
 class HamReaderForQuestionAnswering(HamReaderPreTrainedModel):
-    """A reader that finds the answer to a question in a context: BiDAF, Match-LSTM or R-NET.
-
-    Source: HAM, section 5.1: a reader whose attentions are hierarchical, with `attention_depth` levels.
-
-    Args:
-        config: of the model.
-    """
+    """A reader, BiDAF, Match-LSTM or R-NET, that finds the answer to a question in a context. Source: section 5.1."""
 
     def __init__(self, config: HamReaderConfig):
         super().__init__(config)
@@ -161,14 +155,11 @@ class HamReaderForQuestionAnswering(HamReaderPreTrainedModel):
                 word, or one of start and end is missing.
         """
         config = self.config
-        _check_words("", config, input_ids, attention_mask, char_ids, inputs_embeds)
-        _check_words("question_", config, question_ids, question_attention_mask, question_char_ids)
+        shape = check_source(config, input_ids, inputs_embeds, attention_mask, "embedding_size", "words")
+        _check_characters("char_ids", config, char_ids, shape)
+        _check_questions(config, question_ids, question_attention_mask, question_char_ids, shape[0])
         given = inputs_embeds if input_ids is None else self.words.embed_tokens(input_ids)
         asked = self.words.embed_tokens(question_ids)
-        if len(given) != len(asked):
-            raise ValueError(
-                f"`question_ids` must have a question for each of {len(given)} contexts, got {len(asked)}."
-            )
         mask = _mask(attention_mask, given)
         question_mask = _mask(question_attention_mask, asked)
         _check_documents(document_ids, mask)
@@ -233,49 +224,44 @@ def _loss(
     return (losses[0] + losses[1]) / 2
 
 
-def _check_words(
-    name: str,
+def _check_questions(
     config: HamReaderConfig,
-    ids: torch.Tensor | None,  # (batch, words)
-    mask: torch.Tensor | None,  # (batch, words)
-    char_ids: torch.Tensor | None,  # (batch, words, chars)
-    embeds: torch.Tensor | None = None,  # (batch, words, embedding_size)
+    ids: torch.Tensor | None,  # (batch, keys)
+    mask: torch.Tensor | None,  # (batch, keys)
+    char_ids: torch.Tensor | None,  # (batch, keys, chars)
+    batch: int,
 ) -> None:
-    """Refuse words that cannot be read."""
-    ids_name = f"{name}ids" if name else "input_ids"
-    given = ids if ids is not None else embeds
-    if given is None or (ids is not None and embeds is not None):
-        either = f"`{ids_name}`" + ("" if name else " and `inputs_embeds`")
-        got = "none" if given is None else "both"
-        raise ValueError(f"Give {'' if name else 'exactly one of '}{either}, got {got}.")
-    if given.dim() != (2 if ids is not None else 3) or 0 in given.shape[:2]:
-        shown = ids_name if ids is not None else "inputs_embeds"
+    """Refuse questions that cannot be read, or that are not as many as contexts."""
+    if ids is None:
+        raise ValueError("Give `question_ids`, got none.")
+    if ids.dim() != 2 or len(ids) != batch or not ids.shape[1]:
         raise ValueError(
-            f"`{shown}` must be (batch, words{'' if ids is not None else ', embedding_size'}) and not empty, got the "
-            f"shape {tuple(given.shape)}."
+            f"`question_ids` must be (batch, words), a question for each of {batch} contexts, got shape "
+            f"{tuple(ids.shape)}."
         )
-    if ids is not None:
-        check_values(ids_name, ids, config.vocab_size, "vocab_size")
-    shape = tuple(given.shape[:2])
-    if mask is not None and tuple(mask.shape) != shape:
-        raise ValueError(
-            f"`{name}attention_mask` must have the shape of `{ids_name}`, {shape}, got {tuple(mask.shape)}."
-        )
-    if char_ids is None:
-        if config.char_vocab_size:
-            raise ValueError(f"Give `{name}char_ids`, got none: the model reads characters of words.")
-        return
+    check_values("question_ids", ids, config.vocab_size, "vocab_size")
+    check_shape("question_attention_mask", mask, ids.shape)
+    _check_characters("question_char_ids", config, char_ids, ids.shape)
+
+
+def _check_characters(
+    name: str, config: HamReaderConfig, char_ids: torch.Tensor | None, shape: tuple[int, ...]
+) -> None:  # char_ids (batch, words, chars), shape (batch, words)
+    """Refuse characters that the model does not read, or that are not those of its words."""
     if not config.char_vocab_size:
+        if char_ids is not None:
+            raise ValueError(
+                f"`{name}` must not be given to a model that reads words only (char_vocab_size=0), got the shape "
+                f"{tuple(char_ids.shape)}."
+            )
+        return
+    if char_ids is None:
+        raise ValueError(f"Give `{name}`, got none: the model reads characters of words.")
+    if char_ids.dim() != 3 or tuple(char_ids.shape[:2]) != tuple(shape) or not char_ids.shape[2]:
         raise ValueError(
-            f"`{name}char_ids` must not be given to a model that reads words only (char_vocab_size=0), got the shape "
-            f"{tuple(char_ids.shape)}."
+            f"`{name}` must be (batch, words, characters) for words of {tuple(shape)}, got {tuple(char_ids.shape)}."
         )
-    if char_ids.dim() != 3 or tuple(char_ids.shape[:2]) != shape or not char_ids.shape[2]:
-        raise ValueError(
-            f"`{name}char_ids` must be (batch, words, characters) for `{ids_name}` of {shape}, got "
-            f"{tuple(char_ids.shape)}."
-        )
-    check_values(f"{name}char_ids", char_ids, config.char_vocab_size, "char_vocab_size")
+    check_values(name, char_ids, config.char_vocab_size, "char_vocab_size")
 
 
 def _check_documents(document_ids: torch.Tensor | None, mask: torch.Tensor) -> None:
@@ -283,10 +269,7 @@ def _check_documents(document_ids: torch.Tensor | None, mask: torch.Tensor) -> N
     # document_ids (batch, words), mask (batch, words)
     if document_ids is None:
         return
-    if document_ids.shape != mask.shape:
-        raise ValueError(
-            f"`document_ids` must have the shape of the context, {tuple(mask.shape)}, got {tuple(document_ids.shape)}."
-        )
+    check_shape("document_ids", document_ids, mask.shape)
     of_words = document_ids.masked_fill(~mask, -1)
     if bool((document_ids[mask] < 0).any()):
         raise ValueError(f"`document_ids` must be 0 or more for every word, got {int(document_ids[mask].min())}.")

@@ -255,10 +255,10 @@ class HatBartDecoder(BartBodyDecoder, HatBartPreTrainedModel):
         return HatBartDecoderOutput(last_hidden_state=hidden_states, cache=cache, copy_attentions=copy_attentions)
 
     def _make_room(self, cache: Cache | None, sentences: int) -> None:
-        """Append to the cross-attention cache one layer for each third attention.
+        """Append to the cross-attention cache, which has one for each layer, a layer for each third attention.
 
-        `generate` makes it with one layer for each decoder layer. What is in this list is reordered by beam search,
-        reset and moved together with the rest. After a reset, the next document may have other sentences.
+        So beam search reorders, resets and moves them with the rest. After a reset, the next document may have other
+        sentences.
         """
         if not isinstance(cache, EncoderDecoderCache):
             return

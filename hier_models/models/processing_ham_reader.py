@@ -1,8 +1,4 @@
-"""Processor of the readers: questions and contexts in, words and characters out, and where in the text they stand.
-
-In the order the data flow: reading the input, then the processor, which turns it into words and characters, cuts long
-contexts into windows, finds the answers' places, and pads.
-"""
+"""Processor of the readers: questions and contexts in, words and characters out, and where in the text they stand."""
 
 import unicodedata
 from bisect import bisect_left, bisect_right
@@ -224,22 +220,7 @@ class HamReaderProcessor(ProcessorMixin):
         padding_side: str | None = None,
         return_tensors: str | None = None,
     ) -> BatchEncoding:
-        """Pad what the processor made of several questions to one batch, as a collator does.
-
-        Args:
-            features: A mapping for each row.
-            padding: As when called.
-            max_length: As when called.
-            pad_to_multiple_of: As when called.
-            padding_side: "left" or "right"; None for the tokenizer's.
-            return_tensors: As when called.
-
-        Returns:
-            The batch.
-
-        Raises:
-            ValueError: If rows have different inputs, or there is none, or there is no such side.
-        """
+        """Pad what the processor made of several questions to one batch, as a collator does; options as in a call."""
         if padding_side not in (None, "left", "right"):
             raise ValueError(f'`padding_side` must be "left", "right" or None, got {padding_side!r}')
         if not features:

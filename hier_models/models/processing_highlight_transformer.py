@@ -1,8 +1,4 @@
-"""Processor of the Highlight-Transformer: articles in, `<s> articles </s>` out, and the tokens of their key phrases.
-
-It turns the input into ids, gives each article its share of the limit, finds the phrases, reports what was cut and
-what was not found, and pads.
-"""
+"""Processor of the Highlight-Transformer: articles in, `<s> articles </s>` out, and tokens of their key phrases."""
 
 import re
 from collections.abc import Mapping, Sequence

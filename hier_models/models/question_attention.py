@@ -1,12 +1,10 @@
 """Attention in levels, as the readers need it: the weights of levels, and the two ways in which readers score words.
 
-Every level's query is what the level before attended to; the output is the sum of all levels, weighted by the softmax
-of as many parameters. Since that is P V for the attention P to the values V, the next level's scores need no vectors:
-they are P times a matrix of the question alone, made once.
+A level's query is P V, what the level before attended to by P; so the next level's scores need no vectors: they are P
+times a matrix of the question alone, made once.
 
 Axes in shape comments: rows (contexts, each with its question), queries (words of the context), keys (words of the
-question, or of the context where it attends to itself), size (width of a word's state), hidden (width of additive
-scoring).
+question, or of the context where it attends to itself), size (of a word's state), hidden (of additive scoring).
 """
 
 from collections.abc import Iterator

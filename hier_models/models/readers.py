@@ -1,10 +1,11 @@
 """The three readers: how a context is read with a question, and the pointer that looks for the answer in it.
 
-Each has the same three steps, of which the model makes an answer: `encode`, for questions and documents; `read`, for
-each document with its question; and `point`, over all documents of a context.
+Each has the same three steps: `encode`, for questions and documents, (texts, words, word_size); `read`, for each
+document with its question, (rows, words or keys, size), gives what `point` looks at and attention to the question; and
+`point`, over all documents of a context, (batch, words or keys, …), scores words as the answer's first and last.
 
-Axes in shape comments: batch (questions), rows (documents of all contexts), words (words of a document, or of all
-documents of a context), keys (words of a question), size (2 · hidden_size, the width of a word that was read).
+Axes in shape comments: batch (questions), rows (documents of all contexts), words (of a document, or of all documents
+of a context), keys (words of a question), size (2 · hidden_size, the width of a word that was read).
 """
 
 from typing import Any
@@ -36,8 +37,7 @@ class QuestionPooling(nn.Module):
 class AnswerPointer(nn.Module):
     """Points at the first word of the answer, reads what it pointed at, and points at the last.
 
-    Source: Wang and Jiang 2016, equations 10 to 13 (the boundary model; an LSTM that begins with zeros); Wang et al.
-    2017, equations 9 to 11 (a GRU that begins with the question).
+    Source: Wang and Jiang 2016, equations 10 to 13 (an LSTM); Wang et al. 2017, equations 9 to 11 (a GRU).
     """
 
     def __init__(self, size: int, hidden_size: int, state_size: int, cell: str):
@@ -102,11 +102,9 @@ class Reader(nn.Module):
 
 
 class BidafReader(Reader):
-    """Bi-directional attention flow.
+    """Bi-directional attention flow. Source: Seo et al. 2016, section 2, layers 3 to 6; HAM, section 3.1.
 
-    Source: Seo et al. 2016, section 2, layers 3 to 6; the attention in levels (HAM, section 3.1). For several
-    documents each is read with the question, and start and end are looked for in all of them together, as DuReader's
-    authors do.
+    Start and end are looked for in all documents together, as DuReader's authors do.
     """
 
     encoder_name = "contextual"
@@ -139,11 +137,7 @@ class BidafReader(Reader):
 
 
 class MatchLstmReader(Reader):
-    """Match-LSTM with the boundary model of the answer pointer.
-
-    Source: Wang and Jiang 2016, section 2.2; the attention in levels (HAM, section 3.1). Context and question are read
-    in both directions here; the paper's LSTM reads forwards, as that of the code HAM's authors began with.
-    """
+    """Match-LSTM with the answer pointer, in both directions. Source: Wang and Jiang 2016, section 2.2; HAM, 3.1."""
 
     encoder_name = "preprocessing"
 
@@ -167,11 +161,7 @@ class MatchLstmReader(Reader):
 
 
 class RNetReader(Reader):
-    """R-NET: gated matching with the question, then of the context with itself.
-
-    Source: Wang et al. 2017, section 3; both attentions in levels (HAM, section 5.1): the first as HAM-V, that of the
-    context to itself as HAM-S.
-    """
+    """R-NET: gated matching with the question (HAM-V), then of the context with itself (HAM-S): Wang et al. 2017."""
 
     encoder_name = "encoder"
 

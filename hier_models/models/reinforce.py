@@ -1,8 +1,6 @@
 """REINFORCE: how hard attention to rows learns from the words that follow, though drawing a row has no derivative.
 
-What is drawn gets the gradient of its log-probability, times the rewards that come after it (theorems 1 and 2 of
-chapter 3). The model adds `surrogate - surrogate.detach()` to its loss: the value stays the likelihood.
-
+Source: thesis, chapter 3. The model adds `surrogate - surrogate.detach()` to its loss: the value stays the likelihood.
 Axes in shape comments: batch (documents), target (decoder steps), rows (sentences of a document, or rows of its grid).
 """
 

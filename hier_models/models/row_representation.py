@@ -1,7 +1,6 @@
 """The coarse level of the Coarse-to-Fine LSTM: one vector for each row, from word embeddings alone.
 
-Axes in shape comments: tokens (tokens in rows, of all rows), rows (rows of all documents), words (words of a row,
-padded to the longest), windows (places of the convolution in a row).
+Axes in shape comments: tokens (in rows, of all rows), rows (of all documents), words (of a row, padded), windows.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,6 @@
 """Where the rows of a batch are, without padding: tokens row after row, and the order in which an LSTM reads them.
 
-Axes in shape comments: tokens (tokens in rows, of all rows, one row after the other), rows (rows of all documents,
-document after document, each with as many as the one with the most has).
+Axes in shape comments: tokens (of all rows, row after row), rows (of all documents, each with as many as the most).
 """
 
 from dataclasses import dataclass

@@ -1,14 +1,11 @@
 """From tokens to segments: windows of tokens, pooled into one state each.
 
-Source: Pang et al., "Long Document Summarization with Top-down and Bottom-up Inference", section 2.3.
+Source: Pang et al., "Long Document Summarization with Top-down and Bottom-up Inference", section 2.3. Tokens are cut
+into pieces as long as the stride; each is summed whole and up to where a window ends inside of it, and a window is a
+sum of such sums. So time and memory are linear, and no token is copied, however much windows overlap.
 
-A document is pooled in one pass over its tokens. They are cut into pieces as long as the stride; each is summed whole
-and up to where a window ends inside of it, and a window is a sum of such sums. So time and memory are linear in the
-number of tokens, forwards and backwards, and no token is copied, however much windows overlap.
-
-Axes in shape comments: batch (documents), units (what is pooled: tokens, or the segments of the level below), segments
-(windows over them), pieces (pieces of `stride` units), sums (sums of a piece: whole, and up to the end of a window,
-for each kind of weight).
+Axes in shape comments: batch, units (tokens, or the segments of the level below), segments (windows over them), pieces
+(of `stride` units), sums (of a piece: whole, and up to the end of a window, for each kind of weight).
 """
 
 from typing import NamedTuple

@@ -233,20 +233,10 @@ class GivesRunningText:
         turns: Sequence[Mapping[str, str]] | Sequence[Sequence[Mapping[str, str]]] | None = None,
         documents: Sequence[str] | Sequence[Sequence[str]] | None = None,
     ) -> str | list[str]:
-        """Give the text that is tokenized, whose characters are counted by `offset_mapping`, and by inputs in spans.
+        """Give the text that is tokenized, whose characters `offset_mapping` and inputs in spans count.
 
-        Args:
-            text: As in the call, of which one is given; it is its own running text.
-            sentences: As in the call; joined by spaces.
-            turns: As in the call; "role: content", a line each, or joined by spaces where sentences are marked.
-            documents: As in the call; joined by blank lines, or their sentences by spaces where these are marked.
-
-        Returns:
-            The text of one input, or a list of them.
-
-        Raises:
-            ValueError: If the inputs are none, several or malformed.
-            TypeError: If an input is not text, or a list of text.
+        Sentences are joined by spaces, turns by line breaks, documents by blank lines; all by spaces where sentences
+        are marked.
         """
         inputs = {"text": text, "sentences": sentences, "turns": turns, "documents": documents}
         name = given_input(inputs, none_allowed=False)

@@ -1,10 +1,7 @@
-"""Layers of the Top-Down Transformer's encoder: bottom-up, over segments, and top-down.
+"""Layers of the Top-Down Transformer's encoder, BART's with BART's names: bottom-up, over segments, and top-down.
 
-Source: Pang et al., "Long Document Summarization with Top-down and Bottom-up Inference", section 2 and figure 1. All
-are BART's post-norm layers, with BART's parameter names.
-
-Axes in shape comments: batch (documents), units (tokens, or segments of a level below), segments (segments of the
-level above), d_model (width).
+Source: Pang et al., "Long Document Summarization with Top-down and Bottom-up Inference", section 2 and figure 1.
+Axes in shape comments: batch, units (tokens, or segments of a level below), segments (of the level above), d_model.
 """
 
 from typing import Any

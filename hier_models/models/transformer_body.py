@@ -1,10 +1,7 @@
 """The Transformer body: BART's, with HAM-S in the encoder's layers and HAM-V as the decoder's attention to the source.
 
-Source: "Hierarchical Attention: What Really Counts in Various NLP Tasks", section 3; several heads are the paper's
-future work (section 7).
-
-Axes in shape comments: batch (sources), heads (attention heads), source (source tokens), target (target tokens),
-d_model (width).
+Source: HAM, section 3; several heads are the paper's future work (section 7).
+Axes in shape comments: batch, heads, source (source tokens), target (target tokens), d_model (width).
 """
 
 from typing import Any

@@ -1,8 +1,7 @@
 """A warm start that costs nothing: what a checkpoint lacks begins as if it were not there.
 
-A new attention on a stream that its layer norm has normalised already is the identity, exactly but for the norm's eps,
-if its output is zero and it takes over scale and shift of the norm before it, which is left with neither: z is then
-normalised, so that norm(z + 0) = scale · z + shift. From the first step on, training can only add to the base.
+A new attention on a normalised stream is the identity, but for the norm's eps, if its output is zero and it takes over
+scale and shift of the norm before it, which is left with neither: then norm(z + 0) = scale · z + shift.
 """
 
 from typing import Any, Self, cast

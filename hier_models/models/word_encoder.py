@@ -1,7 +1,6 @@
 """Words and their characters as vectors, and recurrent layers that read a batch of texts of any length.
 
-Axes in shape comments: texts (contexts or questions), words (words of a text, padding on the right), chars (characters
-of a word, padding on the right).
+Axes in shape comments: texts (contexts or questions), words (of a text) and chars (of a word), padding on the right.
 """
 
 import torch

@@ -325,12 +325,15 @@ def without(batch, name):
         (lambda b: without(b, "char_ids"), "`char_ids`, got none"),
         (lambda b: without(b, "question_char_ids"), "`question_char_ids`, got none"),
         (lambda b: {**b, "input_ids": b["input_ids"][0]}, r"`input_ids` must be \(batch, words\)"),
-        (lambda b: {**b, "attention_mask": b["attention_mask"][:, 1:]}, "`attention_mask` must have the shape"),
+        (
+            lambda b: {**b, "attention_mask": b["attention_mask"][:, 1:]},
+            r"`attention_mask` must be \(2, 7\) like the tokens",
+        ),
         (lambda b: {**b, "char_ids": b["char_ids"][:, 1:]}, "`char_ids` must be"),
         (lambda b: {**b, "input_ids": b["input_ids"] + 30}, r"`input_ids` must be in \[0, vocab_size=30\)"),
         (lambda b: {**b, "question_ids": -b["question_ids"]}, r"`question_ids` must be in \[0, vocab_size=30\)"),
         (lambda b: {**b, "char_ids": b["char_ids"] + 12}, r"`char_ids` must be in \[0, char_vocab_size=12\)"),
-        (lambda b: {**b, "document_ids": b["input_ids"][:, 1:]}, "`document_ids` must have the shape"),
+        (lambda b: {**b, "document_ids": b["input_ids"][:, 1:]}, r"`document_ids` must be \(2, 7\) like the tokens"),
         (lambda b: {**b, "document_ids": torch.arange(7).flip(0).repeat(2, 1)}, "must not decrease"),
         (lambda b: {**b, "document_ids": torch.full((2, 7), -1)}, "must be 0 or more"),
         (lambda b: {**b, "question_attention_mask": b["question_attention_mask"] * 0}, "in question 0"),
@@ -351,7 +354,7 @@ def test_questions_must_be_as_many_as_contexts():
     batch = make_batch()
     for name in [name for name in batch if name.startswith("question")]:
         batch[name] = batch[name][:1]
-    with pytest.raises(ValueError, match="a question for each of 2 contexts, got 1"):
+    with pytest.raises(ValueError, match=r"a question for each of 2 contexts, got shape \(1,"):
         make_model()(**batch)
 
 
