@@ -233,10 +233,7 @@ class HierarchicalAttention(nn.Module):
         return self.level_weights.computed
 
     def prepare(
-        self,
-        key: torch.Tensor,
-        value: torch.Tensor | None = None,
-        key_padding_mask: torch.Tensor | None = None,
+        self, key: torch.Tensor, value: torch.Tensor | None = None, key_padding_mask: torch.Tensor | None = None
     ) -> HamMemory:
         """Make what [`attend`] needs of keys and values, once for any queries; arguments as in [`forward`]."""
         value = key if value is None else value

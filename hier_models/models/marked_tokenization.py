@@ -11,8 +11,7 @@ from tokenizers import Tokenizer
 from transformers import BatchEncoding, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from transformers.utils import logging
 
-from .marked_encoding import MarkedEncoding, TokenizedText
-from .marked_rows import NO_LIMIT, layout_of, rows_of
+from .marked_encoding import NO_LIMIT, MarkedEncoding, TokenizedText, layout_of, rows_of
 from .sentence_splitting import check_language, split_sentences
 from .text_inputs import check_text, check_words, read_texts
 

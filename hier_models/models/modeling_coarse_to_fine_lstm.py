@@ -2,9 +2,9 @@
 
 Source: Jeffrey Ling, "Coarse-to-Fine Attention Models for Document Summarization", chapter 4.
 
-In the order data flows: encoder_coarse_to_fine_lstm.py, with its rows (rows.py, row_representation.py), which are read
-when they are selected (conditional_reading.py); decoder_coarse_to_fine_lstm.py, with its state (recurrent_cache.py);
-reinforce.py; and here the models.
+In the order data flows: encoder_coarse_to_fine_lstm.py, with its rows (rows.py), which are read when they are selected
+(conditional_reading.py); decoder_coarse_to_fine_lstm.py, with its state (recurrent_cache.py); reinforce.py; and here
+the models.
 
 Axes in shape comments:
     batch       documents
@@ -27,11 +27,7 @@ from .configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
 from .decoder_coarse_to_fine_lstm import CoarseToFineLstmDecoder, RowChoice
 from .encoder_coarse_to_fine_lstm import CoarseToFineLstmEncoder
 from .input_checks import check_one
-from .model_outputs import (
-    CoarseToFineLstmEncoderOutput,
-    CoarseToFineLstmLMOutput,
-    CoarseToFineLstmModelOutput,
-)
+from .model_outputs import CoarseToFineLstmEncoderOutput, CoarseToFineLstmLMOutput, CoarseToFineLstmModelOutput
 from .pretrained_coarse_to_fine_lstm import CoarseToFineLstmPreTrainedModel
 from .reinforce import RewardBaseline, surrogate_loss
 from .seq2seq_head import WritesTargets, writes
@@ -163,10 +159,7 @@ class CoarseToFineLstmModel(CoarseToFineLstmPreTrainedModel):
         return RowChoice("draw", config.num_samples)
 
     def _with_rows(
-        self,
-        encoder_outputs: ModelOutput,
-        attention_mask: torch.Tensor | None,
-        row_ids: torch.Tensor | None,
+        self, encoder_outputs: ModelOutput, attention_mask: torch.Tensor | None, row_ids: torch.Tensor | None
     ) -> ModelOutput:
         """Complete what somebody else's encoder returned: states only, which Models 0 and 1 can attend to."""
         shape = encoder_outputs["last_hidden_state"].shape[:2]
@@ -249,11 +242,7 @@ class CoarseToFineLstmForConditionalGeneration(WritesTargets, CoarseToFineLstmPr
         return {"loss": loss, "logits": logits, "surrogate": surrogate, **others}
 
     def _loss(
-        self,
-        logits: torch.Tensor,
-        labels: torch.Tensor,
-        num_items_in_batch: Any,
-        outputs: CoarseToFineLstmModelOutput,
+        self, logits: torch.Tensor, labels: torch.Tensor, num_items_in_batch: Any, outputs: CoarseToFineLstmModelOutput
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Negative log-likelihood for each label that is not -100, and the surrogate's value if rows were drawn."""
         mask = labels != -100

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from transformers.configuration_utils import PreTrainedConfig
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.models.roberta.modeling_roberta import (
     RobertaClassificationHead,
@@ -30,18 +31,15 @@ from transformers.utils import TransformersKwargs, can_return_tuple
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .bos_positions import find_bos_positions, find_first_tokens, silence_markers
-from .classification_loss import classification_loss, cross_entropy
 from .configuration_hat_encoder import HatEncoderConfig
-from .hat_encoder_inputs import check_choices, check_inputs, check_length
-from .hat_encoder_layers import HatEncoderLayer, HatEncoderLayers
-from .input_checks import check_one
+from .hat_encoder_layers import HatEncoderLayer, HatEncoderLayers, make_sentence_level
+from .input_checks import check_one, check_shape, check_source, check_values
 from .model_outputs import (
     HatEncoderHeadOutput,
     HatEncoderModelOutput,
     HatEncoderQuestionAnsweringOutput,
     with_attentions,
 )
-from .sentence_level import make_sentence_level
 from .warm_start import BeginsAsBase
 
 
@@ -389,6 +387,116 @@ class HatEncoderForTokenClassification(HatEncoderHead):
     def _predict(self, outputs: Any, given: Any, mask: torch.Tensor | None) -> torch.Tensor:
         """Label each token, `(batch, tokens, num_labels)`."""
         return self.classifier(self.dropout(outputs.last_hidden_state))  # type: ignore[no-any-return]
+
+
+def cross_entropy(
+    logits: torch.Tensor,  # (…, classes)
+    labels: torch.Tensor,
+    num_items_in_batch: torch.Tensor | int | None = None,
+    ignore_index: int = -100,
+) -> torch.Tensor:
+    """Mean cross entropy over the labels."""
+    labels = labels.to(logits.device).reshape(-1)
+    logits = logits.reshape(len(labels), -1)
+    if num_items_in_batch is None:
+        return nn.functional.cross_entropy(logits, labels, ignore_index=ignore_index)
+    total = nn.functional.cross_entropy(logits, labels, ignore_index=ignore_index, reduction="sum")
+    return total / num_items_in_batch
+
+
+def classification_loss(
+    config: PreTrainedConfig,
+    logits: torch.Tensor,  # (batch, num_labels)
+    labels: torch.Tensor,
+    num_items_in_batch: torch.Tensor | int | None = None,
+) -> torch.Tensor:
+    """Loss of sequence classification for any `problem_type`; one that is not set yet is told from the labels."""
+    labels = labels.to(logits.device)
+    if config.problem_type is None:
+        if logits.shape[-1] == 1:
+            config.problem_type = "regression"
+        elif labels.dtype in (torch.long, torch.int):
+            config.problem_type = "single_label_classification"
+        else:
+            config.problem_type = "multi_label_classification"
+    if config.problem_type == "single_label_classification":
+        return cross_entropy(logits, labels, num_items_in_batch)
+    if labels.numel() != logits.numel():
+        raise ValueError(
+            f"`labels` must hold {tuple(logits.shape)} values for problem_type={config.problem_type!r}, got shape "
+            f"{tuple(labels.shape)}."
+        )
+    is_regression = config.problem_type == "regression"
+    measure = nn.functional.mse_loss if is_regression else nn.functional.binary_cross_entropy_with_logits
+    if num_items_in_batch is None:
+        return measure(logits, labels.view_as(logits))
+    return measure(logits, labels.view_as(logits), reduction="sum") / num_items_in_batch
+
+
+_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+def check_inputs(
+    config: PreTrainedConfig,
+    input_ids: torch.Tensor | None,  # (batch, tokens)
+    attention_mask: torch.Tensor | None,
+    token_type_ids: torch.Tensor | None,
+    position_ids: torch.Tensor | None,
+    bos_positions: torch.Tensor | None,  # (batch, sentences)
+    inputs_embeds: torch.Tensor | None,  # (batch, tokens, hidden_size)
+) -> None:
+    """Refuse inputs that are missing, given twice, of a wrong shape, out of range or too long."""
+    batch, length = check_source(
+        config, input_ids, inputs_embeds, attention_mask, width="hidden_size", axis="tokens", takes_made_masks=True
+    )
+    if token_type_ids is not None:
+        check_shape("token_type_ids", token_type_ids, (batch, length))
+        check_values("token_type_ids", token_type_ids, config.type_vocab_size, "type_vocab_size")
+    if position_ids is not None:
+        if tuple(position_ids.shape) != (1, length):
+            check_shape("position_ids", position_ids, (batch, length), f" or {(1, length)} like the tokens")
+        check_values("position_ids", position_ids, config.max_position_embeddings, "max_position_embeddings")
+    elif not config.silent_markers:  # they take no position, see `silence_markers`
+        check_length(config, input_ids, length)
+    if bos_positions is not None:
+        if (
+            bos_positions.dim() != 2
+            or bos_positions.shape[0] != batch
+            or not bos_positions.shape[1]
+            or bos_positions.dtype not in _INTEGERS
+        ):
+            raise ValueError(
+                f"`bos_positions` must be integers of shape (batch={batch}, sentences), padded with -1, got "
+                f"shape {tuple(bos_positions.shape)} of {bos_positions.dtype}."
+            )
+        check_values("bos_positions", bos_positions, length, "number of tokens", least=-1)
+
+
+def check_choices(name: str, tensor: torch.Tensor | None, dimensions: int) -> None:
+    """Refuse an input of multiple choice without an axis of choices."""
+    if tensor is not None and tensor.dim() != dimensions:
+        axes = "(batch, choices, tokens)" if dimensions == 3 else "(batch, choices, tokens, hidden_size)"
+        axes = "(batch, choices, sentences)" if name == "bos_positions" else axes
+        raise ValueError(f"`{name}` must be {axes}, got shape {tuple(tensor.shape)}.")
+
+
+def check_length(config: PreTrainedConfig, input_ids: torch.Tensor | None, length: int) -> None:
+    """Refuse more tokens than there are positions."""
+    # input_ids (batch, tokens)
+    longest = config.max_position_embeddings - config.pad_token_id - 1
+    if length <= longest:
+        return
+    if input_ids is not None:  # padding does not count; a rare case, so that the device may wait
+        if torch.compiler.is_compiling():
+            return
+        length = int((input_ids != config.pad_token_id).sum(dim=1).max())
+    if length > longest:
+        raise ValueError(
+            f"A text of {length} tokens is longer than the {longest} that max_position_embeddings="
+            f"{config.max_position_embeddings} and pad_token_id={config.pad_token_id} leave. Truncate it "
+            "(`truncation=True` in the processor's call), or cut it into windows (`stride` and "
+            "`return_overflowing_tokens=True`)."
+        )
 
 
 __all__ = [

@@ -70,7 +70,7 @@ class AnswerPointer(nn.Module):
 
 
 class Reader(nn.Module):
-    """What the readers share."""
+    """What the readers share: `encode`. Each has its own `read` and `point`."""
 
     encoder_name: str
 
@@ -78,27 +78,6 @@ class Reader(nn.Module):
         """Read questions or documents, (texts, words, word_size), by themselves: (texts, words, size)."""
         states: torch.Tensor = getattr(self, self.encoder_name)(words, lengths)[0]
         return states
-
-    def read(
-        self,
-        context: torch.Tensor,  # (rows, words, size)
-        lengths: torch.Tensor,
-        mask: torch.Tensor,  # (rows, words)
-        question: torch.Tensor,  # (rows, keys, size)
-        question_mask: torch.Tensor,  # (rows, keys)
-    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
-        """Read encoded documents with their questions: what `point` looks at, and attention to the question."""
-        raise NotImplementedError
-
-    def point(
-        self,
-        read: tuple[torch.Tensor, ...],  # (batch, words, …)
-        mask: torch.Tensor,  # (batch, words)
-        question: torch.Tensor,  # (batch, keys, size)
-        question_mask: torch.Tensor,  # (batch, keys)
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Score words as the answer's first and last, (batch, words)."""
-        raise NotImplementedError
 
 
 class BidafReader(Reader):

@@ -124,10 +124,7 @@ class Seq2SeqHead(WritesTargets, nn.Module):
 
 
 def _copy(
-    logits: torch.Tensor,
-    gate: torch.Tensor,
-    copy_attentions: torch.Tensor | None,
-    source_ids: torch.Tensor | None,
+    logits: torch.Tensor, gate: torch.Tensor, copy_attentions: torch.Tensor | None, source_ids: torch.Tensor | None
 ) -> torch.Tensor:
     if source_ids is None or copy_attentions is None:
         raise ValueError(

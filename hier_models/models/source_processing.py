@@ -73,11 +73,7 @@ class SourceProcessor(ProcessorMixin):
                 )
 
     def _prepare(
-        self,
-        inputs: dict[str, Any],
-        text_target: str | Sequence[str] | None,
-        options: "SourceOptions",
-        **asked: Any,
+        self, inputs: dict[str, Any], text_target: str | Sequence[str] | None, options: "SourceOptions", **asked: Any
     ) -> tuple[dict[str, Any], bool]:
         """Prepare documents, targets or both: what every call does. `asked` goes to `_sources`."""
         if unknown := options.keys() - SourceOptions.__annotations__.keys():

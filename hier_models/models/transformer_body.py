@@ -10,11 +10,7 @@ import torch
 from torch import nn
 from transformers.cache_utils import Cache
 from transformers.masking_utils import create_bidirectional_mask
-from transformers.models.bart.modeling_bart import (
-    BartAttention,
-    BartDecoderLayer,
-    BartEncoderLayer,
-)
+from transformers.models.bart.modeling_bart import BartAttention, BartDecoderLayer, BartEncoderLayer
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
 from transformers.utils.generic import merge_with_config_defaults

@@ -12,7 +12,7 @@ from hier_models import (
     CoarseToFineLstmForConditionalGeneration,
     CoarseToFineLstmModel,
 )
-from hier_models.models import modeling_coarse_to_fine_lstm, row_representation
+from hier_models.models import encoder_coarse_to_fine_lstm, modeling_coarse_to_fine_lstm
 from tests.references import coarse_to_fine_lstm as reference
 
 
@@ -312,7 +312,7 @@ class TestTraining:
     def test_the_chunks_of_the_convolution_do_not_matter(self, monkeypatch):
         model = make_model(attention="coarse_to_fine")
         expected = self.loss(model).loss
-        monkeypatch.setattr(row_representation, "_VALUES_AT_ONCE", 1)
+        monkeypatch.setattr(encoder_coarse_to_fine_lstm, "_VALUES_AT_ONCE", 1)
         torch.testing.assert_close(self.loss(model).loss, expected)
 
 
