@@ -4,6 +4,7 @@ Attentions are tuples with one tensor for each layer, (batch, heads, queries, ke
 """
 
 import functools
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +36,22 @@ def with_attentions(*names: str) -> Callable[[Any], Any]:
     return decorate
 
 
-# ------------------------------------------------------------------------------------- what several families return
+def takes(model_class: Any, *also: str) -> Callable[[Any], Any]:
+    """Have a head's forward take by name what its model's does, and more, so that generation and Trainer find it."""
+    signature = inspect.signature(model_class.forward)
+    *named, others = signature.parameters.values()
+    added = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in also]
+    names = [parameter.name for parameter in named[1:]]
+
+    def decorate(forward: Any) -> Any:
+        @functools.wraps(forward)
+        def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return forward(self, **dict(zip(names, args, strict=False)), **kwargs)
+
+        wrapped.__signature__ = signature.replace(parameters=[*named, *added, others])  # type: ignore[attr-defined]
+        return wrapped
+
+    return decorate
 
 
 @dataclass
@@ -59,9 +75,6 @@ class CopyLMOutput(Seq2SeqLMOutput):
 
     copy_probability: torch.Tensor | None = None  # that the token is copied, not generated, (batch, target)
     copy_attentions: torch.Tensor | None = None  # see [`CopyModelOutput`]
-
-
-# ---------------------------------------------------------------------------------------------------------- HAT-BART
 
 
 @dataclass
@@ -102,9 +115,6 @@ class HatBartLMOutput(CopyLMOutput):
     encoder_hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
 
 
-# --------------------------------------------------------------------------------------------- Highlight-Transformer
-
-
 @dataclass
 class HighlightTransformerEncoderOutput(ModelOutput):
     """Output of the encoder."""
@@ -113,9 +123,6 @@ class HighlightTransformerEncoderOutput(ModelOutput):
     source_ids: torch.Tensor | None = None  # ids of the tokens, (batch, source); `None` if only embeddings were given
     hidden_states: tuple[torch.Tensor, ...] | None = None  # token states after the embedding and after each layer
     attentions: tuple[torch.Tensor, ...] | None = None  # with eager attention
-
-
-# ----------------------------------------------------------------------------------------------- Top-Down Transformer
 
 
 @dataclass
@@ -159,9 +166,6 @@ class TopDownTransformerTokenClassifierOutput(TokenClassifierOutput):
     token_segment_attentions: tuple[torch.Tensor, ...] | None = None
 
 
-# ------------------------------------------------------------------------------------------------- encoder-only HAT
-
-
 @dataclass
 class HatEncoderModelOutput(BaseModelOutputWithPooling):
     """RoBERTa's output and the hierarchical attentions, whose queries are tokens or, with `"bos"`, sentences."""
@@ -181,9 +185,6 @@ class HatEncoderQuestionAnsweringOutput(QuestionAnsweringModelOutput):
     """See [`HatEncoderModelOutput`]."""
 
     hierarchical_attentions: tuple[torch.Tensor, ...] | None = None
-
-
-# ------------------------------------------------------------------------------------------------ Coarse-to-Fine LSTM
 
 
 @dataclass
@@ -242,9 +243,6 @@ class CoarseToFineLstmLMOutput(Seq2SeqLMOutput):
     surrogate: torch.Tensor | None = None  # value of the surrogate term, without gradient; when rows were drawn
     row_attentions: torch.Tensor | None = None
     encoded_rows: torch.Tensor | None = None
-
-
-# --------------------------------------------------------------------------------------------------------------- HAM
 
 
 @dataclass

@@ -38,6 +38,7 @@ from .model_outputs import (
     HatEncoderHeadOutput,
     HatEncoderModelOutput,
     HatEncoderQuestionAnsweringOutput,
+    takes,
     with_attentions,
 )
 from .warm_start import BeginsAsBase
@@ -179,46 +180,27 @@ class HatEncoderHead(HatEncoderPreTrainedModel):
     roberta: HatEncoderModel
 
     @can_return_tuple
+    @takes(HatEncoderModel, "labels")
     def forward(
-        self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        token_type_ids: torch.Tensor | None = None,
-        position_ids: torch.Tensor | None = None,
-        bos_positions: torch.Tensor | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        labels: torch.Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> Any:
+        self, labels: torch.Tensor | None = None, num_items_in_batch: Any = None, **inputs: Any
+    ) -> HatEncoderHeadOutput:
         """Predict what the class says, and its loss if there are `labels`.
 
-        The other arguments are those of [`HatEncoderModel`], and `num_items_in_batch`, the labels in the whole
-        accumulated batch, which [`Trainer`] gives; without it the loss is a mean over this batch.
+        The inputs are those of [`HatEncoderModel`], and `num_items_in_batch`, the labels in the whole accumulated
+        batch, which [`Trainer`] gives; without it the loss is a mean over this batch.
         """
-        num_items_in_batch = kwargs.pop("num_items_in_batch", None)
-        inputs = self._inputs(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            token_type_ids=token_type_ids,
-            position_ids=position_ids,
-            bos_positions=bos_positions,
-            inputs_embeds=inputs_embeds,
-        )
-        outputs = self.roberta(**inputs, return_dict=True, **kwargs)
-        logits = self._predict(outputs, input_ids if input_ids is not None else inputs_embeds, attention_mask)
+        outputs = self.roberta(**self._of_encoder(inputs), return_dict=True)
+        logits = self._predict(outputs, inputs)
         loss = None if labels is None else self._loss(logits, labels, num_items_in_batch)
         return HatEncoderHeadOutput(loss=loss, logits=logits, **_recorded(outputs))
 
-    def _inputs(self, **inputs: torch.Tensor | None) -> dict[str, torch.Tensor | None]:
-        """Give what the encoder gets."""
+    def _of_encoder(self, inputs: dict[str, Any]) -> dict[str, Any]:
         return inputs
 
-    def _predict(self, outputs: Any, given: Any, mask: torch.Tensor | None) -> torch.Tensor:
-        """Make logits of what the encoder returned for ids or embeddings."""
+    def _predict(self, outputs: Any, inputs: dict[str, Any]) -> Any:
         raise NotImplementedError
 
     def _loss(self, logits: torch.Tensor, labels: torch.Tensor, num_items_in_batch: Any) -> torch.Tensor:
-        """Mean cross entropy, unless a head says otherwise."""
         return cross_entropy(logits, labels, num_items_in_batch)
 
 
@@ -248,9 +230,8 @@ class HatEncoderForMaskedLM(HatEncoderHead):
         """Replace the last layer of the head."""
         self.lm_head.decoder = new_embeddings
 
-    def _predict(self, outputs: Any, given: Any, mask: torch.Tensor | None) -> torch.Tensor:
-        """Score every token of the vocabulary, `(batch, tokens, vocab_size)`."""
-        return self.lm_head(outputs.last_hidden_state)  # type: ignore[no-any-return]
+    def _predict(self, outputs: Any, inputs: dict[str, Any]) -> Any:
+        return self.lm_head(outputs.last_hidden_state)  # (batch, tokens, vocab_size)
 
 
 class HatEncoderForSequenceClassification(HatEncoderHead):
@@ -268,14 +249,11 @@ class HatEncoderForSequenceClassification(HatEncoderHead):
         self.classifier = RobertaClassificationHead(config)
         self.post_init()
 
-    def _predict(self, outputs: Any, given: Any, mask: torch.Tensor | None) -> torch.Tensor:
-        """Read each text's first token, `(batch, num_labels)`."""
-        states = outputs.last_hidden_state
-        first_tokens = find_first_tokens(states, mask)
-        return self.classifier(_states_at(states, first_tokens, mask))  # type: ignore[no-any-return]
+    def _predict(self, outputs: Any, inputs: dict[str, Any]) -> Any:
+        states, mask = outputs.last_hidden_state, inputs.get("attention_mask")
+        return self.classifier(_states_at(states, find_first_tokens(states, mask), mask))  # (batch, num_labels)
 
     def _loss(self, logits: torch.Tensor, labels: torch.Tensor, num_items_in_batch: Any) -> torch.Tensor:
-        """Loss of the `problem_type`."""
         return classification_loss(self.config, logits, labels, num_items_in_batch)
 
 
@@ -293,16 +271,19 @@ class HatEncoderForMultipleChoice(HatEncoderHead):
         self.classifier = nn.Linear(config.hidden_size, 1)
         self.post_init()
 
-    def _inputs(self, **inputs: torch.Tensor | None) -> dict[str, torch.Tensor | None]:
-        """Put the choices of all texts into the batch axis."""
-        check_one(inputs["input_ids"], inputs["inputs_embeds"])
-        for name, tensor in inputs.items():
-            check_choices(name, tensor, 4 if name == "inputs_embeds" else 3)
-        return {name: None if tensor is None else tensor.flatten(0, 1) for name, tensor in inputs.items()}
+    def _of_encoder(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        check_one(inputs.get("input_ids"), inputs.get("inputs_embeds"))
+        found = dict(inputs)
+        for name, value in inputs.items():
+            if isinstance(value, torch.Tensor):
+                check_choices(name, value, 4 if name == "inputs_embeds" else 3)
+                found[name] = value.flatten(0, 1)  # into the batch axis
+        return found
 
-    def _predict(self, outputs: Any, given: Any, mask: torch.Tensor | None) -> torch.Tensor:
-        """Score each choice, `(batch, choices)`."""
-        return self.classifier(self.dropout(outputs.pooler_output)).view(-1, given.shape[1])  # type: ignore[no-any-return]
+    def _predict(self, outputs: Any, inputs: dict[str, Any]) -> Any:
+        given = inputs.get("input_ids")
+        choices = (inputs["inputs_embeds"] if given is None else given).shape[1]
+        return self.classifier(self.dropout(outputs.pooler_output)).view(-1, choices)  # (batch, choices)
 
 
 class HatEncoderForQuestionAnswering(HatEncoderPreTrainedModel):
@@ -321,38 +302,21 @@ class HatEncoderForQuestionAnswering(HatEncoderPreTrainedModel):
         self.post_init()
 
     @can_return_tuple
+    @takes(HatEncoderModel, "start_positions", "end_positions")
     def forward(
-        self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        token_type_ids: torch.Tensor | None = None,
-        position_ids: torch.Tensor | None = None,
-        bos_positions: torch.Tensor | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        start_positions: torch.Tensor | None = None,
-        end_positions: torch.Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        self, start_positions: torch.Tensor | None = None, end_positions: torch.Tensor | None = None, **inputs: Any
     ) -> HatEncoderQuestionAnsweringOutput:
         """Score each token as the start and as the end of the answer, `(batch, tokens)` each.
 
         `start_positions` and `end_positions` are the tokens where the answer starts and ends, `(batch,)`; those of the
-        first token where there is no answer. One behind the last token has no part in the loss. The other arguments
-        are those of [`HatEncoderModel`].
+        first token where there is no answer. One behind the last token has no part in the loss. The inputs are
+        those of [`HatEncoderModel`].
         """
-        kwargs.pop("num_items_in_batch", None)  # the Trainer counts `labels`, which this task has not
+        inputs.pop("num_items_in_batch", None)  # the Trainer counts `labels`, which this task has not
         if (start_positions is None) != (end_positions is None):
             got = "start_positions" if end_positions is None else "end_positions"
             raise ValueError(f"Give both `start_positions` and `end_positions`, or neither; got `{got}` only.")
-        outputs = self.roberta(
-            input_ids,
-            attention_mask,
-            token_type_ids,
-            position_ids,
-            bos_positions,
-            inputs_embeds,
-            return_dict=True,
-            **kwargs,
-        )
+        outputs = self.roberta(**inputs, return_dict=True)
         logits = self.qa_outputs(outputs.last_hidden_state)  # (batch, tokens, 2)
         start_logits, end_logits = (part.contiguous() for part in logits.unbind(-1))  # (batch, tokens)
         loss = None
@@ -384,9 +348,8 @@ class HatEncoderForTokenClassification(HatEncoderHead):
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
         self.post_init()
 
-    def _predict(self, outputs: Any, given: Any, mask: torch.Tensor | None) -> torch.Tensor:
-        """Label each token, `(batch, tokens, num_labels)`."""
-        return self.classifier(self.dropout(outputs.last_hidden_state))  # type: ignore[no-any-return]
+    def _predict(self, outputs: Any, inputs: dict[str, Any]) -> Any:
+        return self.classifier(self.dropout(outputs.last_hidden_state))  # (batch, tokens, num_labels)
 
 
 def cross_entropy(
@@ -472,9 +435,9 @@ def check_inputs(
         check_values("bos_positions", bos_positions, length, "number of tokens", least=-1)
 
 
-def check_choices(name: str, tensor: torch.Tensor | None, dimensions: int) -> None:
+def check_choices(name: str, tensor: torch.Tensor, dimensions: int) -> None:
     """Refuse an input of multiple choice without an axis of choices."""
-    if tensor is not None and tensor.dim() != dimensions:
+    if tensor.dim() != dimensions:
         axes = "(batch, choices, tokens)" if dimensions == 3 else "(batch, choices, tokens, hidden_size)"
         axes = "(batch, choices, sentences)" if name == "bos_positions" else axes
         raise ValueError(f"`{name}` must be {axes}, got shape {tuple(tensor.shape)}.")

@@ -14,6 +14,8 @@ Axes in shape comments:
     d_model     width
 """
 
+from typing import Any
+
 import torch
 from torch import nn
 from transformers.cache_utils import Cache
@@ -30,6 +32,7 @@ from .model_outputs import (
     TopDownTransformerLMOutput,
     TopDownTransformerModelOutput,
     TopDownTransformerTokenClassifierOutput,
+    takes,
 )
 from .seq2seq_head import Seq2SeqHead, token_loss, writes
 
@@ -195,23 +198,16 @@ class TopDownTransformerForTokenClassification(TopDownTransformerPreTrainedModel
         self.post_init()
 
     @can_return_tuple
+    @takes(TopDownTransformerEncoderModel, "labels")
     def forward(
-        self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        token_importance: torch.Tensor | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        labels: torch.Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        self, labels: torch.Tensor | None = None, num_items_in_batch: Any = None, **inputs: Any
     ) -> TopDownTransformerTokenClassifierOutput:
         """Label each token: `logits`, `(batch, source, num_labels)`, and what else was asked for.
 
         `labels` are the label of each token, -100 where there is no loss, `(batch, source)`; `num_items_in_batch` is
-        the number of labels in the whole accumulated batch. The other arguments are those of
-        [`TopDownTransformerModel`].
+        the number of labels in the whole accumulated batch. The inputs are those of [`TopDownTransformerModel`].
         """
-        num_items_in_batch = kwargs.pop("num_items_in_batch", None)
-        outputs = self.model(input_ids, attention_mask, token_importance, inputs_embeds, return_dict=True, **kwargs)
+        outputs = self.model(**inputs, return_dict=True)
         logits = self.classifier(self.dropout(outputs.last_hidden_state))  # (batch, source, num_labels)
         loss = None if labels is None else token_loss(logits, labels, num_items_in_batch)
         names = ("hidden_states", "attentions", "segment_attentions", "token_segment_attentions")

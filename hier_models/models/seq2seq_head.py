@@ -3,7 +3,6 @@
 Axes in shape comments: batch (documents), source (source tokens), target (target tokens), d_model (width).
 """
 
-import inspect
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -16,24 +15,19 @@ from transformers.utils import ModelOutput, can_return_tuple
 
 from .copy_mechanism import CLOSED, CopyGate, mix_log_probabilities
 from .input_checks import check_labels
-from .model_outputs import CopyLMOutput
+from .model_outputs import CopyLMOutput, takes
 
 
 def writes(model_class: Any, output_class: Any) -> Callable[..., Any]:
-    """Make a head's `forward`: it takes by name what its model's does, so that generation and [`Trainer`] find it."""
-    model_signature = inspect.signature(model_class.forward)
-    *named, others = model_signature.parameters.values()
-    extra = ["labels", "output_copying"] if issubclass(output_class, CopyLMOutput) else ["labels"]
-    added = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in extra]
-    names = [parameter.name for parameter in named[1:]]
+    """Make the forward of a head that writes targets."""
+    also = ("labels", "output_copying") if issubclass(output_class, CopyLMOutput) else ("labels",)
 
     @can_return_tuple
-    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+    @takes(model_class, *also)
+    def forward(
+        self: Any, labels: Any = None, output_copying: Any = None, num_items_in_batch: Any = None, **inputs: Any
+    ) -> Any:
         """Predict the target; the mean of the loss is over `num_items_in_batch` labels, where these are given."""
-        labels, wants_copying, num_items_in_batch = (
-            kwargs.pop(name, None) for name in ("labels", "output_copying", "num_items_in_batch")
-        )
-        inputs = {**dict(zip(names, args, strict=False)), **kwargs}
         if labels is not None:
             ids, embeds = inputs.get("decoder_input_ids"), inputs.get("decoder_inputs_embeds")
             check_labels(self.config, labels, embeds if ids is None else ids)
@@ -41,10 +35,9 @@ def writes(model_class: Any, output_class: Any) -> Callable[..., Any]:
                 inputs["decoder_input_ids"] = self.prepare_decoder_input_ids_from_labels(labels)
             inputs["use_cache"] = False
         outputs = self.model(**inputs)
-        wants_copying = wants_copying or inputs.get("output_attentions", self.config.output_attentions)
+        wants_copying = output_copying or inputs.get("output_attentions", self.config.output_attentions)
         return output_class(**self.predict(outputs, labels, num_items_in_batch, wants_copying))
 
-    forward.__signature__ = model_signature.replace(parameters=[*named, *added, others])  # type: ignore[attr-defined]
     return forward  # type: ignore[no-any-return]
 
 
