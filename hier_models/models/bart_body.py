@@ -3,6 +3,7 @@
 Axes in shape comments: batch (documents), source (source tokens), target (target tokens), d_model (width).
 """
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -240,6 +241,16 @@ def target_of(
     if input_ids is None:
         raise ValueError("Give `decoder_input_ids` or `decoder_inputs_embeds` when there are no `input_ids`.")
     return shift_tokens_right(input_ids, config.pad_token_id, config.decoder_start_token_id)
+
+
+def as_output(values: Any, output_class: Any, *names: str, perhaps: str) -> Any:
+    """Read what an encoder gives with `return_dict=False`: tensors, one that is `perhaps` there, and others."""
+    if isinstance(values, ModelOutput):
+        return values
+    if len(values) > len(names) and isinstance(values[len(names)], torch.Tensor):
+        names = (*names, perhaps)
+    fields = [field.name for field in dataclasses.fields(output_class)]
+    return output_class(**dict(zip((*names, *fields[fields.index(perhaps) + 1 :]), values, strict=False)))
 
 
 def of_both(encoder_outputs: ModelOutput, decoder_outputs: ModelOutput) -> dict[str, Any]:

@@ -39,11 +39,7 @@ class BartWarmStart(BeginsAsBase, BartBodyPreTrainedModel):
     _upper_positions: frozenset[str] = frozenset()
 
     def grow_positions(self, number: int, extra_positions: str, name: str, also_above: bool = True) -> None:
-        """Grow positions; see the function of this name.
-
-        Copied positions look the same where they repeat. So sentences or segments get positions of their own, begun
-        with zeros, in a model whose new modules begin as the identity.
-        """
+        """Grow positions; where they are copied and all begins as the identity, sentences or segments get some too."""
         model: Any = self
         present = getattr(model.config, name)
         grow_positions(model, number, extra_positions, name)

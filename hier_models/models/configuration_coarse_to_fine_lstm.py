@@ -63,13 +63,8 @@ class CoarseToFineLstmConfig(PreTrainedConfig):
 
     Raises:
         huggingface_hub.errors.StrictDataclassClassValidationError:
-            If a value cannot work: a size below one, a probability outside of 0 to 1, a negative scale, or a padding
-            or start token that is missing or outside of the vocabulary; or if it would change nothing: row positions
-            without attention over rows, several samples or soft steps without hard attention.
-
-    Example:
-        >>> from hier_models import CoarseToFineLstmConfig, CoarseToFineLstmModel
-        >>> model = CoarseToFineLstmModel(CoarseToFineLstmConfig(attention="hard", num_samples=2))
+            If a value cannot work, such as a size below one or a token outside of the vocabulary, or would change
+            nothing, such as several samples without hard attention.
     """
 
     model_type = "coarse_to_fine_lstm"

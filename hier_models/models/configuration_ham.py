@@ -9,14 +9,10 @@ from .config_checks import check_bart_body, check_finite, check_least
 
 
 # What is another in each body, when it is not given.
+_LAYERS, _HEADS = ("encoder_layers", "decoder_layers"), ("encoder_attention_heads", "decoder_attention_heads")
 _BODIES = {
-    "gru": {"encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 1, "decoder_attention_heads": 1},
-    "transformer": {
-        "encoder_layers": 6,
-        "decoder_layers": 6,
-        "encoder_attention_heads": 8,
-        "decoder_attention_heads": 8,
-    },
+    "gru": dict.fromkeys((*_LAYERS, *_HEADS), 1),
+    "transformer": {**dict.fromkeys(_LAYERS, 6), **dict.fromkeys(_HEADS, 8)},
 }
 
 
@@ -61,14 +57,7 @@ class HamConfig(BartBodyConfig):
 
     Raises:
         huggingface_hub.errors.StrictDataclassClassValidationError:
-            If a value cannot work: a size or depth below one, a probability outside of 0 to 1, heads that do not
-            divide `d_model`, an unknown activation, a padding or start token that is missing or outside of the
-            vocabulary; or if it wants something that this body has not. Sizes and the activation of the Transformer
-            body alone are not looked at by the GRU body.
-
-    Example:
-        >>> from hier_models import HamConfig, HamModel
-        >>> model = HamModel(HamConfig(attention_depth=5))
+            If a value cannot work, such as heads that do not divide `d_model`, or wants what this body has not.
     """
 
     model_type = "ham"
@@ -106,11 +95,7 @@ class HamConfig(BartBodyConfig):
     def validate_architecture(self) -> None:
         """Refuse a configuration that no model could be built from, or that says what would change nothing."""
         sizes = ("vocab_size", "attention_depth", "embedding_size", "encoder_layers", "max_position_embeddings")
-        heads = ("encoder_attention_heads", "decoder_attention_heads")
-        check_least(self, {1: (*sizes, "d_model", *heads)})
-        for name in heads:
-            if self.d_model % getattr(self, name):
-                raise ValueError(f"`{name}` must divide d_model={self.d_model}, got {getattr(self, name)}.")
+        check_least(self, {1: (*sizes, "d_model", *_HEADS)})
         check_bart_body(self)
         check_finite(self, "init_std")
         self._refuse_what_would_change_nothing()

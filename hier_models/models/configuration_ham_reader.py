@@ -43,12 +43,7 @@ class HamReaderConfig(PreTrainedConfig):
 
     Raises:
         huggingface_hub.errors.StrictDataclassClassValidationError:
-            If a value cannot work: a depth or size below one, a probability outside of 0 to 1, a padding token outside
-            of the vocabulary, an odd `char_hidden_size` with a GRU.
-
-    Example:
-        >>> from hier_models import HamReaderConfig, HamReaderForQuestionAnswering
-        >>> model = HamReaderForQuestionAnswering(HamReaderConfig(reader="match_lstm", attention_depth=5))
+            If a value cannot work, such as a size below one, or an odd `char_hidden_size` with a GRU.
     """
 
     model_type = "ham_reader"

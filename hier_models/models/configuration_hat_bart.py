@@ -53,13 +53,7 @@ class HatBartConfig(BartBodyConfig):
 
     Raises:
         huggingface_hub.errors.StrictDataclassClassValidationError:
-            If a value cannot work: a width that the heads do not divide, too few layers, an unknown activation, a
-            probability outside of 0 to 1, or a BOS, padding or start token that is missing or outside of the
-            vocabulary, or a BOS token that is also the padding or EOS token.
-
-    Example:
-        >>> from hier_models import HatBartConfig, HatBartModel
-        >>> model = HatBartModel(HatBartConfig(encoder_layers=2, decoder_layers=2))
+            If a value cannot work, such as heads that do not divide the width, or a BOS token that is padding.
     """
 
     model_type = "hat_bart"

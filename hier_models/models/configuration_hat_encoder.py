@@ -62,13 +62,7 @@ class HatEncoderConfig(PreTrainedConfig):
 
     Raises:
         huggingface_hub.errors.StrictDataclassClassValidationError:
-            If a value cannot work: an unknown kind of queries, a width that the heads do not divide, too few layers or
-            positions, an unknown activation, a probability outside of 0 to 1, a decoder, a BOS or padding token that
-            is missing or outside of the vocabulary, or a BOS token that is also the padding or EOS token.
-
-    Example:
-        >>> from hier_models import HatEncoderConfig, HatEncoderForMaskedLM
-        >>> model = HatEncoderForMaskedLM(HatEncoderConfig(num_hidden_layers=2))
+            If a value cannot work, such as heads that do not divide the width, or a BOS token that is padding.
     """
 
     model_type = "hat_encoder"

@@ -60,13 +60,7 @@ class HighlightTransformerConfig(BartBodyConfig):
 
     Raises:
         huggingface_hub.errors.StrictDataclassClassValidationError:
-            If a value cannot work: a width that the heads do not divide, more highlighted heads or layers than there
-            are, a negative brightness, an unknown activation, a probability outside of 0 to 1, or a padding or start
-            token that is missing or outside of the vocabulary.
-
-    Example:
-        >>> from hier_models import HighlightTransformerConfig, HighlightTransformerModel
-        >>> model = HighlightTransformerModel(HighlightTransformerConfig(highlighting="additive"))
+            If a value cannot work, such as heads that do not divide the width, or more of them highlighted.
     """
 
     model_type = "highlight_transformer"
@@ -121,10 +115,7 @@ class HighlightTransformerConfig(BartBodyConfig):
 
     @classmethod
     def get_config_dict(cls, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Read a configuration file; one of BART is taken as ours, with BART's body and BART's defaults.
-
-        Fields given beside it stand in it, so that what depends on them follows.
-        """
+        """Read a configuration file; one of BART is taken as ours, with BART's body, and fields given stand in it."""
         config_dict, kwargs = super().get_config_dict(*args, **kwargs)
         ours = {field.name for field in dataclasses.fields(cls)}
         ours -= {field.name for field in dataclasses.fields(PreTrainedConfig)}

@@ -57,13 +57,7 @@ class TopDownTransformerConfig(BartBodyConfig):
 
     Raises:
         huggingface_hub.errors.StrictDataclassClassValidationError:
-            If a value cannot work: a width that the heads do not divide, too few layers, an odd window, a stride above
-            its kernel, lists of different lengths, an unknown activation, a probability outside of 0 to 1, or a
-            padding or start token that is missing or outside of the vocabulary.
-
-    Example:
-        >>> from hier_models import TopDownTransformerConfig, TopDownTransformerModel
-        >>> model = TopDownTransformerModel(TopDownTransformerConfig(bottom_up_layers=4, top_down_layers=2))
+            If a value cannot work, such as heads that do not divide the width, or a stride above its kernel.
     """
 
     model_type = "top_down_transformer"
@@ -106,10 +100,7 @@ class TopDownTransformerConfig(BartBodyConfig):
 
     @property
     def encoder_layers(self) -> int:
-        """Token layers of the encoder: `bottom_up_layers` and `top_down_layers`.
-
-        Set it, and two thirds go to the first.
-        """
+        """Token layers of the encoder, bottom-up and top-down; set it, and two thirds go to the first."""
         return self.bottom_up_layers + self.top_down_layers
 
     @encoder_layers.setter

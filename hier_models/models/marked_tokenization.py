@@ -221,20 +221,18 @@ class MarkedTokenizer(PreTrainedTokenizerFast):
             self._report_length(rows)
         self._fill(rows, padding, max_length, pad_to_multiple_of, padding_side)
 
-        data: dict[str, Any] = {"input_ids": [row.ids for row in rows]}
-        if return_token_type_ids:
-            data["token_type_ids"] = [row.type_ids for row in rows]
-        if return_attention_mask is not False:
-            data["attention_mask"] = [row.attention_mask for row in rows]
-        if return_special_tokens_mask:
-            data["special_tokens_mask"] = [row.special_tokens_mask for row in rows]
-        if return_offsets_mapping:
-            data["offset_mapping"] = [row.offsets for row in rows]
+        columns = {
+            "input_ids": ("ids", True),
+            "token_type_ids": ("type_ids", return_token_type_ids),
+            "attention_mask": ("attention_mask", return_attention_mask is not False),
+            "special_tokens_mask": ("special_tokens_mask", return_special_tokens_mask),
+            "offset_mapping": ("offsets", return_offsets_mapping),
+            "num_truncated_tokens": ("num_truncated_tokens", return_truncation),
+            "num_truncated_sentences": ("num_truncated_sentences", return_truncation),
+        }
+        data = {name: [getattr(row, column) for row in rows] for name, (column, asked) in columns.items() if asked}
         if return_length:
             data["length"] = [len(row) for row in rows]
-        if return_truncation:
-            data["num_truncated_tokens"] = [row.num_truncated_tokens for row in rows]
-            data["num_truncated_sentences"] = [row.num_truncated_sentences for row in rows]
         if return_overflowing_tokens:
             data["overflow_to_sample_mapping"] = samples
         elif not batched and return_tensors is None:

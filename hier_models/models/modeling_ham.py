@@ -18,9 +18,9 @@ from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
 from transformers.masking_utils import create_masks_for_generate
 from transformers.processing_utils import Unpack
-from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
+from transformers.utils import TransformersKwargs, can_return_tuple
 
-from .bart_body import BartBodyModel, make_token_embedding, of_both, target_of
+from .bart_body import BartBodyModel, as_output, make_token_embedding, of_both, target_of
 from .configuration_ham import HamConfig
 from .gru_body import HamGruDecoder, HamGruEncoder
 from .input_checks import check_shape
@@ -89,8 +89,7 @@ class HamModel(BartBodyModel, HamPreTrainedModel):
         if encoder_outputs is None:
             encoder_outputs = self.encoder(input_ids, attention_mask, keyword_mask, inputs_embeds, **kwargs)
         else:
-            if not isinstance(encoder_outputs, ModelOutput):
-                encoder_outputs = _from_tuple(encoder_outputs)
+            encoder_outputs = as_output(encoder_outputs, HamEncoderOutput, "last_hidden_state", perhaps="memory_mask")
             shape = encoder_outputs.last_hidden_state.shape[:2]
             check_shape("attention_mask", attention_mask, shape, " like `encoder_outputs`")
         memory_mask = encoder_outputs.get("memory_mask")
@@ -138,13 +137,6 @@ class HamForConditionalGeneration(Seq2SeqHead, HamPreTrainedModel, GenerationMix
         if self.config.body == "gru":
             return kwargs.get("attention_mask")
         return create_masks_for_generate(**kwargs)
-
-
-def _from_tuple(encoder_outputs: tuple[Any, ...]) -> HamEncoderOutput:
-    """Read what the encoder returns with `return_dict=False`: its fields in order, without those that are missing."""
-    states, *others = encoder_outputs
-    has_mask = bool(others) and isinstance(others[0], torch.Tensor)
-    return HamEncoderOutput(last_hidden_state=states, memory_mask=others[0] if has_mask else None)
 
 
 __all__ = ["HamForConditionalGeneration", "HamModel"]

@@ -14,12 +14,10 @@ Axes in shape comments:
 """
 
 from dataclasses import dataclass
-from typing import Any, Self
 
 import torch
 from torch import nn
 from transformers import initialization as init
-from transformers.modeling_utils import PreTrainedModel
 from transformers.processing_utils import Unpack
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
@@ -27,6 +25,7 @@ from .configuration_ham_reader import HamReaderConfig
 from .input_checks import check_shape, check_source, check_values
 from .question_attention import BidafAttention, LevelWeights
 from .readers import READERS
+from .warm_start import FreezesEmbeddings
 from .word_encoder import WordEncoder
 
 
@@ -101,26 +100,13 @@ class HamReaderOutput(ModelOutput):
     question_attention: torch.Tensor | None = None
 
 
-class HamReaderPreTrainedModel(PreTrainedModel):
+class HamReaderPreTrainedModel(FreezesEmbeddings):
     """What the models of this family share."""
 
     config: HamReaderConfig
     config_class = HamReaderConfig
     base_model_prefix = ""
     _no_split_modules = ["WordEncoder", "BidafReader", "MatchLstmReader", "RNetReader"]
-
-    @classmethod
-    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Self:
-        """Load a model; see `PreTrainedModel.from_pretrained`."""
-        loaded = super().from_pretrained(*args, **kwargs)
-        model = loaded[0] if isinstance(loaded, tuple) else loaded  # a pair with `output_loading_info=True`
-        model._freeze()  # loading makes every weight trainable
-        return loaded
-
-    def post_init(self) -> None:
-        """Make what the class needs once its modules are there."""
-        super().post_init()
-        self._freeze()
 
     def _freeze(self) -> None:
         """Make embeddings of words untrainable, if they are to be."""

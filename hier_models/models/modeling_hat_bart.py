@@ -19,13 +19,14 @@ from transformers.generation import GenerationMixin
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.models.bart.modeling_bart import BartAttention, BartEncoderLayer
 from transformers.processing_utils import Unpack
-from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
+from transformers.utils import TransformersKwargs, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .bart_body import (
     BartBodyDecoder,
     BartBodyModel,
+    as_output,
     attention_sizes,
     make_token_embedding,
     of_both,
@@ -338,8 +339,9 @@ class HatBartModel(BartBodyModel, HatBartPreTrainedModel):
             encoder_outputs = self.encoder(
                 input_ids, attention_mask, segment_ids, bos_positions, inputs_embeds, **kwargs
             )
-        elif not isinstance(encoder_outputs, ModelOutput):
-            encoder_outputs = _from_tuple(encoder_outputs, self.config)
+        upper = ("hierarchical_hidden_state", "hierarchical_attention_mask") if self.config.hierarchical_layers else ()
+        names = ("last_hidden_state", *upper, *(("read_mask",) if self.config.silent_markers else ()))
+        encoder_outputs = as_output(encoder_outputs, HatBartEncoderOutput, *names, perhaps="source_ids")
         read_mask, source_ids = encoder_outputs.get("read_mask"), encoder_outputs.get("source_ids")
         hierarchical_hidden_state = encoder_outputs.get("hierarchical_hidden_state")
         if hierarchical_hidden_state is None and self.config.hierarchical_layers:
@@ -367,20 +369,6 @@ class HatBartModel(BartBodyModel, HatBartPreTrainedModel):
             copy_attentions=decoder_outputs.copy_attentions,
             source_ids=input_ids if source_ids is None and self.config.use_copy else source_ids,
         )
-
-
-def _from_tuple(encoder_outputs: tuple[torch.Tensor, ...], config: HatBartConfig) -> HatBartEncoderOutput:
-    """Read what the encoder returns with `return_dict=False`, which holds no place for what there is not."""
-    names = ["last_hidden_state"]
-    if config.hierarchical_layers:
-        names += ["hierarchical_hidden_state", "hierarchical_attention_mask"]
-    if config.silent_markers:
-        names.append("read_mask")
-    place = len(names)
-    if place < len(encoder_outputs) and isinstance(encoder_outputs[place], torch.Tensor):
-        names.append("source_ids")  # which are not there where only embeddings were given
-    names += ["hidden_states", "attentions", "hierarchical_attentions"]
-    return HatBartEncoderOutput(**dict(zip(names, encoder_outputs, strict=False)))
 
 
 class HatBartForConditionalGeneration(Seq2SeqHead, HatBartPreTrainedModel, GenerationMixin):

@@ -21,11 +21,11 @@ from transformers.generation import GenerationMixin
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.models.bart.modeling_bart import BartAttention, BartEncoderLayer
 from transformers.processing_utils import Unpack
-from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
+from transformers.utils import TransformersKwargs, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .bart_body import BartBodyModel, make_token_embedding, of_both, target_of
+from .bart_body import BartBodyModel, as_output, make_token_embedding, of_both, target_of
 from .bart_warm_start import BartWarmStart
 from .bos_positions import token_positions
 from .configuration_highlight_transformer import HighlightTransformerConfig
@@ -208,8 +208,9 @@ class HighlightTransformerModel(BartBodyModel, HighlightTransformerPreTrainedMod
             encoder_outputs = self.encoder(
                 input_ids, attention_mask, phrase_positions, phrase_values, inputs_embeds, source_ids, **kwargs
             )
-        elif not isinstance(encoder_outputs, ModelOutput):
-            encoder_outputs = _from_tuple(encoder_outputs)
+        encoder_outputs = as_output(
+            encoder_outputs, HighlightTransformerEncoderOutput, "last_hidden_state", perhaps="source_ids"
+        )
         encoded_ids = encoder_outputs.get("source_ids")
         if encoded_ids is None:
             encoded_ids = input_ids if source_ids is None else source_ids
@@ -249,13 +250,6 @@ class HighlightTransformerForConditionalGeneration(Seq2SeqHead, HighlightTransfo
         self.post_init()
 
     forward = writes(HighlightTransformerModel, CopyLMOutput)
-
-
-def _from_tuple(encoder_outputs: tuple[torch.Tensor, ...]) -> HighlightTransformerEncoderOutput:
-    """Read what the encoder returns with `return_dict=False`: states, and ids if it was given some."""
-    states, *others = encoder_outputs
-    has_ids = bool(others) and isinstance(others[0], torch.Tensor) and not others[0].is_floating_point()
-    return HighlightTransformerEncoderOutput(last_hidden_state=states, source_ids=others[0] if has_ids else None)
 
 
 __all__ = [

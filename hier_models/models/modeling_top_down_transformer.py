@@ -21,9 +21,9 @@ from torch import nn
 from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
 from transformers.processing_utils import Unpack
-from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
+from transformers.utils import TransformersKwargs, can_return_tuple
 
-from .bart_body import BartBodyModel, make_token_embedding, of_both, target_of
+from .bart_body import BartBodyModel, as_output, make_token_embedding, of_both, target_of
 from .configuration_top_down_transformer import TopDownTransformerConfig
 from .copy_mechanism import CopyDecoder
 from .encoder_top_down_transformer import TopDownTransformerEncoder, TopDownTransformerPreTrainedModel
@@ -101,8 +101,9 @@ class TopDownTransformerModel(BartBodyModel, TopDownTransformerPreTrainedModel):
         decoder_input_ids = target_of(self.config, input_ids, decoder_input_ids, decoder_inputs_embeds)
         if encoder_outputs is None:
             encoder_outputs = self.encoder(input_ids, attention_mask, token_importance, inputs_embeds, **kwargs)
-        elif not isinstance(encoder_outputs, ModelOutput):
-            encoder_outputs = _from_tuple(encoder_outputs, self.config)
+        of_segments = ("segment_hidden_states", "segment_attention_mask") if self.config.pooling_windows else ()
+        names = ("last_hidden_state", *of_segments)
+        encoder_outputs = as_output(encoder_outputs, TopDownTransformerEncoderOutput, *names, perhaps="source_ids")
         source_ids = encoder_outputs.get("source_ids")
 
         decoder_outputs = self.decoder(
@@ -122,16 +123,6 @@ class TopDownTransformerModel(BartBodyModel, TopDownTransformerPreTrainedModel):
             copy_attentions=decoder_outputs.get("copy_attentions"),
             source_ids=input_ids if source_ids is None and self.config.use_copy else source_ids,
         )
-
-
-def _from_tuple(
-    encoder_outputs: tuple[torch.Tensor, ...], config: TopDownTransformerConfig
-) -> TopDownTransformerEncoderOutput:
-    """Read what the encoder returns with `return_dict=False`: states, segments' states and mask, and ids to copy."""
-    place = 3 if config.pooling_windows else 1
-    has_ids = config.use_copy and len(encoder_outputs) > place and isinstance(encoder_outputs[place], torch.Tensor)
-    source_ids = encoder_outputs[place] if has_ids else None
-    return TopDownTransformerEncoderOutput(last_hidden_state=encoder_outputs[0], source_ids=source_ids)
 
 
 class TopDownTransformerForConditionalGeneration(Seq2SeqHead, TopDownTransformerPreTrainedModel, GenerationMixin):
@@ -173,11 +164,7 @@ class TopDownTransformerEncoderModel(BartBodyModel, TopDownTransformerPreTrained
         inputs_embeds: torch.Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> TopDownTransformerEncoderOutput:
-        """Encode documents; the arguments are those of [`TopDownTransformerModel`].
-
-        Gives `last_hidden_state` of the tokens, `(batch, source, d_model)`, `segment_hidden_states`, `(batch,
-        segments, d_model)`, and what else was asked for.
-        """
+        """Encode documents into states of tokens and segments; takes the inputs of [`TopDownTransformerModel`]."""
         return self.encoder(input_ids, attention_mask, token_importance, inputs_embeds, **kwargs)  # type: ignore[no-any-return]
 
 

@@ -1,17 +1,15 @@
 """What the models of the Coarse-to-Fine LSTM share: capabilities, first weights, embeddings that are not trained."""
 
-from typing import Any, Self
-
 import torch
 from torch import nn
 from transformers import initialization as init
-from transformers.modeling_utils import PreTrainedModel
 
 from .configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
 from .reinforce import RewardBaseline
+from .warm_start import FreezesEmbeddings
 
 
-class CoarseToFineLstmPreTrainedModel(PreTrainedModel):
+class CoarseToFineLstmPreTrainedModel(FreezesEmbeddings):
     """What the models of this family share."""
 
     config: CoarseToFineLstmConfig
@@ -23,19 +21,6 @@ class CoarseToFineLstmPreTrainedModel(PreTrainedModel):
     # Models 2 and 3 load each other's checkpoints.
     _keys_to_ignore_on_load_unexpected = [r"reward_baseline\."]
     _keys_to_ignore_on_load_missing = [r"reward_baseline\."]
-
-    @classmethod
-    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Self:
-        """Load a model; see `PreTrainedModel.from_pretrained`."""
-        loaded = super().from_pretrained(*args, **kwargs)
-        model = loaded[0] if isinstance(loaded, tuple) else loaded  # a pair with `output_loading_info=True`
-        model._freeze()  # loading makes every weight trainable
-        return loaded
-
-    def post_init(self) -> None:
-        """Make what the class needs once its modules are there."""
-        super().post_init()
-        self._freeze()
 
     def _freeze(self) -> None:
         """Make embeddings of the source's words untrainable, if they are to be."""

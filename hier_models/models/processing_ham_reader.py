@@ -1,13 +1,15 @@
 """Processor of the readers: questions and contexts in, words and characters out, and where in the text they stand."""
 
+import itertools
 import unicodedata
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from transformers import BatchEncoding, PreTrainedTokenizerBase, ProcessorMixin
 
-from .text_inputs import check_text
+from .source_text import read_items, read_texts
 
 
 # Ids of characters: padding, all unknown ones, and then `characters` in their order.
@@ -18,6 +20,7 @@ DOCUMENT_SEPARATOR = "\n"
 # Input of the model -> what pads it, and whose words it counts with.
 CONTEXT_INPUTS = {"input_ids": None, "attention_mask": 0, "char_ids": CHAR_PAD, "document_ids": 0}
 QUESTION_INPUTS = {"question_ids": None, "question_attention_mask": 0, "question_char_ids": CHAR_PAD}
+Place = tuple[int, int]
 # One number each.
 POSITIONS = ("start_positions", "end_positions")
 
@@ -33,14 +36,6 @@ class Words(NamedTuple):
     spans: list[tuple[int, int]]
 
 
-class Window(NamedTuple):
-    """A part of a context that is read at once: its question, its first word, and the one after its last."""
-
-    example: int
-    first: int
-    end: int
-
-
 def fit_characters(texts: Iterable[str], num_characters: int | None = None, min_count: int = 1) -> str:
     """Collect the characters of texts for a reader's processor."""
     if isinstance(texts, str):
@@ -48,10 +43,7 @@ def fit_characters(texts: Iterable[str], num_characters: int | None = None, min_
     for name, number in (("num_characters", num_characters), ("min_count", min_count)):
         if number is not None and number < 1:
             raise ValueError(f"`{name}` must be at least 1, got {number}")
-    counts: dict[str, int] = {}
-    for text in texts:
-        for character in text:
-            counts[character] = counts.get(character, 0) + 1
+    counts = Counter(itertools.chain.from_iterable(texts))
     kept = [c for c, n in counts.items() if n >= min_count and not c.isspace()]
     return "".join(sorted(kept, key=lambda c: (-counts[c], c))[:num_characters])
 
@@ -180,7 +172,9 @@ class HamReaderProcessor(ProcessorMixin):
         read = [self._context(number, parts) for number, parts in enumerate(contexts)]
         joined = [DOCUMENT_SEPARATOR.join(parts) for parts in contexts]
         windows = [
-            window for number, (words, _) in enumerate(read) for window in _windows(number, words, limit, stride)
+            (number, *place)
+            for number, (words, _) in enumerate(read)
+            for place in _windows(number, words, limit, stride)
         ]
         data: dict[str, list[Any]] = {name: [] for name in ("input_ids", "attention_mask")}
         for number, first, end in windows:
@@ -240,19 +234,16 @@ class HamReaderProcessor(ProcessorMixin):
         if (context is None) == (documents is None):
             got = "none" if context is None else "both"
             raise ValueError(f"give exactly one of `context` and `documents`, got {got}: a question needs a text")
-        batched = not isinstance(question, str)
-        questions = _texts("question", question) if batched else [check_text("question", question)]
+        questions, batched = read_texts("question", question)
         if documents is None:
             if isinstance(context, str) is batched:
                 raise ValueError("`context` must be a list if `question` is one, and a string if it is a string")
-            contexts = [
-                [text] for text in (_texts("context", context) if batched else [check_text("context", context)])
-            ]
+            contexts = [[text] for text in read_texts("context", context)[0]]
         else:
-            if isinstance(documents, str) or not isinstance(documents, Sequence):
-                raise TypeError(f"`documents` must be a list of strings for each question, got {documents!r:.60}")
-            groups = list(documents) if batched else [documents]
-            contexts = [_texts(f"documents[{i}]" if batched else "documents", group) for i, group in enumerate(groups)]
+            groups = read_items("documents", documents, "a list of strings for each question")
+            labels = [f"documents[{i}]" for i in range(len(groups))] if batched else ["documents"]
+            rows = zip(labels, groups if batched else [groups], strict=True)
+            contexts = [read_texts(label, read_items(label, row, "a list of strings"))[0] for label, row in rows]
         if len(contexts) != len(questions):
             name = "context" if documents is None else "documents"
             raise ValueError(f"`{name}` must be one for each of {len(questions)} questions, got {len(contexts)}")
@@ -354,18 +345,18 @@ def _with_marks(text: str, spans: Sequence[Sequence[int]]) -> list[tuple[int, in
     return found
 
 
-def _windows(number: int, words: Words, limit: int | None, stride: int | None) -> list[Window]:
-    """Cut a context into windows, each as long as may be but the last."""
+def _windows(number: int, words: Words, limit: int | None, stride: int | None) -> list[Place]:
+    """Cut a context into windows, (first word, the one after the last), each as long as may be but the last."""
     count = len(words.ids)
     if limit is None or count <= limit:
-        return [Window(number, 0, count)]
+        return [(0, count)]
     if stride is None:
         raise ValueError(
             f"the context of question {number} has {count} words, and `max_length` is {limit}; raise it, or give "
             "`stride` to read the context in windows"
         )
     starts = range(0, count - stride, limit - stride)
-    return [Window(number, start, min(start + limit, count)) for start in starts]
+    return [(start, min(start + limit, count)) for start in starts]
 
 
 def _answer(answer: Any) -> tuple[str, int] | None:
@@ -394,15 +385,6 @@ def _place(
     if first > last:
         raise AnswerNotFoundError(f"`answers[{number}]`: the answer {text[:60]!r} has no word in its context")
     return first, last
-
-
-def _texts(name: str, values: object) -> list[str]:
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise TypeError(f"`{name}` must be a list of strings, got {type(values).__name__}")
-    texts = [check_text(f"{name}[{i}]", value) for i, value in enumerate(values)]
-    if not texts:
-        raise ValueError(f"`{name}` is an empty list; give at least one text")
-    return texts
 
 
 def _as_list(name: str, value: Any, count: int, batched: bool) -> list[Any]:

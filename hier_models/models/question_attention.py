@@ -93,9 +93,8 @@ class BidafAttention(nn.Module):
 class AdditiveAttention(nn.Module):
     """Additive attention in levels: v·tanh(W_k k + W_q q + W_s s), where only the query q changes with the level.
 
-    The next level's query is P V for a level's attention P; W_q of it is P (V W_qᵀ), so the values are projected once.
-
-    Source: Wang and Jiang 2016, equation 2; Wang et al. 2017, equation 4; HAM, section 3.1.
+    A next query is P V; W_q of it is P (V W_qᵀ), so the values are projected once. Source: Wang and Jiang 2016,
+    equation 2; Wang et al. 2017, equation 4; HAM, section 3.1.
     """
 
     def __init__(self, size: int, state_size: int, hidden_size: int, depth: int, level_weights: str):

@@ -11,6 +11,26 @@ from torch import nn
 from transformers.modeling_utils import PreTrainedModel
 
 
+class FreezesEmbeddings(PreTrainedModel):
+    """A model whose `_freeze` makes embeddings untrainable."""
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Self:
+        """Load a model; see `PreTrainedModel.from_pretrained`."""
+        loaded = super().from_pretrained(*args, **kwargs)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded  # a pair with `output_loading_info=True`
+        model._freeze()  # loading makes every weight trainable
+        return loaded
+
+    def post_init(self) -> None:
+        """Make what the class needs once its modules are there."""
+        super().post_init()
+        self._freeze()
+
+    def _freeze(self) -> None:
+        raise NotImplementedError
+
+
 class BeginsAsBase:
     """Gives a model a `from_pretrained` that begins what a checkpoint lacks as `config.new_modules` says."""
 

@@ -322,7 +322,10 @@ def test_states_of_somebody_else_s_encoder():
     ("values", "message"),
     [
         ({"attention_depth": 0}, "`attention_depth` must be at least 1, got 0"),
-        ({"d_model": 6, "decoder_attention_heads": 4}, "`decoder_attention_heads` must divide d_model=6, got 4"),
+        (
+            {"d_model": 6, "decoder_attention_heads": 4},
+            "must divide `d_model`, got decoder_attention_heads=4 and d_model=6",
+        ),
         ({"dropout": 1.5}, "`dropout` must be between 0 and 1, got 1.5"),
         ({"pad_token_id": 99}, "`pad_token_id` must be in"),
         ({"decoder_start_token_id": None}, "`decoder_start_token_id` must be in"),

@@ -217,7 +217,7 @@ def test_characters_of_a_corpus():
         ({"question": QUESTION, "context": "", "documents": [""]}, ValueError, "got both"),
         ({"question": QUESTION, "context": "  "}, ValueError, "the context of question 0 must have a word"),
         ({"question": " ", "context": CONTEXT}, ValueError, "`question` must have a word"),
-        ({"question": 3, "context": CONTEXT}, TypeError, "must be a list of strings, got int"),
+        ({"question": 3, "context": CONTEXT}, TypeError, "must be a string or a list of strings, got int"),
         ({"question": [QUESTION], "context": [4]}, TypeError, r"`context\[0\]` must be a string, got int"),
         ({"question": [QUESTION], "context": CONTEXT}, ValueError, "`context` must be a list"),
         ({"question": [QUESTION], "context": [CONTEXT, OTHER]}, ValueError, "for each of 1 questions, got 2"),
