@@ -1,11 +1,15 @@
 """Reading a document that is longer than the model can take in parts, between its articles, turns or sentences.
 
-Exported checkpoints carry a copy of this file, so it needs nothing but the standard library.
+Exported checkpoints carry a copy of this file, so it needs nothing but torch.
 """
 
 import math
+import re
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
+
+import torch
 
 from .chunking_hier import pack, sentence_spans, smaller_parts
 from .document_pipeline_hier import Example, as_text
@@ -13,6 +17,7 @@ from .document_pipeline_hier import Example, as_text
 
 # Parts are about as long as one another, and may be so much longer than the mean.
 EVEN = 1.15
+_WORD = re.compile(r"\w+")
 
 Encode = Callable[[str, Any], Example]
 
@@ -46,6 +51,28 @@ def parts_of(
             yield from parts_of("text", texts[start], tokens_of(example), limit, encode, processor)
 
 
+def central_sentences(sentences: list[str], sizes: list[int], room: int) -> list[str]:
+    """Those that are most like all others, each once and in their order, as many as there is room for.
+
+    Source: Erkan and Radev (2004), LexRank, section 3.1: degree centrality, here of cosines as they are.
+    """
+    words = [_WORD.findall(sentence.casefold()) for sentence in sentences]
+    numbers = {word: number for number, word in enumerate(dict.fromkeys(chain.from_iterable(words)))}
+    counts = torch.zeros(len(sentences), len(numbers))  # (sentences, words)
+    for row, its in zip(counts, words, strict=True):
+        for word in its:
+            row[numbers[word]] += 1
+    rareness = torch.log(len(sentences) / (counts > 0).sum(dim=0))  # (words,)
+    unit = torch.nn.functional.normalize(counts * rareness)
+    centrality = unit @ unit.sum(dim=0)  # (sentences,)
+    kept: dict[str, int] = {}
+    for number in centrality.argsort(descending=True, stable=True).tolist():
+        if sizes[number] <= room and sentences[number] not in kept:
+            kept[sentences[number]] = number
+            room -= sizes[number]
+    return sorted(kept, key=kept.__getitem__)
+
+
 def _pieces(name: str, value: Any, processor: Any) -> tuple[list[str], Callable[[int, int], Any]]:
     """The text of each piece of a document, and what makes a document of some that follow one another."""
     if name != "text":
@@ -58,4 +85,4 @@ def _pieces(name: str, value: Any, processor: Any) -> tuple[list[str], Callable[
     return texts, lambda start, end: joiner.join(texts[start:end])
 
 
-__all__ = ["parts_of", "tokens_of"]
+__all__ = ["central_sentences", "parts_of", "tokens_of"]

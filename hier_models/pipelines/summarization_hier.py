@@ -10,6 +10,7 @@ import torch
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 from transformers.utils import logging
 
+from .chunking_hier import sentence_spans
 from .common_words_hier import COMMON_WORDS
 from .copied_words_hier import copied_words, copy_shares
 from .document_pipeline_hier import (
@@ -28,7 +29,7 @@ from .document_pipeline_hier import (
 from .faithful_hier import FaithfulLogitsProcessor, WordPieces, is_english
 from .faithful_hier import logger as faithful_logger
 from .importance_tagger_hier import ImportanceTagger, load_importance_tagger
-from .long_documents_hier import parts_of, tokens_of
+from .long_documents_hier import central_sentences, parts_of, tokens_of
 from .sources_hier import attended_sentences, document_sentences, plain_offsets, sources_of_tokens, summary_spans
 from .written_form_hier import is_uncased, moved_places, restore_written_form
 
@@ -37,9 +38,9 @@ from .written_form_hier import is_uncased, moved_places, restore_written_form
 NEW_TOKENS = {"line": (0, 64), "short": (34, 192), "long": (150, 512)}
 _LENGTHS = ("max_length", "max_new_tokens", "min_length", "min_new_tokens", "forced_bos_token_id")
 ENDS = (".", "!", "?", "…")
-PARTS_AT_ONCE = 4  # at least: decoding one reads the weights as often as decoding four
-MANY_PARTS = 8  # it takes a while
-SHORTER = 0.8  # summaries of parts are read in parts again if they have at most this share of what they sum up
+TOKENS_AT_ONCE = 8192  # of parts: decoding one reads the weights as often as decoding sixteen
+MANY_PARTS = 32  # it takes a while
+_GREEDY = {"num_beams": 1, "early_stopping": False, "length_penalty": 1.0, "num_return_sequences": 1}
 
 
 class LeastTokensLogitsProcessor(LogitsProcessor):
@@ -62,8 +63,9 @@ class SummarizationPipeline(DocumentPipeline):
     Models that come with a processor of hier_models see the document's structure. Every other model, such as BART, T5
     or mBART, gets plain text through its tokenizer, after the prefix in its config if it has one ("summarize: ").
 
-    A document longer than the model can take is read in parts: each is summarized, then their summaries, until what is
-    left fits. With `truncation=True` it is cut at the end; a warning says so once.
+    A document longer than the model can take is read in parts: each is summarized, greedily, and the summary of the
+    whole is made of its beginning (but of turns and articles, which have none that says more than the rest) and of
+    what is central to those summaries. With `truncation=True` it is cut at the end; a warning says so once.
 
     Models that know lengths (their tokenizer has `[line]`, `[short]` and `[long]`, as that of `mini`) write a line, a
     paragraph or a page: `length`. Models with a processor that knows phrases (Highlight-Transformer) read the key
@@ -310,33 +312,41 @@ class SummarizationPipeline(DocumentPipeline):
         return super()._forward({"examples": examples}, **generate_kwargs)
 
     def _condensed(self, example: Example, batch_size: int, generate_kwargs: dict[str, Any]) -> Example:
-        """Summarize the parts of a document, then their summaries, until these fit into the model together."""
+        """Summarize the parts of a document, and put what is central to them behind its beginning."""
         parts, limit, tokens = example.notes["parts"], example.notes["limit"], tokens_of(example)
-        settings = {**generate_kwargs, "num_return_sequences": 1}
+        settings = {**generate_kwargs, **_GREEDY}  # 4 beams cost four times as much, and only the last summary is read
         if self._knows_lengths():
             settings = {name: value for name, value in settings.items() if name not in _LENGTHS}
             settings |= self._length_settings("short")
-        number, cut, at_once = len(parts), 0, max(batch_size, PARTS_AT_ONCE)
         self._say_once(
             "parts",
             f"A document of {tokens} tokens is longer than the {limit} that {type(self.model).__name__} takes, and is "
-            f"read in {number} parts. truncation=True cuts it at the end instead.",
+            f"read in {len(parts)} parts. truncation=True cuts it at the end instead.",
         )
-        while True:
-            cut += sum(part.counts["num_truncated_tokens"] for part in parts)
-            batches = [parts[start : start + at_once] for start in range(0, len(parts), at_once)]
-            shown = None if len(parts) > MANY_PARTS else True  # on a terminal
-            bar = logging.tqdm(batches, desc="Reading in parts", leave=False, disable=shown)
-            text = "\n".join(summary for batch in bar for summary in self._summaries(batch, settings))
-            before, whole = tokens, self._encoded("text", text, limit)
-            tokens = tokens_of(whole)
-            if tokens <= limit or tokens > SHORTER * before:  # a model that writes as much as it reads would never end
-                break
-            parts = self._parts("text", text, tokens, limit)
-        whole.counts["num_truncated_tokens"] += cut
-        whole.counts["num_parts"] = number
+        at_once = max(batch_size, TOKENS_AT_ONCE // limit)
+        batches = [parts[start : start + at_once] for start in range(0, len(parts), at_once)]
+        shown = None if len(parts) > MANY_PARTS else True  # on a terminal
+        bar = logging.tqdm(batches, desc="Reading in parts", leave=False, disable=shown)
+        summaries = [summary for batch in bar for summary in self._summaries(batch, settings)]
+        beginning = self._beginning(parts[0], limit)
+        spans = ((text, span) for text in summaries for span in sentence_spans(text, self.processor))
+        sentences = [sentence for text, (a, b) in spans if (sentence := text[a:b].strip()) not in beginning]
+        frame = self.count_tokens("")
+        sizes = [self.count_tokens(sentence) - frame + 1 for sentence in sentences]  # with what is between them
+        central = central_sentences(sentences, sizes, limit - self.count_tokens(beginning))
+        whole = self._encoded("text", "\n".join(filter(None, [beginning, *central])), limit)
+        whole.counts["num_truncated_tokens"] += sum(part.counts["num_truncated_tokens"] for part in parts)
+        whole.counts["num_parts"] = len(parts)
         whole.notes |= {name: value for name, value in example.notes.items() if name in ("document", "sentences")}
         return whole
+
+    def _beginning(self, first: Example, limit: int) -> str:
+        """The first sentences of a text, half as many tokens as the model takes: they say the most."""
+        name, value, _ = first.source
+        if name in ("turns", "documents"):
+            return ""
+        half = self._parts(name, value, tokens_of(first), max(1, limit // 2))[0]
+        return as_text(*half.source[:2], replace=True).strip()
 
     def _summaries(self, parts: list[Example], settings: dict[str, Any]) -> list[str]:
         """The summary of each part."""

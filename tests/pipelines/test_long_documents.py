@@ -10,8 +10,8 @@ from transformers import pipeline
 
 import hier_models
 from hier_models.pipelines.document_pipeline_hier import Example
-from hier_models.pipelines.long_documents_hier import parts_of, tokens_of
-from hier_models.pipelines.summarization_hier import PARTS_AT_ONCE
+from hier_models.pipelines.long_documents_hier import central_sentences, parts_of, tokens_of
+from hier_models.pipelines.summarization_hier import TOKENS_AT_ONCE
 from tests.conftest import DOCUMENTS, TURNS
 
 
@@ -49,11 +49,6 @@ def words(name, value):
 
 def test_all_of_a_document_is_read_once_and_in_order(summarize, monkeypatch, caplog):
     text = " ".join(f"Bee number {number} flies." for number in range(60))
-    read = []
-    encode = summarize._encoded
-    monkeypatch.setattr(
-        summarize, "_encoded", lambda name, value, limit: read.append(value) or encode(name, value, limit)
-    )
     summarized = []
     forward = type(summarize).__mro__[1]._forward
     monkeypatch.setattr(
@@ -63,11 +58,13 @@ def test_all_of_a_document_is_read_once_and_in_order(summarize, monkeypatch, cap
     )
     with caplog.at_level(logging.WARNING):
         records = [summarize(text, return_truncation=True, **LENGTH)[0] for _ in range(2)]
-    number = records[0]["num_parts"]
+    number, limit = records[0]["num_parts"], summarize.limits()[0]
     assert number > 2
     assert records[0] == records[1]
     assert records[0]["num_truncated_tokens"] == 0
-    parts = [example.source[1] for batch in summarized[: math.ceil(number / PARTS_AT_ONCE)] for example in batch]
+    parts = [
+        example.source[1] for batch in summarized[: math.ceil(number / (TOKENS_AT_ONCE // limit))] for example in batch
+    ]
     assert " ".join(" ".join(parts).split()) == text
     assert sum(f"is read in {number} parts" in message for message in caplog.messages) == 1
 
@@ -99,7 +96,47 @@ def test_it_can_be_cut_or_refused_instead(summarize):
 def test_a_model_that_writes_more_than_it_reads_comes_to_an_end(summarize):
     record = summarize("word " * 300, max_source_length=12, min_new_tokens=1, return_truncation=True, **LENGTH)[0]
     assert record["num_parts"] > 10
-    assert record["num_truncated_tokens"] > 0  # what was left did not fit
+    assert record["num_truncated_tokens"] == 0
+
+
+def test_the_summary_is_made_of_the_beginning_and_of_what_is_central_to_the_parts(summarize, monkeypatch):
+    settings, read = [], []
+
+    def summaries(parts, its):
+        settings.append(its)
+        return [f"Alike it is. Part {number} of it is alike. Odd." for number, _ in enumerate(parts)]
+
+    encode = summarize._encoded
+    monkeypatch.setattr(summarize, "_summaries", summaries)
+    monkeypatch.setattr(
+        summarize, "_encoded", lambda name, value, limit: read.append((name, value)) or encode(name, value, limit)
+    )
+    sentences = [f"Bee number {number} flies." for number in range(60)]
+    for document, begins in ((" ".join(sentences), True), ({"sentences": sentences}, True), (TURNS * 30, False)):
+        settings.clear()
+        record = summarize(document, num_beams=3, return_truncation=True, **LENGTH)[0]
+        name, text = read[-1]
+        assert name == "text"
+        assert record["num_truncated_tokens"] == 0
+        assert [its["num_beams"] for its in settings] == [1]
+        beginning, *rest = text.split("\n")
+        if begins:
+            assert " ".join(sentences).startswith(beginning)
+            assert 0 < summarize.count_tokens(beginning) <= summarize.limits()[0] / 2
+        else:
+            rest = text.split("\n")
+        assert "Alike it is." in rest
+        assert len(set(rest)) == len(rest) > 2
+        assert all(sentence.endswith((" is.", "alike.", "Odd.")) for sentence in rest)
+
+
+def test_central_sentences_are_those_like_all_others():
+    sentences = ["Bees fly.", "Bees fly home to the hive.", "Rain.", "The hive is home to bees.", "Bees fly."]
+    assert central_sentences(sentences[:4], [1] * 4, 2) == ["Bees fly home to the hive.", "The hive is home to bees."]
+    assert central_sentences(sentences[:4], [1, 9, 1, 1], 2) == ["Bees fly.", "The hive is home to bees."]
+    assert central_sentences(sentences, [1] * 5, 9) == sentences[:4]
+    assert central_sentences(sentences, [9] * 5, 8) == central_sentences([], [], 8) == []
+    assert central_sentences(["", "?"], [1, 1], 2) == ["", "?"]
 
 
 def test_sequences_are_those_of_the_whole_document(summarize):
