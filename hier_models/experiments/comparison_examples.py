@@ -18,11 +18,7 @@ QUANTILES = (0.25, 0.5, 0.75)
 
 
 def choose_documents(scores: Mapping[str, DocumentScores], metric: str) -> list[tuple[str, dict[str, float]]]:
-    """Choose test documents without looking at them.
-
-    They are ordered by the mean score that all variants have on them, and those a quarter, half and three quarters up
-    are taken: a document that is hard for all models, a common one, and an easy one.
-    """
+    """Choose documents unseen: those at the `QUANTILES` of the mean score that all variants have on them."""
     common = set.intersection(*(set(found.documents) for found in scores.values()))
     keys = [key for key in next(iter(scores.values())).documents if key in common]
     if not keys:

@@ -63,8 +63,7 @@ class Comparison:
         for share in shares.values() if isinstance(shares, dict) else [shares]:
             if type(share) not in (int, float) or not share >= 0:  # nor NaN
                 raise RecipeError(
-                    "comparison: parameters_within must be a share, such as 0.03, or a mapping of variants to theirs; "
-                    f"got {shares!r}"
+                    f"comparison: parameters_within must be a share, such as 0.03, or a mapping; got {shares!r}"
                 )
         if not isinstance(self.differs, dict) or any(
             not str(reason or "").strip() for reason in self.differs.values()
@@ -73,9 +72,7 @@ class Comparison:
         if fixed := [name for name in self.differs if name in FIXED]:
             raise RecipeError(f"comparison: differs: {fixed[0]} must be the same for a variant and its twin")
         if not isinstance(self.check_overlap, bool | list | tuple):
-            raise RecipeError(
-                f"comparison: check_overlap must be true, false or a list of files, got {self.check_overlap!r}"
-            )
+            raise RecipeError(f"comparison: check_overlap must be true, false or files, got {self.check_overlap!r}")
 
     def twins(self, variants: Sequence[str]) -> dict[str, str]:
         """Pair the variants.
@@ -94,9 +91,7 @@ class Comparison:
         elif isinstance(self.twin, dict):
             pairs = {str(name): str(self.twin[name]) for name in self.twin}
         else:
-            raise RecipeError(
-                f"comparison: twin must be a variant, or a mapping of variants to theirs; got {self.twin!r}"
-            )
+            raise RecipeError(f"comparison: twin must be a variant, or a mapping of variants; got {self.twin!r}")
         for name in (*pairs, *pairs.values(), *([self.twin] if isinstance(self.twin, str) else [])):
             if name not in variants:
                 raise RecipeError(f"comparison: twin: there is no variant {name!r}; there are {', '.join(variants)}")

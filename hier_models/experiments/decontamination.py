@@ -46,10 +46,7 @@ def check_overlap(comparison: Comparison, recipe: Recipe) -> str:
                 where = name if split is None else f"the split {split!r}"
                 raise RecipeError(f"comparison: check_overlap: no {what} documents were found for {where}")
         if report.overlaps:
-            raise RecipeError(
-                f"comparison: {file}: {report}. Take them out of the training data; or check_overlap: false, if it "
-                "must be so"
-            )
+            raise RecipeError(f"comparison: {file}: {report}. Take them out, or set check_overlap: false")
     return f"none of {documents} training documents shares text with {report.held_out} test documents"
 
 

@@ -7,9 +7,8 @@ from datasets import Dataset, IterableDataset
 from transformers.utils import logging
 
 from ..extractive import ExtractiveSummarizer
-from ..training.evaluation import all_rows
+from ..training.evaluation import all_rows, write_json, write_json_lines
 from ..training.metrics import score_summaries
-from ..training.results import write_json, write_json_lines
 from ..training.tasks.summarization import references_of, summary_rows
 
 

@@ -65,10 +65,7 @@ class BrightnessDecay(TrainerCallback):
         """Note where the brightness begins."""
         config = kwargs["model"].config
         if not hasattr(config, "brightness"):
-            raise ValueError(
-                f"BrightnessDecay is for models with a brightness in their config (Highlight-Transformer), and "
-                f"{type(kwargs['model']).__name__} has none"
-            )
+            raise ValueError(f"BrightnessDecay: {type(kwargs['model']).__name__} has no brightness in its config")
         self._first = config.brightness if self.initial is None else self.initial
         self._factor = config.brightness_decay if self.decay is None else self.decay
         self._set(config, state)

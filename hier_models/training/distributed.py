@@ -21,11 +21,7 @@ NO_LOSS = -100
 def loss_over_labels(
     outputs: Any, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int | None = None
 ) -> torch.Tensor:
-    """Compute the cross entropy, each label weighing the same in whatever batch, step or process it is.
-
-    Plain BART and RoBERTa take `num_items_in_batch`, as every model that the Trainer passes it to, and do not use it:
-    their loss, a mean over each small batch, is then added up over the accumulated batches instead of averaged.
-    """
+    """Compute the cross entropy over `num_items_in_batch`, which BART and RoBERTa take and do not use."""
     logits = outputs["logits"] if isinstance(outputs, dict) else outputs[0]
     flat = labels.reshape(-1).to(logits.device)
     total = torch.nn.functional.cross_entropy(
@@ -111,11 +107,7 @@ def _processes_of(folder: Path) -> int | None:
 
 
 def prepare_streams(arguments: TrainingArguments) -> None:
-    """Let each process read a stream by itself.
-
-    By default accelerate reads it in the first process, and joins the batches of all to one tensor: impossible where
-    lengths differ.
-    """
+    """Let each process read a stream by itself: accelerate would join batches of all, whose lengths differ."""
     config: Any = arguments.accelerator_config  # a dict or a file's name until the arguments are made
     if arguments.world_size > 1 and config.dispatch_batches is None:
         config.dispatch_batches = False

@@ -8,13 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from transformers import (
-    PreTrainedModel,
-    Trainer,
-    TrainerCallback,
-    TrainerState,
-    TrainingArguments,
-)
+from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainerState, TrainingArguments
 
 from .arguments import NEW_MODULES_RATE
 

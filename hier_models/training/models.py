@@ -317,9 +317,7 @@ def _check_overrides(arguments: ModelArguments, overrides: dict[str, Any]) -> No
     ignored = HIERARCHICAL if arguments.plain else set()
     for name in overrides:
         if name not in known and name not in ignored:
-            raise RecipeError(
-                f"model: config_overrides: a {config.model_type} has no {name!r}{nearest(name, sorted(known))}"
-            )
+            raise RecipeError(f"model: config_overrides: a {config.model_type} has no {name!r}{nearest(name, known)}")
 
 
 def _load_checkpoint(
@@ -333,9 +331,7 @@ def _load_checkpoint(
         if family not in PLAIN:  # BART itself
             overrides = {key: value for key, value in overrides.items() if key not in HIERARCHICAL}
         elif any(getattr(config, key) != value for key, value in PLAIN[family].items() if key != "num_segments"):
-            raise RecipeError(
-                f"model: plain is given, but {name} was trained with the hierarchy; start from a plain checkpoint"
-            )
+            raise RecipeError(f"model: plain is given, but {name} has the hierarchy; start from a plain checkpoint")
         else:
             overrides = {**overrides, **PLAIN[family]}
     # float32, whatever the checkpoint was saved in: mixed precision keeps its master weights in it.
@@ -357,11 +353,8 @@ def _load_checkpoint(
             model, report = _class_from_bart(family, auto_class).from_bart(name, **options, **overrides)
         if most is not None and family == "bart":
             grow_positions(model, most, arguments.extra_positions)
-    wrong = [key for key, *_ in report["mismatched_keys"] if not key.endswith(RESIZED)]
-    if wrong:
-        raise RecipeError(
-            f"model: {name} has other sizes than config_overrides asks for, in {', '.join(_patterns(wrong))}"
-        )
+    if wrong := _patterns(key for key, *_ in report["mismatched_keys"] if not key.endswith(RESIZED)):
+        raise RecipeError(f"model: {name} has other sizes than config_overrides asks for, in {', '.join(wrong)}")
     return model, report
 
 

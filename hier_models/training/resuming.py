@@ -108,11 +108,7 @@ def finished_run(recipe: Recipe) -> dict[str, Any] | None:
 
 
 class LengthInCheckpoint(TrainerCallback, ExportableState):
-    """Writes into each checkpoint how long its run is to be, and after how many steps it was made longer.
-
-    A learning rate that comes down with the steps had come down there, and rises again: a run that was as long from
-    the beginning is another one.
-    """
+    """Keeps a run's length, and after how many steps it grew: rates that came down there rise again."""
 
     def __init__(self) -> None:
         self.made_longer_after: list[int] = []

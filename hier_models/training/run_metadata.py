@@ -42,11 +42,8 @@ class TimeUpError(Exception):
 class RunCosts(TrainerCallback, ExportableState):
     """Measures a run over all its sittings: each checkpoint knows what it took to get there.
 
-    What a killed sitting did after its last checkpoint is done again, and counted once.
-
-    Memory on CUDA is the most that tensors took, on the fullest device of the first process. On the CPU it is the
-    process' resident memory at its highest, Python and the libraries included; Linux lets a process begin this count
-    anew, so that of several runs in one process each has its own. Elsewhere it is that of the process so far.
+    Memory on CUDA is the most that tensors took, on the fullest device of the first process; on the CPU the process'
+    resident memory at its highest since training began, or in all, where that cannot be counted (not Linux).
     """
 
     def __init__(self, arguments: TrainingArguments) -> None:
@@ -132,11 +129,7 @@ def _process_peak() -> int:
 
 
 class LogAtCheckpoints(TrainerCallback):
-    """Logs the loss before each checkpoint.
-
-    A checkpoint does not know the losses since the last ones that were logged; so the log of a run that goes on is
-    that of one that was never stopped.
-    """
+    """Logs the loss before each checkpoint, which does not know the losses since the last entry of the log."""
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """Log if a checkpoint is to be written."""
@@ -147,11 +140,7 @@ class LogAtCheckpoints(TrainerCallback):
 
 
 class TimeLimit(TrainerCallback):
-    """Stops training at a checkpoint once the time is up.
-
-    It stops after a step whose loss is logged anyway, so that the log of a run that goes on is that of one that was
-    never stopped. Several processes stop together.
-    """
+    """Stops all processes at a checkpoint once the time is up, after a step whose loss is logged anyway."""
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
@@ -221,20 +210,20 @@ def _cpu_name() -> str:
 
 def data_version(recipe: Recipe) -> dict[str, str]:
     """Say what is in the files that a recipe begins with, since files of the same names may be others later."""
-    named = named_sources(recipe).items()
     found = {
         name: _digest_of([file for source in sources for file in _files_of(name, source)])
-        for name, (_, sources) in named
+        for name, (_, sources) in named_sources(recipe).items()
     }
     return {name: digest for name, digest in found.items() if digest}
 
 
 def named_sources(recipe: Recipe) -> dict[str, tuple[str, list[str]]]:
     """Say what of a recipe names files or folders, here or on the Hub, that decide what a run learns or scores."""
-    given = [
-        (section, name, getattr(getattr(recipe, section), name)) for section, names in FILES.items() for name in names
-    ]
-    named = {name: (section, [source] if source else []) for section, name, source in given}
+    named = {
+        name: (section, [source] if (source := getattr(getattr(recipe, section), name)) else [])
+        for section, names in FILES.items()
+        for name in names
+    }
     return {**named, "also_train": (recipe.run.task, getattr(recipe.options, "also_train", None) or [])}
 
 
@@ -279,12 +268,6 @@ def code_version() -> dict[str, Any]:
 
 def _git(folder: Path, *arguments: str) -> str:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    done = subprocess.run(
-        ["git", "-C", str(folder / "training"), *arguments],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=30,
-        env=environment,
-    )
+    command = ["git", "-C", str(folder / "training"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30, env=environment)
     return done.stdout.strip()

@@ -16,8 +16,8 @@ from transformers.integrations.integration_utils import get_reporting_integratio
 from .arguments import Recipe, RecipeError, mistakes_of, set_accumulation
 from .callbacks import SoftPretraining, SurrogateLog, check_hard_attention
 from .distributed import ProcessesInCheckpoint, has_loss_over_labels, loss_over_labels, prepare_streams
+from .evaluation import write_json
 from .learning_rates import PerplexityDecay, optimizer_with_rates
-from .results import write_json
 from .resuming import RECIPE_FILE, RESULTS_FILE, LengthInCheckpoint, check_same_model, checkpoint_to_resume
 from .run_metadata import LogAtCheckpoints, RunCosts, TimeLimit, TimeUpError, code_version, data_version, machine
 from .tasks import task_class

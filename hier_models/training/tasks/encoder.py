@@ -18,8 +18,9 @@ from ...data.tokenizing import plain_tokenizer
 from ...families import FAMILIES
 from ..arguments import Recipe, RecipeError
 from ..callbacks import DropoutSchedule
+from ..evaluation import write_json_lines
 from ..models import Processor, positions
-from ..results import write_json_lines
+from ..smoke_rows import task_rows
 from .base import Task
 
 
@@ -114,9 +115,7 @@ class EncoderTask(Task):
         length = self.recipe.data.max_source_length
         if most is not None:
             if length > most:
-                raise RecipeError(
-                    f"data: max_source_length is {length}, but the model takes {most} tokens at most; lower it"
-                )
+                raise RecipeError(f"data: max_source_length is {length}, but the model takes {most} tokens at most")
             plain_tokenizer(processor).model_max_length = most
         return model, processor
 
@@ -126,6 +125,9 @@ class EncoderTask(Task):
 
     def reports(self) -> dict[str, Any]:
         return {"truncation": self._cuts, **super().reports()}
+
+    def smoke_rows(self) -> list[dict[str, Any]]:
+        return task_rows(self.recipe.run.task, self.columns())
 
     def load(self, part: str) -> Any:
         streaming = self.recipe.data.streaming and part == "train"

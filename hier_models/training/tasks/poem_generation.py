@@ -171,8 +171,8 @@ class PoemGenerationTask(WritingTask):
         poems = self._train_poems
         if both >= len(poems):
             raise RecipeError(
-                f"poem_generation: held_out_validation and held_out_test are {both} of {len(poems)} poems; some "
-                "must be left to train on"
+                f"poem_generation: held_out_validation and held_out_test are {both} of {len(poems)}; "
+                "some must be left to train on"
             )
         order = np.random.default_rng(options.split_seed).permutation(len(poems))
         if part == "train":

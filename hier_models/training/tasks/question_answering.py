@@ -13,7 +13,6 @@ from ...data.task_rows import resolve_questions
 from ...metrics import Squad
 from ..arguments import Recipe, RecipeError
 from ..models import Processor
-from ..smoke_rows import questions
 from .base import as_dicts
 from .encoder import EncoderTask, QuestionArguments, identifiers
 
@@ -60,9 +59,6 @@ class QuestionAnsweringTask(EncoderTask):
 
     def reports(self) -> dict[str, Any]:
         return {**super().reports(), "truncation": as_dicts(self._reports)}
-
-    def smoke_rows(self) -> list[dict[str, Any]]:
-        return questions(self.options)
 
     def smoke_changes(self) -> dict[str, Any]:
         return {"stride": 8, "max_question_length": 24}

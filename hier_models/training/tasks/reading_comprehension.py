@@ -15,6 +15,7 @@ from transformers.utils import logging
 
 from ...data.cache_fingerprint import Versioned
 from ...data.columns import RowFormat
+from ...data.overlap import texts_in
 from ...data.reading_comprehension_rows import resolve_reading
 from ...data.tokenizer_training import train_characters, train_word_level
 from ...metrics import DocumentScores, DocumentStatistics, document_keys
@@ -22,9 +23,9 @@ from ...metrics.answers import usual_unit
 from ...metrics.document_bleu import document_answers
 from ...models.processing_ham_reader import AnswerNotFoundError, fit_characters
 from ...pipelines.reading_comprehension_hier import best_spans
-from ..arguments import ModelArguments, Recipe, RecipeError
+from ..arguments import ModelArguments, Recipe, RecipeError, check_smallest
 from ..models import Processor, remember_task
-from ..smoke_rows import QUESTIONS, STORIES, questions
+from ..smoke_rows import task_rows
 from .base import PREDICTIONS_FILE, SCORES_FILE
 from .encoder import EncoderTask, QuestionArguments
 
@@ -59,9 +60,8 @@ class ReadingComprehensionArguments(QuestionArguments):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, least in (("stride", 0), ("max_question_length", 1), ("max_answer_length", 1)):
-            if getattr(self, name) < least:
-                raise RecipeError(f"{name} must be {least} or more, got {getattr(self, name)}")
+        least = {"stride": 0, "max_question_length": 1, "max_answer_length": 1}
+        check_smallest("reading_comprehension", self, least)
 
 
 class ReadingComprehensionTask(EncoderTask):
@@ -82,9 +82,9 @@ class ReadingComprehensionTask(EncoderTask):
     def check(self) -> None:
         super().check()
         if self.options.stride >= self.recipe.data.max_source_length:
+            stride, most = self.options.stride, self.recipe.data.max_source_length
             raise RecipeError(
-                f"reading_comprehension: stride must be less than data: max_source_length, got {self.options.stride} "
-                f"and {self.recipe.data.max_source_length}"
+                f"reading_comprehension: stride must be less than data: max_source_length, got {stride} and {most}"
             )
 
     def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:
@@ -177,13 +177,14 @@ class ReadingComprehensionTask(EncoderTask):
         return {**super().reports(), "truncation": self._counts}
 
     def smoke_rows(self) -> list[dict[str, Any]]:
-        return [row for row in questions(self.options) if row[self.options.answers_column or "answers"]["text"]]
+        rows, answers = task_rows("question_answering", self.columns()), self.options.answers_column or "answers"
+        return [row for row in rows if row[answers]["text"]]
 
     def smoke_changes(self) -> dict[str, Any]:
         return {"stride": 8, "max_question_length": 24}
 
     def smoke_tokenizer(self) -> PreTrainedTokenizerBase:
-        return train_word_level([*STORIES, *(question for _, question, _, _ in QUESTIONS)], 200, digits=None)
+        return train_word_level(texts_in(self.smoke_rows()), 200, digits=None)
 
     def _inputs(self, part: str, processor: Processor) -> Any:
         if part not in self._windows:
@@ -319,15 +320,8 @@ class _Windows:
         return columns
 
     def _made(self, question: str, given: dict[str, Any], answers: Mapping[str, Any]) -> dict[str, list[Any]]:
-        made = self.processor(
-            question=[question],
-            **given,
-            answers=[answers],
-            max_length=self.limit,
-            stride=self.stride,
-            return_spans=True,
-        )
-        return dict(made)
+        options = {"max_length": self.limit, "stride": self.stride, "return_spans": True}
+        return dict(self.processor(question=[question], **given, answers=[answers], **options))
 
 
 def _is_widened(made: Mapping[str, Any], row: int, answers: Mapping[str, Any]) -> bool:

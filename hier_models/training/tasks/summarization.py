@@ -55,9 +55,7 @@ class SummarizationTask(WritingTask):
         super().check()
         data = self.recipe.data
         if data.importance_tagger is not None and data.importance is None:
-            raise RecipeError(
-                "data: importance_tagger goes with importance: oracle, the weights that the summarizer trains with"
-            )
+            raise RecipeError("data: importance_tagger goes with importance: oracle, which the summarizer trains with")
         key_phrases.check(data)
 
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
