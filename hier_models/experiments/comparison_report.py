@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, StrictUndefined
 
 from ..inspection.pages import require_matplotlib
 from ..metrics.document_scores import CONFIDENCE, DRAWS, DocumentScores, paired_bootstrap
@@ -24,7 +23,7 @@ from ..training.likelihood import READS
 from ..training.tasks import PREDICTIONS_FILE, SCORES_FILE
 from .comparison_examples import write_examples
 from .comparison_settings import Comparison
-from .tables import made_longer, write_csv
+from .tables import fill_in, made_longer, write_csv
 
 
 logger = logging.getLogger(__name__)
@@ -39,9 +38,6 @@ MEMORY = {
     "resident": "the process' resident memory during the run, with Python and the libraries",
     "process": "the process' resident memory so far, of all its runs",
 }
-TEMPLATE = Path(__file__).with_name("comparison_table.md.jinja")
-
-
 # What tells whether a model reads: a score, the same beside another document's source or question, and whether higher
 # is better.
 SOURCE_CHECKS = (("perplexity", "perplexity_of_another_source", False), ("f1", "f1_of_another_question", True))
@@ -81,7 +77,14 @@ def write_report(
     write_json(folder / "results.json", results)
     (folder / "table.md").write_text(table + "\n", encoding="utf-8")
     write_csv(folder / "table.csv", [_row(name, found) for name, found in variants.items()])
-    write_csv(folder / "curves.csv", _curve_rows(curves))
+    losses = [
+        {"variant": name, "seed": seed, "part": part, "step": step, "loss": loss}
+        for name, of_seeds in curves.items()
+        for seed, curve in of_seeds.items()
+        for part in ("train", "validation")
+        for step, loss in curve[part].items()
+    ]
+    write_csv(folder / "curves.csv", losses)
     _write_examples(folder, comparison, scores)
     try:
         draw_curves(folder / "learning_curves.png", comparison.question, curves)
@@ -232,19 +235,13 @@ def _source_checks(runs: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
 # Tables
 
 
-def _number(value: float, sign: str = "") -> str:
-    """As papers print scores: of 1 at most with three digits."""
-    return f"{value:{sign}.3f}" if abs(value) < 1 else f"{value:{sign}.2f}"
-
-
 def _table(comparison: Comparison, results: Mapping[str, Any]) -> str:
     variants = results["variants"]
     metrics = [
         metric for metric in comparison.metrics if any(metric in found["metrics"] for found in variants.values())
     ]
-    environment = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
-    environment.filters["number"] = _number
-    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
+    return fill_in(
+        "comparison_table.md.jinja",
         **results,
         asked=comparison.metrics,
         metrics=metrics,
@@ -298,26 +295,14 @@ def _row(name: str, found: Mapping[str, Any]) -> dict[str, Any]:
 # Learning curves
 
 
-def _curve_rows(curves: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    return [
-        {"variant": name, "seed": seed, "part": part, "step": step, "loss": loss}
-        for name, of_seeds in curves.items()
-        for seed, curve in of_seeds.items()
-        for part in ("train", "validation")
-        for step, loss in curve[part].items()
-    ]
-
-
 def draw_curves(path: Path, title: str, curves: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> None:
     """Draw the losses of training and validation over the steps, a line for each variant."""
     require_matplotlib()
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(12, 4.5), layout="constrained")
     lines: dict[str, Any] = {}
-    FigureCanvasAgg(figure)
     several = any(len(of_seeds) > 1 for of_seeds in curves.values())
     for axes, part in zip(figure.subplots(1, 2), ("train", "validation"), strict=True):
         for number, (name, of_seeds) in enumerate(curves.items()):
@@ -341,16 +326,11 @@ def draw_curves(path: Path, title: str, curves: Mapping[str, Mapping[int, Mappin
         axes.set(xlabel="step", ylabel="loss", title=f"{part} loss")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(alpha=0.3)
-        found = axes.get_legend_handles_labels()
-        lines |= dict(zip(found[1], found[0], strict=True))
+        handles, labels = axes.get_legend_handles_labels()
+        lines |= dict(zip(labels, handles, strict=True))
     if lines:
-        figure.legend(
-            list(lines.values()),
-            list(lines),
-            loc="outside right center",
-            fontsize="small",
-            title="mean of the seeds;\nband: all of them" if several else None,
-            title_fontsize="small",
-        )
+        about = "mean of the seeds;\nband: all of them" if several else None
+        small = {"fontsize": "small", "title_fontsize": "small"}
+        figure.legend(list(lines.values()), list(lines), loc="outside right center", title=about, **small)
     figure.suptitle(title, wrap=True)
     figure.savefig(path, dpi=120)

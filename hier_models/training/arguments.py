@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_type_hints
 
 from transformers import Seq2SeqTrainingArguments
 
@@ -383,13 +383,7 @@ class Recipe:
         return {**sections, "training": self.training.to_dict()}
 
 
-SECTIONS: dict[str, type] = {
-    "model": ModelArguments,
-    "data": DataArguments,
-    "generation": GenerationArguments,
-    "run": RunArguments,
-    "training": Seq2SeqTrainingArguments,
-}
+SECTIONS: dict[str, type] = {name: kind for name, kind in get_type_hints(Recipe).items() if name != "options"}
 
 
 def set_accumulation(recipe: Recipe) -> None:

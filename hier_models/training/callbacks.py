@@ -204,11 +204,9 @@ class SurrogateLog(TrainerCallback):
 
     def __init__(self) -> None:
         self._hook: Any = None
-        self._total: torch.Tensor | None = None
-        self._in_step: torch.Tensor | None = None
-        self._batches = 0
+        self._batches: list[Any] = []  # of this step
+        self._steps: list[Any] = []  # since the last entry
         self._is_share = False
-        self._steps = 0
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """Begin to watch the model."""
@@ -218,27 +216,22 @@ class SurrogateLog(TrainerCallback):
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """Add up a step."""
-        if self._in_step is None:
-            return
-        # Normalised by the step's labels, those of its batches add up; else each is a mean of its own.
-        step = self._in_step if self._is_share else self._in_step / self._batches
-        self._total = step if self._total is None else self._total + step
-        self._steps += 1
-        self._in_step, self._batches = None, 0
+        if self._batches:
+            # Normalised by the step's labels, those of its batches add up; else each is a mean of its own.
+            self._steps.append(sum(self._batches) / (1 if self._is_share else len(self._batches)))
+            self._batches = []
 
     def on_log(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         """Put it into the entry."""
         if "loss" not in kwargs["logs"]:
             return  # of an evaluation, or the last of the run
-        found = torch.zeros(2, dtype=torch.float64)
-        if self._total is not None:
-            found = torch.tensor([self._total.item(), self._steps], dtype=torch.float64)
+        found = torch.tensor([float(sum(self._steps)), len(self._steps)], dtype=torch.float64)
         if args.world_size > 1:
             found = found.to(args.device, torch.float32)
             torch.distributed.all_reduce(found)
             if self._is_share and args.average_tokens_across_devices:
                 found[0] *= args.world_size  # of each process a share too
-        self._total, self._steps = None, 0
+        self._steps = []
         if found[1] > 0:
             kwargs["logs"]["surrogate"] = (found[0] / found[1]).item()
             if state.log_history:
@@ -253,14 +246,12 @@ class SurrogateLog(TrainerCallback):
         if not model.training or surrogate is None:
             return
         self._is_share = kwargs.get("num_items_in_batch") is not None
-        value = surrogate.detach().float()
-        self._in_step = value if self._in_step is None else self._in_step + value
-        self._batches += 1
+        self._batches.append(surrogate.detach().float())
 
     def _remove(self) -> None:
         if self._hook is not None:
             self._hook.remove()
-        self._hook, self._total, self._in_step, self._batches, self._steps = None, None, None, 0, 0
+        self._hook, self._batches, self._steps = None, [], []
 
 
 def check_hard_attention(model: Any, what: str) -> None:

@@ -64,9 +64,7 @@ def longest_first(inputs: Dataset) -> np.ndarray[Any, Any]:
 def generation_settings(config: GenerationConfig) -> dict[str, Any]:
     """List what a generation config sets."""
     settings = config.to_diff_dict()
-    return {
-        name: value for name, value in settings.items() if not name.startswith("_") and name != "transformers_version"
-    }
+    return {name: settings[name] for name in settings if name[0] != "_" and name != "transformers_version"}
 
 
 def all_rows(dataset: Dataset | IterableDataset) -> Dataset:

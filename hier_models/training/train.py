@@ -143,10 +143,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
     trainer.save_model()  # with the processor and the generation config
     trainer.save_state()
 
-    scores = {
-        "evaluation": task.evaluate(trainer, model, processor),
-        "test": task.test(trainer, model, processor),
-    }
+    scores = {"evaluation": task.evaluate(trainer, model, processor), "test": task.test(trainer, model, processor)}
     # Tokens of sources that were read in training, the same ones each time.
     is_counted = trainer.args.include_num_input_tokens_seen != "no"
     counted = {"source_tokens": int(trainer.state.num_input_tokens_seen)} if is_counted else {}

@@ -78,8 +78,7 @@ class DenoisingTask(Task):
         given = [name for name in sources if getattr(self.recipe.model, name)]
         if not given and not self.fits_tokenizer():
             raise RecipeError(
-                "model: give model_name_or_path, from_encoder, or (to train from scratch) tokenizer, or denoising: "
-                "tokenizer_entries to have one trained"
+                "model: give model_name_or_path, from_encoder, tokenizer, or tokenizer_entries to have one trained"
             )
         if given and self.fits_tokenizer():
             raise RecipeError(f"model: {given[0]} and denoising: tokenizer_entries are both given; leave one out")
@@ -90,9 +89,9 @@ class DenoisingTask(Task):
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
         model, processor = super().load_model_and_processor()
         if isinstance(processor, ProcessorMixin):
+            family = model.config.model_type
             raise RecipeError(
-                f"model: denoising trains models that read plain tokens, and {model.config.model_type} has a "
-                "processor; train model_type: bart, and begin with its weights (from_bart)"
+                f"model: denoising reads plain tokens, and {family} has a processor; train model_type: bart"
             )
         length = self.recipe.data.max_source_length
         most = min(positions(model.config, side) or length for side in ("encoder", "decoder"))

@@ -31,7 +31,6 @@ SHIFTED_POSITIONS = {
     *("roberta", "xlm-roberta", "camembert"),
     *(name for name, family in FAMILIES.items() if family.positions_after_padding),
 }
-ROWS_IN_MEMORY = 1000
 
 
 @dataclass
@@ -138,14 +137,7 @@ class EncoderTask(Task):
         rows = self.rows(part)
         if rows is None or part in self._tokenized:
             return self._tokenized.get(part)
-        inputs = rows.map(
-            Versioned(tokenize),
-            batched=True,
-            batch_size=ROWS_IN_MEMORY,
-            remove_columns=rows.column_names,
-            num_proc=self.recipe.data.num_proc,
-            desc="Tokenizing",
-        )
+        inputs = self.mapped(rows, tokenize)
         cut = np.array(inputs["num_truncated_tokens"])
         rows_cut, lost, length = int((cut > 0).sum()), int(cut.sum()), self.recipe.data.max_source_length
         self._cuts[part] = {"rows": len(cut), "truncated_rows": rows_cut, "truncated_tokens": lost}
@@ -153,6 +145,11 @@ class EncoderTask(Task):
             logger.warning(f"{part}: {rows_cut} of {len(cut)} rows did not fit into {length} tokens and lost {lost}")
         self._tokenized[part] = inputs.remove_columns("num_truncated_tokens")
         return self._tokenized[part]
+
+    def mapped(self, rows: Dataset, tokenize: Callable[..., dict[str, list[Any]]], **options: Any) -> Dataset:
+        """Turn batches of rows into model inputs."""
+        options |= {"remove_columns": rows.column_names, "num_proc": self.recipe.data.num_proc}
+        return rows.map(Versioned(tokenize), batched=True, desc="Tokenizing", **options)
 
     def write_predictions(
         self, trainer: Trainer, rows: Dataset, file: str = "predictions.jsonl", **columns: Sequence[Any]

@@ -106,14 +106,9 @@ class MaskedLMTask(EncoderTask):
         return documents_rows(self.recipe.data)
 
     def _packed(self, part: str, documents: Any, processor: Processor) -> Dataset | IterableDataset:
-        return pack_documents(
-            documents,
-            processor,
-            max_length=self.recipe.data.max_source_length,
-            across_documents=self.options.across_documents,
-            num_proc=self.recipe.data.num_proc,
-            report=self._packing[part],
-        )
+        options = {"across_documents": self.options.across_documents, "report": self._packing[part]}
+        length = self.recipe.data.max_source_length
+        return pack_documents(documents, processor, max_length=length, **options, **self.of_data("num_proc"))
 
     def _more(self, number: int, source: str) -> Any:
         name, _, config_name = source.partition(":")

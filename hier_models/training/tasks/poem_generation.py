@@ -78,10 +78,6 @@ class PoemGenerationTask(WritingTask):
         options = self.options
         if self.recipe.data.streaming:
             raise RecipeError("data: streaming does not go with poem_generation, which reads all poems for keywords")
-        if options.keyword_unit not in ("words", "characters"):
-            raise RecipeError(
-                f"poem_generation: keyword_unit must be words or characters, got {options.keyword_unit!r}"
-            )
         least = {"min_keyword_count": 1, "held_out_validation": 0, "held_out_test": 0, "num_characters": 1}
         check_smallest("poem_generation", options, least)
         for part in ("validation", "test"):

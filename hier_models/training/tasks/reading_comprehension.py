@@ -13,7 +13,6 @@ import numpy as np
 from transformers import EvalPrediction, PreTrainedModel, PreTrainedTokenizerBase, Trainer
 from transformers.utils import logging
 
-from ...data.cache_fingerprint import Versioned
 from ...data.columns import RowFormat
 from ...data.overlap import texts_in
 from ...data.reading_comprehension_rows import resolve_reading
@@ -194,7 +193,9 @@ class ReadingComprehensionTask(EncoderTask):
             made = self._made_of(rows, processor)
             self._count(part, rows, made)
             if part == "train":
-                made = made.filter(_has_answer, input_columns="end_positions", num_proc=self.recipe.data.num_proc)
+                made = made.filter(
+                    lambda end: end >= 0, input_columns="end_positions", num_proc=self.recipe.data.num_proc
+                )
                 if not len(made):
                     raise RecipeError("data: train has no window with an answer")
             self._windows[part] = made
@@ -205,15 +206,8 @@ class ReadingComprehensionTask(EncoderTask):
         # The same inputs for all rows: numbers of documents, if a question has several.
         several = any(len(documents) > 1 for documents in rows["documents"])
         limits = self.recipe.data.max_source_length, self.options.stride, self.options.max_question_length
-        return rows.map(
-            Versioned(_Windows(processor, *limits, several)),
-            batched=True,
-            batch_size=QUESTIONS_IN_MEMORY,
-            with_indices=True,
-            remove_columns=rows.column_names,
-            num_proc=self.recipe.data.num_proc,
-            desc="Tokenizing",
-        )
+        windows = _Windows(processor, *limits, several)
+        return self.mapped(rows, windows, batch_size=QUESTIONS_IN_MEMORY, with_indices=True)
 
     def _count(self, part: str, rows: Any, made: Any) -> None:
         examples, ends = list(made["example_index"]), list(made["end_positions"])
@@ -337,7 +331,3 @@ def _is_widened(made: Mapping[str, Any], row: int, answers: Mapping[str, Any]) -
 
 def _without_notes(windows: Any) -> Any:
     return windows.remove_columns([name for name in (*NOTES, *CHECKS) if name in windows.column_names])
-
-
-def _has_answer(end: int) -> bool:
-    return end >= 0
