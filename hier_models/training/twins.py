@@ -8,14 +8,6 @@ from torch import nn
 from transformers import BartForConditionalGeneration, LEDConfig, LEDForConditionalGeneration, PreTrainedModel
 
 
-# What BART's configuration and LED's have in common and from_bart keeps.
-SHARED = (
-    *("vocab_size", "d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads"),
-    *("decoder_attention_heads", "encoder_ffn_dim", "decoder_ffn_dim", "activation_function", "dropout"),
-    *("attention_dropout", "activation_dropout", "encoder_layerdrop", "decoder_layerdrop", "classifier_dropout"),
-    *("init_std", "use_cache", "tie_word_embeddings", "pad_token_id", "bos_token_id", "eos_token_id"),
-    *("decoder_start_token_id", "forced_eos_token_id"),
-)
 # LED's names for what BART's encoder has, in each self-attention. The projections of tokens with global attention
 # begin as copies.
 ATTENTION = {
@@ -93,7 +85,8 @@ def led_from_bart(
             f"max_encoder_position_embeddings must be a multiple of attention_window={attention_window}, to which LED "
             f"fills up its inputs, got {length}"
         )
-    settings = {name: getattr(bart.config, name) for name in SHARED if hasattr(bart.config, name)}
+    shared = {*type(bart.config).__annotations__} & {*LEDConfig.__annotations__, "forced_eos_token_id"}
+    settings = {name: getattr(bart.config, name) for name in shared}
     lengths = {"max_encoder_position_embeddings": length, "max_decoder_position_embeddings": present}
     config = LEDConfig(**{**settings, **lengths, "attention_window": attention_window, **overrides})
     led = LEDForConditionalGeneration(config)

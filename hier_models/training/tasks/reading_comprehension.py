@@ -254,21 +254,15 @@ class ReadingComprehensionTask(EncoderTask):
         rows, windows = self.rows("validation"), self._windows["validation"]
         return self._score(self._answers(eval_prediction.predictions, rows, windows), "validation")
 
-    def _references(self, part: str) -> list[list[str]]:
-        return list(self.rows(part)["references"])
-
-    def _unit(self, part: str) -> str:
-        """What of answers is compared: words or characters."""
-        unit: str = self.options.unit or usual_unit(chain.from_iterable(self._references(part)))
-        return unit
-
     def _statistics(self, answers: Sequence[tuple[str, float]], part: str) -> dict[str, DocumentStatistics]:
         """What each answer adds to each score; nothing where no question has a reference."""
-        pairs = [(answer, golds) for (answer, _), golds in zip(answers, self._references(part), strict=True) if golds]
+        references = list(self.rows(part)["references"])
+        pairs = [(answer, golds) for (answer, _), golds in zip(answers, references, strict=True) if golds]
         if not pairs:
             return {}
-        said, references = zip(*pairs, strict=True)
-        return document_answers(said, references, self._unit(part))
+        unit = self.options.unit or usual_unit(chain.from_iterable(references))
+        said, golds = zip(*pairs, strict=True)
+        return document_answers(said, golds, unit)
 
     def _score(self, answers: Sequence[tuple[str, float]], part: str) -> dict[str, float]:
         found = self._statistics(answers, part)
