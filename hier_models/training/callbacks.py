@@ -62,7 +62,6 @@ class BrightnessDecay(TrainerCallback):
         self._factor = 1.0
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Note where the brightness begins."""
         config = kwargs["model"].config
         if not hasattr(config, "brightness"):
             raise ValueError(f"BrightnessDecay: {type(kwargs['model']).__name__} has no brightness in its config")
@@ -75,7 +74,6 @@ class BrightnessDecay(TrainerCallback):
         self._set(kwargs["model"].config, state)
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Lower the brightness where epochs are counted in steps."""
         if self.steps_per_epoch is not None:
             self._set(kwargs["model"].config, state)
 
@@ -118,12 +116,10 @@ class DropoutSchedule(TrainerCallback):
         self._on = True
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Note every dropout of the model."""
         self._places = list(_dropouts(kwargs["model"]))
         self._on = True
 
     def on_step_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Turn dropout off or on, as the epoch asks for."""
         self._turn(on=_epochs(state, None) >= self.free_epochs)
 
     def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
@@ -176,11 +172,9 @@ class SoftPretraining(TrainerCallback):
         self.steps_per_epoch = steps_per_epoch
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Refuse a model that has nothing to be soft instead of."""
         check_hard_attention(kwargs["model"], type(self).__name__)
 
     def on_step_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Attend softly or hard, as the epoch asks for."""
         kwargs["model"].soft_attention = _epochs(state, self.steps_per_epoch) < self.epochs
 
     def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
@@ -209,20 +203,17 @@ class SurrogateLog(TrainerCallback):
         self._is_share = False
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Begin to watch the model."""
         check_hard_attention(kwargs["model"], type(self).__name__)
         self._remove()
         self._hook = kwargs["model"].register_forward_hook(self._see, with_kwargs=True)
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Add up a step."""
         if self._batches:
             # Normalised by the step's labels, those of its batches add up; else each is a mean of its own.
             self._steps.append(sum(self._batches) / (1 if self._is_share else len(self._batches)))
             self._batches = []
 
     def on_log(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Put it into the entry."""
         if "loss" not in kwargs["logs"]:
             return  # of an evaluation, or the last of the run
         found = torch.tensor([float(sum(self._steps)), len(self._steps)], dtype=torch.float64)
@@ -238,7 +229,6 @@ class SurrogateLog(TrainerCallback):
                 state.log_history[-1]["surrogate"] = kwargs["logs"]["surrogate"]
 
     def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Leave the model alone."""
         self._remove()
 
     def _see(self, model: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> None:

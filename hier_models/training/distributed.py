@@ -54,7 +54,6 @@ class ProcessesInCheckpoint(TrainerCallback, ExportableState):
         self.processes = processes
 
     def state(self) -> dict[str, Any]:
-        """Give what the Trainer keeps in trainer_state.json."""
         return {"args": {"processes": self.processes}, "attributes": {}}
 
 

@@ -115,7 +115,6 @@ class LengthInCheckpoint(TrainerCallback, ExportableState):
         self._max_steps = 0
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Compare the length with that of the checkpoint."""
         saved: Any = state.stateful_callbacks or {}
         if type(self).__name__ in saved:
             before = saved[type(self).__name__]["attributes"]
@@ -124,7 +123,6 @@ class LengthInCheckpoint(TrainerCallback, ExportableState):
         self._max_steps = state.max_steps
 
     def state(self) -> dict[str, Any]:
-        """Give what the Trainer keeps in trainer_state.json."""
         attributes = {"max_steps": self._max_steps, "made_longer_after": self.made_longer_after}
         return {"args": {}, "attributes": attributes}
 

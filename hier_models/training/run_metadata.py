@@ -60,7 +60,6 @@ class RunCosts(TrainerCallback, ExportableState):
         self._peak = 0
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Go on with what earlier sittings took."""
         saved: Any = state.stateful_callbacks or {}
         if type(self).__name__ in saved:
             self._earlier = saved[type(self).__name__]["attributes"]
@@ -72,7 +71,6 @@ class RunCosts(TrainerCallback, ExportableState):
         self._begun = None
 
     def state(self) -> dict[str, Any]:
-        """Give what the Trainer keeps in trainer_state.json."""
         self._measure()
         return {"args": {}, "attributes": self._totals()}
 
@@ -132,7 +130,6 @@ class LogAtCheckpoints(TrainerCallback):
     """Logs the loss before each checkpoint, which does not know the losses since the last entry of the log."""
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Log if a checkpoint is to be written."""
         if control.should_save and args.logging_strategy == "steps":
             control.should_log = True
 
@@ -147,7 +144,6 @@ class TimeLimit(TrainerCallback):
         self.stopped = False
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Stop if the time is up."""
         if args.logging_strategy == "steps" and not control.should_log:
             return
         if is_up(self.deadline, args):

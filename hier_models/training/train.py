@@ -97,6 +97,8 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
     if validation_dataset is None and arguments.eval_strategy != "no":
         raise RecipeError("training: eval_strategy is on, but data: validation is not given")
 
+    own: list[TrainerCallback] = [ProcessesInCheckpoint(arguments.world_size), length, costs, LogAtCheckpoints()]
+    own += [] if limit is None else [limit]
     trainer = HierTrainer(
         model=model,
         args=arguments,
@@ -105,15 +107,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
         processing_class=processor,
         data_collator=task.collator(model, processor),
         compute_metrics=task.compute_metrics(processor),
-        callbacks=[
-            *callbacks,
-            *task.callbacks(),
-            ProcessesInCheckpoint(arguments.world_size),
-            length,
-            costs,
-            LogAtCheckpoints(),
-            *([] if limit is None else [limit]),
-        ],
+        callbacks=[*callbacks, *task.callbacks(), *own],
         optimizers=(optimizer, None),
         in_order=task.in_order,
         **task.trainer_options(),

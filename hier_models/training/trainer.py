@@ -27,7 +27,6 @@ class HierTrainer(Seq2SeqTrainer):
         self.in_order = in_order
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """Make the batches; see `Trainer`."""
         loader: DataLoader[Any] = super().get_train_dataloader()
         sampler: Any = loader.batch_sampler
         while sampler is not None and not isinstance(sampler, LengthGroupedSampler):
@@ -42,11 +41,9 @@ class HierTrainer(Seq2SeqTrainer):
         return loader
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
-        """Make the batches; see `Trainer`."""
         return self._loader(super().get_eval_dataloader, eval_dataset)
 
     def get_test_dataloader(self, test_dataset: Any) -> DataLoader[Any]:
-        """Make the batches; see `Trainer`."""
         return self._loader(super().get_test_dataloader, test_dataset)
 
     def _loader(self, make: Callable[..., DataLoader[Any]], dataset: Any) -> DataLoader[Any]:
@@ -68,7 +65,6 @@ class HierTrainer(Seq2SeqTrainer):
     def get_batch_samples(
         self, epoch_iterator: Iterator[dict[str, Any]], num_batches: int, device: torch.device
     ) -> tuple[list[dict[str, Any]], torch.Tensor | int | None]:
-        """Take the batches of a step; see `Trainer`."""
         if self.state.global_step >= self.state.max_steps:
             # Gone on with after the last step, in the middle of an epoch: Transformers would make one more.
             self.control.should_training_stop = True
@@ -111,5 +107,4 @@ class _SeedEachEpoch(TrainerCallback):
         self.generator, self.seed = generator, seed
 
     def on_epoch_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Seed it."""
         self.generator.manual_seed(self.seed + int(state.epoch or 0))
