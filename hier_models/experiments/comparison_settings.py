@@ -50,12 +50,8 @@ class Comparison:
             raise RecipeError(f"comparison: question must be a text, got {self.question!r}")
         for name, kind, what in (("seeds", int, "different whole numbers"), ("metrics", str, "different names")):
             values = getattr(self, name)
-            if (
-                not isinstance(values, list | tuple)
-                or not values
-                or any(type(value) is not kind for value in values)
-                or len(set(values)) < len(values)
-            ):
+            fits = isinstance(values, list | tuple) and values and all(type(value) is kind for value in values)
+            if not fits or len(set(values)) < len(values):
                 raise RecipeError(f"comparison: {name} must be a list of {what}, got {values!r}")
         if any(not 0 <= seed <= MOST_SEED for seed in self.seeds):
             raise RecipeError(f"comparison: seeds must be from 0 to {MOST_SEED}, got {self.seeds!r}")
@@ -65,9 +61,8 @@ class Comparison:
                 raise RecipeError(
                     f"comparison: parameters_within must be a share, such as 0.03, or a mapping; got {shares!r}"
                 )
-        if not isinstance(self.differs, dict) or any(
-            not str(reason or "").strip() for reason in self.differs.values()
-        ):
+        reasons: Any = self.differs.values() if isinstance(self.differs, dict) else [None]
+        if not all(str(reason or "").strip() for reason in reasons):
             raise RecipeError(f"comparison: differs must be a mapping of names to reasons, got {self.differs!r}")
         if fixed := [name for name in self.differs if name in FIXED]:
             raise RecipeError(f"comparison: differs: {fixed[0]} must be the same for a variant and its twin")

@@ -150,7 +150,7 @@ def _tokenizer_for_bart(name: str, positions: int, vocab_size: int) -> PreTraine
     if len(tokenizer) > vocab_size:
         raise ValueError(f"{of_tokenizer} has {len(tokenizer)} tokens, but the model only {vocab_size}")
     # Loaded with these, it saves them too.
-    ends = {"bos_token": bos, "eos_token": eos, "model_max_length": positions}
+    ends: dict[str, Any] = {"bos_token": bos, "eos_token": eos, "model_max_length": positions}
     tokenizer = AutoTokenizer.from_pretrained(name, **ends, model_input_names=["input_ids", "attention_mask"])
     ids = tokenizer("a")["input_ids"]
     special = [(bos, tokenizer.bos_token_id), (eos, tokenizer.eos_token_id)]
@@ -164,7 +164,9 @@ def _config(
     source: PretrainedConfig, tokenizer: PreTrainedTokenizerBase, decoder_layers: int, positions: int
 ) -> BartConfig:
     sizes = {"attention_heads": source.num_attention_heads, "ffn_dim": source.intermediate_size}
-    ids = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "pad", "eos")}
+    ids: dict[str, Any] = {
+        f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "pad", "eos")
+    }
     return BartConfig(
         vocab_size=source.vocab_size,
         max_position_embeddings=positions,
@@ -178,7 +180,7 @@ def _config(
         init_std=source.initializer_range,
         scale_embedding=False,
         **ids,
-        **dict.fromkeys(("decoder_start_token_id", "forced_eos_token_id"), tokenizer.eos_token_id),
+        **dict.fromkeys(("decoder_start_token_id", "forced_eos_token_id"), ids["eos_token_id"]),
     )
 
 

@@ -42,7 +42,7 @@ def prepare(
         return {}
     with mistakes_of("data: key_phrases", OSError):
         if wanted == FIT:
-            options = {"max_source_length": data.max_source_length, "stopwords": data.stopwords}
+            options: dict[str, Any] = {"max_source_length": data.max_source_length, "stopwords": data.stopwords}
             reader.key_phrases = fit_key_phrases(documents, processor, **options)
         elif wanted is not None:
             path = Path(wanted).expanduser()

@@ -72,17 +72,15 @@ class RunCosts(TrainerCallback, ExportableState):
 
     def state(self) -> dict[str, Any]:
         self._measure()
-        return {"args": {}, "attributes": self._totals()}
+        return {"args": {}, "attributes": self.as_dict()}
 
     def as_dict(self) -> dict[str, Any]:
-        """The costs for a results file."""
-        return {**self._totals(), "memory_of": self.memory_of}
-
-    def _totals(self) -> dict[str, Any]:
+        """The costs so far, for a results file."""
         return {
             "training_seconds": self._earlier.get("training_seconds", 0.0) + self._seconds,
             "peak_memory": max(self._earlier.get("peak_memory", 0), self._peak),
             "sittings": self._earlier.get("sittings", 0) + self._sittings,
+            "memory_of": self.memory_of,
         }
 
     def _measure(self) -> None:

@@ -98,7 +98,7 @@ def shrink(
 
     recipe, machine = _on_this_machine(load)
     task = task_class(recipe.run.task)(recipe, folder)
-    changes = {
+    changes: dict[str, Any] = {
         **machine,
         **task.smoke_data(folder),
         **_model(recipe, task, folder),

@@ -29,7 +29,7 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], split: str | None)
 def train_tokenizer(rows: Sequence[Any], vocab_size: int = 500) -> PreTrainedTokenizerBase:
     """Train byte-level BPE on whatever text the rows hold, with the special tokens of BART and RoBERTa."""
     backend = ByteLevelBPETokenizer()
-    options = {"vocab_size": vocab_size, "special_tokens": list(WITH_MASK), "show_progress": False}
+    options: dict[str, Any] = {"vocab_size": vocab_size, "special_tokens": list(WITH_MASK), "show_progress": False}
     backend.train_from_iterator(texts_in(rows), **options)
     return as_tokenizer(backend._tokenizer, WITH_MASK)
 

@@ -106,7 +106,7 @@ class MaskedLMTask(EncoderTask):
         return documents_rows(self.recipe.data)
 
     def _packed(self, part: str, documents: Any, processor: Processor) -> Dataset | IterableDataset:
-        options = {"across_documents": self.options.across_documents, "report": self._packing[part]}
+        options: dict[str, Any] = {"across_documents": self.options.across_documents, "report": self._packing[part]}
         length = self.recipe.data.max_source_length
         return pack_documents(documents, processor, max_length=length, **options, **self.of_data("num_proc"))
 

@@ -242,9 +242,8 @@ def run_evaluation(
     report = TruncationReport()
     sources = documents if importance == "oracle" or max_target_length else documents.remove_columns("summary")
     options: dict[str, Any] = {"importance": importance, "num_proc": num_proc, "report": report}
-    lengths = {"max_source_length": max_source_length or longest_source(model.config, tokenizer)}
-    lengths["max_target_length"] = max_target_length
-    inputs = cast(Dataset, tokenize_documents(sources, processor, **lengths, **options))
+    options["max_source_length"] = max_source_length or longest_source(model.config, tokenizer)
+    inputs = cast(Dataset, tokenize_documents(sources, processor, max_target_length=max_target_length, **options))
     found: dict[str, float] = {}
     of_labels: np.ndarray[Any, Any] | None = None
     with predicting(model, processor, training_args, batch_size) as trainer:

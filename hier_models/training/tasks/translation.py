@@ -114,7 +114,7 @@ class TranslationTask(WritingTask):
     def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]] | None:
         if not self.recipe.training.predict_with_generate:
             return None
-        options = {"owners": self._owners, "bleu_tokenizer": self.options.bleu_tokenizer}
+        options: dict[str, Any] = {"owners": self._owners, "bleu_tokenizer": self.options.bleu_tokenizer}
         return functools.partial(compute_translation_metrics, tokenizer=processor, **options)
 
     def reports(self) -> dict[str, Any]:
