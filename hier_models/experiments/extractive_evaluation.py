@@ -37,13 +37,9 @@ def run_extractive_evaluation(
         ValueError: If the dataset has no summaries to compare with.
     """
     documents = all_rows(dataset)
-    if "summary" not in documents.column_names:
-        raise ValueError(
-            f"dataset must have a column 'summary' to score against, got {', '.join(documents.column_names)}; "
-            "load_documents(…, summary_column=…) names it"
-        )
+    references = references_of(documents)
     summaries = [summarizer(document) for document in logging.tqdm(documents, desc="Summarizing")]
-    scores, settings = score_summaries(summaries, references_of(documents), use_stemmer)
+    scores, settings = score_summaries(summaries, references, use_stemmer)
     results = {
         **scores,
         "gen_words": sum(len(summary.split()) for summary in summaries) / len(summaries),

@@ -78,13 +78,8 @@ def last_complete_checkpoint(output_dir: str | os.PathLike[str], processes: int 
             logger.warning("%s was not written to its end (the run was stopped while saving); it is left out", folder)
             continue
         if made_by not in (0, processes):
-            logger.warning(
-                "%s was made by %d process(es) and %d go on: the random numbers begin anew, so the run will differ "
-                "from one that was not interrupted",
-                folder,
-                made_by,
-                processes,
-            )
+            went_on = f"{folder} was made by {made_by} process(es) and {processes} go on"
+            logger.warning("%s: random numbers begin anew, so the run differs from one without a stop", went_on)
         return str(folder)
     return None
 

@@ -121,10 +121,8 @@ class DenoisingTask(Task):
             results["perplexity_of_another_source"] = other
             if other < READS * found:
                 logger.warning(
-                    "the model hardly reads its source: the perplexity is %.4g, and %.4g with the source of another "
-                    "chunk; train it longer, or from other values (learning_rate, config_overrides: init_std)",
-                    found,
-                    other,
+                    f"the model hardly reads its source: the perplexity is {found:.4g}, and {other:.4g} with another "
+                    "chunk; train it longer, or from other values (learning_rate, config_overrides: init_std)"
                 )
         return results
 

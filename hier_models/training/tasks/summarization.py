@@ -228,11 +228,7 @@ def run_evaluation(
             f"{type(model).__name__} has pooling={getattr(model.config, 'pooling', None)!r}"
         )
     documents = all_rows(dataset)
-    if "summary" not in documents.column_names:
-        raise ValueError(
-            f"dataset must have a column 'summary' to score against, got {', '.join(documents.column_names)}; "
-            "load_documents(…, summary_column=…) names it"
-        )
+    references = references_of(documents)
     most = default_max_new_tokens(model, **generate_kwargs)
     if training_args is not None and training_args.generation_max_length is not None:
         generate_kwargs = {"max_length": training_args.generation_max_length, **generate_kwargs}
@@ -253,7 +249,6 @@ def run_evaluation(
         if max_target_length is not None:
             of_labels, found = perplexities(model, processor, inputs, cast(Any, trainer.args))
     summaries = decode(predictions, tokenizer)
-    references = references_of(documents)
     rouge, rouge_settings = score_documents(summaries, references, use_stemmer, sentence_splitter)
     results = {
         **{name: sum(values) / len(values) for name, values in rouge.items()},
@@ -279,6 +274,11 @@ def run_evaluation(
 
 def references_of(documents: Dataset) -> list[str] | list[list[str]]:
     """Give what summaries are compared with."""
+    if "summary" not in documents.column_names:
+        raise ValueError(
+            f"dataset must have a column 'summary' to score against, got {', '.join(documents.column_names)}; "
+            "load_documents(…, summary_column=…) names it"
+        )
     return list(documents[REFERENCES if REFERENCES in documents.column_names else "summary"])
 
 
