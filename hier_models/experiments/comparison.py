@@ -17,10 +17,16 @@ from ..training.resuming import finished_run
 from ..training.run_metadata import TimeUpError, is_up
 from ..training.smoke import run_smoke
 from ..training.train import run_training
-from .comparison_checks import check_parameters, check_recipes, check_tasks, check_vocabularies, count_parameters
+from .comparison_checks import (
+    check_overlap,
+    check_parameters,
+    check_recipes,
+    check_tasks,
+    check_vocabularies,
+    count_parameters,
+)
 from .comparison_report import write_report
 from .comparison_settings import read_comparison
-from .decontamination import check_overlap, with_own_data
 from .tables import table_of, write_tables
 
 
@@ -83,7 +89,8 @@ def run_comparison(
         for name, twin in twins.items():
             check_vocabularies(name, first[name], twin, first[twin])
     finished = {run: finished_run(recipe) for run, recipe in recipes.items()}
-    overlap = "; ".join(dict.fromkeys(check_overlap(comparison, recipe) for recipe in with_own_data(first.values())))
+    of_data = {(r.data.train, r.data.train_split, r.data.test, r.data.test_split): r for r in first.values()}
+    overlap = "; ".join(dict.fromkeys(check_overlap(comparison, recipe) for recipe in of_data.values()))
     sizes = {name: int(found["parameters"]) for (name, _), found in finished.items() if found}
     # Counting changes a recipe, so each is read anew.
     uncounted = [name for name in names if name not in sizes]
@@ -105,7 +112,8 @@ def run_comparison(
         found = {name: {seed: run for seed in comparison.seeds if (run := finished[name, seed])} for name in names}
         reported: dict[str, Any] = {"runs": found, "folder": folder}
         if arguments.process_index == 0:
-            reported |= write_report(folder, comparison, twins, found, command_of(path, overrides), overlap)
+            command = shlex.join(["hier-models", "train", os.fspath(path), *all_options(overrides)])
+            reported |= write_report(folder, comparison, twins, found, command, overlap)
         return reported
 
     reported: dict[str, Any] | None = None
@@ -157,8 +165,3 @@ def free_memory() -> None:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-
-
-def command_of(path: str | os.PathLike[str], overrides: Sequence[str] | Mapping[str, Any] = ()) -> str:
-    """Write the command that runs a comparison."""
-    return shlex.join(["hier-models", "train", os.fspath(path), *all_options(overrides)])

@@ -1,13 +1,17 @@
-"""What is checked before a comparison trains anything: that it would be fair."""
+"""What is checked before a comparison trains anything: that it is fair, and trains on nothing that it tests on."""
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import transformers
 from transformers import AutoTokenizer
 
+from ..data.data_files import files_of_split
+from ..data.loading import in_split
+from ..data.overlap import Document, documents_of_file, find_overlaps, texts_of_record
+from ..data.record_readers import read_records
 from ..training.arguments import Recipe, RecipeError, set_accumulation
 from ..training.own_tokenizer import TOKENS, what_a_tokenizer_is_made_of
 from ..training.resuming import experiment
@@ -29,13 +33,12 @@ def check_tasks(comparison: Comparison, recipes: Mapping[str, Recipe]) -> None:
                 )
         held_out = bool(getattr(recipe.options, "held_out_test", 0))
         if not (held_out or recipe.data.test or recipe.data.test_split):
-            raise RecipeError(
-                f"comparison: variant {name!r} has no test data, which the metrics are of; name them in data: test"
-            )
+            raise RecipeError(f"comparison: variant {name!r} has no test data for the metrics; name data: test")
 
 
 def check_recipes(comparison: Comparison, name: str, recipe: Recipe, twin: str, of_twin: Recipe) -> list[str]:
     """Refuse a variant that is trained in another way than its twin."""
+    both = f"comparison: variant {name!r} and its twin {twin!r}"
     values, others = _compared(recipe), _compared(of_twin)
     different = [key for key in dict.fromkeys((*values, *others)) if values.get(key) != others.get(key)]
 
@@ -43,30 +46,22 @@ def check_recipes(comparison: Comparison, name: str, recipe: Recipe, twin: str, 
         return "; ".join(f"{key} is {values.get(key)!r} and {others.get(key)!r}" for key in keys)
 
     if fixed := [key for key in different if key in FIXED]:
-        raise RecipeError(
-            f"comparison: variant {name!r} and its twin {twin!r} must have the same steps, batches and data: "
-            f"{listed(fixed)}"
-        )
+        raise RecipeError(f"{both} must have the same steps, batches and data: {listed(fixed)}")
     if unsaid := [key for key in different if key not in comparison.differs]:
         raise RecipeError(
-            f"comparison: variant {name!r} and its twin {twin!r} have different recipes: {listed(unsaid)}. If that is "
-            f"what is compared, say why: comparison: differs: {{{unsaid[0]}: the reason}}"
+            f"{both} have different recipes: {listed(unsaid)}. If that is what is compared, say why: "
+            f"comparison: differs: {{{unsaid[0]}: the reason}}"
         )
     if "perplexity" in comparison.metrics:
         for key in TOKENS:  # perplexities of other tokens are other numbers
-            of_both = getattr(recipe.model, key), getattr(of_twin.model, key)
-            if of_both[0] != of_both[1]:
-                raise RecipeError(
-                    f"comparison: perplexities of variant {name!r} and its twin {twin!r} cannot be compared: {key} is "
-                    f"{of_both[0]!r} and {of_both[1]!r}"
-                )
+            own, other = getattr(recipe.model, key), getattr(of_twin.model, key)
+            if own != other:
+                raise _incomparable(name, twin, f"{key} is {own!r} and {other!r}")
     for arguments in (recipe.training, of_twin.training):
         in_steps = arguments.load_best_model_at_end and arguments.eval_strategy == "steps"
         if in_steps and arguments.save_steps != arguments.eval_steps:
-            raise RecipeError(
-                f"training: save_steps={arguments.save_steps} must be eval_steps={arguments.eval_steps:g}, since the "
-                "best model is to be scored"
-            )
+            steps = f"save_steps={arguments.save_steps} must be eval_steps={arguments.eval_steps:g}"
+            raise RecipeError(f"training: {steps}, since the best model is to be scored")
     return different
 
 
@@ -89,20 +84,21 @@ def check_vocabularies(name: str, recipe: Recipe, twin: str, of_twin: Recipe) ->
     if sources[0] == sources[1]:
         return
     if None in sources:
-        raise RecipeError(
-            f"comparison: perplexities of variant {name!r} and its twin {twin!r} cannot be compared: one begins with "
-            f"the tokenizer of {sources[0] or sources[1]}, the other makes its own"
-        )
+        one = sources[0] or sources[1]
+        raise _incomparable(name, twin, f"one begins with the tokenizer of {one}, the other makes its own")
     try:
         vocabularies = [AutoTokenizer.from_pretrained(source).get_vocab() for source in sources]
     except (OSError, ValueError):
         return  # what is wrong with a checkpoint is said where its model is loaded
     if vocabularies[0] != vocabularies[1]:
-        raise RecipeError(
-            f"comparison: perplexities of variant {name!r} and its twin {twin!r} cannot be compared: the tokenizers "
-            f"of {sources[0]} and {sources[1]} have different vocabularies ({len(vocabularies[0]):,} and "
-            f"{len(vocabularies[1]):,} tokens)"
-        )
+        sizes = " and ".join(f"{len(vocabulary):,}" for vocabulary in vocabularies)
+        what = f"the tokenizers of {sources[0]} and {sources[1]} have different vocabularies ({sizes} tokens)"
+        raise _incomparable(name, twin, what)
+
+
+def _incomparable(name: str, twin: str, reason: str) -> RecipeError:
+    start = f"comparison: perplexities of variant {name!r} and its twin {twin!r} cannot be compared"
+    return RecipeError(f"{start}: {reason}")
 
 
 def count_parameters(recipes: Mapping[str, Recipe]) -> dict[str, int]:
@@ -133,6 +129,57 @@ def check_parameters(comparison: Comparison, name: str, parameters: int, twin: s
     if abs(share) > within:
         raise RecipeError(
             f"comparison: variant {name!r} has {parameters:,} parameters and its twin {twin!r} {of_twin:,}: "
-            f"{share:+.1%}, where parameters_within allows {within:.1%}; make the smaller "
-            "one's layers wider, such as config_overrides: encoder_ffn_dim and decoder_ffn_dim"
+            f"{share:+.1%}, where parameters_within allows {within:.1%}; make the smaller one's layers wider, such as "
+            "config_overrides: encoder_ffn_dim and decoder_ffn_dim"
         )
+
+
+def check_overlap(comparison: Comparison, recipe: Recipe) -> str:
+    """Refuse training documents that share text with test documents."""
+    if comparison.check_overlap is False:
+        return "not checked"
+    data = recipe.data
+    test = _file(data.test if data.test is not None else data.train)
+    train = _file(data.train)
+    further = [] if comparison.check_overlap is True else [Path(file) for file in comparison.check_overlap]
+    if gone := [file for file in further if not file.is_file()]:
+        raise RecipeError(f"comparison: check_overlap: there is no file {str(gone[0])!r}")
+    unchecked = "the training data are in no file" if train is None else None
+    if test is None or (data.test is None and data.test_split is None):
+        unchecked = "the test data are in no file of their own"
+    if train is None or test is None or unchecked is not None:
+        if further:
+            raise RecipeError(f"comparison: check_overlap: {unchecked}")
+        return f"not checked ({unchecked})"
+    # Each by itself: the same text in several files would be in more documents, and be taken for a formula.
+    searched = [(train, _documents(train, data.train_split)), *((file, documents_of_file(file)) for file in further)]
+    documents = 0
+    for file, training in searched:
+        report = find_overlaps(training, _documents(test, data.test_split))
+        documents += report.documents
+        for what, found, name, split in (
+            ("training", report.documents, file, data.train_split if file is train else None),
+            ("test", report.held_out, test, data.test_split),
+        ):
+            if not found:
+                where = name if split is None else f"the split {split!r}"
+                raise RecipeError(f"comparison: check_overlap: no {what} documents were found for {where}")
+        if report.overlaps:
+            raise RecipeError(f"comparison: {file}: {report}. Take them out, or set check_overlap: false")
+    return f"none of {documents} training documents shares text with {report.held_out} test documents"
+
+
+def _file(source: str | None) -> Path | None:
+    path = Path(source or "").expanduser()
+    return path if path.is_file() else None
+
+
+def _documents(file: Path, split: str | None) -> Iterator[Document]:
+    """The documents of a split, as they are loaded: all where the file's name says that it is one of them."""
+    _, split = files_of_split([(file, file.name)], split)
+    if split is None:
+        yield from documents_of_file(file)
+        return
+    for record in read_records(file, file.name):
+        if record.row is not None and in_split(record.row, split):
+            yield str(record.row.get("id") or f"{file.name}:{record.line}"), texts_of_record(record.row)

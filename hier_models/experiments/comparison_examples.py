@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..metrics.document_scores import DocumentScores, DocumentStatistics
+from ..metrics.document_scores import DocumentScores
+from .tables import fill_in
 
 
 # How far up the documents are, in the order of their scores.
@@ -18,16 +19,15 @@ QUANTILES = (0.25, 0.5, 0.75)
 
 
 def choose_documents(scores: Mapping[str, DocumentScores], metric: str) -> list[tuple[str, dict[str, float]]]:
-    """Choose test documents without looking at them.
-
-    They are ordered by the mean score that all variants have on them, and those a quarter, half and three quarters up
-    are taken: a document that is hard for all models, a common one, and an easy one.
-    """
+    """Choose documents unseen: those at the `QUANTILES` of the mean score that all variants have on them."""
     common = set.intersection(*(set(found.documents) for found in scores.values()))
     keys = [key for key in next(iter(scores.values())).documents if key in common]
     if not keys:
         return []
-    single = {name: _each(found.select(keys).metrics[metric]) for name, found in scores.items()}
+    statistics = {name: found.select(keys).metrics[metric] for name, found in scores.items()}
+    single = {
+        name: [replace(found, values=own[None]).score() for own in found.values] for name, found in statistics.items()
+    }
     mean = np.mean(list(single.values()), axis=0)
     order = np.argsort(mean, kind="stable")[: np.count_nonzero(~np.isnan(mean))]  # nan is last
     if not len(order):
@@ -36,36 +36,21 @@ def choose_documents(scores: Mapping[str, DocumentScores], metric: str) -> list[
     return [(keys[place], {name: float(of_all[place]) for name, of_all in single.items()}) for place in places]
 
 
-def _each(statistics: DocumentStatistics) -> list[float]:
-    """The score of each document by itself."""
-    return [replace(statistics, values=values[None]).score() for values in statistics.values]
-
-
 def write_examples(
-    path: Path,
-    question: str,
-    metric: str,
-    seed: int,
-    scores: Mapping[str, DocumentScores],
-    predictions: Mapping[str, Path],
+    path: Path, question: str, metric: str, seed: int, scores: Mapping[str, DocumentScores], files: Mapping[str, Path]
 ) -> None:
     """Write what the variants make of the documents of `choose_documents`, side by side."""
-    rows = {name: _rows(predictions[name], scores[name]) for name in scores}
-    said = [
-        f"# {question}",
-        "",
-        f"Three test documents, chosen by a rule: in the order of their {metric}, the mean of all variants (seed "
-        f"{seed}), those a quarter, half and three quarters up.",
-    ]
+    rows = {name: _rows(files[name], scores[name]) for name in scores}
+    documents = []
     for key, of_variants in choose_documents(scores, metric):
         texts = {name: rows[name][key] for name in scores}
         first = next(iter(texts.values()))
-        given = [name for name, value in first.items() if all(row.get(name) == value for row in texts.values())]
-        said += ["", f"## {first.get('id', key)}", "", *_listed({name: first[name] for name in given if name != "id"})]
-        for name, row in texts.items():
-            said += ["", f"### {name} ({metric} {of_variants[name]:.3f})", ""]
-            said += _listed({key: value for key, value in row.items() if key not in given})
-    path.write_text("\n".join(said) + "\n", encoding="utf-8")
+        given = {name: value for name, value in first.items() if all(row.get(name) == value for row in texts.values())}
+        own = {name: {key: value for key, value in row.items() if key not in given} for name, row in texts.items()}
+        given.pop("id", None)
+        documents.append({"title": first.get("id", key), "given": given, "written": own, "scores": of_variants})
+    text = fill_in("comparison_examples.md.jinja", question=question, metric=metric, seed=seed, documents=documents)
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 def _rows(path: Path, scores: DocumentScores) -> dict[str, dict[str, Any]]:
@@ -74,12 +59,3 @@ def _rows(path: Path, scores: DocumentScores) -> dict[str, dict[str, Any]]:
         rows = [json.loads(line) for line in lines]
     rows = [row for row in rows if row.get("references") != []]  # which have no score
     return dict(zip(scores.documents, rows, strict=True))
-
-
-def _listed(values: Mapping[str, Any]) -> list[str]:
-    """As Markdown: a quoted paragraph for each value."""
-    lines = []
-    for name, value in values.items():
-        parts = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
-        lines += [f"{name}:", "", *(f"> {' '.join(str(part).split())}  " for part in parts), ""]
-    return lines[:-1]

@@ -5,34 +5,31 @@ In the order of the work: reading the runs, summing them up, writing tables, wri
 
 from __future__ import annotations
 
-import functools
 import json
 import logging
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, StrictUndefined
 
 from ..inspection.pages import require_matplotlib
 from ..metrics.document_scores import CONFIDENCE, DRAWS, DocumentScores, paired_bootstrap
+from ..training.evaluation import write_json
 from ..training.likelihood import READS
-from ..training.results import write_json
 from ..training.tasks import PREDICTIONS_FILE, SCORES_FILE
 from .comparison_examples import write_examples
 from .comparison_settings import Comparison
-from .tables import made_longer, markdown, write_csv
+from .tables import fill_in, made_longer, write_csv
 
 
 logger = logging.getLogger(__name__)
 
 # Variant -> seed -> what its run found.
 Runs = Mapping[str, Mapping[int, Mapping[str, Any]]]
-MEGABYTE = 2**20
 # A training that its last third made better by so large a share was too short. It is a little better at its end in any
 # case, where the learning rate falls.
 IMPROVING = 0.02
@@ -41,55 +38,13 @@ MEMORY = {
     "resident": "the process' resident memory during the run, with Python and the libraries",
     "process": "the process' resident memory so far, of all its runs",
 }
-TEMPLATE = Path(__file__).with_name("comparison_table.md.jinja")
-
-
-@dataclass(frozen=True)
-class SourceCheck:
-    """What tells whether a model reads."""
-
-    score: str
-    exchanged: str
-    title: str
-    meaning: str
-    higher_is_better: bool = False
-
-    def of(self, run: Mapping[str, Any]) -> tuple[float, float] | None:
-        """Give both scores of a run."""
-        found = run["test"]
-        return (found[self.score], found[self.exchanged]) if self.exchanged in found else None
-
-    def hardly(self, own: float, other: float) -> bool:
-        """Tell whether a model hardly reads."""
-        return own < READS * other if self.higher_is_better else other < READS * own
-
-
-SOURCE_CHECKS = (
-    SourceCheck(
-        "perplexity",
-        "perplexity_of_another_source",
-        "perplexity, another source",
-        "that of the references beside the source of another document of about the same length. As far as it is "
-        "higher, a model writes what it reads",
-    ),
-    SourceCheck(
-        "f1",
-        "f1_of_another_question",
-        "f1, another question",
-        "that of the answers to the question of the next row, asked of this row's context. As far as it is lower, a "
-        "reader answers what it is asked",
-        higher_is_better=True,
-    ),
-)
+# What tells whether a model reads: a score, the same beside another document's source or question, and whether higher
+# is better.
+SOURCE_CHECKS = (("perplexity", "perplexity_of_another_source", False), ("f1", "f1_of_another_question", True))
 
 
 def write_report(
-    folder: Path,
-    comparison: Comparison,
-    twins: Mapping[str, str],
-    runs: Runs,
-    command: str,
-    overlap: str,
+    folder: Path, comparison: Comparison, twins: Mapping[str, str], runs: Runs, command: str, overlap: str
 ) -> dict[str, Any]:
     """Write what the finished runs of a comparison show."""
     scores = {
@@ -122,7 +77,14 @@ def write_report(
     write_json(folder / "results.json", results)
     (folder / "table.md").write_text(table + "\n", encoding="utf-8")
     write_csv(folder / "table.csv", [_row(name, found) for name, found in variants.items()])
-    write_csv(folder / "curves.csv", _curve_rows(curves))
+    losses = [
+        {"variant": name, "seed": seed, "part": part, "step": step, "loss": loss}
+        for name, of_seeds in curves.items()
+        for seed, curve in of_seeds.items()
+        for part in ("train", "validation")
+        for step, loss in curve[part].items()
+    ]
+    write_csv(folder / "curves.csv", losses)
     _write_examples(folder, comparison, scores)
     try:
         draw_curves(folder / "learning_curves.png", comparison.question, curves)
@@ -189,13 +151,8 @@ def _curve(folder: Path, run: Mapping[str, Any]) -> dict[str, Any]:
 
 def _made_by(runs: Runs) -> list[dict[str, Any]]:
     """On what and by which code and libraries the runs were made; one entry if it was the same for all."""
-    found: list[dict[str, Any]] = []
-    for of_seeds in runs.values():
-        for run in of_seeds.values():
-            made = {**run["machine"], **run["code"], **run["versions"]}
-            if made not in found:
-                found.append(made)
-    return found
+    made = [run["machine"] | run["code"] | run["versions"] for of_seeds in runs.values() for run in of_seeds.values()]
+    return [entry for number, entry in enumerate(made) if entry not in made[:number]]
 
 
 # Summing them up
@@ -260,20 +217,22 @@ def _deviation(values: Sequence[float]) -> float | None:
 def _source_checks(runs: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
     """What becomes of scores where the source or the question is another's, and which seeds hardly mind."""
     summary: dict[str, Any] = {"hardly_read": []}
-    for check in SOURCE_CHECKS:
-        pairs = {seed: pair for seed, run in runs.items() if (pair := check.of(run)) is not None}
+    for score, exchanged, higher_is_better in SOURCE_CHECKS:
+        pairs = {
+            seed: (run["test"][score], run["test"][exchanged])
+            for seed, run in runs.items()
+            if exchanged in run["test"]
+        }
         if pairs:
-            summary[check.exchanged] = statistics.fmean(other for _, other in pairs.values())
-            summary["hardly_read"] += [seed for seed, pair in pairs.items() if check.hardly(*pair)]
+            summary[exchanged] = statistics.fmean(other for _, other in pairs.values())
+            better_and_worse = {seed: pair if higher_is_better else pair[::-1] for seed, pair in pairs.items()}
+            summary["hardly_read"] += [
+                seed for seed, (better, worse) in better_and_worse.items() if better < READS * worse
+            ]
     return summary
 
 
 # Tables
-
-
-def _number(value: float, sign: str = "") -> str:
-    """As papers print scores: of 1 at most with three digits."""
-    return f"{value:{sign}.3f}" if abs(value) < 1 else f"{value:{sign}.2f}"
 
 
 def _table(comparison: Comparison, results: Mapping[str, Any]) -> str:
@@ -281,43 +240,20 @@ def _table(comparison: Comparison, results: Mapping[str, Any]) -> str:
     metrics = [
         metric for metric in comparison.metrics if any(metric in found["metrics"] for found in variants.values())
     ]
-    one = comparison.twin if isinstance(comparison.twin, str) else None
-    header = ["variant"]
-    for metric in metrics:
-        header += [metric, f"against {one or 'twin'}"]
-    checks = _measured(variants)
-    header += [check.title for check in checks]
-    header += ["parameters", "minutes", "memory", "source tokens", "best step"]
-    rows = []
-    best = _best(metrics[0], variants) if metrics else []
-    for name, found in variants.items():
-        cells = [name]
-        for metric in metrics:
-            value = found["metrics"].get(metric)
-            cells += (
-                ["", ""]
-                if value is None
-                else [
-                    _score(value, bold=metric == metrics[0] and name in best),
-                    _difference(value.get("difference"), None if one else found["twin"]),
-                ]
-            )
-        cells += [_number(found[check.exchanged]) if check.exchanged in found else "" for check in checks]
-        cells += [f"{found['parameters']:,}", f"{found['training_minutes']:.1f}"]
-        cells.append(f"{found['peak_memory'] / MEGABYTE:,.0f} MB")
-        cells.append("" if found["source_tokens"] is None else f"{found['source_tokens']:,.0f}")
-        steps = [("-" if step is None else str(step)) for step in found["best_step"].values()]
-        improving = " (still improving)" if found["still_improving"] else ""
-        cells.append(f"{', '.join(steps)} of {found['steps']}{improving}")
-        rows.append(cells)
-    table = markdown(pd.DataFrame(rows, columns=header))
-    environment = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
-    template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
-    return template.render({**results, **_what_to_say(comparison, results), "table": table})
-
-
-def _measured(variants: Mapping[str, Any]) -> list[SourceCheck]:
-    return [check for check in SOURCE_CHECKS if any(check.exchanged in found for found in variants.values())]
+    return fill_in(
+        "comparison_table.md.jinja",
+        **results,
+        asked=comparison.metrics,
+        metrics=metrics,
+        one_twin=comparison.twin if isinstance(comparison.twin, str) else None,
+        best=_best(metrics[0], variants) if metrics else [],
+        differing=_differing(variants),
+        memory=MEMORY,
+        longer=made_longer({name: found["made_longer_after"] for name, found in variants.items()}),
+        improving=IMPROVING,
+        source_checks=[check for check in SOURCE_CHECKS if any(check[1] in found for found in variants.values())],
+        reads=READS - 1,
+    )
 
 
 def _best(metric: str, variants: Mapping[str, Any]) -> list[str]:
@@ -327,77 +263,27 @@ def _best(metric: str, variants: Mapping[str, Any]) -> list[str]:
     return [name for name, value in found.items() if value["mean"] == best]
 
 
-def _score(value: Mapping[str, Any], *, bold: bool) -> str:
-    deviation = value["standard_deviation"]
-    text = _number(value["mean"]) + ("" if deviation is None else f" ± {_number(deviation)}")
-    return f"**{text}**" if bold else text
-
-
-def _difference(found: Mapping[str, Any] | None, twin: str | None) -> str:
-    if found is None:
-        return ""
-    text = f"{_number(found['value'], '+')} [{_number(found['low'], '+')}, {_number(found['high'], '+')}]"
-    return text if twin is None else f"{text} ({twin})"
-
-
-def _with_seeds(variants: Mapping[str, Any], what: str) -> str:
-    """Name the variants that have seeds of which something must be said, with these seeds."""
-    return "; ".join(f"{name} ({', '.join(map(str, found[what]))})" for name, found in variants.items() if found[what])
-
-
-def _what_to_say(comparison: Comparison, results: Mapping[str, Any]) -> dict[str, Any]:
-    """What must be known to read the table, beside the results."""
-    variants = results["variants"]
-    differing = {
+def _differing(variants: Mapping[str, Any]) -> list[str]:
+    """What was compared on fewer documents than one of both scored."""
+    return sorted(
         f"{name} against {found['twin']} {metric}: {value['difference']['documents']}"
         for name, found in variants.items()
         for metric, value in found["metrics"].items()
         if "difference" in value
         and value["difference"]["documents"] < max(found["documents"], variants[found["twin"]]["documents"])
-    }
-    of_model: dict[str, list[str]] = {}
-    for name, found in variants.items():
-        of_model.setdefault(found["scored_model"], []).append(name)
-    return {
-        "documents": sorted({found["documents"] for found in variants.values()}),
-        "missing": [
-            metric
-            for metric in comparison.metrics
-            if not any(metric in found["metrics"] for found in variants.values())
-        ],
-        "differing": sorted(differing),
-        "unequal": [
-            f"{name} ({', '.join(map(str, found['seeds']))})"
-            for name, found in variants.items()
-            if len(found["seeds"]) < len(comparison.seeds)
-        ],
-        "scored": [
-            f"{model} ({', '.join(names)})" if len(of_model) > 1 else model for model, names in of_model.items()
-        ],
-        "memory": [
-            MEMORY[kind] for kind in sorted({kind for found in variants.values() for kind in found["memory_of"]})
-        ],
-        "longer": made_longer({name: found["made_longer_after"] for name, found in variants.items()}),
-        "with_seeds": functools.partial(_with_seeds, variants),
-        "improving": IMPROVING,
-        "source_checks": _measured(variants),
-        "reads": READS - 1,
-        "smoothing": [
-            f"{factor:g}" for factor in sorted({found["label_smoothing"] for found in variants.values()}) if factor
-        ],
-    }
+    )
 
 
 def _row(name: str, found: Mapping[str, Any]) -> dict[str, Any]:
     row: dict[str, Any] = {"variant": name, "twin": found["twin"] or "", "seeds": len(found["seeds"])}
     for metric, value in found["metrics"].items():
         row |= {metric: value["mean"], f"{metric}_standard_deviation": value["standard_deviation"]}
-        difference = value.get("difference")
-        for key, part in (("difference", "value"), ("low", "low"), ("high", "high"), ("documents", "documents")):
-            row[f"{metric}_{key}"] = None if difference is None else difference[part]
+        difference = value.get("difference", {})
+        row |= {f"{metric}_difference": difference.get("value")}
+        row |= {f"{metric}_{part}": difference.get(part) for part in ("low", "high", "documents")}
     for key in ("documents", "parameters", "training_minutes", "peak_memory", "source_tokens", "steps"):
         row[key] = found[key]
-    row |= {check.exchanged: found[check.exchanged] for check in SOURCE_CHECKS if check.exchanged in found}
+    row |= {exchanged: found[exchanged] for _, exchanged, _ in SOURCE_CHECKS if exchanged in found}
     return {
         **row,
         "memory_of": " ".join(found["memory_of"]),
@@ -409,26 +295,14 @@ def _row(name: str, found: Mapping[str, Any]) -> dict[str, Any]:
 # Learning curves
 
 
-def _curve_rows(curves: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    return [
-        {"variant": name, "seed": seed, "part": part, "step": step, "loss": loss}
-        for name, of_seeds in curves.items()
-        for seed, curve in of_seeds.items()
-        for part in ("train", "validation")
-        for step, loss in curve[part].items()
-    ]
-
-
 def draw_curves(path: Path, title: str, curves: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> None:
     """Draw the losses of training and validation over the steps, a line for each variant."""
     require_matplotlib()
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(12, 4.5), layout="constrained")
     lines: dict[str, Any] = {}
-    FigureCanvasAgg(figure)
     several = any(len(of_seeds) > 1 for of_seeds in curves.values())
     for axes, part in zip(figure.subplots(1, 2), ("train", "validation"), strict=True):
         for number, (name, of_seeds) in enumerate(curves.items()):
@@ -452,16 +326,11 @@ def draw_curves(path: Path, title: str, curves: Mapping[str, Mapping[int, Mappin
         axes.set(xlabel="step", ylabel="loss", title=f"{part} loss")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(alpha=0.3)
-        found = axes.get_legend_handles_labels()
-        lines |= dict(zip(found[1], found[0], strict=True))
+        handles, labels = axes.get_legend_handles_labels()
+        lines |= dict(zip(labels, handles, strict=True))
     if lines:
-        figure.legend(
-            list(lines.values()),
-            list(lines),
-            loc="outside right center",
-            fontsize="small",
-            title="mean of the seeds;\nband: all of them" if several else None,
-            title_fontsize="small",
-        )
+        about = "mean of the seeds;\nband: all of them" if several else None
+        small = {"fontsize": "small", "title_fontsize": "small"}
+        figure.legend(list(lines.values()), list(lines), loc="outside right center", title=about, **small)
     figure.suptitle(title, wrap=True)
     figure.savefig(path, dpi=120)

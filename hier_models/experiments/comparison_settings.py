@@ -50,12 +50,8 @@ class Comparison:
             raise RecipeError(f"comparison: question must be a text, got {self.question!r}")
         for name, kind, what in (("seeds", int, "different whole numbers"), ("metrics", str, "different names")):
             values = getattr(self, name)
-            if (
-                not isinstance(values, list | tuple)
-                or not values
-                or any(type(value) is not kind for value in values)
-                or len(set(values)) < len(values)
-            ):
+            fits = isinstance(values, list | tuple) and values and all(type(value) is kind for value in values)
+            if not fits or len(set(values)) < len(values):
                 raise RecipeError(f"comparison: {name} must be a list of {what}, got {values!r}")
         if any(not 0 <= seed <= MOST_SEED for seed in self.seeds):
             raise RecipeError(f"comparison: seeds must be from 0 to {MOST_SEED}, got {self.seeds!r}")
@@ -63,19 +59,15 @@ class Comparison:
         for share in shares.values() if isinstance(shares, dict) else [shares]:
             if type(share) not in (int, float) or not share >= 0:  # nor NaN
                 raise RecipeError(
-                    "comparison: parameters_within must be a share, such as 0.03, or a mapping of variants to theirs; "
-                    f"got {shares!r}"
+                    f"comparison: parameters_within must be a share, such as 0.03, or a mapping; got {shares!r}"
                 )
-        if not isinstance(self.differs, dict) or any(
-            not str(reason or "").strip() for reason in self.differs.values()
-        ):
+        reasons: Any = self.differs.values() if isinstance(self.differs, dict) else [None]
+        if not all(str(reason or "").strip() for reason in reasons):
             raise RecipeError(f"comparison: differs must be a mapping of names to reasons, got {self.differs!r}")
         if fixed := [name for name in self.differs if name in FIXED]:
             raise RecipeError(f"comparison: differs: {fixed[0]} must be the same for a variant and its twin")
         if not isinstance(self.check_overlap, bool | list | tuple):
-            raise RecipeError(
-                f"comparison: check_overlap must be true, false or a list of files, got {self.check_overlap!r}"
-            )
+            raise RecipeError(f"comparison: check_overlap must be true, false or files, got {self.check_overlap!r}")
 
     def twins(self, variants: Sequence[str]) -> dict[str, str]:
         """Pair the variants.
@@ -94,9 +86,7 @@ class Comparison:
         elif isinstance(self.twin, dict):
             pairs = {str(name): str(self.twin[name]) for name in self.twin}
         else:
-            raise RecipeError(
-                f"comparison: twin must be a variant, or a mapping of variants to theirs; got {self.twin!r}"
-            )
+            raise RecipeError(f"comparison: twin must be a variant, or a mapping of variants; got {self.twin!r}")
         for name in (*pairs, *pairs.values(), *([self.twin] if isinstance(self.twin, str) else [])):
             if name not in variants:
                 raise RecipeError(f"comparison: twin: there is no variant {name!r}; there are {', '.join(variants)}")

@@ -7,9 +7,8 @@ from datasets import Dataset, IterableDataset
 from transformers.utils import logging
 
 from ..extractive import ExtractiveSummarizer
-from ..training.evaluation import all_rows
+from ..training.evaluation import all_rows, write_json, write_json_lines
 from ..training.metrics import score_summaries
-from ..training.results import write_json, write_json_lines
 from ..training.tasks.summarization import references_of, summary_rows
 
 
@@ -38,13 +37,9 @@ def run_extractive_evaluation(
         ValueError: If the dataset has no summaries to compare with.
     """
     documents = all_rows(dataset)
-    if "summary" not in documents.column_names:
-        raise ValueError(
-            f"dataset must have a column 'summary' to score against, got {', '.join(documents.column_names)}; "
-            "load_documents(…, summary_column=…) names it"
-        )
+    references = references_of(documents)
     summaries = [summarizer(document) for document in logging.tqdm(documents, desc="Summarizing")]
-    scores, settings = score_summaries(summaries, references_of(documents), use_stemmer)
+    scores, settings = score_summaries(summaries, references, use_stemmer)
     results = {
         **scores,
         "gen_words": sum(len(summary.split()) for summary in summaries) / len(summaries),

@@ -4,7 +4,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import pandas as pd
+
+
+_TEMPLATES = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parent),
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=jinja2.StrictUndefined,
+)
+# As papers print scores: of 1 at most with three digits.
+_TEMPLATES.filters["number"] = lambda value, sign="": f"{value:{sign}.{3 if abs(value) < 1 else 2}f}"
+
+
+def fill_in(template: str, **values: Any) -> str:
+    """Fill in a page of Markdown."""
+    return _TEMPLATES.get_template(template).render(**values)
 
 
 def markdown(table: pd.DataFrame) -> str:

@@ -1,13 +1,6 @@
 """Training and evaluation over `Seq2SeqTrainer`: recipes, tasks, metrics, resuming."""
 
-from .arguments import (
-    DataArguments,
-    GenerationArguments,
-    ModelArguments,
-    Recipe,
-    RecipeError,
-    RunArguments,
-)
+from .arguments import DataArguments, GenerationArguments, ModelArguments, Recipe, RecipeError, RunArguments
 from .callbacks import BrightnessDecay, DropoutSchedule, SoftPretraining, SurrogateLog
 from .distributed import last_complete_checkpoint
 from .encoder_evaluation import run_encoder_evaluation

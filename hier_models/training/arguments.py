@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_type_hints
 
 from transformers import Seq2SeqTrainingArguments
 
@@ -134,17 +134,12 @@ class ModelArguments:
         if self.from_roberta and self.max_position_embeddings:
             raise RecipeError("max_position_embeddings does not go with from_roberta; RoBERTa's positions are kept")
         if self.word_vectors is not None and given:
-            raise RecipeError(
-                f"{given[0]} and word_vectors are both given; word vectors are for a model that is made from scratch"
-            )
+            raise RecipeError(f"{given[0]} and word_vectors are both given; word vectors are for a model from scratch")
         if self.tokenizer_words is not None:
             if self.tokenizer_words < 1:
                 raise RecipeError(f"tokenizer_words must be at least 1, got {self.tokenizer_words}")
             if given or self.tokenizer:
-                raise RecipeError(
-                    f"{(given or ['tokenizer'])[0]} and tokenizer_words are both given; a tokenizer is fitted only "
-                    "where there is none"
-                )
+                raise RecipeError(f"{(given or ['tokenizer'])[0]} and tokenizer_words are both given; leave one out")
         self.overrides()
         self.processor_settings()
 
@@ -388,13 +383,7 @@ class Recipe:
         return {**sections, "training": self.training.to_dict()}
 
 
-SECTIONS: dict[str, type] = {
-    "model": ModelArguments,
-    "data": DataArguments,
-    "generation": GenerationArguments,
-    "run": RunArguments,
-    "training": Seq2SeqTrainingArguments,
-}
+SECTIONS: dict[str, type] = {name: kind for name, kind in get_type_hints(Recipe).items() if name != "options"}
 
 
 def set_accumulation(recipe: Recipe) -> None:

@@ -74,14 +74,15 @@ def bart_from_encoder(
     """
     name = os.fspath(name_or_path)
     source = _checked_config(name)
-    number = _checked_layers(decoder_layers, source.num_hidden_layers)
+    most = source.num_hidden_layers
+    number = most if decoder_layers is None else decoder_layers
+    if type(number) is not int or not 1 <= number <= most:
+        raise ValueError(f"`decoder_layers` must be an integer from 1 to {most}, the encoder's, got {number!r}")
     encoder, report = AutoModel.from_pretrained(
         name, add_pooling_layer=False, dtype=torch.float32, output_loading_info=True
     )
     if missing := sorted(report["missing_keys"]):
-        raise ValueError(
-            f"`name_or_path`: {name!r} lacks {len(missing)} weights of the encoder, such as {missing[0]}."
-        )
+        raise ValueError(f"`name_or_path`: {name!r} lacks {len(missing)} weights of the encoder, such as {missing[0]}")
     embeddings = encoder.embeddings
     learned = embeddings.position_embeddings.weight
     if source.model_type != "bert":  # the others number theirs from the padding token's id on
@@ -125,17 +126,9 @@ def _checked_config(name: str) -> PretrainedConfig:
         raise ValueError(f"`name_or_path`: {reason}")
     config = cast(PretrainedConfig, AutoConfig.from_pretrained(name))
     if config.model_type not in ENCODERS:
-        raise ValueError(
-            f"`name_or_path` must be a checkpoint of one of {', '.join(ENCODERS)}, got one of {config.model_type!r} "
-            f"in {name!r}."
-        )
-    wanted = {
-        "position_embedding_type": "absolute",
-        "embedding_size": config.hidden_size,
-        "is_decoder": False,
-        "add_cross_attention": False,
-    }
-    for setting, value in wanted.items():
+        raise ValueError(f"`name_or_path` must be of {', '.join(ENCODERS)}, got one of {config.model_type!r}: {name}")
+    wanted = {"position_embedding_type": "absolute", "embedding_size": config.hidden_size}
+    for setting, value in {**wanted, "is_decoder": False, "add_cross_attention": False}.items():
         if (found := getattr(config, setting, value)) not in (value, None):
             raise ValueError(f"`name_or_path`: {setting} must be {value!r} to make a BART, got {found!r} in {name!r}.")
     if config.type_vocab_size < 1:
@@ -143,49 +136,27 @@ def _checked_config(name: str) -> PretrainedConfig:
     return config
 
 
-def _checked_layers(decoder_layers: int | None, most: int) -> int:
-    if decoder_layers is None:
-        return most
-    if type(decoder_layers) is not int or not 1 <= decoder_layers <= most:
-        raise ValueError(
-            f"`decoder_layers` must be an integer from 1 to {most}, the encoder's number of layers, got "
-            f"{decoder_layers!r}."
-        )
-    return decoder_layers
-
-
 def _tokenizer_for_bart(name: str, positions: int, vocab_size: int) -> PreTrainedTokenizerBase:
     """The encoder's tokenizer with BART's names for what stands at the ends of a text, and without token types."""
     tokenizer = AutoTokenizer.from_pretrained(name)
+    of_tokenizer = f"`name_or_path`: the tokenizer of {name!r}"
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # what Transformers makes where its files are missing
-        raise ValueError(
-            f"`name_or_path`: the tokenizer of {name!r} knows nothing but {tokenizer.all_special_tokens}: its files "
-            "are missing beside the model's. Save them there."
-        )
+        raise ValueError(f"{of_tokenizer} knows nothing but {tokenizer.all_special_tokens}: its files are missing")
     bos, eos = tokenizer.cls_token or tokenizer.bos_token, tokenizer.sep_token or tokenizer.eos_token
     if None in (bos, eos, tokenizer.pad_token) or bos == eos:
         raise ValueError(
-            f"`name_or_path`: the tokenizer of {name!r} must have a cls_token, another sep_token and a pad_token, got "
-            f"{bos}, {eos} and {tokenizer.pad_token}."
+            f"{of_tokenizer} must have a cls_token, a sep_token, a pad_token, got {bos}, {eos}, {tokenizer.pad_token}"
         )
     if len(tokenizer) > vocab_size:
-        raise ValueError(
-            f"`name_or_path`: the tokenizer of {name!r} has {len(tokenizer)} tokens, but the model only {vocab_size}."
-        )
+        raise ValueError(f"{of_tokenizer} has {len(tokenizer)} tokens, but the model only {vocab_size}")
     # Loaded with these, it saves them too.
-    tokenizer = AutoTokenizer.from_pretrained(
-        name,
-        bos_token=bos,
-        eos_token=eos,
-        model_input_names=["input_ids", "attention_mask"],
-        model_max_length=positions,
-    )
+    ends: dict[str, Any] = {"bos_token": bos, "eos_token": eos, "model_max_length": positions}
+    tokenizer = AutoTokenizer.from_pretrained(name, **ends, model_input_names=["input_ids", "attention_mask"])
     ids = tokenizer("a")["input_ids"]
-    ends = (tokenizer.bos_token_id, tokenizer.eos_token_id)
-    if (ids[0], ids[-1]) != ends:  # as of tokenizers that were trained and not told to
-        tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
-            single=[bos, "$A", eos], special_tokens=list(zip((bos, eos), ends, strict=True))
-        )
+    special = [(bos, tokenizer.bos_token_id), (eos, tokenizer.eos_token_id)]
+    if [ids[0], ids[-1]] != [number for _, number in special]:  # as of tokenizers that were trained and not told to
+        template = TemplateProcessing(single=[bos, "$A", eos], special_tokens=special)
+        tokenizer.backend_tokenizer.post_processor = template
     return tokenizer
 
 
@@ -193,6 +164,9 @@ def _config(
     source: PretrainedConfig, tokenizer: PreTrainedTokenizerBase, decoder_layers: int, positions: int
 ) -> BartConfig:
     sizes = {"attention_heads": source.num_attention_heads, "ffn_dim": source.intermediate_size}
+    ids: dict[str, Any] = {
+        f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "pad", "eos")
+    }
     return BartConfig(
         vocab_size=source.vocab_size,
         max_position_embeddings=positions,
@@ -205,11 +179,8 @@ def _config(
         attention_dropout=0.0,
         init_std=source.initializer_range,
         scale_embedding=False,
-        bos_token_id=tokenizer.bos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        decoder_start_token_id=tokenizer.eos_token_id,
-        forced_eos_token_id=tokenizer.eos_token_id,
+        **ids,
+        **dict.fromkeys(("decoder_start_token_id", "forced_eos_token_id"), ids["eos_token_id"]),
     )
 
 

@@ -62,13 +62,9 @@ class BrightnessDecay(TrainerCallback):
         self._factor = 1.0
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Note where the brightness begins."""
         config = kwargs["model"].config
         if not hasattr(config, "brightness"):
-            raise ValueError(
-                f"BrightnessDecay is for models with a brightness in their config (Highlight-Transformer), and "
-                f"{type(kwargs['model']).__name__} has none"
-            )
+            raise ValueError(f"BrightnessDecay: {type(kwargs['model']).__name__} has no brightness in its config")
         self._first = config.brightness if self.initial is None else self.initial
         self._factor = config.brightness_decay if self.decay is None else self.decay
         self._set(config, state)
@@ -78,7 +74,6 @@ class BrightnessDecay(TrainerCallback):
         self._set(kwargs["model"].config, state)
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Lower the brightness where epochs are counted in steps."""
         if self.steps_per_epoch is not None:
             self._set(kwargs["model"].config, state)
 
@@ -121,12 +116,10 @@ class DropoutSchedule(TrainerCallback):
         self._on = True
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Note every dropout of the model."""
         self._places = list(_dropouts(kwargs["model"]))
         self._on = True
 
     def on_step_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Turn dropout off or on, as the epoch asks for."""
         self._turn(on=_epochs(state, None) >= self.free_epochs)
 
     def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
@@ -179,11 +172,9 @@ class SoftPretraining(TrainerCallback):
         self.steps_per_epoch = steps_per_epoch
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Refuse a model that has nothing to be soft instead of."""
         check_hard_attention(kwargs["model"], type(self).__name__)
 
     def on_step_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Attend softly or hard, as the epoch asks for."""
         kwargs["model"].soft_attention = _epochs(state, self.steps_per_epoch) < self.epochs
 
     def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
@@ -207,48 +198,37 @@ class SurrogateLog(TrainerCallback):
 
     def __init__(self) -> None:
         self._hook: Any = None
-        self._total: torch.Tensor | None = None
-        self._in_step: torch.Tensor | None = None
-        self._batches = 0
+        self._batches: list[Any] = []  # of this step
+        self._steps: list[Any] = []  # since the last entry
         self._is_share = False
-        self._steps = 0
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Begin to watch the model."""
         check_hard_attention(kwargs["model"], type(self).__name__)
         self._remove()
         self._hook = kwargs["model"].register_forward_hook(self._see, with_kwargs=True)
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Add up a step."""
-        if self._in_step is None:
-            return
-        # Normalised by the step's labels, those of its batches add up; else each is a mean of its own.
-        step = self._in_step if self._is_share else self._in_step / self._batches
-        self._total = step if self._total is None else self._total + step
-        self._steps += 1
-        self._in_step, self._batches = None, 0
+        if self._batches:
+            # Normalised by the step's labels, those of its batches add up; else each is a mean of its own.
+            self._steps.append(sum(self._batches) / (1 if self._is_share else len(self._batches)))
+            self._batches = []
 
     def on_log(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Put it into the entry."""
         if "loss" not in kwargs["logs"]:
             return  # of an evaluation, or the last of the run
-        found = torch.zeros(2, dtype=torch.float64)
-        if self._total is not None:
-            found = torch.tensor([self._total.item(), self._steps], dtype=torch.float64)
+        found = torch.tensor([float(sum(self._steps)), len(self._steps)], dtype=torch.float64)
         if args.world_size > 1:
             found = found.to(args.device, torch.float32)
             torch.distributed.all_reduce(found)
             if self._is_share and args.average_tokens_across_devices:
                 found[0] *= args.world_size  # of each process a share too
-        self._total, self._steps = None, 0
+        self._steps = []
         if found[1] > 0:
             kwargs["logs"]["surrogate"] = (found[0] / found[1]).item()
             if state.log_history:
                 state.log_history[-1]["surrogate"] = kwargs["logs"]["surrogate"]
 
     def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Leave the model alone."""
         self._remove()
 
     def _see(self, model: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> None:
@@ -256,14 +236,12 @@ class SurrogateLog(TrainerCallback):
         if not model.training or surrogate is None:
             return
         self._is_share = kwargs.get("num_items_in_batch") is not None
-        value = surrogate.detach().float()
-        self._in_step = value if self._in_step is None else self._in_step + value
-        self._batches += 1
+        self._batches.append(surrogate.detach().float())
 
     def _remove(self) -> None:
         if self._hook is not None:
             self._hook.remove()
-        self._hook, self._total, self._in_step, self._batches, self._steps = None, None, None, 0, 0
+        self._hook, self._batches, self._steps = None, [], []
 
 
 def check_hard_attention(model: Any, what: str) -> None:

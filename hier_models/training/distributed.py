@@ -21,11 +21,7 @@ NO_LOSS = -100
 def loss_over_labels(
     outputs: Any, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int | None = None
 ) -> torch.Tensor:
-    """Compute the cross entropy, each label weighing the same in whatever batch, step or process it is.
-
-    Plain BART and RoBERTa take `num_items_in_batch`, as every model that the Trainer passes it to, and do not use it:
-    their loss, a mean over each small batch, is then added up over the accumulated batches instead of averaged.
-    """
+    """Compute the cross entropy over `num_items_in_batch`, which BART and RoBERTa take and do not use."""
     logits = outputs["logits"] if isinstance(outputs, dict) else outputs[0]
     flat = labels.reshape(-1).to(logits.device)
     total = torch.nn.functional.cross_entropy(
@@ -58,7 +54,6 @@ class ProcessesInCheckpoint(TrainerCallback, ExportableState):
         self.processes = processes
 
     def state(self) -> dict[str, Any]:
-        """Give what the Trainer keeps in trainer_state.json."""
         return {"args": {"processes": self.processes}, "attributes": {}}
 
 
@@ -83,13 +78,8 @@ def last_complete_checkpoint(output_dir: str | os.PathLike[str], processes: int 
             logger.warning("%s was not written to its end (the run was stopped while saving); it is left out", folder)
             continue
         if made_by not in (0, processes):
-            logger.warning(
-                "%s was made by %d process(es) and %d go on: the random numbers begin anew, so the run will differ "
-                "from one that was not interrupted",
-                folder,
-                made_by,
-                processes,
-            )
+            went_on = f"{folder} was made by {made_by} process(es) and {processes} go on"
+            logger.warning("%s: random numbers begin anew, so the run differs from one without a stop", went_on)
         return str(folder)
     return None
 
@@ -111,11 +101,7 @@ def _processes_of(folder: Path) -> int | None:
 
 
 def prepare_streams(arguments: TrainingArguments) -> None:
-    """Let each process read a stream by itself.
-
-    By default accelerate reads it in the first process, and joins the batches of all to one tensor: impossible where
-    lengths differ.
-    """
+    """Let each process read a stream by itself: accelerate would join batches of all, whose lengths differ."""
     config: Any = arguments.accelerator_config  # a dict or a file's name until the arguments are made
     if arguments.world_size > 1 and config.dispatch_batches is None:
         config.dispatch_batches = False

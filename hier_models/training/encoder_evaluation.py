@@ -11,8 +11,8 @@ from transformers import AutoConfig, PretrainedConfig
 
 from ..families import FAMILIES
 from .arguments import RecipeError
+from .evaluation import write_json
 from .recipe_files import load_recipe
-from .results import write_json
 from .tasks import task_class
 from .tasks.encoder import usable_positions
 from .trainer import HierTrainer

@@ -1,6 +1,8 @@
 """What the evaluations of all tasks share: a Trainer that predicts, generating, and the files of what was found."""
 
 import copy
+import json
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +17,9 @@ from ..data import HierDataCollator
 from ..metrics import DocumentScores
 from .arguments import for_prediction
 from .models import Processor
-from .results import FilePath, write_json, write_json_lines
+
+
+FilePath = str | os.PathLike[str]
 
 
 @contextmanager
@@ -45,10 +49,7 @@ def predicting(
 
 
 def generate(trainer: Seq2SeqTrainer, inputs: Dataset, **options: Any) -> np.ndarray[Any, Any]:
-    """Generate from each input, longest first: such batches need little padding, and memory runs out at once or never.
-
-    The token ids are (inputs, length), in the order of the inputs.
-    """
+    """Generate from each input, in their order: longest first, so that memory runs out at once or never."""
     order = longest_first(inputs)
     rows: Any = inputs.select(order)
     generated: Any = trainer.predict(rows, metric_key_prefix="test", **options).predictions
@@ -63,9 +64,7 @@ def longest_first(inputs: Dataset) -> np.ndarray[Any, Any]:
 def generation_settings(config: GenerationConfig) -> dict[str, Any]:
     """List what a generation config sets."""
     settings = config.to_diff_dict()
-    return {
-        name: value for name, value in settings.items() if not name.startswith("_") and name != "transformers_version"
-    }
+    return {name: settings[name] for name in settings if name[0] != "_" and name != "transformers_version"}
 
 
 def all_rows(dataset: Dataset | IterableDataset) -> Dataset:
@@ -97,3 +96,24 @@ def write_evaluation(
         scores().save(Path(scores_file))
     if results_file is not None:
         write_json(results_file, results)
+
+
+def write_json(path: FilePath, content: Mapping[str, Any]) -> None:
+    """Write a results file, for people and programs: all of it or, if the process is killed, nothing."""
+    path = _in_a_folder(path)
+    text = json.dumps(content, indent=2, ensure_ascii=False, default=str)
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    unfinished.write_text(text + "\n", encoding="utf-8")
+    unfinished.replace(path)
+
+
+def write_json_lines(path: FilePath, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows to a file."""
+    with _in_a_folder(path).open("w", encoding="utf-8") as stream:
+        stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def _in_a_folder(path: FilePath) -> Path:
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path

@@ -33,22 +33,19 @@ def prepare(
     """Give the processor its key phrases."""
     wanted = data.key_phrases
     if not highlights(processor):
-        given = {"key_phrases": wanted, "phrases_column": data.phrases_column}
-        if name := next((name for name, value in given.items() if value is not None), None):
+        if name := next((name for name in ("key_phrases", "phrases_column") if getattr(data, name) is not None), None):
             raise RecipeError(f"data: {name} is for Highlight-Transformers, and this model is {config.model_type}")
         return {}
     reader = cast(Any, processor)
     if not getattr(config, "highlighted_layers", []):
         reader.key_phrases = None  # nothing is highlighted
         return {}
-    if wanted == FIT:
-        with mistakes_of("data: key_phrases", OSError):
-            reader.key_phrases = fit_key_phrases(
-                documents, processor, max_source_length=data.max_source_length, stopwords=data.stopwords
-            )
-    elif wanted is not None:
-        path = Path(wanted).expanduser()
-        with mistakes_of("data: key_phrases", OSError):
+    with mistakes_of("data: key_phrases", OSError):
+        if wanted == FIT:
+            options: dict[str, Any] = {"max_source_length": data.max_source_length, "stopwords": data.stopwords}
+            reader.key_phrases = fit_key_phrases(documents, processor, **options)
+        elif wanted is not None:
+            path = Path(wanted).expanduser()
             file = path if path.is_file() else cached_file(str(path) if path.exists() else wanted, KEY_PHRASES_FILE)
             reader.key_phrases = KeyPhraseExtractor.load(cast(Any, file))
     found = reader.key_phrases

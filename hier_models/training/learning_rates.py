@@ -8,13 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from transformers import (
-    PreTrainedModel,
-    Trainer,
-    TrainerCallback,
-    TrainerState,
-    TrainingArguments,
-)
+from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainerState, TrainingArguments
 
 from .arguments import NEW_MODULES_RATE
 
@@ -136,12 +130,10 @@ class PerplexityDecay(TrainerCallback):
         self.metric = metric
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Refuse a run that evaluates nothing."""
         if str(getattr(args.eval_strategy, "value", args.eval_strategy)) == "no":
             raise ValueError("eval_strategy must be 'epoch' or 'steps': learning rates decay by evaluation, got 'no'")
 
     def on_evaluate(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Look at the losses so far."""
         if kwargs.get("optimizer") is None or kwargs.get("lr_scheduler") is None:
             return  # not in training
         losses = {entry["step"]: entry[self.metric] for entry in state.log_history if self.metric in entry}

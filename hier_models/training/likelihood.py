@@ -27,11 +27,9 @@ class OtherSources(TorchDataset[dict[str, Any]]):
             raise ValueError(f"documents must be at least two, got {len(self)}")
 
     def __len__(self) -> int:
-        """Tell how many there are."""
         return len(self.documents)
 
     def __getitem__(self, number: int) -> dict[str, Any]:
-        """Take a document's labels and the next one's source; after the last comes the first."""
         return {**self.documents[(number + 1) % len(self)], "labels": self.documents[number]["labels"]}
 
 
@@ -62,10 +60,7 @@ def perplexity(
 
 
 def perplexities(
-    model: PreTrainedModel,
-    processor: Processor,
-    dataset: Dataset,
-    training_args: Seq2SeqTrainingArguments,
+    model: PreTrainedModel, processor: Processor, dataset: Dataset, training_args: Seq2SeqTrainingArguments
 ) -> "tuple[np.ndarray[Any, Any], dict[str, float]]":
     """Measure how likely labels are, and how much of that a model owes to their sources."""
     order = longest_first(dataset)
@@ -91,14 +86,9 @@ def likelihoods(
     training_args: Seq2SeqTrainingArguments,
 ) -> "np.ndarray[Any, Any]":
     """Add up the negative log-likelihood of each document's labels."""
-    with predicting(
-        model,
-        processor,
-        training_args,
-        preprocess_logits=_negative_log_likelihoods,
-        predict_with_generate=False,
-        report_to="none",
-    ) as trainer:
+    changes: dict[str, Any] = {"predict_with_generate": False, "report_to": "none"}
+    measure = _negative_log_likelihoods
+    with predicting(model, processor, training_args, preprocess_logits=measure, **changes) as trainer:
         outcome = trainer.predict(cast(Any, dataset), metric_key_prefix="test")
     # Several processes fill up their last batch with rows from the beginning.
     documents = cast(Any, dataset)

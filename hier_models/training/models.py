@@ -90,9 +90,9 @@ def load_model_and_processor(
     arguments = arguments.resolved()
     if arguments.from_encoder is not None:
         if arguments.model_type not in ("bart", "led", *FROM_BART):
+            families = f"bart, led, {_listed(FROM_BART)}"
             raise RecipeError(
-                f"model: from_encoder with model_type: {arguments.model_type} makes no model; bart, led, "
-                f"{_listed(FROM_BART)} begin with the BART that is made of it"
+                f"model: from_encoder with model_type: {arguments.model_type} makes no model; {families} do"
             )
         with tempfile.TemporaryDirectory(prefix="bart-") as folder:
             return load_model_and_processor(as_warm_start(arguments, Path(folder)), auto_class, loading)
@@ -117,8 +117,8 @@ def load_model_and_processor(
     tokenizer_name = arguments.tokenizer or arguments.from_bart or arguments.from_roberta
     if tokenizer_name is None:
         raise RecipeError(
-            "model: give model_name_or_path, from_bart, from_roberta, from_encoder, or (to train from scratch) "
-            "tokenizer or, for summarization, tokenizer_words"
+            f"model: give {', '.join(CHECKPOINTS)}, or (to train from scratch) tokenizer or, for summarization, "
+            "tokenizer_words"
         )
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_name)
     if arguments.max_position_embeddings is not None:
@@ -276,10 +276,7 @@ def _class_from_bart(family: str, auto_class: Any) -> Any:
     known = FAMILIES[family].models if family in FAMILIES else {}
     found = auto_class._model_mapping[type(AutoConfig.for_model(family))] if auto_class.__name__ in known else None
     if not hasattr(found, "from_bart"):
-        raise RecipeError(
-            f"model: from_bart with model_type: {family} makes no model for this task; {_listed(FROM_BART)} begin "
-            "with BART's weights"
-        )
+        raise RecipeError(f"model: from_bart makes no {family} for this task; it makes {_listed(FROM_BART)}")
     return found
 
 
@@ -317,9 +314,7 @@ def _check_overrides(arguments: ModelArguments, overrides: dict[str, Any]) -> No
     ignored = HIERARCHICAL if arguments.plain else set()
     for name in overrides:
         if name not in known and name not in ignored:
-            raise RecipeError(
-                f"model: config_overrides: a {config.model_type} has no {name!r}{nearest(name, sorted(known))}"
-            )
+            raise RecipeError(f"model: config_overrides: a {config.model_type} has no {name!r}{nearest(name, known)}")
 
 
 def _load_checkpoint(
@@ -333,9 +328,7 @@ def _load_checkpoint(
         if family not in PLAIN:  # BART itself
             overrides = {key: value for key, value in overrides.items() if key not in HIERARCHICAL}
         elif any(getattr(config, key) != value for key, value in PLAIN[family].items() if key != "num_segments"):
-            raise RecipeError(
-                f"model: plain is given, but {name} was trained with the hierarchy; start from a plain checkpoint"
-            )
+            raise RecipeError(f"model: plain is given, but {name} has the hierarchy; start from a plain checkpoint")
         else:
             overrides = {**overrides, **PLAIN[family]}
     # float32, whatever the checkpoint was saved in: mixed precision keeps its master weights in it.
@@ -357,11 +350,8 @@ def _load_checkpoint(
             model, report = _class_from_bart(family, auto_class).from_bart(name, **options, **overrides)
         if most is not None and family == "bart":
             grow_positions(model, most, arguments.extra_positions)
-    wrong = [key for key, *_ in report["mismatched_keys"] if not key.endswith(RESIZED)]
-    if wrong:
-        raise RecipeError(
-            f"model: {name} has other sizes than config_overrides asks for, in {', '.join(_patterns(wrong))}"
-        )
+    if wrong := _patterns(key for key, *_ in report["mismatched_keys"] if not key.endswith(RESIZED)):
+        raise RecipeError(f"model: {name} has other sizes than config_overrides asks for, in {', '.join(wrong)}")
     return model, report
 
 

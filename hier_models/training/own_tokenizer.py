@@ -20,11 +20,7 @@ TOKENS = ("tokenizer", "tokenizer_words", "language")
 
 
 def own_tokenizer(recipe: Recipe, output_dir: Path, make: Callable[[], PreTrainedTokenizerBase]) -> Path:
-    """Make a run's tokenizer, or find the one that it began with.
-
-    A run that goes on from a checkpoint keeps its tokenizer in any case. One that was stopped before keeps it if it
-    would make the same, and not that of an attempt with other settings or data.
-    """
+    """Make a run's tokenizer; one with a checkpoint keeps its own, one stopped before if it would make the same."""
     folder = output_dir / TOKENIZER_FOLDER
     made_of = what_a_tokenizer_is_made_of(recipe)
     # The first process makes it, the others wait and find it.

@@ -108,18 +108,13 @@ def finished_run(recipe: Recipe) -> dict[str, Any] | None:
 
 
 class LengthInCheckpoint(TrainerCallback, ExportableState):
-    """Writes into each checkpoint how long its run is to be, and after how many steps it was made longer.
-
-    A learning rate that comes down with the steps had come down there, and rises again: a run that was as long from
-    the beginning is another one.
-    """
+    """Keeps a run's length, and after how many steps it grew: rates that came down there rise again."""
 
     def __init__(self) -> None:
         self.made_longer_after: list[int] = []
         self._max_steps = 0
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Compare the length with that of the checkpoint."""
         saved: Any = state.stateful_callbacks or {}
         if type(self).__name__ in saved:
             before = saved[type(self).__name__]["attributes"]
@@ -128,7 +123,6 @@ class LengthInCheckpoint(TrainerCallback, ExportableState):
         self._max_steps = state.max_steps
 
     def state(self) -> dict[str, Any]:
-        """Give what the Trainer keeps in trainer_state.json."""
         attributes = {"max_steps": self._max_steps, "made_longer_after": self.made_longer_after}
         return {"args": {}, "attributes": attributes}
 

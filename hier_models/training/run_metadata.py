@@ -42,11 +42,8 @@ class TimeUpError(Exception):
 class RunCosts(TrainerCallback, ExportableState):
     """Measures a run over all its sittings: each checkpoint knows what it took to get there.
 
-    What a killed sitting did after its last checkpoint is done again, and counted once.
-
-    Memory on CUDA is the most that tensors took, on the fullest device of the first process. On the CPU it is the
-    process' resident memory at its highest, Python and the libraries included; Linux lets a process begin this count
-    anew, so that of several runs in one process each has its own. Elsewhere it is that of the process so far.
+    Memory on CUDA is the most that tensors took, on the fullest device of the first process; on the CPU the process'
+    resident memory at its highest since training began, or in all, where that cannot be counted (not Linux).
     """
 
     def __init__(self, arguments: TrainingArguments) -> None:
@@ -63,7 +60,6 @@ class RunCosts(TrainerCallback, ExportableState):
         self._peak = 0
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Go on with what earlier sittings took."""
         saved: Any = state.stateful_callbacks or {}
         if type(self).__name__ in saved:
             self._earlier = saved[type(self).__name__]["attributes"]
@@ -75,19 +71,16 @@ class RunCosts(TrainerCallback, ExportableState):
         self._begun = None
 
     def state(self) -> dict[str, Any]:
-        """Give what the Trainer keeps in trainer_state.json."""
         self._measure()
-        return {"args": {}, "attributes": self._totals()}
+        return {"args": {}, "attributes": self.as_dict()}
 
     def as_dict(self) -> dict[str, Any]:
-        """The costs for a results file."""
-        return {**self._totals(), "memory_of": self.memory_of}
-
-    def _totals(self) -> dict[str, Any]:
+        """The costs so far, for a results file."""
         return {
             "training_seconds": self._earlier.get("training_seconds", 0.0) + self._seconds,
             "peak_memory": max(self._earlier.get("peak_memory", 0), self._peak),
             "sittings": self._earlier.get("sittings", 0) + self._sittings,
+            "memory_of": self.memory_of,
         }
 
     def _measure(self) -> None:
@@ -132,14 +125,9 @@ def _process_peak() -> int:
 
 
 class LogAtCheckpoints(TrainerCallback):
-    """Logs the loss before each checkpoint.
-
-    A checkpoint does not know the losses since the last ones that were logged; so the log of a run that goes on is
-    that of one that was never stopped.
-    """
+    """Logs the loss before each checkpoint, which does not know the losses since the last entry of the log."""
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Log if a checkpoint is to be written."""
         if control.should_save and args.logging_strategy == "steps":
             control.should_log = True
 
@@ -147,18 +135,13 @@ class LogAtCheckpoints(TrainerCallback):
 
 
 class TimeLimit(TrainerCallback):
-    """Stops training at a checkpoint once the time is up.
-
-    It stops after a step whose loss is logged anyway, so that the log of a run that goes on is that of one that was
-    never stopped. Several processes stop together.
-    """
+    """Stops all processes at a checkpoint once the time is up, after a step whose loss is logged anyway."""
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
         self.stopped = False
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Stop if the time is up."""
         if args.logging_strategy == "steps" and not control.should_log:
             return
         if is_up(self.deadline, args):
@@ -221,20 +204,20 @@ def _cpu_name() -> str:
 
 def data_version(recipe: Recipe) -> dict[str, str]:
     """Say what is in the files that a recipe begins with, since files of the same names may be others later."""
-    named = named_sources(recipe).items()
     found = {
         name: _digest_of([file for source in sources for file in _files_of(name, source)])
-        for name, (_, sources) in named
+        for name, (_, sources) in named_sources(recipe).items()
     }
     return {name: digest for name, digest in found.items() if digest}
 
 
 def named_sources(recipe: Recipe) -> dict[str, tuple[str, list[str]]]:
     """Say what of a recipe names files or folders, here or on the Hub, that decide what a run learns or scores."""
-    given = [
-        (section, name, getattr(getattr(recipe, section), name)) for section, names in FILES.items() for name in names
-    ]
-    named = {name: (section, [source] if source else []) for section, name, source in given}
+    named = {
+        name: (section, [source] if (source := getattr(getattr(recipe, section), name)) else [])
+        for section, names in FILES.items()
+        for name in names
+    }
     return {**named, "also_train": (recipe.run.task, getattr(recipe.options, "also_train", None) or [])}
 
 
@@ -279,12 +262,6 @@ def code_version() -> dict[str, Any]:
 
 def _git(folder: Path, *arguments: str) -> str:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    done = subprocess.run(
-        ["git", "-C", str(folder / "training"), *arguments],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=30,
-        env=environment,
-    )
+    command = ["git", "-C", str(folder / "training"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30, env=environment)
     return done.stdout.strip()

@@ -46,6 +46,14 @@ ENCODER_OFFSET = 2
 WIDENED, LED_WINDOW = 64, 32
 TARGET_LENGTH, MAX_LENGTH, MIN_LENGTH = 24, 16, 4
 WORDS = 100
+# The most of these, and how often something is done, in steps.
+MOST = {
+    "per_device_train_batch_size": 2,
+    "per_device_eval_batch_size": 4,
+    "gradient_accumulation_steps": 2,
+    "dataloader_num_workers": 1,
+}
+EVERY = {"eval_steps": 2, "save_steps": 2, "logging_steps": 1}
 
 
 def run_smoke(
@@ -89,12 +97,14 @@ def shrink(
         return load_recipe(path, [*given, *all_options(changes)], variant)
 
     recipe, machine = _on_this_machine(load)
-    changes: dict[str, Any] = dict(machine)
     task = task_class(recipe.run.task)(recipe, folder)
-    changes |= task.smoke_data(folder)
-    changes |= _model(recipe, task, folder)
-    changes |= _lengths(recipe)
-    changes |= _training(recipe)
+    changes: dict[str, Any] = {
+        **machine,
+        **task.smoke_data(folder),
+        **_model(recipe, task, folder),
+        **_lengths(recipe),
+        **_training(recipe),
+    }
     if not any(option.split("=")[0] in ("--output_dir", "--output-dir") for option in given):
         changes["output_dir"] = str(folder / "run")
     changes |= task.smoke_changes()
@@ -223,16 +233,14 @@ def _writes(task: Task) -> bool:
 
 def _lengths(recipe: Recipe) -> dict[str, Any]:
     data, generation = recipe.data, recipe.generation
-    grown = recipe.model.max_position_embeddings is not None and any(
-        getattr(recipe.model, name) is not None for name in ("from_bart", "from_encoder", "model_name_or_path")
-    )
+    sources = recipe.model.from_bart or recipe.model.from_encoder or recipe.model.model_name_or_path
+    grown = recipe.model.max_position_embeddings is not None and sources is not None
     changes: dict[str, Any] = {
         "max_source_length": min(data.max_source_length, GROWN_POSITIONS if grown else POSITIONS),
         "max_target_length": min(data.max_target_length, TARGET_LENGTH),
     }
     for name, length in (("min_length", MIN_LENGTH), ("max_length", MAX_LENGTH)):
-        value = getattr(generation, name)
-        if value is not None:
+        if (value := getattr(generation, name)) is not None:
             changes[name] = min(value, length)
     if data.num_proc is not None:
         changes["num_proc"] = 1
@@ -248,23 +256,13 @@ def _training(recipe: Recipe) -> dict[str, Any]:
         changes["num_train_epochs"] = min(training.num_train_epochs, 2)
     if training.warmup_steps >= 1:  # below, it is a share of the steps
         changes["warmup_steps"] = 1
-    for name, most in (
-        ("per_device_train_batch_size", 2),
-        ("per_device_eval_batch_size", 4),
-        ("gradient_accumulation_steps", 2),
-        ("dataloader_num_workers", 1),
-    ):
-        changes[name] = min(getattr(training, name), most)
-    for name, steps in (("eval_steps", 2), ("save_steps", 2), ("logging_steps", 1)):
-        value = getattr(training, name)
-        if value is not None and value >= 1:
-            changes[name] = steps
+    changes |= {name: min(getattr(training, name), most) for name, most in MOST.items()}
+    changes |= {name: steps for name, steps in EVERY.items() if (getattr(training, name) or 0) >= 1}
     total = recipe.run.total_train_batch_size
     if total is not None:
         at_once = changes["per_device_train_batch_size"] * max(1, training.n_gpu) * training.world_size
-        changes["total_train_batch_size"] = at_once * (
-            2 if total > training.train_batch_size * training.world_size else 1
-        )
+        several = total > training.train_batch_size * training.world_size
+        changes["total_train_batch_size"] = at_once * (2 if several else 1)
     return changes
 
 

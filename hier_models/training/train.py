@@ -16,8 +16,8 @@ from transformers.integrations.integration_utils import get_reporting_integratio
 from .arguments import Recipe, RecipeError, mistakes_of, set_accumulation
 from .callbacks import SoftPretraining, SurrogateLog, check_hard_attention
 from .distributed import ProcessesInCheckpoint, has_loss_over_labels, loss_over_labels, prepare_streams
+from .evaluation import write_json
 from .learning_rates import PerplexityDecay, optimizer_with_rates
-from .results import write_json
 from .resuming import RECIPE_FILE, RESULTS_FILE, LengthInCheckpoint, check_same_model, checkpoint_to_resume
 from .run_metadata import LogAtCheckpoints, RunCosts, TimeLimit, TimeUpError, code_version, data_version, machine
 from .tasks import task_class
@@ -97,6 +97,8 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
     if validation_dataset is None and arguments.eval_strategy != "no":
         raise RecipeError("training: eval_strategy is on, but data: validation is not given")
 
+    own: list[TrainerCallback] = [ProcessesInCheckpoint(arguments.world_size), length, costs, LogAtCheckpoints()]
+    own += [] if limit is None else [limit]
     trainer = HierTrainer(
         model=model,
         args=arguments,
@@ -105,15 +107,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
         processing_class=processor,
         data_collator=task.collator(model, processor),
         compute_metrics=task.compute_metrics(processor),
-        callbacks=[
-            *callbacks,
-            *task.callbacks(),
-            ProcessesInCheckpoint(arguments.world_size),
-            length,
-            costs,
-            LogAtCheckpoints(),
-            *([] if limit is None else [limit]),
-        ],
+        callbacks=[*callbacks, *task.callbacks(), *own],
         optimizers=(optimizer, None),
         in_order=task.in_order,
         **task.trainer_options(),
@@ -143,10 +137,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
     trainer.save_model()  # with the processor and the generation config
     trainer.save_state()
 
-    scores = {
-        "evaluation": task.evaluate(trainer, model, processor),
-        "test": task.test(trainer, model, processor),
-    }
+    scores = {"evaluation": task.evaluate(trainer, model, processor), "test": task.test(trainer, model, processor)}
     # Tokens of sources that were read in training, the same ones each time.
     is_counted = trainer.args.include_num_input_tokens_seen != "no"
     counted = {"source_tokens": int(trainer.state.num_input_tokens_seen)} if is_counted else {}

@@ -18,16 +18,8 @@ from .distributed import NO_LOSS
 class HierTrainer(Seq2SeqTrainer):
     """Learns from the same examples in each step on any number of processes, and after resuming.
 
-    Where the last batches of an epoch do not come out even, accelerate fills them up with examples from the epoch's
-    beginning, so that every process has a batch. Here those repeated examples lose their labels: the loss of the last
-    step is that of one process, which has no such examples.
-
-    With `train_sampling_strategy="group_by_length"` Transformers draws the order of an epoch from the random numbers
-    that dropout uses too. From the second epoch on they differ between the processes, so that some examples are seen
-    twice and others never, and after resuming. Here the order depends on seed and epoch alone.
-
-    With `in_order` it evaluates on every row, in the order of the data, however it trains: answers are put together
-    from windows, and documents from chunks, by their order.
+    With `in_order` it evaluates on every row, in the order of the data: answers are put together from windows, and
+    documents from chunks, by their order.
     """
 
     def __init__(self, *args: Any, in_order: bool = False, **kwargs: Any) -> None:
@@ -35,12 +27,12 @@ class HierTrainer(Seq2SeqTrainer):
         self.in_order = in_order
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """Make the batches; see `Trainer`."""
         loader: DataLoader[Any] = super().get_train_dataloader()
         sampler: Any = loader.batch_sampler
         while sampler is not None and not isinstance(sampler, LengthGroupedSampler):
             sampler = getattr(sampler, "batch_sampler", None) or getattr(sampler, "sampler", None)
         if sampler is not None:
+            # Transformers draws the order from dropout's numbers, which differ between processes and after resuming.
             seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
             sampler.generator = torch.Generator()
             sampler.batch_size *= self.args.world_size  # the batches of all processes are grouped together
@@ -49,11 +41,9 @@ class HierTrainer(Seq2SeqTrainer):
         return loader
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
-        """Make the batches; see `Trainer`."""
         return self._loader(super().get_eval_dataloader, eval_dataset)
 
     def get_test_dataloader(self, test_dataset: Any) -> DataLoader[Any]:
-        """Make the batches; see `Trainer`."""
         return self._loader(super().get_test_dataloader, test_dataset)
 
     def _loader(self, make: Callable[..., DataLoader[Any]], dataset: Any) -> DataLoader[Any]:
@@ -75,7 +65,6 @@ class HierTrainer(Seq2SeqTrainer):
     def get_batch_samples(
         self, epoch_iterator: Iterator[dict[str, Any]], num_batches: int, device: torch.device
     ) -> tuple[list[dict[str, Any]], torch.Tensor | int | None]:
-        """Take the batches of a step; see `Trainer`."""
         if self.state.global_step >= self.state.max_steps:
             # Gone on with after the last step, in the middle of an epoch: Transformers would make one more.
             self.control.should_training_stop = True
@@ -89,6 +78,7 @@ class HierTrainer(Seq2SeqTrainer):
 
     def _unlabel_repeats(self, batches: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         for batch in batches:
+            # accelerate fills up an epoch's last batches with repeated examples, so that every process has one.
             state = self.accelerator.gradient_state
             labels = batch.get("labels")
             # The examples of all processes together, in the order of the processes, that are no repetitions.
@@ -117,5 +107,4 @@ class _SeedEachEpoch(TrainerCallback):
         self.generator, self.seed = generator, seed
 
     def on_epoch_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Seed it."""
         self.generator.manual_seed(self.seed + int(state.epoch or 0))

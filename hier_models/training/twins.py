@@ -8,14 +8,6 @@ from torch import nn
 from transformers import BartForConditionalGeneration, LEDConfig, LEDForConditionalGeneration, PreTrainedModel
 
 
-# What BART's configuration and LED's have in common and from_bart keeps.
-SHARED = (
-    *("vocab_size", "d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads"),
-    *("decoder_attention_heads", "encoder_ffn_dim", "decoder_ffn_dim", "activation_function", "dropout"),
-    *("attention_dropout", "activation_dropout", "encoder_layerdrop", "decoder_layerdrop", "classifier_dropout"),
-    *("init_std", "use_cache", "tie_word_embeddings", "pad_token_id", "bos_token_id", "eos_token_id"),
-    *("decoder_start_token_id", "forced_eos_token_id"),
-)
 # LED's names for what BART's encoder has, in each self-attention. The projections of tokens with global attention
 # begin as copies.
 ATTENTION = {
@@ -32,11 +24,7 @@ FEED_FORWARD = ("encoder_ffn_dim", "decoder_ffn_dim")
 def widen_feed_forward(
     model: PreTrainedModel, encoder_ffn_dim: int | None = None, decoder_ffn_dim: int | None = None
 ) -> list[str]:
-    """Give the feed-forward blocks of a model more neurons, as a twin with as many parameters as a family has.
-
-    The neurons that there are keep their weights. Those that are added read with random weights, as those of a new
-    model do, and their outputs begin with zeros: the model computes what it did, and the twin has no worse start.
-    """
+    """Give feed-forward blocks more neurons, whose outputs begin with zeros: the model computes what it did."""
     grown: list[str] = []
     for part, wanted in (("encoder", encoder_ffn_dim), ("decoder", decoder_ffn_dim)):
         present = getattr(model.config, f"{part}_ffn_dim", None)
@@ -61,14 +49,12 @@ def widen_feed_forward(
 
 def _widened(layer: nn.Linear, axis: int, size: int, std: float) -> nn.Linear:
     """A linear layer with more outputs (axis 0) or inputs (axis 1)."""
-    present = layer.weight.shape[axis]
-    shape = [*layer.weight.shape]
-    shape[axis] = size
-    wide = nn.Linear(shape[1], shape[0]).to(layer.weight.device, layer.weight.dtype)
+    outputs, inputs = (size if axis == place else own for place, own in enumerate(layer.weight.shape))
+    wide = nn.Linear(inputs, outputs).to(layer.weight.device, layer.weight.dtype)
     wide.weight.normal_(std=std)
     wide.bias.zero_()
     wide.weight[: layer.weight.shape[0], : layer.weight.shape[1]] = layer.weight
-    wide.bias[: present if axis == 0 else None] = layer.bias
+    wide.bias[: len(layer.bias)] = layer.bias
     return wide
 
 
@@ -81,20 +67,13 @@ def led_from_bart(
     extra_positions: str = "tile",
     **overrides: Any,
 ) -> tuple[LEDForConditionalGeneration, dict[str, Any]]:
-    """Make a Longformer-Encoder-Decoder of BART's weights, as its authors did.
-
-    All of BART's weights are kept, its positions repeated. The projections of tokens with global attention begin as
-    copies of the others; `HierDataCollator` gives global attention to the first token, as for summarization. Where
-    half a window holds the whole source, the model is then BART, up to rounding. What differs: it sees no further than
-    half a window, except through the first token, and it has three projections more in each encoder layer.
+    """Make an LED of BART's weights: its positions repeated, its projections copied for tokens with global attention.
 
     Source: Beltagy et al., 2020, section 7 (LED "initialized from BART", positions "copying BART's … multiple times").
     """
     bart = BartForConditionalGeneration.from_pretrained(pretrained_model_name_or_path, dtype=torch.float32)
     if bart.config.scale_embedding:
-        raise ValueError(
-            f"{pretrained_model_name_or_path} multiplies its embeddings (scale_embedding), which LED cannot do"
-        )
+        raise ValueError(f"{pretrained_model_name_or_path} has scale_embedding, which LED has not")
     present = bart.config.max_position_embeddings
     length = present if max_encoder_position_embeddings is None else max_encoder_position_embeddings
     if attention_window < 2 or attention_window % 2:
@@ -106,21 +85,12 @@ def led_from_bart(
             f"max_encoder_position_embeddings must be a multiple of attention_window={attention_window}, to which LED "
             f"fills up its inputs, got {length}"
         )
-    if extra_positions not in ("tile", "random"):
-        raise ValueError(f"extra_positions must be 'tile' or 'random', got {extra_positions!r}")
-    settings = {name: getattr(bart.config, name) for name in SHARED if hasattr(bart.config, name)}
-    config = LEDConfig(
-        **{
-            **settings,
-            "max_encoder_position_embeddings": length,
-            "max_decoder_position_embeddings": present,
-            "attention_window": attention_window,
-            **overrides,
-        }
-    )
+    shared = {*type(bart.config).__annotations__} & {*LEDConfig.__annotations__, "forced_eos_token_id"}
+    settings = {name: getattr(bart.config, name) for name in shared}
+    lengths = {"max_encoder_position_embeddings": length, "max_decoder_position_embeddings": present}
+    config = LEDConfig(**{**settings, **lengths, "attention_window": attention_window, **overrides})
     led = LEDForConditionalGeneration(config)
-    own = {f"{part}_ffn_dim": getattr(config, f"{part}_ffn_dim") for part in ("encoder", "decoder")}
-    widen_feed_forward(bart, **own)
+    widen_feed_forward(bart, config.encoder_ffn_dim, config.decoder_ffn_dim)
     weights = _led_names(bart.state_dict())
     for side, positions in (("encoder", length), ("decoder", present)):
         name = f"led.{side}.embed_positions.weight"

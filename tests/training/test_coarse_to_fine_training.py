@@ -113,7 +113,7 @@ def test_what_cannot_work_is_refused(values, changes, message):
         ({"learning_rates": "[1]"}, "learning_rates must be a JSON object"),
         (
             {"model_name_or_path": "here", "tokenizer_words": None},
-            "model_name_or_path and word_vectors are both given; word vectors are for a model that is made",
+            "model_name_or_path and word_vectors are both given; word vectors are for a model from scratch",
         ),
     ],
 )

@@ -31,14 +31,8 @@ from hier_models.metrics import Squad
 from hier_models.training import RecipeError, load_recipe, run_training
 from hier_models.training.callbacks import DropoutSchedule
 from hier_models.training.encoder_evaluation import run_encoder_evaluation
-from hier_models.training.smoke_rows import (
-    STORIES,
-    labelled_pairs,
-    questions,
-    questions_with_options,
-    texts,
-    train_tokenizer,
-)
+from hier_models.training.smoke_rows import ROWS as SMOKE_ROWS
+from hier_models.training.smoke_rows import train_tokenizer
 from hier_models.training.tasks import task_class
 from hier_models.training.tasks.encoder import EncoderTask
 from hier_models.training.tasks.masked_lm import perplexity, sums_over_tokens
@@ -53,19 +47,10 @@ SIZES = {
     "intermediate_size": 48,
     "max_position_embeddings": 258,
 }
-NAMES = SimpleNamespace(
-    **dict.fromkeys(
-        ("question_column", "context_column", "answers_column", "second_column", "label_column", "options_column"),
-        None,
-    ),
-    answer_column=None,
-    classes=None,
-)
+STORIES = list(dict.fromkeys(row["context"] for row in SMOKE_ROWS["multiple_choice"]))
 ROWS = {
-    "masked_lm": texts(None),
-    "question_answering": questions(NAMES),
-    "classification": labelled_pairs(None, NAMES),
-    "multiple_choice": questions_with_options(NAMES),
+    "masked_lm": [{"text": f"{STORIES[i % 4]} {STORIES[(i + 1 + i // 4) % 4]}"} for i in range(8)],
+    **{name: SMOKE_ROWS[name] for name in ("question_answering", "classification", "multiple_choice")},
 }
 
 
@@ -138,7 +123,7 @@ def test_classification(values, tmp_path, model_type):
     assert model.config.id2label == {0: "contradiction", 1: "entailment", 2: "neutral"}
     assert tokenizer.model_max_length == 256
     row = ROWS["classification"][1]
-    inputs = tokenizer(row["premise"], row["hypothesis"], return_tensors="pt")
+    inputs = tokenizer(row["text"], row["second"], return_tensors="pt")
     with torch.no_grad():
         probabilities = model(**inputs).logits.softmax(-1)[0]
     assert float(probabilities.max()) == pytest.approx(rows[1]["probability"], abs=1e-5)
@@ -175,7 +160,7 @@ def test_multiple_choice(values, tmp_path, model_type):
     tokenizer = AutoTokenizer.from_pretrained(run)
     row = ROWS["multiple_choice"][3]
     pairs = [complete(row["question"], option) for option in row["options"]]
-    inputs = tokenizer([row["article"]] * 4, pairs, padding=True, return_tensors="pt")
+    inputs = tokenizer([row["context"]] * 4, pairs, padding=True, return_tensors="pt")
     with torch.no_grad():
         probabilities = model(**{name: value[None] for name, value in inputs.items()}).logits.softmax(-1)[0]
     assert float(probabilities.max()) == pytest.approx(rows[3]["probability"], abs=1e-5)
@@ -500,7 +485,7 @@ def test_too_long_rows_are_counted(values, tmp_path):
     expected = 0
     for row in ROWS["multiple_choice"]:
         for option in row["options"]:
-            expected += len(tokenizer(row["article"], complete(row["question"], option))["input_ids"]) - 48
+            expected += len(tokenizer(row["context"], complete(row["question"], option))["input_ids"]) - 48
     assert cut["truncated_tokens"] == expected
 
 
@@ -595,11 +580,10 @@ def test_smoke_rows_are_sound():
             assert row["context"][start:].startswith(text)
     assert {bool(row["answers"]["text"]) for row in ROWS["question_answering"][:4]} == {True, False}
     assert all(len(set(row["options"])) == 4 for row in ROWS["multiple_choice"])
-    assert {row["premise"] for row in ROWS["classification"]} == set(STORIES)
-    numbered = labelled_pairs(
-        "a", SimpleNamespace(second_column="b", label_column="c", classes=["neutral", "entailment"])
-    )
-    assert {row["c"] for row in numbered} == {0, 1}
+    assert {row["text"] for row in ROWS["classification"]} == set(STORIES)
+    names = {"task": "classification", "label_column": "c", "classes": ["neutral", "entailment"], "output_dir": "."}
+    task = task_class("classification")(load_recipe(None, {**names, "use_cpu": True}), Path())
+    assert {row["c"] for row in task.smoke_rows()} == {0, 1}
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,16 @@ from transformers import AutoModelForQuestionAnswering, AutoProcessor, EvalPredi
 from hier_models.metrics import DocumentScores
 from hier_models.training import RecipeError, load_recipe, run_training
 from hier_models.training.encoder_evaluation import run_encoder_evaluation
-from hier_models.training.smoke_rows import QUESTIONS, STORIES
+from hier_models.training.smoke_rows import ROWS
 from hier_models.training.tasks.reading_comprehension import ReadingComprehensionTask
 
 
+STORIES = list(dict.fromkeys(row["context"] for row in ROWS["multiple_choice"]))
+# (number of the story, question, answer)
+QUESTIONS = [
+    (STORIES.index(row["context"]), row["question"], row["options"]["ABCD".index(row["answer"])])
+    for row in ROWS["multiple_choice"]
+]
 SIZES = {"embedding_size": 6, "hidden_size": 5, "char_hidden_size": 4, "attention_depth": 2, "dropout": 0.0}
 
 
@@ -28,7 +34,7 @@ def squad_rows():
             "context": STORIES[story],
             "answers": {"text": [answer], "answer_start": [STORIES[story].index(answer)]},
         }
-        for number, (story, question, answer, _) in enumerate(QUESTIONS)
+        for number, (story, question, answer) in enumerate(QUESTIONS)
     ]
 
 
@@ -40,7 +46,7 @@ def marco_rows():
             "passages": {"passage_text": [STORIES[story - 1], STORIES[story]], "is_selected": [0, 1]},
             "answers": [answer],
         }
-        for number, (story, question, answer, _) in enumerate(QUESTIONS)
+        for number, (story, question, answer) in enumerate(QUESTIONS)
     ]
 
 
@@ -255,7 +261,7 @@ def test_long_questions_are_cut_and_counted(values):
     ("changes", "message"),
     [
         ({"stride": 200}, "stride must be less than"),
-        ({"max_answer_length": 0}, "max_answer_length must be 1 or more"),
+        ({"max_answer_length": 0}, "max_answer_length must be at least 1"),
         ({"streaming": True}, "streaming goes with masked_lm"),
         ({"num_beams": 4}, "means nothing to reading_comprehension"),
         ({"config_overrides": {**SIZES, "attention_depth": 0}}, "`attention_depth` must be at least 1"),

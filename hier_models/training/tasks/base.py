@@ -108,10 +108,7 @@ class Task(ABC):
         source, split = data.source_of(part) if further is None else (further, None)
         if source is None:
             return None
-        files = {
-            "set_aside_file": self.set_aside_file(part),
-            "report": self.set_aside.setdefault(part, LoadReport()),
-        }
+        files = {"set_aside_file": self.set_aside_file(part), "report": self.set_aside.setdefault(part, LoadReport())}
         with named_in_errors(f"data: {part}" if further is None else f"{self.recipe.run.task}: also_train"):
             rows = loader(**{**data.loading(source, split), **files, **options})
         return at_most(rows, getattr(data, f"max_{part}_documents", None))

@@ -33,15 +33,9 @@ class BookArguments:
 
 
 class BookSummarizationTask(SummarizationTask):
-    """The second stage of a curriculum: a model that summarizes chapters learns to summarize books.
+    """Trained on joined summaries of chapters; at validation and test the model it begins with writes these summaries.
 
-    It goes on from `model: model_name_or_path`, and is trained on the joined reference summaries of a book's chapters.
-    For the validation and test data that model, as it is before training and with the generation settings that it was
-    saved with, summarizes the chapters; a file in the output folder keeps each summary, and a stopped run goes on
-    there.
-
-    Source:
-        Section 3.4.2 of the Top-Down Transformer's paper.
+    Source: section 3.4.2 of the Top-Down Transformer's paper.
     """
 
     arguments = BookArguments
@@ -56,15 +50,12 @@ class BookSummarizationTask(SummarizationTask):
         data = self.recipe.data
         if self.recipe.model.model_name_or_path is None:
             raise RecipeError(
-                "model: model_name_or_path is not given; book_summarization goes on from the model that summarizes "
-                "the chapters"
+                "model: model_name_or_path is not given; book_summarization begins with the chapters' model"
             )
         if data.text_column is None:
             raise RecipeError("data: text_column is not given; it has the reference summaries of the chapters")
-        if data.source_kind is not None:
-            raise RecipeError(
-                f"data: source_kind is {data.source_kind}, but books are lists of chapters; leave it out"
-            )
+        if (kind := data.source_kind) is not None:
+            raise RecipeError(f"data: source_kind is {kind}, but books are lists of chapters; leave it out")
 
     def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset | None:
         self._chapter_model = model, processor

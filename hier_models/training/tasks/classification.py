@@ -16,7 +16,6 @@ from transformers import EvalPrediction, PreTrainedModel, Trainer
 from ...data.task_rows import resolve_pairs
 from ..arguments import ModelArguments, Recipe, RecipeError
 from ..models import Processor
-from ..smoke_rows import labelled_pairs
 from .encoder import EncoderArguments, EncoderTask, encode
 
 
@@ -34,10 +33,7 @@ class ClassificationArguments(EncoderArguments):
 
 
 class ClassificationTask(EncoderTask):
-    """Texts or pairs of texts with one label each, scored by accuracy.
-
-    Rows that the data say have no label (-1, or - in MNLI's own files) are left out and counted.
-    """
+    """Texts or pairs with one label each, scored by accuracy; rows without one (-1 or -) are left out and counted."""
 
     arguments = ClassificationArguments
     auto_class = "AutoModelForSequenceClassification"
@@ -76,7 +72,9 @@ class ClassificationTask(EncoderTask):
         return {**super().reports(), "unlabelled": dict(self._unlabelled)}
 
     def smoke_rows(self) -> list[dict[str, Any]]:
-        return labelled_pairs(self.recipe.data.text_column, self.options)
+        rows, classes = super().smoke_rows(), self.options.classes
+        label = self.options.label_column or "label"
+        return [{**row, label: i % len(classes)} for i, row in enumerate(rows)] if classes else rows
 
     def _labelled(self, part: str, rows: Dataset) -> Dataset:
         if "label" not in rows.column_names:
@@ -147,11 +145,7 @@ def score_choices(
         return None
     output = trainer.predict(inputs)
     scores = log_probabilities(output.predictions)
-    task.write_predictions(
-        trainer,
-        rows,
-        prediction=[name_of(number) for number in scores.argmax(-1).tolist()],
-        probability=np.exp(scores.max(-1)).tolist(),
-        label=[name_of(int(label)) for label in np.asarray(output.label_ids)],
-    )
+    chosen = [name_of(number) for number in scores.argmax(-1).tolist()]
+    labels = [name_of(int(label)) for label in np.asarray(output.label_ids)]
+    task.write_predictions(trainer, rows, prediction=chosen, probability=np.exp(scores.max(-1)).tolist(), label=labels)
     return {**accuracy(output), "rows": len(rows)}

@@ -17,16 +17,16 @@ from ...data.packing import PackingReport, pack_documents
 from ...data.tokenizer_training import WITH_MASK, train_byte_level
 from ...data.tokenizing import plain_text
 from ...models.tokenization_hat_encoder import HatEncoderTokenizer
-from ..arguments import Recipe, RecipeError
+from ..arguments import Recipe, RecipeError, check_smallest
 from ..likelihood import READS, OtherSources, perplexity
 from ..models import Processor, positions
-from ..smoke_rows import texts
+from ..smoke_rows import documents_rows
 from .base import Task, as_dicts, at_most
 
 
 logger = logging.getLogger(__name__)
 
-LEAST_ENTRIES = 256 + len(WITH_MASK)
+LEAST_ENTRIES = 256 + len(WITH_MASK)  # bytes and special tokens
 
 
 @dataclass
@@ -47,21 +47,11 @@ class DenoisingArguments:
             raise RecipeError(f"mask_share must be above 0 and below 1, got {self.mask_share}")
         if self.span_mean <= 0:
             raise RecipeError(f"span_mean must be above 0, got {self.span_mean}")
-        if self.copies < 1:
-            raise RecipeError(f"copies must be at least 1, got {self.copies}")
-        if self.tokenizer_entries is not None and self.tokenizer_entries < LEAST_ENTRIES:
-            raise RecipeError(
-                f"tokenizer_entries must be at least {LEAST_ENTRIES} (256 bytes and the special tokens), got "
-                f"{self.tokenizer_entries}"
-            )
+        check_smallest("denoising", self, {"copies": 1, "tokenizer_entries": LEAST_ENTRIES})
 
 
 class DenoisingTask(Task):
-    """Documents in chunks of whole sentences, which are shuffled and masked, and have to be written as they were.
-
-    It trains models with a plain tokenizer, such as BART; the families begin with what it makes (`from_bart`). Scored
-    by the perplexity of the validation documents, whose noise is always the same; and, to see that the source is read
-    at all, by that of the same documents with the sources of others.
+    """Whole sentences in chunks, shuffled and masked, to be written as they were; the families begin with such a BART.
 
     Source: Lewis et al., 2020 (BART), sections 2.2 and 5.1.
     """
@@ -88,14 +78,10 @@ class DenoisingTask(Task):
         given = [name for name in sources if getattr(self.recipe.model, name)]
         if not given and not self.fits_tokenizer():
             raise RecipeError(
-                "model: give model_name_or_path, from_encoder, or (to train from scratch) tokenizer, or denoising: "
-                "tokenizer_entries to have one trained"
+                "model: give model_name_or_path, from_encoder, tokenizer, or tokenizer_entries to have one trained"
             )
         if given and self.fits_tokenizer():
-            raise RecipeError(
-                f"model: {given[0]} and denoising: tokenizer_entries are both given; a tokenizer is trained only "
-                "where there is none"
-            )
+            raise RecipeError(f"model: {given[0]} and denoising: tokenizer_entries are both given; leave one out")
 
     def fits_tokenizer(self) -> bool:
         return self.options.tokenizer_entries is not None
@@ -103,16 +89,14 @@ class DenoisingTask(Task):
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
         model, processor = super().load_model_and_processor()
         if isinstance(processor, ProcessorMixin):
+            family = model.config.model_type
             raise RecipeError(
-                f"model: denoising trains models that read plain tokens, and {model.config.model_type} has a "
-                "processor; train model_type: bart, and begin with its weights (from_bart)"
+                f"model: denoising reads plain tokens, and {family} has a processor; train model_type: bart"
             )
         length = self.recipe.data.max_source_length
         most = min(positions(model.config, side) or length for side in ("encoder", "decoder"))
         if length > most:
-            raise RecipeError(
-                f"data: max_source_length is {length}, but the model has only {most} positions; lower it"
-            )
+            raise RecipeError(f"data: max_source_length is {length}, but the model has only {most} positions")
         return model, processor
 
     def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:
@@ -122,9 +106,8 @@ class DenoisingTask(Task):
     def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:
         if self.rows("validation") is None:
             return None
-        self._validation = self._noisy(
-            "validation", self._packed("validation", self.rows("validation"), processor), processor
-        )
+        packed = self._packed("validation", self.rows("validation"), processor)
+        self._validation = self._noisy("validation", packed, processor)
         return self._validation
 
     def evaluate(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
@@ -138,10 +121,8 @@ class DenoisingTask(Task):
             results["perplexity_of_another_source"] = other
             if other < READS * found:
                 logger.warning(
-                    "the model hardly reads its source: the perplexity is %.4g, and %.4g with the source of another "
-                    "chunk; train it longer, or from other values (learning_rate, config_overrides: init_std)",
-                    found,
-                    other,
+                    f"the model hardly reads its source: the perplexity is {found:.4g}, and {other:.4g} with another "
+                    "chunk; train it longer, or from other values (learning_rate, config_overrides: init_std)"
                 )
         return results
 
@@ -149,39 +130,25 @@ class DenoisingTask(Task):
         return {"chunks": as_dicts(self._packing), **super().reports()}
 
     def smoke_rows(self) -> list[dict[str, Any]]:
-        return texts(self.recipe.data.text_column, self.recipe.data.source_kind)
+        return documents_rows(self.recipe.data)
 
     def smoke_changes(self) -> dict[str, Any]:
         return {} if self.options.tokenizer_entries is None else {"tokenizer_entries": LEAST_ENTRIES + 40}
 
     def _noisy(self, part: str, chunks: Dataset, processor: Processor, copies: int = 1) -> NoisyChunks:
         options = self.options
-        return NoisyChunks(
-            chunks,
-            processor,
-            copies=copies,
-            seed=self.recipe.training.seed,
-            part=part,
-            mask_share=options.mask_share,
-            span_mean=options.span_mean,
-            permute=options.permute_sentences,
-        )
+        noise = {
+            "mask_share": options.mask_share,
+            "span_mean": options.span_mean,
+            "permute": options.permute_sentences,
+        }
+        return NoisyChunks(chunks, processor, copies=copies, seed=self.recipe.training.seed, part=part, **noise)
 
     def _packed(self, part: str, documents: Dataset, processor: Processor) -> Dataset:
-        data = self.recipe.data
-        marking = HatEncoderTokenizer.from_tokenizer(
-            cast(PreTrainedTokenizerBase, processor), self.recipe.model.language or "english"
-        )
-        return cast(
-            Dataset,
-            pack_documents(
-                documents,
-                marking,
-                max_length=data.max_source_length,
-                num_proc=data.num_proc,
-                report=self._packing[part],
-            ),
-        )
+        data, plain = self.recipe.data, cast(PreTrainedTokenizerBase, processor)
+        marking = HatEncoderTokenizer.from_tokenizer(plain, self.recipe.model.language or "english")
+        options: dict[str, Any] = {"num_proc": data.num_proc, "report": self._packing[part]}
+        return cast(Dataset, pack_documents(documents, marking, max_length=data.max_source_length, **options))
 
     def load(self, part: str) -> Any:
         """The documents of a part; of the training, a dataset for each source."""
@@ -194,16 +161,10 @@ class DenoisingTask(Task):
         return [first, *(at_most(documents, data.max_train_documents) for documents in more)]
 
     def fitted_tokenizer(self) -> PreTrainedTokenizerBase:
-        entries = cast(int, self.options.tokenizer_entries)
-        tokenizer = train_byte_level(
-            _texts(self.rows("train")), entries, model_max_length=self.recipe.data.max_source_length
-        )
-        if len(tokenizer) < entries:
-            logger.warning(
-                "denoising: the training documents give only %d entries of tokenizer_entries: %d",
-                len(tokenizer),
-                entries,
-            )
+        entries, length = cast(int, self.options.tokenizer_entries), self.recipe.data.max_source_length
+        tokenizer = train_byte_level(_texts(self.rows("train")), entries, model_max_length=length)
+        if (found := len(tokenizer)) < entries:
+            logger.warning("denoising: the training documents give only %d of %d tokenizer_entries", found, entries)
         return tokenizer
 
 

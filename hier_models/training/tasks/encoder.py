@@ -18,8 +18,9 @@ from ...data.tokenizing import plain_tokenizer
 from ...families import FAMILIES
 from ..arguments import Recipe, RecipeError
 from ..callbacks import DropoutSchedule
+from ..evaluation import write_json_lines
 from ..models import Processor, positions
-from ..results import write_json_lines
+from ..smoke_rows import task_rows
 from .base import Task
 
 
@@ -30,7 +31,6 @@ SHIFTED_POSITIONS = {
     *("roberta", "xlm-roberta", "camembert"),
     *(name for name, family in FAMILIES.items() if family.positions_after_padding),
 }
-ROWS_IN_MEMORY = 1000
 
 
 @dataclass
@@ -114,9 +114,7 @@ class EncoderTask(Task):
         length = self.recipe.data.max_source_length
         if most is not None:
             if length > most:
-                raise RecipeError(
-                    f"data: max_source_length is {length}, but the model takes {most} tokens at most; lower it"
-                )
+                raise RecipeError(f"data: max_source_length is {length}, but the model takes {most} tokens at most")
             plain_tokenizer(processor).model_max_length = most
         return model, processor
 
@@ -127,6 +125,9 @@ class EncoderTask(Task):
     def reports(self) -> dict[str, Any]:
         return {"truncation": self._cuts, **super().reports()}
 
+    def smoke_rows(self) -> list[dict[str, Any]]:
+        return task_rows(self.recipe.run.task, self.columns())
+
     def load(self, part: str) -> Any:
         streaming = self.recipe.data.streaming and part == "train"
         return self.load_by(functools.partial(self.read, part), part, streaming=streaming)
@@ -136,14 +137,7 @@ class EncoderTask(Task):
         rows = self.rows(part)
         if rows is None or part in self._tokenized:
             return self._tokenized.get(part)
-        inputs = rows.map(
-            Versioned(tokenize),
-            batched=True,
-            batch_size=ROWS_IN_MEMORY,
-            remove_columns=rows.column_names,
-            num_proc=self.recipe.data.num_proc,
-            desc="Tokenizing",
-        )
+        inputs = self.mapped(rows, tokenize)
         cut = np.array(inputs["num_truncated_tokens"])
         rows_cut, lost, length = int((cut > 0).sum()), int(cut.sum()), self.recipe.data.max_source_length
         self._cuts[part] = {"rows": len(cut), "truncated_rows": rows_cut, "truncated_tokens": lost}
@@ -151,6 +145,11 @@ class EncoderTask(Task):
             logger.warning(f"{part}: {rows_cut} of {len(cut)} rows did not fit into {length} tokens and lost {lost}")
         self._tokenized[part] = inputs.remove_columns("num_truncated_tokens")
         return self._tokenized[part]
+
+    def mapped(self, rows: Dataset, tokenize: Callable[..., dict[str, list[Any]]], **options: Any) -> Dataset:
+        """Turn batches of rows into model inputs."""
+        options |= {"remove_columns": rows.column_names, "num_proc": self.recipe.data.num_proc}
+        return rows.map(Versioned(tokenize), batched=True, desc="Tokenizing", **options)
 
     def write_predictions(
         self, trainer: Trainer, rows: Dataset, file: str = "predictions.jsonl", **columns: Sequence[Any]

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 import torch
 from datasets import Dataset, IterableDataset
 from transformers import DataCollatorForTokenClassification, EvalPrediction, PreTrainedModel, Trainer
@@ -19,10 +20,7 @@ from .encoder import EncoderArguments, EncoderTask
 
 
 class ImportanceTaggingTask(EncoderTask):
-    """Documents and summaries; a token is important whose word, not a stopword, has its lemma in the summary.
-
-    Scored by precision, recall, F1 and area under the ROC curve, over all tokens of the validation data.
-    """
+    """A token is important if its word, not a stopword, has its lemma in the summary; scored over all tokens."""
 
     arguments = EncoderArguments
     auto_class = "AutoModelForTokenClassification"
@@ -153,17 +151,13 @@ def compute_tagging_metrics(eval_prediction: EvalPrediction | Any) -> dict[str, 
 
 
 def area_under_curve(scores: "np.ndarray[Any, Any]", positive: "np.ndarray[Any, Any]") -> float:
-    """Find the area under the ROC curve: how often a positive scores higher than a negative, ties as halves.
-
-    Exact, from ranks, in the time of a sort.
-    """
+    """Find the area under the ROC curve: how often a positive scores higher than a negative, ties as halves."""
     positives = int(positive.sum())
     negatives = len(positive) - positives
     if not positives or not negatives:
         raise ValueError(
-            f"the area under the curve compares important tokens with others; got {positives} and {negatives}"
+            f"the area under the curve compares important tokens with others, got {positives}, {negatives}"
         )
-    _, places, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = np.cumsum(counts) - (counts - 1) / 2  # of each distinct score, from 1; ties share their mean
-    above = float(ranks[places][positive].sum()) - positives * (positives + 1) / 2
+    ranks = pd.Series(scores).rank().to_numpy()  # from 1; ties share their mean
+    above = float(ranks[positive].sum()) - positives * (positives + 1) / 2
     return above / (positives * negatives)

@@ -18,7 +18,7 @@ from ...data.packing import PackingReport, pack_documents
 from ..arguments import Recipe, RecipeError
 from ..likelihood import perplexity_of
 from ..models import Processor
-from ..smoke_rows import texts
+from ..smoke_rows import documents_rows
 from .base import as_dicts
 from .encoder import EncoderArguments, EncoderTask
 
@@ -40,11 +40,7 @@ class MaskedLMArguments(EncoderArguments):
 
 
 class MaskedLMTask(EncoderTask):
-    """Documents packed into inputs of whole sentences, of which some tokens are masked and have to be told.
-
-    The masks of the training data are drawn anew for every batch; those of the validation data are drawn once and are
-    the same in every evaluation. Scored by perplexity over the masked tokens.
-    """
+    """Documents packed into inputs of whole sentences; masks are drawn anew for each batch, in validation once."""
 
     arguments = MaskedLMArguments
     auto_class = "AutoModelForMaskedLM"
@@ -107,17 +103,12 @@ class MaskedLMTask(EncoderTask):
         return {**super().reports(), "truncation": as_dicts(self._packing)}
 
     def smoke_rows(self) -> list[dict[str, Any]]:
-        return texts(self.recipe.data.text_column)
+        return documents_rows(self.recipe.data)
 
     def _packed(self, part: str, documents: Any, processor: Processor) -> Dataset | IterableDataset:
-        return pack_documents(
-            documents,
-            processor,
-            max_length=self.recipe.data.max_source_length,
-            across_documents=self.options.across_documents,
-            num_proc=self.recipe.data.num_proc,
-            report=self._packing[part],
-        )
+        options: dict[str, Any] = {"across_documents": self.options.across_documents, "report": self._packing[part]}
+        length = self.recipe.data.max_source_length
+        return pack_documents(documents, processor, max_length=length, **options, **self.of_data("num_proc"))
 
     def _more(self, number: int, source: str) -> Any:
         name, _, config_name = source.partition(":")

@@ -11,7 +11,6 @@ from ...data.task_rows import resolve_choices
 from ...data.tokenizing import plain_tokenizer
 from ..arguments import RecipeError
 from ..models import Processor
-from ..smoke_rows import questions_with_options
 from .classification import accuracy, score_choices
 from .encoder import EncoderArguments, EncoderTask, encode
 
@@ -30,12 +29,7 @@ class MultipleChoiceArguments(EncoderArguments):
 
 
 class MultipleChoiceTask(EncoderTask):
-    """A text, a question and options of which one is right, scored by accuracy.
-
-    Each option makes an input of its own: the text, then the question with the option, which takes the place of a
-    blank ("_") in the question if there is one, as in RACE's questions to be completed. What is too long loses
-    tokens at the end of the text, or of the question with its option if that is longer.
-    """
+    """A text, a question and options, each an input of its own, of which one is right; scored by accuracy."""
 
     arguments = MultipleChoiceArguments
     auto_class = "AutoModelForMultipleChoice"
@@ -49,9 +43,6 @@ class MultipleChoiceTask(EncoderTask):
 
     def evaluate(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
         return score_choices(self, trainer, self._inputs("validation", processor), int)
-
-    def smoke_rows(self) -> list[dict[str, Any]]:
-        return questions_with_options(self.options)
 
     def _inputs(self, part: str, processor: Processor) -> Any:
         rows = self.rows(part)

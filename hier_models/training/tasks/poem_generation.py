@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 from datasets import Dataset, IterableDataset
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, Seq2SeqTrainer, Seq2SeqTrainingArguments
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, Seq2SeqTrainingArguments
 
 from ...data import LoadReport
 from ...data.poems import (
@@ -78,10 +78,6 @@ class PoemGenerationTask(WritingTask):
         options = self.options
         if self.recipe.data.streaming:
             raise RecipeError("data: streaming does not go with poem_generation, which reads all poems for keywords")
-        if options.keyword_unit not in ("words", "characters"):
-            raise RecipeError(
-                f"poem_generation: keyword_unit must be words or characters, got {options.keyword_unit!r}"
-            )
         least = {"min_keyword_count": 1, "held_out_validation": 0, "held_out_test": 0, "num_characters": 1}
         check_smallest("poem_generation", options, least)
         for part in ("validation", "test"):
@@ -171,8 +167,8 @@ class PoemGenerationTask(WritingTask):
         poems = self._train_poems
         if both >= len(poems):
             raise RecipeError(
-                f"poem_generation: held_out_validation and held_out_test are {both} of {len(poems)} poems; some "
-                "must be left to train on"
+                f"poem_generation: held_out_validation and held_out_test are {both} of {len(poems)}; "
+                "some must be left to train on"
             )
         order = np.random.default_rng(options.split_seed).permutation(len(poems))
         if part == "train":
@@ -230,7 +226,6 @@ def run_poem_evaluation(
     """
     if getattr(processor, "poem_keywords", None) is None:
         raise ValueError(f"processor: {type(processor).__name__} has no poem_keywords; fit them with PoemKeywords.fit")
-    tokenizer = plain_tokenizer(processor)
     examples: dict[int, list[dict[str, Any]]] = {}
     for example in poem_lines(dataset, processor.poem_keywords, in_vocabulary(processor)):
         examples.setdefault(example["poem"], []).append(example)
@@ -243,7 +238,7 @@ def run_poem_evaluation(
         generation_config = copy.deepcopy(model.generation_config)
         for length in sorted({len(rows[0]["line"]) for rows in usable.values()}):
             rows = [row for own in usable.values() for row in own if len(row["line"]) == length]
-            lines = _write(trainer, model, processor, tokenizer, rows, length, generate_kwargs)
+            lines = _write(trainer, rows, length, generate_kwargs)
             for row, line in zip(rows, lines, strict=True):
                 written[row["poem"]].append(line)
             model.generation_config = copy.deepcopy(generation_config)  # the Trainer writes every default into it
@@ -269,29 +264,18 @@ def run_poem_evaluation(
     return results
 
 
-def _write(
-    trainer: Seq2SeqTrainer,
-    model: PreTrainedModel,
-    processor: Any,
-    tokenizer: PreTrainedTokenizerBase,
-    rows: Sequence[dict[str, Any]],
-    length: int,
-    generate_kwargs: dict[str, Any],
-) -> list[str]:
+def _write(trainer: Any, rows: Sequence[dict[str, Any]], length: int, options: dict[str, Any]) -> list[str]:
     """Write a line of each example."""
+    model, processor = trainer.model, trainer.processing_class
     encoded = processor(keywords=[row["keyword"] for row in rows], lines=[row["before"] for row in rows])
     inputs = Dataset.from_dict({name: encoded[name] for name in ("input_ids", "attention_mask", "keyword_mask")})
     # Lines are written to their length whatever the model's settings say of it.
     config = model.generation_config
     config.min_length = config.min_new_tokens = config.max_new_tokens = None
     config.max_length = length + 2  # with the decoder's start and the end; the Trainer pads to it
-    generated = trainer.predict(
-        inputs,  # type: ignore[arg-type]  # a Dataset of `datasets`, which the Trainer takes
-        metric_key_prefix="test",
-        logits_processor=[processor.line_length(length)],
-        **generate_kwargs,
-    ).predictions
-    return ["".join(line.split()) for line in decode(generated, tokenizer)]
+    options = {"metric_key_prefix": "test", "logits_processor": [processor.line_length(length)], **options}
+    generated = trainer.predict(inputs, **options).predictions
+    return ["".join(line.split()) for line in decode(generated, plain_tokenizer(processor))]
 
 
 def poem_table(results: dict[str, Any]) -> str:

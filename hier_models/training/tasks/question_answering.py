@@ -13,7 +13,6 @@ from ...data.task_rows import resolve_questions
 from ...metrics import Squad
 from ..arguments import Recipe, RecipeError
 from ..models import Processor
-from ..smoke_rows import questions
 from .base import as_dicts
 from .encoder import EncoderTask, QuestionArguments, identifiers
 
@@ -61,9 +60,6 @@ class QuestionAnsweringTask(EncoderTask):
     def reports(self) -> dict[str, Any]:
         return {**super().reports(), "truncation": as_dicts(self._reports)}
 
-    def smoke_rows(self) -> list[dict[str, Any]]:
-        return questions(self.options)
-
     def smoke_changes(self) -> dict[str, Any]:
         return {"stride": 8, "max_question_length": 24}
 
@@ -78,25 +74,21 @@ class QuestionAnsweringTask(EncoderTask):
                 rows,
                 processor,
                 max_length=self.recipe.data.max_source_length,
-                stride=self.options.stride,
-                max_question_length=self.options.max_question_length,
                 return_spans=part == "validation",
                 num_proc=self.recipe.data.num_proc,
                 report=self._reports[part],
+                **self._settings("stride", "max_question_length"),
             )
         windows = self._windows[part]
         return windows.remove_columns([name for name in (EXAMPLE, SPANS) if name in windows.column_names])
 
     def _answers(self, logits: Any) -> list[Prediction]:
-        return find_answers(
-            list(self.rows("validation")["context"]),
-            self._windows["validation"],
-            logits[0],
-            logits[1],
-            n_best=self.options.n_best,
-            max_answer_length=self.options.max_answer_length,
-            null_threshold=self.options.null_threshold,
-        )
+        contexts, windows = list(self.rows("validation")["context"]), self._windows["validation"]
+        settings = self._settings("n_best", "max_answer_length", "null_threshold")
+        return find_answers(contexts, windows, logits[0], logits[1], **settings)
+
+    def _settings(self, *names: str) -> dict[str, Any]:
+        return {name: getattr(self.options, name) for name in names}
 
     def _scores(self, eval_prediction: EvalPrediction | Any) -> dict[str, float]:
         rows = self.rows("validation")

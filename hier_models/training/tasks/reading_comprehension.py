@@ -13,8 +13,8 @@ import numpy as np
 from transformers import EvalPrediction, PreTrainedModel, PreTrainedTokenizerBase, Trainer
 from transformers.utils import logging
 
-from ...data.cache_fingerprint import Versioned
 from ...data.columns import RowFormat
+from ...data.overlap import texts_in
 from ...data.reading_comprehension_rows import resolve_reading
 from ...data.tokenizer_training import train_characters, train_word_level
 from ...metrics import DocumentScores, DocumentStatistics, document_keys
@@ -22,9 +22,9 @@ from ...metrics.answers import usual_unit
 from ...metrics.document_bleu import document_answers
 from ...models.processing_ham_reader import AnswerNotFoundError, fit_characters
 from ...pipelines.reading_comprehension_hier import best_spans
-from ..arguments import ModelArguments, Recipe, RecipeError
+from ..arguments import ModelArguments, Recipe, RecipeError, check_smallest
 from ..models import Processor, remember_task
-from ..smoke_rows import QUESTIONS, STORIES, questions
+from ..smoke_rows import task_rows
 from .base import PREDICTIONS_FILE, SCORES_FILE
 from .encoder import EncoderTask, QuestionArguments
 
@@ -59,9 +59,8 @@ class ReadingComprehensionArguments(QuestionArguments):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, least in (("stride", 0), ("max_question_length", 1), ("max_answer_length", 1)):
-            if getattr(self, name) < least:
-                raise RecipeError(f"{name} must be {least} or more, got {getattr(self, name)}")
+        least = {"stride": 0, "max_question_length": 1, "max_answer_length": 1}
+        check_smallest("reading_comprehension", self, least)
 
 
 class ReadingComprehensionTask(EncoderTask):
@@ -82,9 +81,9 @@ class ReadingComprehensionTask(EncoderTask):
     def check(self) -> None:
         super().check()
         if self.options.stride >= self.recipe.data.max_source_length:
+            stride, most = self.options.stride, self.recipe.data.max_source_length
             raise RecipeError(
-                f"reading_comprehension: stride must be less than data: max_source_length, got {self.options.stride} "
-                f"and {self.recipe.data.max_source_length}"
+                f"reading_comprehension: stride must be less than data: max_source_length, got {stride} and {most}"
             )
 
     def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:
@@ -177,13 +176,14 @@ class ReadingComprehensionTask(EncoderTask):
         return {**super().reports(), "truncation": self._counts}
 
     def smoke_rows(self) -> list[dict[str, Any]]:
-        return [row for row in questions(self.options) if row[self.options.answers_column or "answers"]["text"]]
+        rows, answers = task_rows("question_answering", self.columns()), self.options.answers_column or "answers"
+        return [row for row in rows if row[answers]["text"]]
 
     def smoke_changes(self) -> dict[str, Any]:
         return {"stride": 8, "max_question_length": 24}
 
     def smoke_tokenizer(self) -> PreTrainedTokenizerBase:
-        return train_word_level([*STORIES, *(question for _, question, _, _ in QUESTIONS)], 200, digits=None)
+        return train_word_level(texts_in(self.smoke_rows()), 200, digits=None)
 
     def _inputs(self, part: str, processor: Processor) -> Any:
         if part not in self._windows:
@@ -193,7 +193,9 @@ class ReadingComprehensionTask(EncoderTask):
             made = self._made_of(rows, processor)
             self._count(part, rows, made)
             if part == "train":
-                made = made.filter(_has_answer, input_columns="end_positions", num_proc=self.recipe.data.num_proc)
+                made = made.filter(
+                    lambda end: end >= 0, input_columns="end_positions", num_proc=self.recipe.data.num_proc
+                )
                 if not len(made):
                     raise RecipeError("data: train has no window with an answer")
             self._windows[part] = made
@@ -204,15 +206,8 @@ class ReadingComprehensionTask(EncoderTask):
         # The same inputs for all rows: numbers of documents, if a question has several.
         several = any(len(documents) > 1 for documents in rows["documents"])
         limits = self.recipe.data.max_source_length, self.options.stride, self.options.max_question_length
-        return rows.map(
-            Versioned(_Windows(processor, *limits, several)),
-            batched=True,
-            batch_size=QUESTIONS_IN_MEMORY,
-            with_indices=True,
-            remove_columns=rows.column_names,
-            num_proc=self.recipe.data.num_proc,
-            desc="Tokenizing",
-        )
+        windows = _Windows(processor, *limits, several)
+        return self.mapped(rows, windows, batch_size=QUESTIONS_IN_MEMORY, with_indices=True)
 
     def _count(self, part: str, rows: Any, made: Any) -> None:
         examples, ends = list(made["example_index"]), list(made["end_positions"])
@@ -259,21 +254,15 @@ class ReadingComprehensionTask(EncoderTask):
         rows, windows = self.rows("validation"), self._windows["validation"]
         return self._score(self._answers(eval_prediction.predictions, rows, windows), "validation")
 
-    def _references(self, part: str) -> list[list[str]]:
-        return list(self.rows(part)["references"])
-
-    def _unit(self, part: str) -> str:
-        """What of answers is compared: words or characters."""
-        unit: str = self.options.unit or usual_unit(chain.from_iterable(self._references(part)))
-        return unit
-
     def _statistics(self, answers: Sequence[tuple[str, float]], part: str) -> dict[str, DocumentStatistics]:
         """What each answer adds to each score; nothing where no question has a reference."""
-        pairs = [(answer, golds) for (answer, _), golds in zip(answers, self._references(part), strict=True) if golds]
+        references = list(self.rows(part)["references"])
+        pairs = [(answer, golds) for (answer, _), golds in zip(answers, references, strict=True) if golds]
         if not pairs:
             return {}
-        said, references = zip(*pairs, strict=True)
-        return document_answers(said, references, self._unit(part))
+        unit = self.options.unit or usual_unit(chain.from_iterable(references))
+        said, golds = zip(*pairs, strict=True)
+        return document_answers(said, golds, unit)
 
     def _score(self, answers: Sequence[tuple[str, float]], part: str) -> dict[str, float]:
         found = self._statistics(answers, part)
@@ -319,15 +308,8 @@ class _Windows:
         return columns
 
     def _made(self, question: str, given: dict[str, Any], answers: Mapping[str, Any]) -> dict[str, list[Any]]:
-        made = self.processor(
-            question=[question],
-            **given,
-            answers=[answers],
-            max_length=self.limit,
-            stride=self.stride,
-            return_spans=True,
-        )
-        return dict(made)
+        options = {"max_length": self.limit, "stride": self.stride, "return_spans": True}
+        return dict(self.processor(question=[question], **given, answers=[answers], **options))
 
 
 def _is_widened(made: Mapping[str, Any], row: int, answers: Mapping[str, Any]) -> bool:
@@ -343,7 +325,3 @@ def _is_widened(made: Mapping[str, Any], row: int, answers: Mapping[str, Any]) -
 
 def _without_notes(windows: Any) -> Any:
     return windows.remove_columns([name for name in (*NOTES, *CHECKS) if name in windows.column_names])
-
-
-def _has_answer(end: int) -> bool:
-    return end >= 0

@@ -55,9 +55,7 @@ class SummarizationTask(WritingTask):
         super().check()
         data = self.recipe.data
         if data.importance_tagger is not None and data.importance is None:
-            raise RecipeError(
-                "data: importance_tagger goes with importance: oracle, the weights that the summarizer trains with"
-            )
+            raise RecipeError("data: importance_tagger goes with importance: oracle, which the summarizer trains with")
         key_phrases.check(data)
 
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
@@ -121,17 +119,10 @@ class SummarizationTask(WritingTask):
         return changes
 
     def scores(self, part: str, model: PreTrainedModel, processor: Processor, **files: Any) -> dict[str, Any]:
-        return run_evaluation(
-            model,
-            processor,
-            self.rows(part),
-            max_source_length=self.recipe.data.max_source_length,
-            training_args=self.recipe.training,
-            **files,
-            importance=self._importance_at_test,
-            num_proc=self.recipe.data.num_proc,
-            max_target_length=self.recipe.data.max_target_length,
-        )
+        training, weights = self.recipe.training, self._importance_at_test
+        settings = self.of_data("max_source_length", "max_target_length", "num_proc")
+        options: dict[str, Any] = {"training_args": training, "importance": weights, **settings, **files}
+        return run_evaluation(model, processor, self.rows(part), **options)
 
     def _prepare_importance(self, model: PreTrainedModel, processor: Processor) -> None:
         """Have the model pool by importance where tokens have weights, and load the tagger."""
@@ -169,22 +160,13 @@ class SummarizationTask(WritingTask):
         documents = self.load_by(load_documents, part, **options)
         if documents is not None and "summary" not in (documents.column_names or ["summary"]):
             source, _ = data.source_of(part)
-            raise RecipeError(
-                f"data: {part} has no summaries ({source}); name their column with summary_column if there are any"
-            )
+            raise RecipeError(f"data: {part} has no summaries ({source}); name their column with summary_column")
         return documents
 
     def _tokenized(self, part: str, documents: Any, processor: Processor) -> Dataset | IterableDataset:
-        data = self.recipe.data
-        return tokenize_documents(
-            documents,
-            processor=processor,
-            max_source_length=data.max_source_length,
-            max_target_length=data.max_target_length,
-            importance=self._importance if part == "train" else self._importance_at_test,
-            num_proc=data.num_proc,
-            report=self._cuts[part],
-        )
+        weights = self._importance if part == "train" else self._importance_at_test
+        settings = self.of_data("max_source_length", "max_target_length", "num_proc")
+        return tokenize_documents(documents, processor, importance=weights, report=self._cuts[part], **settings)
 
 
 def run_evaluation(
@@ -246,11 +228,7 @@ def run_evaluation(
             f"{type(model).__name__} has pooling={getattr(model.config, 'pooling', None)!r}"
         )
     documents = all_rows(dataset)
-    if "summary" not in documents.column_names:
-        raise ValueError(
-            f"dataset must have a column 'summary' to score against, got {', '.join(documents.column_names)}; "
-            "load_documents(…, summary_column=…) names it"
-        )
+    references = references_of(documents)
     most = default_max_new_tokens(model, **generate_kwargs)
     if training_args is not None and training_args.generation_max_length is not None:
         generate_kwargs = {"max_length": training_args.generation_max_length, **generate_kwargs}
@@ -258,18 +236,10 @@ def run_evaluation(
         generate_kwargs = {**generate_kwargs, "max_new_tokens": most}
     tokenizer = plain_tokenizer(processor)
     report = TruncationReport()
-    inputs = cast(
-        Dataset,
-        tokenize_documents(
-            documents if importance == "oracle" or max_target_length else documents.remove_columns("summary"),
-            processor,
-            max_source_length=max_source_length or longest_source(model.config, tokenizer),
-            max_target_length=max_target_length,
-            importance=importance,
-            num_proc=num_proc,
-            report=report,
-        ),
-    )
+    sources = documents if importance == "oracle" or max_target_length else documents.remove_columns("summary")
+    options: dict[str, Any] = {"importance": importance, "num_proc": num_proc, "report": report}
+    options["max_source_length"] = max_source_length or longest_source(model.config, tokenizer)
+    inputs = cast(Dataset, tokenize_documents(sources, processor, max_target_length=max_target_length, **options))
     found: dict[str, float] = {}
     of_labels: np.ndarray[Any, Any] | None = None
     with predicting(model, processor, training_args, batch_size) as trainer:
@@ -279,7 +249,6 @@ def run_evaluation(
         if max_target_length is not None:
             of_labels, found = perplexities(model, processor, inputs, cast(Any, trainer.args))
     summaries = decode(predictions, tokenizer)
-    references = references_of(documents)
     rouge, rouge_settings = score_documents(summaries, references, use_stemmer, sentence_splitter)
     results = {
         **{name: sum(values) / len(values) for name, values in rouge.items()},
@@ -305,6 +274,11 @@ def run_evaluation(
 
 def references_of(documents: Dataset) -> list[str] | list[list[str]]:
     """Give what summaries are compared with."""
+    if "summary" not in documents.column_names:
+        raise ValueError(
+            f"dataset must have a column 'summary' to score against, got {', '.join(documents.column_names)}; "
+            "load_documents(…, summary_column=…) names it"
+        )
     return list(documents[REFERENCES if REFERENCES in documents.column_names else "summary"])
 
 

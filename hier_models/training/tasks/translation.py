@@ -20,7 +20,7 @@ from ...metrics.document_bleu import document_bleu
 from ...pipelines.chunking_hier import join_chunks
 from ...pipelines.document_pipeline_hier import total_length
 from ...pipelines.translation_hier import COUNTS, TranslationPipeline
-from ..arguments import Recipe, RecipeError
+from ..arguments import Recipe, RecipeError, check_smallest
 from ..evaluation import all_rows, generate, generation_settings, predicting, prediction_rows, write_evaluation
 from ..likelihood import perplexities
 from ..metrics import decode, first_of_tuples, mean_length
@@ -64,14 +64,9 @@ class TranslationTask(WritingTask):
 
     def check(self) -> None:
         super().check()
-        codes = self.options.bpe_codes
-        if codes is not None and codes < 1:
-            raise RecipeError(f"translation: bpe_codes must be at least 1, got {codes}")
-        if self.fits_tokenizer() and not codes:
-            raise RecipeError(
-                "model: give model_name_or_path, or (to train from scratch) tokenizer, or translation: bpe_codes to "
-                "have one trained"
-            )
+        check_smallest("translation", self.options, {"bpe_codes": 1})
+        if self.fits_tokenizer() and not self.options.bpe_codes:
+            raise RecipeError("model: give model_name_or_path, or tokenizer, or bpe_codes to have one trained")
 
     def fits_tokenizer(self) -> bool:
         model = self.recipe.model
@@ -119,12 +114,8 @@ class TranslationTask(WritingTask):
     def compute_metrics(self, processor: Processor) -> Callable[..., dict[str, float]] | None:
         if not self.recipe.training.predict_with_generate:
             return None
-        return functools.partial(
-            compute_translation_metrics,
-            tokenizer=processor,
-            owners=self._owners,
-            bleu_tokenizer=self.options.bleu_tokenizer,
-        )
+        options: dict[str, Any] = {"owners": self._owners, "bleu_tokenizer": self.options.bleu_tokenizer}
+        return functools.partial(compute_translation_metrics, tokenizer=processor, **options)
 
     def reports(self) -> dict[str, Any]:
         return {"chunks": as_dicts(self._chunked), **super().reports()}
@@ -148,35 +139,18 @@ class TranslationTask(WritingTask):
         return changes if self.options.bpe_codes is None else {**changes, "bpe_codes": 200}
 
     def scores(self, part: str, model: PreTrainedModel, processor: Processor, **files: Any) -> dict[str, Any]:
-        return run_translation_evaluation(
-            model,
-            processor,
-            self.rows(part),
-            max_source_length=self.recipe.data.max_source_length,
-            training_args=self.recipe.training,
-            **files,
-            bleu_tokenizer=self.options.bleu_tokenizer,
-            max_target_length=self.recipe.data.max_target_length,
-        )
+        training, tokenizer = self.recipe.training, self.options.bleu_tokenizer
+        lengths = self.of_data("max_source_length", "max_target_length")
+        options: dict[str, Any] = {"training_args": training, "bleu_tokenizer": tokenizer, **lengths, **files}
+        return run_translation_evaluation(model, processor, self.rows(part), **options)
 
     def _chunks(self, part: str, documents: Any, processor: Processor) -> Dataset | IterableDataset:
-        data = self.recipe.data
-        return chunk_parallel(
-            documents,
-            processor,
-            max_source_length=data.max_source_length,
-            max_target_length=data.max_target_length,
-            num_proc=data.num_proc,
-            report=self._chunked[part],
-        )
+        settings = self.of_data("max_source_length", "max_target_length", "num_proc")
+        return chunk_parallel(documents, processor, report=self._chunked[part], **settings)
 
     def load(self, part: str) -> Any:
-        documents = self.load_by(
-            load_parallel,
-            part,
-            **self.columns(),
-            streaming=self.recipe.data.streaming and part == "train",
-        )
+        streaming = self.recipe.data.streaming and part == "train"
+        documents = self.load_by(load_parallel, part, **self.columns(), streaming=streaming)
         if isinstance(documents, IterableDataset) and next(iter(documents), None) is None:
             source, split = self.recipe.data.source_of(part)
             raise RecipeError(f"data: {part} has no usable documents ({source}, split {split})")
@@ -210,10 +184,8 @@ def compute_translation_metrics(
     predictions, labels = first_of_tuples(eval_prediction)
     owners = range(len(labels)) if owners is None else owners
     if not len(predictions) == len(labels) == len(owners):
-        raise ValueError(
-            f"eval_prediction: {len(predictions)} predictions, {len(labels)} labels and {len(owners)} owners do not "
-            "belong together"
-        )
+        numbers = f"{len(predictions)} predictions, {len(labels)} labels and {len(owners)} owners"
+        raise ValueError(f"eval_prediction: {numbers} do not belong together")
     text_tokenizer = plain_tokenizer(tokenizer)
     translations, references = (_joined(decode(ids, text_tokenizer), owners) for ids in (predictions, labels))
     scores = Bleu().compute(predictions=translations, references=references, tokenize=bleu_tokenizer)
