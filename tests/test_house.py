@@ -18,6 +18,7 @@ from transformers import BartConfig, BartForConditionalGeneration, RobertaConfig
 import hier_models
 from hier_models.books import read_book
 from hier_models.data import train_word_level
+from hier_models.training import variant_names
 from tests import forks
 
 
@@ -48,6 +49,9 @@ SET_UP = (
     ". .venv/",
     "source .venv/",
 )
+
+# Commands that try a recipe: tests/training/test_smoke.py runs them all.
+TRIED = re.compile(r"hier-models train (examples/recipes/\S+\.yaml)(?: --variant (\w+))? --smoke")
 
 IMPORT_TIMER = """
 import sys, time
@@ -156,6 +160,8 @@ def test_commands_of_pages_are_known():
     for command in shell_commands(*PAGES):
         if command.startswith("make "):
             assert command.split()[1] in TARGETS, command
+        elif tried := TRIED.fullmatch(command):
+            assert tried[2] in (None, *variant_names(ROOT / tried[1])), command
         else:
             assert "hier-models " in command or command.startswith(SET_UP), f"not covered by a test: {command}"
 
@@ -307,7 +313,10 @@ def test_python_of_page_runs_as_written(user_folder, page):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [command for command in shell_commands(*PAGES) if "hier-models " in command])
+@pytest.mark.parametrize(
+    "command",
+    [command for command in shell_commands(*PAGES) if "hier-models " in command and not TRIED.fullmatch(command)],
+)
 def test_shell_of_pages_runs_as_written(user_folder, command):
     """A simple command without bash; that the command is installed is a test of its own."""
     name, *arguments = shlex.split(command)

@@ -592,13 +592,12 @@ def test_a_static_cache_may_have_more_room_than_there_are_positions(model, batch
 @static_decoders_only
 @uses_the_compiler
 @pytest.mark.slow
-@pytest.mark.parametrize("num_beams", [1, 2])
-def test_compiled_generation(case, model, batch, num_beams):
-    """The decoding step compiles as one graph, with a static cache."""
-    settings = {"max_new_tokens": 8, "num_beams": num_beams}
+def test_compiled_generation(case, model, batch):
+    """The decoding step compiles as one graph, with a static cache; the variants of a family search with beams."""
+    settings = {"max_new_tokens": 8, "num_beams": 1 if is_the_family_s_own(case) else 2}
     expected = model.generate(**batch, **settings)
-    generates_code = is_the_family_s_own(case) and num_beams == 1
-    model.forward = torch.compile(model.forward, backend="inductor" if generates_code else "aot_eager")
+    # One family is enough for code of cached steps; test_compiled_forward_and_gradients has that of the others.
+    model.forward = torch.compile(model.forward, backend="inductor" if case is CASES["hat_bart"] else "aot_eager")
     assert torch.equal(model.generate(**batch, cache_implementation="static", **settings), expected)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"]
     breaks = [reason for reason in torch._dynamo.utils.counters["graph_break"] if "bos" in reason.lower()]
@@ -628,16 +627,17 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 from tests.cases import CASES, EOS, collate, make_model
 
-name, rank, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+rank, folder = int(sys.argv[1]), sys.argv[2]
 torch.set_num_threads(1)
-case = CASES[name]
 # The meeting place is a file and not a port, which another test could take.
 torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
-model = DistributedDataParallel(make_model(case))
-shard = collate(case, [case.make_document(12 + 5 * rank, rank)])
-model(**case.training_inputs(shard, torch.tensor([[5, 6, 7 + rank, EOS]]))).loss.backward()
-if rank == 0:
-    torch.save({name: parameter.grad for name, parameter in model.module.named_parameters()}, f"{folder}/gradients.pt")
+for name, case in CASES.items():
+    model = DistributedDataParallel(make_model(case))
+    shard = collate(case, [case.make_document(12 + 5 * rank, rank)])
+    model(**case.training_inputs(shard, torch.tensor([[5, 6, 7 + rank, EOS]]))).loss.backward()
+    if rank == 0:
+        found = {key: parameter.grad for key, parameter in model.module.named_parameters()}
+        torch.save(found, f"{folder}/{name}.pt")
 torch.distributed.barrier()
 # Taken apart in order, a process group waits for its thread, which may wait for this one to let go of the interpreter:
 # on a busy machine that is for ever.
@@ -645,16 +645,23 @@ os._exit(0)
 """
 
 
+@pytest.fixture(scope="module")
+def of_two_processes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of every case's gradients."""
+    folder = tmp_path_factory.mktemp("gradients")
+    processes = [forks.start(TRAIN_STEP, str(rank), str(folder), cwd=ROOT) for rank in range(2)]
+    for process in processes:
+        assert process.wait() == 0, process.stderr
+    return folder
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_two_processes_give_the_gradients_of_one(name, tmp_path):
+def test_two_processes_give_the_gradients_of_one(name, of_two_processes):
     case = CASES[name]
     documents = [case.make_document(12 + 5 * rank, rank) for rank in range(2)]
     labels = torch.tensor([[5, 6, 7, EOS], [5, 6, 8, EOS]])
     expected = gradients(make_model(case), **case.training_inputs(collate(case, documents), labels))
-    processes = [forks.start(TRAIN_STEP, name, str(rank), str(tmp_path), cwd=ROOT) for rank in range(2)]
-    for process in processes:
-        assert process.wait() == 0, process.stderr
-    found = torch.load(tmp_path / "gradients.pt")
+    found = torch.load(of_two_processes / f"{name}.pt")
     for parameter, gradient in expected.items():
         assert_close(found[parameter], gradient)

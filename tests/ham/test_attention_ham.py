@@ -130,11 +130,8 @@ CASES = itertools.product(
 )
 
 
-# Every seventh is enough to see each choice beside each other one; the rest take half a minute.
-@pytest.mark.parametrize(
-    ("attention", "levels", "heads", "scoring", "masks"),
-    [pytest.param(*case, marks=[pytest.mark.slow] * bool(number % 7)) for number, case in enumerate(CASES)],
-)
+# Every seventh is enough to see each choice beside each other one.
+@pytest.mark.parametrize(("attention", "levels", "heads", "scoring", "masks"), list(CASES)[::7])
 def test_equals_plain_loops(fused, attention, levels, heads, scoring, masks):
     """Output and every gradient, in float64."""
     depth, level_weights = levels

@@ -520,13 +520,13 @@ class TestCompile:
     @pytest.mark.slow
     @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler uses deprecated parts of torch itself
     @pytest.mark.usefixtures("fresh_compiler")
-    @pytest.mark.parametrize(("queries", "backend"), [("all", "eager"), ("bos", "inductor")])
-    def test_one_graph_with_given_positions(self, queries, backend):
+    @pytest.mark.parametrize("queries", ["all", "bos"])
+    def test_one_graph_with_given_positions(self, queries):
         model = make_model(HatEncoderForMaskedLM, hierarchical_queries=queries)
         ids = make_ids(12, (0, 4, 5), batch=2)
         positions = torch.tensor([[0, 4, 5, -1]] * 2)
         expected = model(ids, bos_positions=positions, labels=ids)
-        compiled = torch.compile(model, fullgraph=True, backend=backend)
+        compiled = torch.compile(model, fullgraph=True, backend="eager")
         got = compiled(ids, bos_positions=positions, labels=ids)
         torch.testing.assert_close(got.logits, expected.logits, rtol=0, atol=1e-5)
 

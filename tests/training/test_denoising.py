@@ -1,10 +1,7 @@
 """The denoising warm-up: its noise against BART's description, its runs, and what begins with its weights."""
 
 import json
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,10 +17,11 @@ from hier_models.training import RecipeError, load_recipe, run_smoke, run_traini
 from hier_models.training.arguments import ModelArguments
 from hier_models.training.likelihood import OtherSources
 from hier_models.training.models import load_model_and_processor
+from tests import forks
 from tests.conftest import DOCUMENTS, TURNS
+from tests.training.test_distributed import run_two
 
 
-ROOT = Path(__file__).parents[2]
 MASK = -1
 SIZES = {
     **dict.fromkeys(("encoder_layers", "decoder_layers"), 1),
@@ -281,16 +279,8 @@ def test_two_processes_learn_what_one_does(values, tmp_path):
     recipe["training"] = {name: value for name, value in values.items() if name not in taken}
     recipe["training"] |= {"gradient_accumulation_steps": 1, "output_dir": str(tmp_path / "two")}
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
-    config = ROOT / "examples" / "accelerate" / "cpu.yaml"
-    command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(config)]
-    done = subprocess.run(
-        [*command, "-m", "hier_models.cli", "train", str(tmp_path / "recipe.yaml")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr
+    for process in run_two(forks.COMMAND, "train", str(tmp_path / "recipe.yaml")):
+        assert process.returncode == 0, process.stderr
     expected, found = (load_file(tmp_path / name / "model.safetensors") for name in ("run", "two"))
     for name, value in expected.items():
         torch.testing.assert_close(found[name], value, rtol=0, atol=1e-4, msg=name)

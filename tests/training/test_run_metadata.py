@@ -31,8 +31,9 @@ from hier_models.training.run_metadata import (
     has_fast_bfloat16,
     machine,
 )
+from tests import forks
 from tests.conftest import DOCUMENTS, SUMMARIES
-from tests.training.test_distributed import launch
+from tests.training.test_distributed import launch, run_two
 
 
 @pytest.fixture
@@ -108,13 +109,13 @@ def test_a_run_whose_time_is_up_goes_on_as_if_it_had_not_stopped(values, tmp_pat
 def test_several_processes_stop_together(values, tmp_path):
     """At a checkpoint that each of them has finished, before the launcher ends them."""
     options = [option for name, value in values.items() for option in as_options(name, value)]
-    command = ["-m", "hier_models.cli", "train", *options, "--per_device_train_batch_size=1"]
-    stopped = launch(*command, "--stop_after_minutes=1e-5")
+    arguments = ["train", *options, "--per_device_train_batch_size=1"]
+    stopped = launch("-m", "hier_models.cli", *arguments, "--stop_after_minutes=1e-5")
     assert "Not finished: the time is up: stopped at step 2 of 4" in stopped.stderr
     assert "exitcode  : 75" in stopped.stderr
     assert last_complete_checkpoint(tmp_path / "run", 2) == str(tmp_path / "run" / "checkpoint-2")
-    done = launch(*command)
-    assert done.returncode == 0, done.stderr
+    for process in run_two(forks.COMMAND, *arguments):
+        assert process.returncode == 0, process.stderr
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert (results["cost"]["sittings"], results["machine"]["processes"]) == (2, 2)
 
