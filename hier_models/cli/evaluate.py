@@ -11,7 +11,7 @@ import typer
 from ..checkpoints import MINI_NAME, resolve_checkpoint
 from ..families import FAMILIES
 from . import options
-from .errors import MistakeError, check_not_the_data, check_parent, given, guarded, mistakes, say
+from .errors import MistakeError, check_not_the_data, check_parent, given, mistakes, say
 from .extractive import check_options, is_extractive, load_extractive
 from .loading import (
     check_checkpoint,
@@ -22,7 +22,7 @@ from .loading import (
     load_pipeline,
     quiet,
 )
-from .options import Dtype, InputsFirst, app, help_text
+from .options import Dtype, InputsFirst, command
 from .reporting import rouge_table, tokens_were
 
 
@@ -34,42 +34,7 @@ class Task(StrEnum):
     poem_generation = "poem-generation"
 
 
-@app.command(
-    cls=InputsFirst,
-    help=help_text("""Summarize documents that have reference summaries, and score the summaries with ROUGE; or
-    translate documents, and score the translations with BLEU of whole documents (d-BLEU).
-
-    \b
-    Examples:
-      hier-models evaluate test.jsonl -m ./my-model
-      hier-models evaluate test.jsonl -m ./my-model --predictions out.jsonl
-      hier-models evaluate corpus/ -m ./my-model --split validation --json scores.json
-      hier-models evaluate test.jsonl -m ./my-model --perplexity 100 --several-references
-      hier-models evaluate test.jsonl -m lexrank --max-words 200
-      hier-models evaluate test.jsonl -m lead --max-sentences 1
-      hier-models evaluate ccdv/pubmed-summarization -m ./my-model --split test
-
-    The table on standard output gives F1 times 100: rougeL compares the whole texts, rougeLsum sentence by sentence,
-    rougeSU4 words and pairs of words with up to four others between them.
-    --json also keeps the settings of ROUGE and of the generation, and what of the documents was cut.
-
-    A Top-Down Transformer that pools by importance gets the weights of tokens from --importance-tagger or, to see what
-    perfect ones would do, from the references themselves with --oracle-importance.
-
-    A checkpoint of an encoder is scored by what it was trained for: exact match and F1 of answers, accuracy of classes
-    or of choices, perplexity; DATA then has the columns of its task, with their usual names. An importance tagger is
-    scored on documents with summaries, by precision, recall, F1 and area under the ROC curve.
-
-    A model of poems writes the second, third and fourth line of each quatrain after the true lines before it; the
-    table has BLEU of single characters and pairs. A record is a poem with its four lines (or --text-column).
-
-    -m lead, lexrank, textrank or tf-idf are baselines without a model: they choose sentences of the document.
-
-    Which of these, the checkpoint says, or --task. To translate, a record is a document with aligned lists of
-    sentences, source and target (or --text-column and --summary-column); the table has sacrebleu's signature.
-    """),
-)
-@guarded
+@command("evaluate", cls=InputsFirst)
 def evaluate(
     data: options.Data,
     model: options.Model = MINI_NAME,

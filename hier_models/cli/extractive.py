@@ -22,10 +22,9 @@ def load_extractive(model: str, max_words: int | None, language: str | None, max
     """Make the summarizer that a method's name stands for."""
     from ..extractive import ExtractiveSummarizer
 
-    given = {"max_words": max_words, "max_sentences": max_sentences, "language": language}
+    given: Any = {"max_words": max_words, "max_sentences": max_sentences, "language": language}
     with mistakes("--language", ValueError):
-        summarizer: Any = ExtractiveSummarizer
-        return summarizer(model, **{name: value for name, value in given.items() if value is not None})
+        return ExtractiveSummarizer(model, **{name: value for name, value in given.items() if value is not None})
 
 
 def check_options(model: str, for_models: Sequence[str], for_methods: Sequence[str]) -> None:

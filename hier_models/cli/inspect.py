@@ -11,7 +11,7 @@ from ..checkpoints import MINI_NAME, resolve_checkpoint
 from ..families import Family
 from . import options
 from .documents import PHRASES, STDIN_NAME, open_documents, read_text
-from .errors import MistakeError, check_parent, given, guarded, mistakes, say
+from .errors import MistakeError, check_parent, given, mistakes, say
 from .extractive import is_extractive
 from .loading import (
     check_checkpoint,
@@ -23,7 +23,7 @@ from .loading import (
     quiet,
     read_phrases,
 )
-from .options import Dtype, InputsFirst, app, help_text
+from .options import Dtype, InputsFirst, command
 from .reporting import tokens_were
 
 
@@ -31,34 +31,7 @@ if TYPE_CHECKING:
     from ..inspection import LevelWeights
 
 
-@app.command(
-    name="inspect",
-    cls=InputsFirst,
-    help=help_text("""Draw which sentences of a document the model looks at while it writes the summary.
-
-    \b
-    Examples:
-      hier-models inspect paper.txt -m ./my-model
-      hier-models inspect paper.txt -m ./my-model -o where.html -o where.png
-      hier-models inspect paper.txt -m ./my-model --summary abstract.txt
-      hier-models inspect test.jsonl -m ./my-model --document 3
-
-    For each decoder layer a heatmap: a row for each sentence of the document, a column for each token of the summary.
-    A page (.html) opens in any browser and shows sentence, token and weight under the pointer; an image (.png) needs
-    matplotlib.
-
-    For a Coarse-to-Fine LSTM there is one heatmap, of its attention over rows (sentences, or the rows of its grid).
-
-    For a Highlight-Transformer the page shows the articles with their phrases shaded, the attention that highlighted
-    heads give them with and without highlighting, and the words of the summary that were copied.
-
-    For HAM and its readers there is no document to give: shown is how much each level of their attentions counts.
-
-    \b
-      hier-models inspect -m ./my-ham -o levels.html -o levels.png
-    """),
-)
-@guarded
+@command("inspect", cls=InputsFirst)
 def inspect_attention(
     inputs: Annotated[
         str | None,
@@ -94,11 +67,12 @@ def inspect_attention(
 ) -> None:
     """Draw the hierarchical attention of one summary."""
     files = output or [Path("attention.html")]
+    suffixes = {file.suffix.lower() for file in files}
     for file in files:
         if file.suffix.lower() not in (".html", ".htm", ".png"):
             raise MistakeError(f"--output: got {file}; it must end in .html or .png")
         check_parent(file, "--output")
-    if any(file.suffix.lower() == ".png" for file in files):
+    if ".png" in suffixes:
         from ..inspection.pages import require_matplotlib
 
         require_matplotlib()
@@ -114,10 +88,7 @@ def inspect_attention(
             *("inputs", "summary", "top_k", "phrase", "phrases_column", "length", "max_length", "min_length"),
             *("num_beams", "settings", "max_source_length", "text_column", "device"),
         ):
-            raise MistakeError(
-                "INPUT: how much levels count is the same for every document, and nothing is computed; give --output "
-                "and --title alone"
-            )
+            raise MistakeError("INPUT: how much levels count is the same for all; give --output and --title alone")
         report = _levels(family, model)
         report.title = title or f"Levels of attention: {Path(model).name}"
         print(report.table())
@@ -136,7 +107,7 @@ def inspect_attention(
     generation |= length_setting(pipe, length)
     made_of = {**document, "summary": summary_text, "max_source_length": max_source_length, **generation}
     if family is not None and family.report == "highlighting":
-        if any(file.suffix.lower() == ".png" for file in files):
+        if ".png" in suffixes:
             raise MistakeError("--output: what a Highlight-Transformer highlights is a page; give a file in .html")
         from ..inspection import highlighting_report
 
@@ -160,9 +131,7 @@ def inspect_attention(
     from ..inspection import hierarchical_attention
 
     if pipe.processor is None:
-        raise MistakeError(
-            f"--model: {type(pipe.model).__name__} has no hierarchical attention to show; give a model of hier_models"
-        )
+        raise MistakeError(f"--model: {type(pipe.model).__name__} has no hierarchical attention to show; give one that has")
     title = title or f"Hierarchical attention: {name}"
     attention = hierarchical_attention(pipe.model, pipe.processor, **made_of, top_k=top_k, title=title)
     print(attention.summary)

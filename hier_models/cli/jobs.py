@@ -81,14 +81,9 @@ def run_job(
         also = given_only(importance_tagger=importance_tagger, phrases_column=phrases_column, seed=seed)
         asked = settings()
         if kind is not POEMS and asked.get("num_return_sequences", 1) != 1:
-            raise MistakeError(
-                f"--set num_return_sequences: one {kind.product} of a document is written; for several, call the "
-                "pipeline from Python"
-            )
+            raise MistakeError(f"--set num_return_sequences: one {kind.product} of a document is written; leave it out")
         if asked.get("return_sources") and len(digests) > 1 and not (as_json or lines):
-            raise MistakeError(
-                "--sources: of many documents only JSON has a place for them; give --json, or an --output in .jsonl"
-            )
+            raise MistakeError("--sources: of many documents only JSON has a place for them; give --json or a .jsonl")
         making = making_of(model, asked | also, dtype, importance_tagger)
         done: dict[str, dict[str, Any]] = {}
         if output is not None:
@@ -207,7 +202,7 @@ def write_texts(
             set_seed(int(digest([seed, waiting[-1][0]]), 16) % 2**32)
             yield pipe(document, **settings)
 
-    counts: list[dict[str, int]] = []
+    counts = []
     journal = Journal(output or Path(), kind.product, making)
     with ExitStack() as stack:
         target = sys.stdout if output is None else stack.enter_context(output.open("a", encoding="utf-8"))
@@ -225,11 +220,9 @@ def write_texts(
             whole = first.pop(f"{kind.product}_text")
             if kind is POEMS and len(result) > 1:
                 first["candidates"] = [{key: poem[key] for key in poem if key != "poem_text"} for poem in result[1:]]
-            text = whole.strip()
-            for parts in ("copied", "sources"):
-                for part in first.get(parts, ()):  # counted in the text without the spaces before it
-                    part["start"] -= len(whole) - len(whole.lstrip())
-                    part["end"] -= len(whole) - len(whole.lstrip())
+            text, spaces = whole.strip(), len(whole) - len(whole.lstrip())
+            for part in (*first.get("copied", ()), *first.get("sources", ())):
+                part |= {"start": part["start"] - spaces, "end": part["end"] - spaces}
             counts.append(first)
             identifier, made_of = waiting.popleft()
             if output is not None:
@@ -245,16 +238,14 @@ def write_texts(
 
 def _marked(text: str, words: Iterable[dict[str, Any]]) -> str:
     """Put words into brackets, those that follow one another into one pair."""
-    parts, done, inside = [], 0, False
+    spans: list[tuple[int, int]] = []
     for word in words:
-        between = text[done : word["start"]]
-        if inside and between.strip():
-            parts.append("]")
-            inside = False
-        parts.append(between if inside else f"{between}[")
-        parts.append(text[word["start"] : word["end"]])
-        done, inside = word["end"], True
-    return "".join([*parts, "]" if inside else "", text[done:]])
+        follows = spans and not text[spans[-1][1] : word["start"]].strip()
+        start = spans.pop()[0] if follows else word["start"]
+        spans.append((start, word["end"]))
+    for start, end in reversed(spans):
+        text = f"{text[:start]}[{text[start:end]}]{text[end:]}"
+    return text
 
 
 def _encodable(text: str) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
-import inspect
 import os
 import re
 import shlex
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ParamSpec, TypeVar
 
 import typer
 from typer.core import TyperCommand
@@ -19,10 +19,17 @@ from .errors import MistakeError, guarded, state
 from .extractive import METHODS
 
 
-def help_text(text: str) -> str:
-    """Join the lines of each paragraph, which typer would leave broken, but not those of the examples."""
-    paragraphs = inspect.cleandoc(text).split("\n\n")
-    return "\n\n".join(part if part.startswith("\b") else " ".join(part.split()) for part in paragraphs)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def help_text(command: str) -> str:
+    """Read the help of a command; lines of paragraphs are joined, which typer would leave broken, but not examples."""
+    text = (Path(__file__).parent / "help" / f"{command}.txt").read_text(encoding="utf-8")
+    return "\n\n".join(
+        f"\b\n{part}" if re.search("^  ", part, re.MULTILINE) else " ".join(part.split())
+        for part in text.rstrip().split("\n\n")
+    )
 
 
 app = typer.Typer(
@@ -35,6 +42,11 @@ app = typer.Typer(
 )
 
 
+def command(name: str, **settings: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function a command, with its help and its exit codes."""
+    return lambda function: app.command(name, help=help_text(name), **settings)(guarded(function))
+
+
 def _version(wanted: bool) -> None:
     if not wanted:
         return
@@ -44,22 +56,9 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback(
-    help=help_text("""Train and use hierarchical summarizers of long documents.
-
-    \b
-    Examples:
-      hier-models summarize paper.txt
-      hier-models summarize paper.txt -m ./my-model
-      hier-models train recipe.yaml --learning_rate 1e-4
-      hier-models evaluate test.jsonl -m ./my-model
-      hier-models inspect paper.txt -m ./my-model -o where.html
-      hier-models analyze test.jsonl -m ./my-model -o report
-      hier-models export ./to-share -m ./my-model
-
-    Every command explains itself: hier-models COMMAND --help
-    """),
-    epilog="Exit codes: 0 done, 1 failed, 2 a mistake in the command or its input, 75 not finished when its "
-    "time was up, 130 interrupted.",
+    help=help_text("hier-models"),
+    epilog="Exit codes: 0 done, 1 failed, 2 a mistake in the command or its input, 75 not finished when its time was "
+    "up, 130 interrupted.",
 )
 def _options(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks, and everything the libraries say.")] = False,

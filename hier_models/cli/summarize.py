@@ -10,11 +10,11 @@ import typer
 from ..checkpoints import MINI_NAME
 from . import options
 from .books import run_book
-from .errors import MistakeError, given, guarded, say
+from .errors import MistakeError, given, say
 from .extractive import check_options
 from .jobs import SUMMARIES, run_job
 from .loading import generation_settings, given_only, read_phrases
-from .options import Dtype, InputsFirst, app, help_text
+from .options import Dtype, InputsFirst, command
 from .reporting import tokens_were
 
 
@@ -23,45 +23,7 @@ OF_GENERATION = ("length", "max_length", "min_length", "num_beams", "settings", 
 OF_OUTPUT = ("show_phrases", "sources", "cut", "mark_copied")
 
 
-@app.command(
-    cls=InputsFirst,
-    help=help_text("""Summarize documents: one, or a batch that can be interrupted and continued.
-
-    \b
-    Examples:
-      hier-models summarize paper.txt
-      hier-models summarize paper.txt -m ./my-model
-      hier-models summarize paper.txt --length line --sources
-      hier-models summarize a.txt b.txt --json
-      pdftotext paper.pdf - | hier-models summarize
-      hier-models summarize papers/ --output out.jsonl
-      hier-models summarize test.jsonl -m ./my-model -o out.jsonl --batch-size 8
-      hier-models summarize paper.txt -m ./my-model --num-beams 4 --max-length 200
-      hier-models summarize articles.jsonl -m lexrank --max-words 200
-      hier-models summarize --book book.epub -m ./my-model -o out/
-
-    Without -m the model is mini, which comes with hier_models.
-
-    Summaries go to standard output, one a line, in the order of the documents. With --json each is a JSON object:
-    id, summary, num_truncated_tokens (how much of the document did not fit into the model), model, settings.
-
-    An --output that ends in .jsonl is written as JSON lines, each when its document is done. If the file is there
-    already, the job goes on where it stopped: run the same command again.
-
-    In records the document is the column text, article, document, … (a string), sentences (a list of strings),
-    turns (a list of objects with role and content) or documents (a list of strings to summarize together).
-
-    -m lead, lexrank, textrank or tf-idf are baselines without a model: they choose sentences of the document.
-
-    A Highlight-Transformer reads key phrases; --phrase names others, --show-phrases and --mark-copied show what it
-    read and what it copied.
-
-    --book summarizes a whole book: an EPUB, a folder with a file for each chapter, or one text with chapter headings.
-    Chapters are summarized, then their summaries, until one is left. The folder --output keeps each when it is made,
-    so that a stopped run goes on there, and gets book.html, a page to read, and book.json.
-    """),
-)
-@guarded
+@command("summarize", cls=InputsFirst)
 def summarize(
     inputs: options.Inputs = None,
     model: options.Model = MINI_NAME,
@@ -121,9 +83,8 @@ def summarize(
     if book is not None:
         unused = given("text_column", "set_aside", "phrase", "phrases_column", *OF_OUTPUT)
         if inputs or unused:
-            raise MistakeError(
-                f"--book is summarized alone; leave out {f'INPUT {inputs[0]!r}' if inputs else unused[0]}"
-            )
+            other = f"INPUT {inputs[0]!r}" if inputs else unused[0]
+            raise MistakeError(f"--book is summarized alone; leave out {other}")
         run_book(
             book,
             model,
@@ -178,9 +139,9 @@ def summarize(
             say(f"{what}: {number}.")
     if without := sum(count.get("without_phrases", 0) for count in counts):
         say(f"Nothing is highlighted in {without} of {documents} documents: no key phrases.")
-    if parts := [count["num_parts"] for count in counts if count.get("num_parts")]:
-        number_long = f"{len(parts)} of {documents} documents were" if documents > 1 else "The document was"
-        say(f"{number_long} longer than the model takes, and read in {sum(parts)} parts; --cut cuts at the end.")
-    if lost := [count["num_truncated_tokens"] for count in counts if count["num_truncated_tokens"]]:
-        number_cut = f"{len(lost)} of {documents} documents were" if documents > 1 else "The document was"
-        say(f"{number_cut} longer than the model takes: {tokens_were(sum(lost))} cut at the end.")
+    for name in ("num_parts", "num_truncated_tokens"):
+        if found := [count[name] for count in counts if count.get(name)]:
+            which = f"{len(found)} of {documents} documents were" if documents > 1 else "The document was"
+            in_parts = f", and read in {sum(found)} parts; --cut cuts"
+            what = in_parts if name == "num_parts" else f": {tokens_were(sum(found))} cut"
+            say(f"{which} longer than the model takes{what} at the end.")
