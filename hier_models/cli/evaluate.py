@@ -147,30 +147,19 @@ def evaluate(
     elif asked != Task.summarization:
         _check_no_summaries(model, encoder=True)
         if generation or (columns and asked != "importance_tagging"):
-            raise MistakeError(
-                f"--model: {model!r} is an encoder and makes no summaries; leave out "
-                + (", ".join(given(*columns)) or "what concerns generation")
-            )
+            unused = ", ".join(given(*columns)) or "what concerns generation"
+            raise MistakeError(f"--model: {model!r} is an encoder and makes no summaries; leave out {unused}")
         columns |= given_only(text_column=text_column, split=split, max_source_length=max_source_length)
         _evaluate_encoder(model, data, device, dtype, batch_size=batch_size, **columns, **files)
     else:
         from ..data import LoadReport, load_documents
 
         report = LoadReport()
-        documents = load_documents(
-            where,
-            text_column=text_column,
-            **columns,
-            phrases_column=phrases_column,
-            several_references=several_references,
-            digits=digits,
-            **found,
-            report=report,
-        )
+        columns |= {"text_column": text_column, "phrases_column": phrases_column}
+        reading: dict[str, Any] = {"several_references": several_references, "digits": digits, "report": report}
+        documents = load_documents(where, **columns, **reading, **found)
         if "summary" not in documents.column_names:
-            raise MistakeError(
-                f"DATA: {data} has no reference summaries; --summary-column names their column if it has"
-            )
+            raise MistakeError(f"DATA: {data} has no reference summaries; --summary-column names their column, if any")
         if extractive:
             from ..experiments import run_extractive_evaluation
 
@@ -227,10 +216,8 @@ def _say_what_was_cut(results: dict[str, Any], report: Any) -> None:
         if cut.get(name):
             say(f"{cut[name]:,} {what}.")
     if cut["truncated_documents"]:
-        say(
-            f"{cut['truncated_documents']} of {results['documents']} documents were longer than the model takes: "
-            f"{tokens_were(cut['truncated_tokens'])} cut at the end."
-        )
+        which = f"{cut['truncated_documents']} of {results['documents']} documents were"
+        say(f"{which} longer than the model takes: {tokens_were(cut['truncated_tokens'])} cut at the end.")
 
 
 def _evaluate_encoder(model: str, data: str, device: str | None, dtype: Dtype, **settings: Any) -> None:
@@ -274,15 +261,11 @@ def _task_of(model: str) -> str:
 
 def _check_outputs(data: Path, files: dict[str, Path | None]) -> None:
     """Refuse, before the work begins, what could not be written or would destroy the data."""
-    taken: dict[Path, str] = {}
-    for option, file in files.items():
-        if file is None:
-            continue
-        resolved = file.resolve()
+    given_files = {option: file for option, file in files.items() if file is not None}
+    for option, file in given_files.items():
         if file.is_dir():
             raise MistakeError(f"{option}: {file} is a folder; give a file")
         check_not_the_data(file, option, data)
         check_parent(file, option)
-        if resolved in taken:
-            raise MistakeError(f"{option}: {file} is also the file of {taken[resolved]}; give another")
-        taken[resolved] = option
+    if len({file.resolve() for file in given_files.values()}) < len(given_files):
+        raise MistakeError(f"{' and '.join(given_files)}: both are {file}; give another for one of them")

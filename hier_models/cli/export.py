@@ -50,7 +50,9 @@ def export(
             status = getattr(error.response, "status_code", 0)
             if status not in (401, 403, 404):
                 raise
-            raise MistakeError(f"--push: the Hub refuses {push!r} ({status}); `hf auth login` as one who may") from error
+            raise MistakeError(
+                f"--push: the Hub refuses {push!r} ({status}); `hf auth login` as one who may"
+            ) from error
         print(address)
 
 
@@ -68,7 +70,9 @@ def _load(name: str) -> tuple[Any, Any]:
         if model_class is None:
             if not config.architectures:
                 raise MistakeError(f"--model: config.json of {name!r} does not name the model's class (architectures)")
-            raise MistakeError(f"--model: {config.architectures[0]} is no model of hier_models; save_pretrained exports it")
+            raise MistakeError(
+                f"--model: {config.architectures[0]} is no model of hier_models; save_pretrained exports it"
+            )
         return model_class.from_pretrained(name), AutoProcessor.from_pretrained(name)
 
 

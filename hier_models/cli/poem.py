@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -100,10 +101,7 @@ def poem(
 def _file(text: str) -> Path | None:
     """The file or folder that TEXT names; None if it is the text itself."""
     path = Path(text).expanduser()
-    try:
-        return path if text and path.exists() else None
-    except OSError:  # a text too long for a name
-        return None
+    return path if text and os.path.exists(path) else None  # `Path.exists` refuses texts that are too long for a name
 
 
 def _read(text: str | None, file: Path | None) -> str:

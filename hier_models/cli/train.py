@@ -100,11 +100,10 @@ def _sweep(recipe_file: str, given: list[str], smoke: bool, variant: str | None)
     if not smoke:
         state.when_interrupted = "The same command goes on with the sweep; finished variants are not repeated."
     with mistakes("model", OSError), _time_limit():
-        results = (
-            run_sweep(recipe_file, given, smoke=smoke)
-            if variant is None
-            else run_comparison(recipe_file, given, variant=variant)
-        )
+        if variant is None:
+            results = run_sweep(recipe_file, given, smoke=smoke)
+        else:
+            results = run_comparison(recipe_file, given, variant=variant)
     if int(os.environ.get("RANK", "0")) > 0:  # of several processes, one speaks
         return
     print(results["table"])
