@@ -1,16 +1,15 @@
 """One record a family: its classes, and all that commands, recipes, reports and model cards say of it.
 
-To add a family, add its record to `families.yaml` and its files to `models/`; nothing else names a family. Classes are
+To add a family, add its record to `families.toml` and its files to `models/`; nothing else names a family. Classes are
 imported when they are asked for, so that `import hier_models` is light.
 """
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
-
-import yaml
 
 
 @dataclass(frozen=True)
@@ -86,8 +85,15 @@ class Family:
         }
 
 
+def _with_none(value: Any) -> Any:
+    """Take "null" for None, which TOML has no word for."""
+    if isinstance(value, dict):
+        return {name: _with_none(item) for name, item in value.items()}
+    return None if value == "null" else value
+
+
 # By `model_type`.
 FAMILIES = {
-    record["model_type"]: Family(**record)
-    for record in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+    record["model_type"]: Family(**_with_none(record))
+    for record in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["family"]
 }
