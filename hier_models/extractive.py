@@ -190,6 +190,3 @@ def _stopwords(language: str) -> frozenset[str]:
     from .data.stopwords import load_stopwords
 
     return load_stopwords(code)
-
-
-__all__ = ["METHODS", "ExtractiveSummarizer", "Method", "lexrank", "pagerank", "textrank", "tf_idf_sums"]

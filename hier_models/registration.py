@@ -118,22 +118,11 @@ class _AfterImportFinder(importlib.abc.MetaPathFinder):
             sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
         if spec is not None and spec.loader is not None:
-            spec.loader = _AfterImportLoader(spec.loader, action)
+            execute = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                action(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # of this module's loader alone
         return spec
-
-
-class _AfterImportLoader(importlib.abc.Loader):
-    def __init__(self, loader: importlib.abc.Loader, action: Callable[[ModuleType], None]) -> None:
-        self.loader = loader
-        self.action = action
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self.loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        # From here on the module is its own loader's, for `inspect`, `pkgutil` and whoever else asks.
-        module.__loader__ = self.loader
-        if module.__spec__ is not None:
-            module.__spec__.loader = self.loader
-        self.loader.exec_module(module)
-        self.action(module)

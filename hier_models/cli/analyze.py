@@ -14,11 +14,11 @@ from typing import Annotated, Any
 import typer
 
 from ..checkpoints import MINI_NAME
-from ..journal import digest
+from ..journal import Journal, digest
 from . import options
 from .documents import KINDS, free_name
 from .errors import MistakeError, check_parent, first_paragraph, mistakes, say, state
-from .jobs import check_all_sources, finished, write_texts
+from .jobs import check_all_sources, write_texts
 from .loading import check_checkpoint, family_of, generation_settings, given_only, load_pipeline, making_of, quiet
 from .options import Dtype, command
 
@@ -302,7 +302,10 @@ def _generate(
     """Summarize the documents that have no summary in the file yet; return the pipeline if one was loaded."""
     making = making_of(checkpoint, settings, dtype, None)
     names = documents.identifiers if file.exists() else []
-    done = finished(file, {name: digest(documents[number]) for number, name in enumerate(names)}, making)
+    with mistakes("--output", ValueError):
+        done = Journal(file, "summary", making).read(
+            {name: digest(documents[number]) for number, name in enumerate(names)}
+        )
     rest = [number for number, name in enumerate(documents.identifiers[: len(documents)]) if name not in done]
     if not rest:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +91,8 @@ def run_job(
         if output is not None:
             if lines:
                 stack.enter_context(alone(output))
-            done = finished(output, digests, making, kind)
+            with mistakes("--output", ValueError):
+                done = Journal(output, kind.product, making).read(digests)
         rest = len(digests) - len(done)
         if done:
             going_on = "going on with the others" if rest else "nothing is left to do"
@@ -163,14 +164,6 @@ def alone(output: Path) -> Iterator[None]:
         finally:
             if not file.seek(0, os.SEEK_END):  # nothing came of it
                 output.unlink(missing_ok=True)
-
-
-def finished(
-    output: Path, inputs: Mapping[str, str], making: dict[str, Any], kind: Kind = SUMMARIES
-) -> dict[str, dict[str, Any]]:
-    """Read the records of documents that a job has done, and cut off a line that it was interrupted in."""
-    with mistakes("--output", ValueError):
-        return Journal(output, kind.product, making).read(inputs)
 
 
 def write_texts(

@@ -139,6 +139,3 @@ def quatrains(
         say(f"Left out, {reason}: {number}")
     if report.strange:
         say(f"Characters that are not Chinese: {' '.join(name for name, _ in report.strange.most_common(20))}")
-
-
-__all__ = ["poem", "quatrains"]

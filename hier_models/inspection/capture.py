@@ -16,8 +16,6 @@ from .heatmap import FloatArray, HierarchicalAttentionMap, top_sentences
 from .row_attention import attends_to_rows, row_attention_weights, row_texts
 
 
-__all__ = ["hierarchical_attention"]
-
 # Eager attention keeps every weight of a step, the attention over all source tokens among them. So many summary tokens
 # at a time keep that to some hundred MB for the paper's largest model.
 CHUNK = 64

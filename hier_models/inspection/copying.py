@@ -25,8 +25,6 @@ from typing import Any
 from ..models.sentence_splitting import check_language, split_sentences
 
 
-__all__ = ["Copy", "CopyRule", "SourceText", "find_copies", "source_text", "split_summary"]
-
 KINDS = ("text", "sentences", "turns", "documents")
 
 # Every Chinese character and kana is a word of its own: no spaces tell where theirs end.

@@ -19,9 +19,6 @@ from .pages import Page, aligned, printable, require_matplotlib, save_figure
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
-__all__ = ["CopyingReport"]
-
 # The first model is the paper's blue, the second its bold; told apart by people who see few colors, too.
 COLORS = ("#1f66ad", "#c8500a", "#0a7d5c", "#8b4aa8", "#7a6a00", "#46505e")
 DARK_COLORS = ("#7db8ff", "#ff9e5e", "#4fd0a5", "#d79cf0", "#d8c64a", "#aab4c4")

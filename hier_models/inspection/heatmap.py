@@ -21,9 +21,6 @@ from .pages import Page, printable, require_matplotlib, save_figure
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
-__all__ = ["HierarchicalAttentionMap", "top_sentences"]
-
 FloatArray = npt.NDArray[np.float32]
 
 # Light to dark on white paper, and dark to light on a dark screen: zero is the background in both.

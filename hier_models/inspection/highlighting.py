@@ -19,8 +19,6 @@ from .heatmap import FloatArray
 from .pages import Page, aligned, printable
 
 
-__all__ = ["HighlightingReport", "highlighting_report"]
-
 # The page keeps shares as whole ten-thousandths.
 PAGE_SCALE = 10_000
 

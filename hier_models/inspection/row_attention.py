@@ -15,9 +15,6 @@ from ..pipelines.sources_hier import evaluating
 from .heatmap import FloatArray
 
 
-__all__ = ["RowEntropy", "attends_to_rows", "entropies", "row_entropy"]
-
-
 def attends_to_rows(processor: Any) -> bool:
     """Tell whether a model reads documents in rows, as the Coarse-to-Fine LSTM does, by its processor, or None."""
     return "row_ids" in getattr(processor, "extra_inputs", ())

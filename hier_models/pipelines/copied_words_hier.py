@@ -126,6 +126,3 @@ def _source(places: Sequence[int], offsets: Sequence[Sequence[int]]) -> list[int
     if not in_order or places[0] < 0:
         return None
     return [int(offsets[places[0]][0]), int(offsets[places[-1]][1])]
-
-
-__all__ = ["UNSPACED", "combining_marks", "copied_words", "copy_shares", "per_sentence", "token_ends"]

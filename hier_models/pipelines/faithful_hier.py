@@ -313,6 +313,3 @@ def _sentence_piece(piece: str) -> str:
 def _decoded(text: bytes) -> str:
     """Bytes as text; parts of characters stay apart, as letters of their own."""
     return text.decode("utf-8", "surrogateescape")
-
-
-__all__ = ["FaithfulLogitsProcessor", "WordPieces", "is_english"]

@@ -218,6 +218,3 @@ def _windows(tokens: int, size: int) -> Iterator[tuple[int, int, int, int]]:
         yield start, start + size, own, max(own_end, own)
         start, own = start + step, own_end
     yield start, tokens, own, max(tokens, own)
-
-
-__all__ = ["ImportanceTagger", "load_importance_tagger"]

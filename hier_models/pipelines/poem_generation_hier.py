@@ -261,6 +261,3 @@ class PoemGenerationPipeline(HierPipeline):
     def postprocess(self, model_outputs: dict[str, Any]) -> list[dict[str, Any]]:  # type: ignore[override]
         """Lay out the poems of a text."""
         return [{"poem_text": "\n".join(poem["lines"]), **poem} for poem in model_outputs["poems"]]
-
-
-__all__ = ["PoemGenerationPipeline"]

@@ -278,6 +278,3 @@ def _check_item(item: Any, name: str) -> None:
     if "question" not in item or ("context" in item) == ("documents" in item):
         got = ", ".join(map(str, item))
         raise ValueError(f'`{name}` must have "question" and one of "context" and "documents", got {got}')
-
-
-__all__ = ["ReadingComprehensionPipeline"]

@@ -274,19 +274,3 @@ def evaluating(model: torch.nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes.items():
             module.training = mode
-
-
-__all__ = [
-    "DocumentSentences",
-    "attended_sentences",
-    "document_sentences",
-    "eager_attention",
-    "evaluating",
-    "find_sources",
-    "format_sources",
-    "plain_offsets",
-    "sentence_spans",
-    "shares_of_sentences",
-    "sources_of_tokens",
-    "summary_spans",
-]

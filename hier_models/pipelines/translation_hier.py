@@ -356,6 +356,3 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
                 record |= {"num_chunks": len(chunks), **{name: sum(of[name] for of in counts) for name in COUNTS}}
             records.append(record)
         return records
-
-
-__all__ = ["TranslationPipeline"]

@@ -196,6 +196,3 @@ def _by_rule(two_before: str, before: str, key: str, has_space: bool, open_quote
     if before == "–" or key == "–":  # of years, or a dash
         return not (two_before if before == "–" else before).isdigit()
     return has_space and not (key[0] in JOINING or before[-1:] in JOINING)
-
-
-__all__ = ["is_uncased", "moved_places", "restore_written_form"]
