@@ -163,7 +163,8 @@ def evaluate(
         if extractive:
             from ..experiments import run_extractive_evaluation
 
-            summarizer = load_extractive(model, max_words, language, max_sentences)
+            asked_for = given_only(max_words=max_words, max_sentences=max_sentences, language=language)
+            summarizer = load_extractive(model, **asked_for)
             print(rouge_table(run_extractive_evaluation(summarizer, documents, **files)))
         else:
             pipe = load_pipeline(model, device, dtype, importance_tagger=importance_tagger)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..journal import Journal, digest
-from .documents import COMPRESSED, Documents, open_documents
+from .documents import COMPRESSED, KINDS, PHRASES, Documents, open_documents
 from .errors import MistakeError, check_not_the_data, check_parent, mistakes, say, state
 from .loading import check_checkpoint, check_highlights, given_only, load_pipeline, making_of
 from .options import Dtype
@@ -132,8 +132,6 @@ def _say_left_out(documents: Documents) -> None:
 
 def check_all_sources(pipe: Any, documents: Iterable[dict[str, Any]], max_source_length: int | None = None) -> None:
     """Refuse what a model cannot read, before the first text is made, and not in the last hour of a job."""
-    from ..data.columns import KINDS
-    from ..data.phrase_columns import PHRASES
     from ..data.tokenizing import check_phrases, check_roles, highlights
 
     segments, highlighting = getattr(pipe.processor, "num_segments", 0), highlights(pipe.processor)

@@ -9,18 +9,14 @@ import shlex
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
 from ..checkpoints import MINI_NAME, is_hub_id
-from .errors import MistakeError, guarded, state
+from .errors import MistakeError, P, R, guarded, state
 from .extractive import METHODS
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 def help_text(command: str) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 
 from ..pipelines import SummarizationPipeline
+from ..pipelines.copied_words_hier import token_ends
 from ..pipelines.sources_hier import eager_attention, evaluating
 from ..pipelines.written_form_hier import restore_written_form
 from .heatmap import FloatArray, HierarchicalAttentionMap, top_sentences
@@ -22,9 +24,6 @@ CHUNK = 64
 
 # Sentences that each summary token keeps, as in the paper.
 TOP_K = 16
-
-# What a decoder writes for a character whose last bytes are in the next token.
-UNFINISHED = "\N{REPLACEMENT CHARACTER}"
 
 
 def hierarchical_attention(
@@ -205,19 +204,7 @@ def _row_texts(tokenizer: Any, inputs: dict[str, torch.Tensor], count: int, unit
 
 
 def _token_texts(tokenizer: Any, ids: list[int]) -> list[str]:
-    """Give the text of each token, spaces included, so that joined they are the text.
-
-    A character whose bytes are spread over several tokens stands with the last of them; the others are empty.
-    """
-    texts: list[str] = []
-    begin, done = 0, ""  # the text of ids[begin:] up to the last finished character
-    for end in range(1, len(ids) + 1):
-        whole = tokenizer.decode(ids[begin:end], skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        unfinished = whole.endswith(UNFINISHED) and end < len(ids)
-        texts.append("" if unfinished else whole[len(done) :])
-        if not unfinished:
-            done = whole
-        if len(done) > 1000 and not unfinished:  # begin anew, so that a long summary does not take quadratic time
-            begin = end - 1
-            done = tokenizer.decode(ids[begin:end], skip_special_tokens=False, clean_up_tokenization_spaces=False)
-    return texts
+    """Give the text of each token, spaces included; a character of several tokens stands with the last of them."""
+    decoding = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
+    text = tokenizer.decode(ids, **decoding)
+    return [text[start:end] for start, end in pairwise([0, *token_ends(tokenizer, ids, text, decoding)])]

@@ -200,9 +200,6 @@ class HierarchicalAttentionMap(Page):
         figure.text(0.12 / width, 1 - 0.56 / height, self._caption(), fontsize=8, color="#55555f")
         return save_figure(figure, path, dpi)
 
-    def _fields(self) -> dict[str, Any]:
-        return {"caption": self._caption(), "data": self._page_data()}
-
     def _caption(self) -> str:
         num_layers, num_sentences, num_tokens = self.weights.shape
         parts = [
@@ -237,14 +234,14 @@ class HierarchicalAttentionMap(Page):
         if labeled:
             axes.set_xlabel("summary token", fontsize=7, color="#55555f")
 
-    def _page_data(self) -> dict[str, Any]:
+    def _fields(self) -> dict[str, Any]:
         """Gather what the page's script reads; weights as [sentence, ten-thousandths, sentence, …] for each token."""
         scaled = np.rint(self.weights * PAGE_SCALE).astype(int)
         cells = [
             [[int(number) for kept in np.flatnonzero(column) for number in (kept, column[kept])] for column in layer.T]
             for layer in scaled
         ]
-        return {
+        data = {
             "unit": self.unit,
             "topK": self.top_k,
             "layered": self.top_k is not None,
@@ -256,6 +253,7 @@ class HierarchicalAttentionMap(Page):
             "summary": printable(self.summary),
             "layers": cells,
         }
+        return {"caption": self._caption(), "data": data}
 
 
 def _label(axis: Any, texts: dict[int, str], labeled: bool, rotation: int = 0) -> None:

@@ -102,9 +102,6 @@ class HighlightingReport(Page):
             rows.append([text, f"{phrase['value']:.2f}", str(len(phrase["positions"])), *cells])
         return aligned(rows)
 
-    def _fields(self) -> dict[str, Any]:
-        return {"caption": self._caption(), "data": self._page_data()}
-
     def _caption(self) -> str:
         found = sum(bool(phrase["positions"]) for phrase in self.phrases)
         parts = [
@@ -120,12 +117,12 @@ class HighlightingReport(Page):
             parts.append(f"{cut} occurrence{'' if cut == 1 else 's'} of phrases cut")
         return "  ·  ".join(parts)
 
-    def _page_data(self) -> dict[str, Any]:
+    def _fields(self) -> dict[str, Any]:
         """Gather what the page's script reads, shares in ten-thousandths."""
         inside = np.where(np.isnan(self.inside), -1, np.rint(self.inside * PAGE_SCALE)).astype(int)
         even = 1 / max(self.received.shape[1], 1)
         received = np.rint(self.received / even * 100).astype(int)  # hundredths of an even share
-        return {
+        data = {
             "scale": PAGE_SCALE,
             # One text for all, so that characters count alike in Python and, by code points, in the script.
             "text": printable(self.text, keep_spaces=True),
@@ -143,6 +140,7 @@ class HighlightingReport(Page):
             "summary": printable(self.summary, keep_spaces=True),
             "copied": [{**word, "share": round(word["share"], 4)} for word in self.copied],
         }
+        return {"caption": self._caption(), "data": data}
 
 
 def highlighting_report(

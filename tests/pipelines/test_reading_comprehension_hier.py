@@ -204,5 +204,5 @@ def test_tokens_of_one_character():
 
 
 def test_without_a_model():
-    with pytest.raises(ValueError, match="a loaded reader together"):
+    with pytest.raises(ValueError, match="or a model with its `processor`"):
         pipeline("reading-comprehension")
