@@ -10,7 +10,6 @@ from typing import Any
 from .documents import STDIN
 from .errors import MistakeError, say, state
 from .loading import check_checkpoint, load_pipeline
-from .options import Dtype
 
 
 PAGE, TREE = "book.html", "book.json"
@@ -25,9 +24,7 @@ def run_book(
     output: Path | None,
     as_json: bool,
     batch_size: int,
-    device: str | None,
-    dtype: Dtype,
-    importance_tagger: str | None = None,
+    **loading: Any,
 ) -> None:
     """Summarize a book, say how it was read, and write the summary, and a page and a tree where there is a folder."""
     if book == STDIN:
@@ -43,7 +40,7 @@ def run_book(
 
     as_read = read_book(book)
     say(as_read.report())
-    pipelines = [load_pipeline(name, device, dtype, importance_tagger=importance_tagger) for name in names]
+    pipelines = [load_pipeline(name, **loading) for name in names]
     from ..books.summarizing import SUMMARIES_FILE, summarize_book
 
     if output is not None:

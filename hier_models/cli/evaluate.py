@@ -10,18 +10,9 @@ import typer
 
 from ..checkpoints import MINI_NAME, resolve_checkpoint
 from ..families import FAMILIES
-from . import options
+from . import loading, options
 from .errors import MistakeError, check_not_the_data, check_parent, given, mistakes, say
 from .extractive import check_options, is_extractive, load_extractive
-from .loading import (
-    check_checkpoint,
-    check_highlights,
-    generation_settings,
-    given_only,
-    length_setting,
-    load_pipeline,
-    quiet,
-)
 from .options import Dtype, InputsFirst, command
 from .reporting import rouge_table, tokens_were
 
@@ -104,9 +95,9 @@ def evaluate(
         raise MistakeError(f"--task {task}: {model} makes summaries; give another model with -m")
     if importance_tagger is not None and oracle_importance:
         raise MistakeError("--importance-tagger and --oracle-importance exclude each other; leave one out")
-    check_checkpoint(model)
-    generation = generation_settings(max_length, min_length, num_beams, settings)
-    quiet()
+    loading.check_checkpoint(model)
+    generation = loading.generation_settings(max_length, min_length, num_beams, settings)
+    loading.quiet()
     of_models = given(
         *("length", "max_length", "min_length", "num_beams", "settings", "max_source_length", "perplexity"),
         *("importance_tagger", "oracle_importance", "phrases_column"),
@@ -117,7 +108,7 @@ def evaluate(
     extractive = is_extractive(model)
     asked = Task.summarization if extractive else task or _task_of(model)
     found: dict[str, Any] = {"split": split, "config_name": config_name, "revision": revision}
-    columns = given_only(summary_column=summary_column, source_kind=source_kind, fillers=fillers)
+    columns = loading.given_only(summary_column=summary_column, source_kind=source_kind, fillers=fillers)
     files: dict[str, Any] = {"predictions_file": predictions, "results_file": json_file}
     where = path if path.exists() else data
     if asked == Task.poem_generation:
@@ -127,16 +118,16 @@ def evaluate(
             "max_source_length",
         ):
             raise MistakeError(f"{', '.join(others)}: not for poems, which {model!r} writes; leave out")
-        pipe = load_pipeline(model, device, dtype, str(asked))
+        pipe = loading.load_pipeline(model, device, dtype, str(asked))
         from ..data import load_poems
         from ..training.tasks.poem_generation import poem_table, run_poem_evaluation
 
-        poems: Any = load_poems(where, **given_only(lines_column=text_column, **found))
+        poems: Any = load_poems(where, **loading.given_only(lines_column=text_column, **found))
         kept = {"batch_size": batch_size, **files, **generation}
         print(poem_table(run_poem_evaluation(pipe.model, pipe.processor, poems, **kept)))
     elif asked == Task.translation:
         _check_no_summaries(model)
-        pipe = load_pipeline(model, device, dtype, str(asked))
+        pipe = loading.load_pipeline(model, device, dtype, str(asked))
         from ..data import load_parallel
         from ..training.tasks.translation import bleu_table, run_translation_evaluation
 
@@ -149,7 +140,7 @@ def evaluate(
         if generation or (columns and asked != "importance_tagging"):
             unused = ", ".join(given(*columns)) or "what concerns generation"
             raise MistakeError(f"--model: {model!r} is an encoder and makes no summaries; leave out {unused}")
-        columns |= given_only(text_column=text_column, split=split, max_source_length=max_source_length)
+        columns |= loading.given_only(text_column=text_column, split=split, max_source_length=max_source_length)
         _evaluate_encoder(model, data, device, dtype, batch_size=batch_size, **columns, **files)
     else:
         from ..data import LoadReport, load_documents
@@ -163,13 +154,13 @@ def evaluate(
         if extractive:
             from ..experiments import run_extractive_evaluation
 
-            asked_for = given_only(max_words=max_words, max_sentences=max_sentences, language=language)
+            asked_for = loading.given_only(max_words=max_words, max_sentences=max_sentences, language=language)
             summarizer = load_extractive(model, **asked_for)
             print(rouge_table(run_extractive_evaluation(summarizer, documents, **files)))
         else:
-            pipe = load_pipeline(model, device, dtype, importance_tagger=importance_tagger)
-            check_highlights(pipe, phrases_column)
-            generation |= length_setting(pipe, length)
+            pipe = loading.load_pipeline(model, device, dtype, importance_tagger=importance_tagger)
+            loading.check_highlights(pipe, phrases_column)
+            generation |= loading.length_setting(pipe, length)
             from ..training import run_evaluation
 
             results = run_evaluation(

@@ -9,20 +9,10 @@ import typer
 
 from ..checkpoints import MINI_NAME, resolve_checkpoint
 from ..families import Family
-from . import options
+from . import loading, options
 from .documents import PHRASES, STDIN_NAME, open_documents, read_text
 from .errors import MistakeError, check_parent, given, mistakes, say
 from .extractive import is_extractive
-from .loading import (
-    check_checkpoint,
-    check_highlights,
-    family_of,
-    generation_settings,
-    length_setting,
-    load_pipeline,
-    quiet,
-    read_phrases,
-)
 from .options import Dtype, InputsFirst, command
 from .reporting import tokens_were
 
@@ -80,9 +70,9 @@ def inspect_attention(
         raise MistakeError("--summary: a given summary is not generated, so leave out the settings of its generation")
     if is_extractive(model):
         raise MistakeError(f"--model: {model} is a method without a model, so there is no attention to show")
-    check_checkpoint(model)
+    loading.check_checkpoint(model)
     model = resolve_checkpoint(model)
-    family = family_of(model)
+    family = loading.family_of(model)
     if family is not None and family.report == "levels":
         if number != 1 or given(
             *("inputs", "summary", "top_k", "phrase", "phrases_column", "length", "max_length", "min_length"),
@@ -99,12 +89,12 @@ def inspect_attention(
         if document is None:
             raise MistakeError(f"--document: there is no document {number} in {inputs or STDIN_NAME}")
     name = document.pop("id")
-    phrases = read_phrases(phrase) if phrase else document.get(PHRASES)
+    phrases = loading.read_phrases(phrase) if phrase else document.get(PHRASES)
     document.pop(PHRASES, None)
     summary_text = None if summary is None else read_text(summary, str(summary)).strip()
-    generation = generation_settings(max_length, min_length, num_beams, settings)
-    pipe = load_pipeline(model, device, dtype)
-    generation |= length_setting(pipe, length)
+    generation = loading.generation_settings(max_length, min_length, num_beams, settings)
+    pipe = loading.load_pipeline(model, device, dtype)
+    generation |= loading.length_setting(pipe, length)
     made_of = {**document, "summary": summary_text, "max_source_length": max_source_length, **generation}
     if family is not None and family.report == "highlighting":
         if ".png" in suffixes:
@@ -127,7 +117,7 @@ def inspect_attention(
         if not any(value > 0 for value in highlighting.values()):
             say("Nothing is highlighted.")
         return
-    check_highlights(pipe, phrase or phrases_column)
+    loading.check_highlights(pipe, phrase or phrases_column)
     from ..inspection import hierarchical_attention
 
     if pipe.processor is None:
@@ -144,7 +134,7 @@ def inspect_attention(
 
 def _levels(family: Family, checkpoint: str) -> LevelWeights:
     """Read how much each level of a model's attentions counts."""
-    quiet()
+    loading.quiet()
     import transformers
     from safetensors import SafetensorError
 

@@ -111,23 +111,8 @@ def _is_model(name: str, alone: bool) -> bool:
     return not alone and name.isascii() and is_hub_id(name) and not re.search(r"\.[a-z]\w*$", name)
 
 
-class Dtype(StrEnum):
-    """Number formats of weights and computation."""
-
-    auto = "auto"
-    float32 = "float32"
-    bfloat16 = "bfloat16"
-    float16 = "float16"
-
-
-class Length(StrEnum):
-    """How long a summary is, for models that were trained to be told so."""
-
-    line = "line"
-    short = "short"
-    long = "long"
-
-
+Dtype = StrEnum("Dtype", ["auto", "float32", "bfloat16", "float16"])  # number formats of weights and computation
+Length = StrEnum("Length", ["line", "short", "long"])  # of a summary, for models that were trained to be told so
 MODEL_HELP = "A checkpoint: a folder, or the id of a model on the Hub"
 Model = Annotated[
     str, typer.Option("--model", "-m", metavar="MODEL", help=f"{MODEL_HELP}; {MINI_NAME} comes with hier_models.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -78,6 +78,7 @@ def summarize(
         given("max_words", "max_sentences", "language"),
     )
     phrases = read_phrases(phrase)
+    loading: dict[str, Any] = {"device": device, "dtype": dtype, "importance_tagger": importance_tagger}
     if show_phrases and not as_json and (output is None or output.suffix.lower() not in (".jsonl", ".ndjson")):
         raise MistakeError("--show-phrases: only JSON has a place for them; give --json, or an --output in .jsonl")
     if book is not None:
@@ -94,9 +95,7 @@ def summarize(
             output=output,
             as_json=as_json,
             batch_size=batch_size,
-            device=device,
-            dtype=dtype,
-            importance_tagger=importance_tagger,
+            **loading,
         )
         return
     if book_model is not None:
@@ -125,10 +124,8 @@ def summarize(
         batch_size=batch_size,
         text_column=text_column,
         set_aside=set_aside,
-        device=device,
-        dtype=dtype,
-        importance_tagger=importance_tagger,
         phrases_column=phrases_column,
+        **loading,
     )
     for name, what in (
         ("num_missing_phrases", "Phrases that are not in their documents"),

@@ -94,7 +94,7 @@ def hierarchical_attention(
         document, limit = {kind: source}, {"truncation": True, "max_source_length": max_source_length}
         example = pipeline.preprocess(document, **limit)["examples"]
         inputs = {name: torch.tensor([row], device=model.device) for name, row in example.inputs.items()}
-        ids = summary_ids(pipeline, document, summary, **limit, **generate_kwargs)
+        ids = summary_ids(pipeline, processor, document, summary, **limit, **generate_kwargs)
         decoder_input_ids, target_ids = ids[None, :-1], ids[1:].tolist()
         # (decoder_layers, sentences, target)
         if top_k is None:
@@ -142,13 +142,13 @@ def check_generation(summary: str | None, settings: Mapping[str, Any], shown: st
         raise ValueError(f"num_return_sequences: got {settings['num_return_sequences']}; {shown}")
 
 
-def summary_ids(pipeline: Any, document: Any, summary: str | None, **settings: Any) -> torch.Tensor:
+def summary_ids(pipeline: Any, processor: Any, document: Any, summary: str | None, **settings: Any) -> torch.Tensor:
     """The token that begins a summary, and its tokens, (target + 1,); without a summary one is generated."""
     model = pipeline.model
     if summary is None:
         ids: torch.Tensor = pipeline(document, return_tensors=True, **settings)[0]["summary_token_ids"]
         return ids.to(model.device)
-    labels = torch.tensor([pipeline.processor(text_target=summary)["labels"]], device=model.device)
+    labels = torch.tensor([processor(text_target=summary)["labels"]], device=model.device)
     return torch.cat([model.prepare_decoder_input_ids_from_labels(labels)[0, :1], labels[0]])
 
 

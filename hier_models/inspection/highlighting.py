@@ -200,7 +200,7 @@ def highlighting_report(
         }
         found = encoded.get("phrases") or []
         settings = {"truncation": True, "max_source_length": max_source_length, **generate_kwargs}
-        ids = summary_ids(pipeline, {kind: source, "phrases": phrases}, summary, **settings)
+        ids = summary_ids(pipeline, processor, {kind: source, "phrases": phrases}, summary, **settings)
         offsets = [tuple(places) for places in encoded["offset_mapping"]]
         copied: list[dict[str, Any]] = []
         summary_text = processor.tokenizer.decode(ids, **_DECODING)
