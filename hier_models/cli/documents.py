@@ -62,22 +62,11 @@ class Documents:
         from ..data import LoadReport, load_documents
 
         report = LoadReport()
-        rows = load_documents(
-            path,
-            text_column=self.text_column,
-            summary_column="",
-            phrases_column=self.phrases_column,
-            streaming=True,
-            bad_lines="stop" if self.set_aside is None else "set_aside",
-            set_aside_file=self.set_aside,
-            report=report,
-        )
-        for number, row in enumerate(rows, start=1):
-            yield (
-                number + report.set_aside,
-                str(row.get("id") or ""),
-                {name: row[name] for name in (*KINDS, PHRASES) if row.get(name) is not None},
-            )
+        columns = {"text_column": self.text_column, "summary_column": "", "phrases_column": self.phrases_column}
+        bad: Any = {"bad_lines": "stop" if self.set_aside is None else "set_aside", "set_aside_file": self.set_aside}
+        for number, row in enumerate(load_documents(path, **columns, **bad, streaming=True, report=report), start=1):
+            document = {name: row[name] for name in (*KINDS, PHRASES) if row.get(name) is not None}
+            yield number + report.set_aside, str(row.get("id") or ""), document
         self.set_aside_count = report.set_aside
         self.dropped_turns += report.dropped_turns
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
@@ -64,16 +64,9 @@ def fit_phrases(
         kind = type(processor).__name__
         raise MistakeError(f"--model: key phrases are for Highlight-Transformers, and {model!r} has a {kind}")
     path = Path(documents).expanduser()
-    rows = load_documents(
-        path if path.exists() else documents,
-        split=split,
-        text_column=text_column,
-        summary_column="",
-        source_kind=cast(Any, source_kind),
-        config_name=config_name,
-        revision=revision,
-        streaming=True,
-    )
+    found = {"split": split, "config_name": config_name, "revision": revision}
+    columns: dict[str, Any] = {"text_column": text_column, "summary_column": "", "source_kind": source_kind, **found}
+    rows = load_documents(path if path.exists() else documents, **columns, streaming=True)
     counting: dict[str, Any] = {"top_k": top_k, "max_phrases": max_phrases, "min_documents": min_documents}
     extractor = fit_key_phrases(
         rows, processor, max_source_length=max_source_length, stopwords=stopwords, show_progress=True, **counting

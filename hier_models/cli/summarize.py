@@ -106,18 +106,10 @@ def summarize(
         inputs,
         settings=lambda: (
             generation_settings(max_length, min_length, num_beams, settings)
-            | given_only(
-                max_source_length=max_source_length,
-                length=length,
-                truncation=cut or None,
-                max_words=max_words,
-                max_sentences=max_sentences,
-                language=language,
-                phrases=phrases,
-                return_phrases=show_phrases or None,
-                return_copied=mark_copied or None,
-                return_sources=sources or None,
-            )
+            | given_only(max_source_length=max_source_length, length=length, truncation=cut or None)
+            | given_only(max_words=max_words, max_sentences=max_sentences, language=language)
+            | given_only(phrases=phrases, return_phrases=show_phrases or None)
+            | given_only(return_copied=mark_copied or None, return_sources=sources or None)
         ),
         output=output,
         as_json=as_json,

@@ -90,8 +90,7 @@ class ImportanceTagger:
             that it is important.
         """
         if isinstance(texts, str):
-            spans: list[Span] = self([texts], progress=progress)[0]
-            return spans
+            return self([texts], progress=progress)[0]
         if not texts:
             return []
         encoded = self.processor(text=list(texts), return_offsets_mapping=True)
@@ -102,10 +101,8 @@ class ImportanceTagger:
         self.windows += len(windows)
         if len(windows) > len(texts) and not self._warned:
             self._warned = True
-            logger.warning(
-                f"Documents longer than the {self.max_length} tokens that the importance tagger takes are tagged in "
-                f"windows: {len(windows)} for {len(texts)} documents here."
-            )
+            most, here = self.max_length, f"{len(windows)} for {len(texts)} documents here"
+            logger.warning(f"Documents longer than the tagger's {most} tokens are tagged in windows: {here}.")
         # Longest first: batches of equal lengths need little padding, and memory runs out at once or never.
         windows.sort(key=lambda item: item[1][0] - item[1][1])
         weights = [[0.0] * len(row) for row in rows]
