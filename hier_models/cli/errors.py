@@ -87,7 +87,7 @@ def _is_mistake(error: BaseException) -> bool:
         return "pip install" in str(error)
     if not isinstance(error, ValueError | TypeError):
         return False
-    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    frame, _ = list(traceback.walk_tb(error.__traceback__))[-1]
     return str(frame.f_globals.get("__name__", "")).partition(".")[0] == __package__.partition(".")[0]
 
 

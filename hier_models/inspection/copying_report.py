@@ -336,9 +336,12 @@ class CopyingReport(Page):
             positions = sorted(copy.position for entry in entries for _, copy in entry.copies)
             if not positions:
                 continue
-            look = {"color": COLORS[number % len(COLORS)], "linestyle": styles[number % len(styles)], "linewidth": 2}
+            color, style = COLORS[number % len(COLORS)], styles[number % len(styles)]
+            label = printable(name).replace("$", r"\$")
             heights = [0.0, *(np.arange(1, len(positions) + 1) / len(positions)), 1.0]
-            axes.step([0.0, *positions, 1.0], heights, where="post", label=printable(name).replace("$", r"\$"), **look)
+            axes.step(
+                [0.0, *positions, 1.0], heights, where="post", color=color, linestyle=style, linewidth=2, label=label
+            )
         _style(axes, 1.01)
         axes.set_xlabel("first part of the document", fontsize=8.5, color=SOFT)
         axes.set_title("copied sentences that lie within it", loc="left", fontsize=8.5, color=SOFT)

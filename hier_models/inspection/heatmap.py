@@ -171,7 +171,7 @@ class HierarchicalAttentionMap(Page):
             "norm": PowerNorm(COLOR_POWER, vmin=0.0, vmax=float(self.weights[chosen].max()) or 1.0),
         }
         extent = (-0.5, num_tokens - 0.5, num_sentences - 0.5, -0.5)
-        ticks = {"length": 2, "width": 0.6, "color": "#b8b8c0", "labelcolor": "#333333"}
+        ticks: dict[str, Any] = {"length": 2, "width": 0.6, "color": "#b8b8c0", "labelcolor": "#333333"}
         for place, layer in enumerate(chosen):
             row, column = divmod(place, columns)
             left = labels_width + column * (panel_width + gap)

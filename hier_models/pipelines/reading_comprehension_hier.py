@@ -4,6 +4,8 @@ Exported checkpoints carry a copy of this file, so it needs nothing but numpy, t
 Transformers.
 """
 
+from collections import defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -185,13 +187,12 @@ class ReadingComprehensionPipeline(HierPipeline):
         """Turn scores into answers."""
         if max_answer_length is None:
             max_answer_length = int(self._trained().get("max_answer_length", DEFAULT_MAX_ANSWER_LENGTH))
-        both = list(zip(model_outputs["windows"], model_outputs["logits"], strict=True))
-        answers = []
-        for number, (documents, item) in enumerate(
-            zip(model_outputs["contexts"], model_outputs["items"], strict=True)
-        ):
-            own = [(window, logits) for window, logits in both if window["example_index"] == number]
-            found = best_spans(*zip(*own, strict=True), top_k, max_answer_length)
+        own: dict[int, list[tuple[Any, Any]]] = defaultdict(list)  # windows and their logits
+        for window, logits in zip(model_outputs["windows"], model_outputs["logits"], strict=True):
+            own[window["example_index"]].append((window, logits))
+        contexts, answers = zip(model_outputs["contexts"], model_outputs["items"], strict=True), []
+        for number, (documents, item) in enumerate(contexts):
+            found = best_spans(*zip(*own[number], strict=True), top_k, max_answer_length)
             best = [_answer(documents, "documents" in item, span, score) for span, score in found]
             answers.append(best if top_k > 1 else best[0])
         return answers
