@@ -5,7 +5,6 @@ Transformers.
 """
 
 from collections import defaultdict
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
