@@ -93,7 +93,7 @@ def _with_none(value: Any) -> Any:
 
 
 # By `model_type`.
-FAMILIES = {
+FAMILIES: dict[str, Family] = {
     record["model_type"]: Family(**_with_none(record))
     for record in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["family"]
 }

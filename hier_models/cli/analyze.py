@@ -351,7 +351,7 @@ def _draw_heatmaps(
         if not summary.strip():
             say(f"{name}: the summary of {identifier} is empty; no heatmap of it")
             continue
-        settings = {"max_source_length": max_source_length, "title": f"{name}: {identifier}"}
+        settings: dict[str, Any] = {"max_source_length": max_source_length, "title": f"{name}: {identifier}"}
         try:
             attention = hierarchical_attention(pipe.model, pipe.processor, **document, summary=summary, **settings)
         except ValueError as error:  # a summary that takes more tokens than the decoder has positions

@@ -91,7 +91,8 @@ def hierarchical_attention(
 
     with evaluating(model):
         pipeline = SummarizationPipeline(model=model, processor=processor, device=model.device)
-        document, limit = {kind: source}, {"truncation": True, "max_source_length": max_source_length}
+        document = {kind: source}
+        limit: dict[str, Any] = {"truncation": True, "max_source_length": max_source_length}
         example = pipeline.preprocess(document, **limit)["examples"]
         inputs = {name: torch.tensor([row], device=model.device) for name, row in example.inputs.items()}
         ids = summary_ids(pipeline, processor, document, summary, **limit, **generate_kwargs)

@@ -206,8 +206,10 @@ def highlighting_report(
         summary_text = processor.tokenizer.decode(ids, **_DECODING)
         if model.config.use_copy:
             shares = copy_shares(model, inputs, ids[None, None])
-            of_tokens = [shares[name][0, 0].tolist() for name in ("copy_shares", "copy_places")]
-            copied = copied_words(processor.tokenizer, ids[1:].tolist(), summary_text, *of_tokens, offsets, _DECODING)
+            of_tokens, places = (shares[name][0, 0].tolist() for name in ("copy_shares", "copy_places"))
+            copied = copied_words(
+                processor.tokenizer, ids[1:].tolist(), summary_text, of_tokens, places, offsets, _DECODING
+            )
         heads, inside, received = _attention(model, inputs, [phrase["positions"] for phrase in found])
 
     running_text = processor.running_text(**{kind: source})

@@ -7,7 +7,7 @@ import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.utils.data import Dataset, Subset
@@ -400,7 +400,9 @@ def _from_keyword(name: str, value: Any) -> Any:
 def _as_stream(inputs: Any, structures: Sequence[str]) -> Any:
     """What `Pipeline` can stream: a dataset of torch, or a generator."""
     if hasattr(inputs, "column_names") and isinstance(inputs, Sized) and hasattr(inputs, "__getitem__"):
-        return Subset(inputs, range(len(inputs)))  # a `datasets.Dataset` as one of torch, which `Pipeline` streams
+        return Subset(
+            cast(Any, inputs), range(len(inputs))
+        )  # a `datasets.Dataset` as one of torch, which `Pipeline` streams
     if isinstance(inputs, Dataset) and not hasattr(inputs, "column_names"):
         # The base class looks at the first element of some datasets.
         return inputs if not isinstance(inputs, Sized) or len(inputs) else stream(())

@@ -290,7 +290,7 @@ def _texts(tokenizer: Any) -> list[str | None]:
 
 def _writing(tokenizer: Any, vocabulary: Iterable[str]) -> Callable[[str], str]:
     """What makes a text of a piece of the vocabulary."""
-    backend = getattr(tokenizer, "backend_tokenizer", None)
+    backend: Any = getattr(tokenizer, "backend_tokenizer", None)
     if _kind(tokenizer) == "WordPiece":
         prefix = backend.model.continuing_subword_prefix
         return lambda piece: piece[len(prefix) :] if piece.startswith(prefix) else f" {piece}"

@@ -191,7 +191,8 @@ class ReadingComprehensionPipeline(HierPipeline):
             own[window["example_index"]].append((window, logits))
         contexts, answers = zip(model_outputs["contexts"], model_outputs["items"], strict=True), []
         for number, (documents, item) in enumerate(contexts):
-            found = best_spans(*zip(*own[number], strict=True), top_k, max_answer_length)
+            windows, logits = zip(*own[number], strict=True)
+            found = best_spans(windows, logits, top_k, max_answer_length)
             best = [_answer(documents, "documents" in item, span, score) for span, score in found]
             answers.append(best if top_k > 1 else best[0])
         return answers
