@@ -400,9 +400,8 @@ def _from_keyword(name: str, value: Any) -> Any:
 def _as_stream(inputs: Any, structures: Sequence[str]) -> Any:
     """What `Pipeline` can stream: a dataset of torch, or a generator."""
     if hasattr(inputs, "column_names") and isinstance(inputs, Sized) and hasattr(inputs, "__getitem__"):
-        return Subset(
-            cast(Any, inputs), range(len(inputs))
-        )  # a `datasets.Dataset` as one of torch, which `Pipeline` streams
+        # A `datasets.Dataset` as one of torch, which `Pipeline` streams.
+        return Subset(cast(Any, inputs), range(len(inputs)))
     if isinstance(inputs, Dataset) and not hasattr(inputs, "column_names"):
         # The base class looks at the first element of some datasets.
         return inputs if not isinstance(inputs, Sized) or len(inputs) else stream(())
