@@ -100,7 +100,7 @@ def analyze(
     documents = _load(data, split, text_column, summary_column if with_references else "", limit, **on_hub)
     if reference and documents.references is None:
         raise MistakeError(
-            f"--reference: {data} has no reference summaries, or --summary-column must name their column"
+            f"--reference: {data} has no reference summaries; --summary-column names their column, if any"
         )
     summaries = {name: _match(f"--predictions: {files[name]}", rows, documents) for name, rows in given.items()}
     if reference:

@@ -62,7 +62,7 @@ class Documents:
         from ..data import LoadReport, load_documents
 
         report = LoadReport()
-        columns = {"text_column": self.text_column, "summary_column": "", "phrases_column": self.phrases_column}
+        columns: Any = {"text_column": self.text_column, "summary_column": "", "phrases_column": self.phrases_column}
         bad: Any = {"bad_lines": "stop" if self.set_aside is None else "set_aside", "set_aside_file": self.set_aside}
         for number, row in enumerate(load_documents(path, **columns, **bad, streaming=True, report=report), start=1):
             document = {name: row[name] for name in (*KINDS, PHRASES) if row.get(name) is not None}
