@@ -78,7 +78,7 @@ def inspect_attention(
             *("inputs", "summary", "top_k", "phrase", "phrases_column", "length", "max_length", "min_length"),
             *("num_beams", "settings", "max_source_length", "text_column", "device"),
         ):
-            raise MistakeError("INPUT: how much levels count is the same for all; give --output and --title alone")
+            raise MistakeError("INPUT: levels count the same for every document; give --output and --title alone")
         report = _levels(family, model)
         report.title = title or f"Levels of attention: {Path(model).name}"
         print(report.table())
