@@ -260,4 +260,4 @@ def _check_outputs(data: Path, files: dict[str, Path | None]) -> None:
         check_not_the_data(file, option, data)
         check_parent(file, option)
     if len({file.resolve() for file in given_files.values()}) < len(given_files):
-        raise MistakeError(f"{' and '.join(given_files)}: both are {file}; give another for one of them")
+        raise MistakeError(f"{option}: {file} is also the file of {next(iter(given_files))}; give another")
