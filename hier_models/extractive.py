@@ -14,6 +14,7 @@ import numpy as np
 
 from .inspection.copying import SourceText, source_text, words_of
 from .models.keywords import DAMPING, page_rank
+from .models.sentence_splitting import check_language
 
 
 Method = Literal["lead", "lexrank", "textrank", "tf-idf"]
@@ -62,15 +63,11 @@ class ExtractiveSummarizer:
     ) -> None:
         if method not in METHODS:
             raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
-        if max_words < 1:
-            raise ValueError(f"max_words must be at least 1, got {max_words}")
-        if max_sentences is not None and max_sentences < 1:
-            raise ValueError(f"max_sentences must be at least 1 or None, got {max_sentences}")
-        self.method = method
-        self.max_words = max_words
-        self.max_sentences = max_sentences
-        self.language = language
-        source_text({"text": ""}, language)  # refuses a language that it does not know
+        for name, value in (("max_words", max_words), ("max_sentences", max_sentences)):
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        check_language(language)
+        self.method, self.max_words, self.max_sentences, self.language = method, max_words, max_sentences, language
 
     def __call__(self, document: Mapping[str, Any] | None = None, **source: Any) -> str:
         """Summarize a document.
@@ -87,31 +84,25 @@ class ExtractiveSummarizer:
         """
         parts = source_text(source if document is None else document, self.language)
         sentences = [" ".join(sentence.split()) for sentence in parts.sentences]
-        order = self._order(sentences, parts)
+        words = [words_of(sentence) for sentence in sentences]
+        alike = None if self.method == "lead" else _similarities(words)
         chosen: list[int] = []
         left = self.max_words
-        alike = None if self.method == "lead" else _similarities([words_of(sentence) for sentence in sentences])
-        for number in order:
-            if len(chosen) == self.max_sentences:
-                break
+        for number in self._order(words, parts):
             length = len(sentences[number].split())
-            if chosen and length > left:
-                if self.method == "lead":
-                    break  # what comes later is not the beginning
-                continue
-            if not length:
-                continue
-            if alike is not None and any(alike[number, other] > ALIKE for other in chosen):
-                continue
-            chosen.append(number)
-            left -= length
+            is_too_long = bool(chosen) and length > left
+            if len(chosen) == self.max_sentences or (is_too_long and self.method == "lead"):
+                break  # what comes later is not the beginning
+            says_the_same = alike is not None and any(alike[number, other] > ALIKE for other in chosen)
+            if length and not is_too_long and not says_the_same:
+                chosen.append(number)
+                left -= length
         return " ".join(sentences[number] for number in sorted(chosen))
 
-    def _order(self, sentences: Sequence[str], parts: SourceText) -> list[int]:
+    def _order(self, words: Sequence[Sequence[str]], parts: SourceText) -> list[int]:
         """Sentences by rank, the best first; of equals the earlier."""
         if self.method == "lead":
             return _in_turn(parts)
-        words = [words_of(sentence) for sentence in sentences]
         if self.method == "lexrank":
             scores = lexrank(words)
         elif self.method == "textrank":
@@ -123,20 +114,14 @@ class ExtractiveSummarizer:
 
 
 def lexrank(sentences: Sequence[Sequence[str]], threshold: float = LEXRANK_THRESHOLD) -> Any:
-    """Rank sentences by LexRank.
-
-    Source: Erkan and Radev (2004), Algorithm 3 and Equation 4.
-    """
+    """Rank sentences by LexRank: Erkan and Radev (2004), Algorithm 3 and Equation 4."""
     links = (_similarities(sentences) > threshold).astype(np.float64)
     np.fill_diagonal(links, 1.0)  # a sentence is like itself, even one of words that are everywhere
     return pagerank(links)
 
 
 def textrank(sentences: Sequence[Sequence[str]]) -> Any:
-    """Rank sentences by TextRank.
-
-    Source: Mihalcea and Tarau (2004), section 4.1.
-    """
+    """Rank sentences by TextRank: Mihalcea and Tarau (2004), section 4.1."""
     present = _counts(sentences) > 0
     shared = present.astype(np.float64) @ present.astype(np.float64).T
     logarithms = np.log([max(len(words), 1) for words in sentences])
@@ -147,18 +132,12 @@ def textrank(sentences: Sequence[Sequence[str]]) -> Any:
 
 
 def tf_idf_sums(sentences: Sequence[Sequence[str]], stopwords: frozenset[str] = frozenset()) -> Any:
-    """Rank sentences by the sum of their words' tf-idf values.
-
-    Source: Christian et al. (2016), section 3.
-    """
+    """Rank sentences by the sum of their words' tf-idf values: Christian et al. (2016), section 3."""
     return _weighted([[word for word in words if word not in stopwords] for words in sentences]).sum(axis=1)
 
 
 def pagerank(weights: Any, damping: float = DAMPING) -> Any:
-    """Find where a random surfer is, who follows links by their weights and at times jumps anywhere.
-
-    `weights` (sentences, sentences) are of links from row to column; from a row without links the surfer jumps.
-    """
+    """Find where a surfer is, who follows links (from row to column) by their weights, and at times jumps anywhere."""
     size = len(weights)
     if not size:
         return np.zeros(0)
@@ -211,6 +190,3 @@ def _stopwords(language: str) -> frozenset[str]:
     from .data.stopwords import load_stopwords
 
     return load_stopwords(code)
-
-
-__all__ = ["METHODS", "ExtractiveSummarizer", "Method", "lexrank", "pagerank", "textrank", "tf_idf_sums"]

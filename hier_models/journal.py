@@ -14,34 +14,14 @@ _BEGINS = b'{"id": "'
 
 @dataclass(frozen=True)
 class Journal:
-    """A file of JSON lines, each one the record of something that is done.
+    """A file of JSON lines, each the record of something that is done, and of how: a job goes on only so."""
 
-    A record begins with its `id`, so that half a line, which a job was stopped in, is known from a line of another
-    file. It says how it was made, so that a job goes on only with the same model and settings.
-
-    Args:
-        path: The file; it need not be there yet.
-        product: What one record holds, in messages: "summary".
-        making: What each record says of its making, under these names.
-    """
-
-    path: Path
-    product: str
-    making: Mapping[str, Any]
+    path: Path  # it need not be there yet
+    product: str  # what one record holds, in messages: "summary"
+    making: Mapping[str, Any]  # what each record says of its making
 
     def read(self, inputs: Mapping[str, str] | None = None) -> dict[str, dict[str, Any]]:
-        """Read what is done, and cut off a line that a job was stopped in.
-
-        Args:
-            inputs: All that the job is to do: id -> `digest` of what it is made of, which its record has as `input`;
-                None if it is not known yet.
-
-        Returns:
-            The records by their id; none if the file is not there.
-
-        Raises:
-            ValueError: If the file was not written by this job, or of other inputs.
-        """
+        """Read the records by their id, hold them against all inputs (id -> digest), and cut off half a last line."""
         if not self.path.exists():
             return {}
         content = self.path.read_bytes()
@@ -60,8 +40,8 @@ class Journal:
                 raise self._not_ours(number) from error
             if inputs is not None and identifier not in inputs:
                 raise ValueError(
-                    f"{self.path}:{number} is the {self.product} of {identifier!r}, which is not among the "
-                    "documents; it belongs to another job, so give another place"
+                    f"{self.path}:{number}, of {identifier!r}, belongs to another job, without this document; "
+                    "give another place"
                 )
             if other := [name for name in self.making if made[name] != self.making[name]]:
                 before, now = ({name: values[name] for name in other} for values in (made, self.making))
@@ -85,16 +65,7 @@ class Journal:
         return done
 
     def line(self, identifier: str, product: str, **others: Any) -> str:
-        """Write down what is done.
-
-        Args:
-            identifier: Its id.
-            product: What was made.
-            **others: What else there is to say of it.
-
-        Returns:
-            A line for the file, without its end.
-        """
+        """Write down what is done; the `id` stands first, so that half a line is known from one of another file."""
         return _as_json({"id": identifier, self.product: product, **others, **self.making})
 
     def _not_ours(self, line: int) -> ValueError:

@@ -10,7 +10,7 @@ import importlib.abc
 import importlib.util
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -69,22 +69,13 @@ def _register_pipelines(pipelines: ModuleType) -> None:
     importlib.import_module("hier_models.pipelines").register_pipelines()
 
 
-@dataclass(frozen=True)
-class _Reference:
-    """A class of a family that has not been imported yet."""
-
-    family: Family
-    name: str
-
-
 class _ResolvingDict(dict[Any, Any]):
-    """A dict whose `_Reference` values are resolved when they are read."""
+    """A dict whose values may be functions that import a class, which are called when they are read."""
 
     def __getitem__(self, key: Any) -> Any:
         value = super().__getitem__(key)
-        if isinstance(value, _Reference):
-            value = value.family.load(value.name)
-            self[key] = value
+        if isinstance(value, partial):
+            value = self[key] = value()
         return value
 
     def values(self) -> Any:
@@ -95,11 +86,11 @@ class _ResolvingDict(dict[Any, Any]):
 
 
 def _register_reference(mapping: Any, family: Family, name: str) -> None:
-    # `register` stores its value as it is, so the place where it stores it has to resolve references. Importing the
-    # class here instead can run into a half-imported modeling file: those import the Auto classes themselves.
+    # `register` stores its value as it is, so the place where it stores it has to call it. Importing the class here
+    # instead can run into a half-imported modeling file: those import the Auto classes themselves.
     if not isinstance(mapping._extra_content, _ResolvingDict):
         mapping._extra_content = _ResolvingDict(mapping._extra_content)
-    mapping.register(family.load(family.config), _Reference(family, name), exist_ok=True)
+    mapping.register(family.load(family.config), partial(family.load, name), exist_ok=True)
 
 
 class _AfterImportFinder(importlib.abc.MetaPathFinder):
@@ -118,22 +109,11 @@ class _AfterImportFinder(importlib.abc.MetaPathFinder):
             sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
         if spec is not None and spec.loader is not None:
-            spec.loader = _AfterImportLoader(spec.loader, action)
+            execute = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                action(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # of this module's loader alone
         return spec
-
-
-class _AfterImportLoader(importlib.abc.Loader):
-    def __init__(self, loader: importlib.abc.Loader, action: Callable[[ModuleType], None]) -> None:
-        self.loader = loader
-        self.action = action
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self.loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        # From here on the module is its own loader's, for `inspect`, `pkgutil` and whoever else asks.
-        module.__loader__ = self.loader
-        if module.__spec__ is not None:
-            module.__spec__.loader = self.loader
-        self.loader.exec_module(module)
-        self.action(module)

@@ -7,19 +7,20 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ..checkpoints import MINI_NAME
-from ..journal import digest
+from ..journal import Journal, digest
 from . import options
 from .documents import KINDS, free_name
-from .errors import MistakeError, check_parent, first_paragraph, guarded, mistakes, say, state
-from .jobs import SUMMARIES, check_all_sources, finished, write_texts
+from .errors import MistakeError, check_parent, first_paragraph, mistakes, say, state
+from .jobs import check_all_sources, write_texts
 from .loading import check_checkpoint, family_of, generation_settings, given_only, load_pipeline, making_of, quiet
-from .options import Dtype, app, help_text
+from .options import Dtype, command
 
 
 REFERENCE = "reference"
@@ -27,28 +28,7 @@ REPORT_FILES = ("copying.json", "copying.jsonl", "copying.png", "copying.html")
 ENTROPY_FILE = "entropy.json"
 
 
-@app.command(
-    help=help_text("""Compare from where in the documents models copy their summaries, and draw where they look.
-
-    \b
-    Examples:
-      hier-models analyze test.jsonl -m hat=./hat -m bart=./bart -o report
-      hier-models analyze test.jsonl -m ./my-model --documents 100 -o report
-      hier-models analyze test.jsonl -p hat=a.jsonl -p bart=b.jsonl -o report
-      hier-models analyze test.jsonl -m hat=./hat -p hat=a.jsonl -o report
-
-    The analysis of section 6 of the HAT paper over a whole test set. The folder gets copying.html (documents with the
-    copied sentences of each model marked), copying.png (how far into the documents they lie), copying.json (all
-    numbers), copying.jsonl (every copied sentence), and attention-NAME-1.html, … for models with hierarchical
-    attention. For Coarse-to-Fine LSTMs also entropy.json: how spread out their attention over sentences is, over all
-    words that they wrote, and how many of the sentences hard attention reads.
-
-    Each model summarizes the documents, into summaries-NAME.jsonl: if the job is interrupted, the same command goes on
-    where it stopped. --predictions takes summaries that are there already, written by evaluate --predictions or by
-    summarize --output; with a --model of the same name that model only draws.
-    """),
-)
-@guarded
+@command("analyze")
 def analyze(
     data: options.Data,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the report goes.")],
@@ -101,7 +81,7 @@ def analyze(
         check_checkpoint(name)
     for name, file in files.items():
         if not Path(file).expanduser().is_file():
-            raise MistakeError(f"--predictions: there is no file {file!r}" + (f" (for {name})" if name else ""))
+            raise MistakeError(f"--predictions: there is no file {file!r} (for {name})")
     generated = [name for name in checkpoints if name not in files]
     generation = generation_settings(max_length, min_length, num_beams, settings)
     if not generated and (generation or max_source_length):
@@ -120,7 +100,7 @@ def analyze(
     documents = _load(data, split, text_column, summary_column if with_references else "", limit, **on_hub)
     if reference and documents.references is None:
         raise MistakeError(
-            f"--reference: {data} has no reference summaries; --summary-column names their column if it has"
+            f"--reference: {data} has no reference summaries; --summary-column names their column, if any"
         )
     summaries = {name: _match(f"--predictions: {files[name]}", rows, documents) for name, rows in given.items()}
     if reference:
@@ -154,10 +134,10 @@ def analyze(
     ordered = {name: summaries[name] for name in names}
     for number, (identifier, document) in enumerate(tqdm(documents, desc="Comparing", disable=None)):
         report.add(document, {name: texts[number] for name, texts in ordered.items()}, identifier)
-    report.save_json(output / REPORT_FILES[0])
-    report.save_copies(output / REPORT_FILES[1])
-    report.save_png(output / REPORT_FILES[2])
-    report.save_html(output / REPORT_FILES[3])
+    for save, name in zip(
+        (report.save_json, report.save_copies, report.save_png, report.save_html), REPORT_FILES, strict=True
+    ):
+        save(output / name)
     if entropy:
         (output / ENTROPY_FILE).write_text(json.dumps(entropy, indent=2) + "\n", encoding="utf-8")
     print(report.table())
@@ -204,7 +184,7 @@ def _named(option: str, given: list[str] | None) -> dict[str, str]:
             raise MistakeError(f"{option}: got {entry!r}; write NAME=VALUE, or only the value")
         if not re.fullmatch(r"[\w.+-]+", name) or name.startswith("."):
             raise MistakeError(
-                f"{option}: {name!r} cannot be part of a file's name; name it with letters and digits: NAME={value}"
+                f"{option}: {name!r} cannot be part of a file's name; give letters and digits: NAME={value}"
             )
         if name in found:
             raise MistakeError(f"{option}: two are called {name!r}; give them names: NAME={value}")
@@ -239,10 +219,8 @@ def _load(
     )
     own = [str(name or "") for name in rows["id"]] if "id" in rows.column_names else [""] * len(rows)
     seen: Counter[str] = Counter()
-    identifiers = []
-    for number, known in enumerate(own, start=1):
-        # As `summarize` calls them.
-        identifiers.append(free_name(known or f"{data}:{number}", seen))
+    # As `summarize` calls them.
+    identifiers = [free_name(known or f"{data}:{number}", seen) for number, known in enumerate(own, start=1)]
     references = list(rows["summary"]) if "summary" in rows.column_names else None
     return _Documents(rows, identifiers, any(own), references, data, min(limit or len(rows), len(rows)))
 
@@ -257,14 +235,11 @@ def _read_rows(file: Path) -> list[dict[str, Any]]:
         for number, line in enumerate(stream, start=1):
             if not line.strip():
                 continue
-            try:
+            with mistakes(f"--predictions: {file}:{number} is no JSON", ValueError):
                 row = json.loads(line)
-            except ValueError as error:
-                raise MistakeError(f"--predictions: {file}:{number} is no JSON ({error})") from error
             if not isinstance(row, dict) or not isinstance(row.get("summary"), str):
                 raise MistakeError(
-                    f"--predictions: {file}:{number} has no summary; each line must be an object with a string "
-                    "`summary`, as evaluate --predictions and summarize --output write it"
+                    f"--predictions: {file}:{number} has no summary; give what evaluate or summarize wrote"
                 )
             rows.append(row)
     if not rows:
@@ -290,31 +265,24 @@ def _match(what: str, rows: list[dict[str, Any]], documents: _Documents) -> list
         places = list(range(len(rows)))
     else:
         raise MistakeError(
-            f"{what} has {len(rows)} summaries, and {documents.data} has {total} documents; without identifiers (id) "
-            "they are matched by their order and must be as many"
+            f"{what} has {len(rows)} summaries, and {documents.data} has {total} documents; without ids, match both"
         )
     found: dict[int, dict[str, Any]] = {}
     for number, (place, row) in enumerate(zip(places, rows, strict=True), start=1):
         if place is None:
-            raise MistakeError(
-                f"{what}: summary {number} is of {row['id']!r}, which is not among the documents of {documents.data}"
-            )
+            raise MistakeError(f"{what}: summary {number} is of {row['id']!r}, which is not among the documents")
+        name = documents.identifiers[place]
         if place in found:
-            raise MistakeError(f"{what} has several summaries of {documents.identifiers[place]!r}")
-        if documents.references is not None and row.get("reference", documents.references[place]) not in (
-            documents.references[place],
-            None,
-        ):
+            raise MistakeError(f"{what} has several summaries of {name!r}")
+        if documents.references and row.get("reference") not in (documents.references[place], None):
             raise MistakeError(
-                f"{what}: summary {number} was made for another document than {documents.identifiers[place]!r}: their "
-                "references differ"
+                f"{what}: summary {number} is of another document than {name!r}: their references differ"
             )
         found[place] = row
-    missing = [number for number in range(len(documents)) if number not in found]
-    if missing:
+    if missing := [name for number, name in enumerate(documents.identifiers[: len(documents)]) if number not in found]:
         raise MistakeError(
-            f"{what} has no summary of {len(missing)} of {len(documents)} documents, such as "
-            f"{documents.identifiers[missing[0]]!r}; finish the job that makes them, or take fewer with --documents"
+            f"{what} has no summary of {len(missing)} of {len(documents)} documents, such as {missing[0]!r}; finish "
+            "the job that makes them, or take fewer with --documents"
         )
     return [found[number]["summary"] for number in range(len(documents))]
 
@@ -333,10 +301,11 @@ def _generate(
 ) -> Any:
     """Summarize the documents that have no summary in the file yet; return the pipeline if one was loaded."""
     making = making_of(checkpoint, settings, dtype, None)
-    inputs = {}
-    if file.exists():
-        inputs = {name: digest(documents[number]) for number, name in enumerate(documents.identifiers)}
-    done = finished(file, inputs, making, SUMMARIES)
+    names = documents.identifiers if file.exists() else []
+    with mistakes("--output", ValueError):
+        done = Journal(file, "summary", making).read(
+            {name: digest(documents[number]) for number, name in enumerate(names)}
+        )
     rest = [number for number, name in enumerate(documents.identifiers[: len(documents)]) if name not in done]
     if not rest:
         return None
@@ -354,10 +323,9 @@ def _generate(
         as_json=True,
         making=making,
         batch_size=batch_size,
-        kind=SUMMARIES,
     )
-    if cut := [count for count in counts if count["num_truncated_tokens"]]:
-        say(f"{len(cut)} of {len(rest)} documents were longer than the model takes and were cut at the end.")
+    if cut := sum(bool(count["num_truncated_tokens"]) for count in counts):
+        say(f"{cut} of {len(rest)} documents were longer than the model takes and were cut at the end.")
     return pipe
 
 
@@ -377,22 +345,15 @@ def _draw_heatmaps(
     from ..inspection import hierarchical_attention
 
     drawn = 0
-    for number, (identifier, document) in enumerate(documents, start=1):
-        if number > count:
-            break
-        summary = summaries[number - 1]
+    for number, ((identifier, document), summary) in enumerate(
+        islice(zip(documents, summaries, strict=True), count), 1
+    ):
         if not summary.strip():
             say(f"{name}: the summary of {identifier} is empty; no heatmap of it")
             continue
+        settings: dict[str, Any] = {"max_source_length": max_source_length, "title": f"{name}: {identifier}"}
         try:
-            attention = hierarchical_attention(
-                pipe.model,
-                pipe.processor,
-                **document,
-                summary=summary,
-                max_source_length=max_source_length,
-                title=f"{name}: {identifier}",
-            )
+            attention = hierarchical_attention(pipe.model, pipe.processor, **document, summary=summary, **settings)
         except ValueError as error:  # a summary that takes more tokens than the decoder has positions
             say(f"{name}: no heatmap of {identifier}: {first_paragraph(error)}")
             continue
@@ -411,11 +372,6 @@ def _entropy(
     from ..inspection import row_entropy
 
     both = ((document, summary) for (_, document), summary in zip(documents, summaries, strict=True))
+    shown = tqdm(both, total=len(documents), desc="Measuring attention", disable=None)
     with mistakes(f"{name}: no entropy", ValueError):
-        found = row_entropy(
-            pipe.model,
-            pipe.processor,
-            tqdm(both, total=len(documents), desc="Measuring attention", disable=None),
-            max_source_length=max_source_length,
-        )
-    return asdict(found)
+        return asdict(row_entropy(pipe.model, pipe.processor, shown, max_source_length=max_source_length))

@@ -10,7 +10,6 @@ from typing import Any
 from .documents import STDIN
 from .errors import MistakeError, say, state
 from .loading import check_checkpoint, load_pipeline
-from .options import Dtype
 
 
 PAGE, TREE = "book.html", "book.json"
@@ -25,9 +24,7 @@ def run_book(
     output: Path | None,
     as_json: bool,
     batch_size: int,
-    device: str | None,
-    dtype: Dtype,
-    importance_tagger: str | None = None,
+    **loading: Any,
 ) -> None:
     """Summarize a book, say how it was read, and write the summary, and a page and a tree where there is a folder."""
     if book == STDIN:
@@ -36,17 +33,14 @@ def run_book(
         raise MistakeError(f"--output: with --book it is a folder, and {output} is a file")
     if output is not None and Path(book).is_dir() and output.resolve().is_relative_to(Path(book).resolve()):
         raise MistakeError(f"--output: {output} is in the book's folder, where {PAGE} would be a chapter")
-    for name in (model, book_model):
-        if name is not None:
-            check_checkpoint(name)
+    names = [name for name in (model, book_model) if name is not None]
+    for name in names:
+        check_checkpoint(name)
     from ..books import read_book
 
     as_read = read_book(book)
     say(as_read.report())
-    lower = load_pipeline(model, device, dtype, importance_tagger=importance_tagger)
-    upper = None
-    if book_model is not None:
-        upper = load_pipeline(book_model, device, dtype, importance_tagger=importance_tagger)
+    pipelines = [load_pipeline(name, **loading) for name in names]
     from ..books.summarizing import SUMMARIES_FILE, summarize_book
 
     if output is not None:
@@ -55,11 +49,10 @@ def run_book(
             say(f"{kept} is there; going on from it.")
         state.when_interrupted = f"What is done is in {kept}; the same command goes on from there."
     result = summarize_book(
-        as_read, lower, upper, output=output, batch_size=batch_size, progress=sys.stderr.isatty(), **settings
+        as_read, *pipelines, output=output, batch_size=batch_size, progress=sys.stderr.isatty(), **settings
     )
-    for line in result.report().removeprefix(as_read.report()).split("\n"):
-        if line:
-            say(line)
+    if report := result.report().removeprefix(as_read.report()).strip("\n"):
+        say(report)
     if output is not None:
         result.save_json(output / TREE)
         say(f"To read: {result.save_html(output / PAGE)}")

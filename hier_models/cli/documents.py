@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import json
 import re
 import sys
 import tempfile
@@ -63,22 +62,11 @@ class Documents:
         from ..data import LoadReport, load_documents
 
         report = LoadReport()
-        rows = load_documents(
-            path,
-            text_column=self.text_column,
-            summary_column="",
-            phrases_column=self.phrases_column,
-            streaming=True,
-            bad_lines="stop" if self.set_aside is None else "set_aside",
-            set_aside_file=self.set_aside,
-            report=report,
-        )
-        for number, row in enumerate(rows, start=1):
-            yield (
-                number + report.set_aside,
-                str(row.get("id") or ""),
-                {name: row[name] for name in (*KINDS, PHRASES) if row.get(name) is not None},
-            )
+        columns: Any = {"text_column": self.text_column, "summary_column": "", "phrases_column": self.phrases_column}
+        bad: Any = {"bad_lines": "stop" if self.set_aside is None else "set_aside", "set_aside_file": self.set_aside}
+        for number, row in enumerate(load_documents(path, **columns, **bad, streaming=True, report=report), start=1):
+            document = {name: row[name] for name in (*KINDS, PHRASES) if row.get(name) is not None}
+            yield number + report.set_aside, str(row.get("id") or ""), document
         self.set_aside_count = report.set_aside
         self.dropped_turns += report.dropped_turns
 
@@ -126,9 +114,8 @@ def decoded(content: bytes, name: str) -> str:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise MistakeError(
-            f"{name} is not a text file (byte 0x{content[error.start]:02x} at {error.start} is not UTF-8)"
-        ) from error
+        byte = f"byte 0x{content[error.start]:02x} at {error.start}"
+        raise MistakeError(f"{name} is not a text file ({byte} is not UTF-8)") from error
     if not text.strip():
         raise MistakeError(f"{name} is empty")
     return text
@@ -164,15 +151,8 @@ def open_documents(
 
 def _save_stdin(folder: Path) -> Path:
     content = sys.stdin.buffer.read()
-    # JSON lines begin with an object; a text hardly ever begins with a line that is one.
-    first_line = content.removeprefix(codecs.BOM_UTF8).lstrip().partition(b"\n")[0]
-    is_json = False
-    if first_line.startswith(b"{"):
-        try:
-            is_json = isinstance(json.loads(first_line), dict)
-        except ValueError:
-            # A broken first line of JSON lines should be called that, and not be summarized.
-            is_json = first_line.startswith(b'{"')
+    # JSON lines begin with an object, which may be broken; a text hardly ever begins so.
+    is_json = re.match(rb'\{\s*["}]', content.removeprefix(codecs.BOM_UTF8).lstrip())
     path = folder / ("stdin.jsonl" if is_json else "stdin")
     path.write_bytes(content)
     return path

@@ -80,22 +80,15 @@ def first_paragraph(error: BaseException) -> str:
 
 
 def _is_mistake(error: BaseException) -> bool:
-    """Tell a mistake of the user from a failure.
-
-    A ValueError or TypeError that a line of this package raised is a check of an argument; one from the inside of a
-    library is a failure. The last frame of the traceback is where it was raised.
-    """
+    """Tell a mistake of the user from a failure; a ValueError or TypeError is one if this package itself raised it."""
     if isinstance(error, MistakeError | FileNotFoundError | NotADirectoryError | IsADirectoryError | PermissionError):
         return True
     if isinstance(error, ImportError):
         return "pip install" in str(error)
-    if isinstance(error, ValueError | TypeError):
-        frame = error.__traceback__
-        while frame is not None and frame.tb_next is not None:
-            frame = frame.tb_next
-        module = frame.tb_frame.f_globals.get("__name__", "") if frame is not None else ""
-        return module.partition(".")[0] == __package__.partition(".")[0]
-    return False
+    if not isinstance(error, ValueError | TypeError):
+        return False
+    frame, _ = list(traceback.walk_tb(error.__traceback__))[-1]
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == __package__.partition(".")[0]
 
 
 def guarded(command: Callable[P, R]) -> Callable[P, R]:

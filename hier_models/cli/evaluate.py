@@ -10,19 +10,10 @@ import typer
 
 from ..checkpoints import MINI_NAME, resolve_checkpoint
 from ..families import FAMILIES
-from . import options
-from .errors import MistakeError, check_not_the_data, check_parent, given, guarded, mistakes, say
+from . import loading, options
+from .errors import MistakeError, check_not_the_data, check_parent, given, mistakes, say
 from .extractive import check_options, is_extractive, load_extractive
-from .loading import (
-    check_checkpoint,
-    check_highlights,
-    generation_settings,
-    given_only,
-    length_setting,
-    load_pipeline,
-    quiet,
-)
-from .options import Dtype, InputsFirst, app, help_text
+from .options import Dtype, InputsFirst, command
 from .reporting import rouge_table, tokens_were
 
 
@@ -34,42 +25,7 @@ class Task(StrEnum):
     poem_generation = "poem-generation"
 
 
-@app.command(
-    cls=InputsFirst,
-    help=help_text("""Summarize documents that have reference summaries, and score the summaries with ROUGE; or
-    translate documents, and score the translations with BLEU of whole documents (d-BLEU).
-
-    \b
-    Examples:
-      hier-models evaluate test.jsonl -m ./my-model
-      hier-models evaluate test.jsonl -m ./my-model --predictions out.jsonl
-      hier-models evaluate corpus/ -m ./my-model --split validation --json scores.json
-      hier-models evaluate test.jsonl -m ./my-model --perplexity 100 --several-references
-      hier-models evaluate test.jsonl -m lexrank --max-words 200
-      hier-models evaluate test.jsonl -m lead --max-sentences 1
-      hier-models evaluate ccdv/pubmed-summarization -m ./my-model --split test
-
-    The table on standard output gives F1 times 100: rougeL compares the whole texts, rougeLsum sentence by sentence,
-    rougeSU4 words and pairs of words with up to four others between them.
-    --json also keeps the settings of ROUGE and of the generation, and what of the documents was cut.
-
-    A Top-Down Transformer that pools by importance gets the weights of tokens from --importance-tagger or, to see what
-    perfect ones would do, from the references themselves with --oracle-importance.
-
-    A checkpoint of an encoder is scored by what it was trained for: exact match and F1 of answers, accuracy of classes
-    or of choices, perplexity; DATA then has the columns of its task, with their usual names. An importance tagger is
-    scored on documents with summaries, by precision, recall, F1 and area under the ROC curve.
-
-    A model of poems writes the second, third and fourth line of each quatrain after the true lines before it; the
-    table has BLEU of single characters and pairs. A record is a poem with its four lines (or --text-column).
-
-    -m lead, lexrank, textrank or tf-idf are baselines without a model: they choose sentences of the document.
-
-    Which of these, the checkpoint says, or --task. To translate, a record is a document with aligned lists of
-    sentences, source and target (or --text-column and --summary-column); the table has sacrebleu's signature.
-    """),
-)
-@guarded
+@command("evaluate", cls=InputsFirst)
 def evaluate(
     data: options.Data,
     model: options.Model = MINI_NAME,
@@ -139,9 +95,9 @@ def evaluate(
         raise MistakeError(f"--task {task}: {model} makes summaries; give another model with -m")
     if importance_tagger is not None and oracle_importance:
         raise MistakeError("--importance-tagger and --oracle-importance exclude each other; leave one out")
-    check_checkpoint(model)
-    generation = generation_settings(max_length, min_length, num_beams, settings)
-    quiet()
+    loading.check_checkpoint(model)
+    generation = loading.generation_settings(max_length, min_length, num_beams, settings)
+    loading.quiet()
     of_models = given(
         *("length", "max_length", "min_length", "num_beams", "settings", "max_source_length", "perplexity"),
         *("importance_tagger", "oracle_importance", "phrases_column"),
@@ -152,7 +108,7 @@ def evaluate(
     extractive = is_extractive(model)
     asked = Task.summarization if extractive else task or _task_of(model)
     found: dict[str, Any] = {"split": split, "config_name": config_name, "revision": revision}
-    columns = given_only(summary_column=summary_column, source_kind=source_kind, fillers=fillers)
+    columns = loading.given_only(summary_column=summary_column, source_kind=source_kind, fillers=fillers)
     files: dict[str, Any] = {"predictions_file": predictions, "results_file": json_file}
     where = path if path.exists() else data
     if asked == Task.poem_generation:
@@ -162,16 +118,16 @@ def evaluate(
             "max_source_length",
         ):
             raise MistakeError(f"{', '.join(others)}: not for poems, which {model!r} writes; leave out")
-        pipe = load_pipeline(model, device, dtype, str(asked))
+        pipe = loading.load_pipeline(model, device, dtype, str(asked))
         from ..data import load_poems
         from ..training.tasks.poem_generation import poem_table, run_poem_evaluation
 
-        poems: Any = load_poems(where, **given_only(lines_column=text_column, **found))
+        poems: Any = load_poems(where, **loading.given_only(lines_column=text_column, **found))
         kept = {"batch_size": batch_size, **files, **generation}
         print(poem_table(run_poem_evaluation(pipe.model, pipe.processor, poems, **kept)))
     elif asked == Task.translation:
         _check_no_summaries(model)
-        pipe = load_pipeline(model, device, dtype, str(asked))
+        pipe = loading.load_pipeline(model, device, dtype, str(asked))
         from ..data import load_parallel
         from ..training.tasks.translation import bleu_table, run_translation_evaluation
 
@@ -182,39 +138,29 @@ def evaluate(
     elif asked != Task.summarization:
         _check_no_summaries(model, encoder=True)
         if generation or (columns and asked != "importance_tagging"):
-            raise MistakeError(
-                f"--model: {model!r} is an encoder and makes no summaries; leave out "
-                + (", ".join(given(*columns)) or "what concerns generation")
-            )
-        columns |= given_only(text_column=text_column, split=split, max_source_length=max_source_length)
+            unused = ", ".join(given(*columns)) or "what concerns generation"
+            raise MistakeError(f"--model: {model!r} is an encoder and makes no summaries; leave out {unused}")
+        columns |= loading.given_only(text_column=text_column, split=split, max_source_length=max_source_length)
         _evaluate_encoder(model, data, device, dtype, batch_size=batch_size, **columns, **files)
     else:
         from ..data import LoadReport, load_documents
 
         report = LoadReport()
-        documents = load_documents(
-            where,
-            text_column=text_column,
-            **columns,
-            phrases_column=phrases_column,
-            several_references=several_references,
-            digits=digits,
-            **found,
-            report=report,
-        )
+        columns |= {"text_column": text_column, "phrases_column": phrases_column}
+        reading: dict[str, Any] = {"several_references": several_references, "digits": digits, "report": report}
+        documents = load_documents(where, **columns, **reading, **found)
         if "summary" not in documents.column_names:
-            raise MistakeError(
-                f"DATA: {data} has no reference summaries; --summary-column names their column if it has"
-            )
+            raise MistakeError(f"DATA: {data} has no reference summaries; --summary-column names their column, if any")
         if extractive:
             from ..experiments import run_extractive_evaluation
 
-            summarizer = load_extractive(model, max_words, language, max_sentences)
+            asked_for = loading.given_only(max_words=max_words, max_sentences=max_sentences, language=language)
+            summarizer = load_extractive(model, **asked_for)
             print(rouge_table(run_extractive_evaluation(summarizer, documents, **files)))
         else:
-            pipe = load_pipeline(model, device, dtype, importance_tagger=importance_tagger)
-            check_highlights(pipe, phrases_column)
-            generation |= length_setting(pipe, length)
+            pipe = loading.load_pipeline(model, device, dtype, importance_tagger=importance_tagger)
+            loading.check_highlights(pipe, phrases_column)
+            generation |= loading.length_setting(pipe, length)
             from ..training import run_evaluation
 
             results = run_evaluation(
@@ -262,10 +208,8 @@ def _say_what_was_cut(results: dict[str, Any], report: Any) -> None:
         if cut.get(name):
             say(f"{cut[name]:,} {what}.")
     if cut["truncated_documents"]:
-        say(
-            f"{cut['truncated_documents']} of {results['documents']} documents were longer than the model takes: "
-            f"{tokens_were(cut['truncated_tokens'])} cut at the end."
-        )
+        which = f"{cut['truncated_documents']} of {results['documents']} documents were"
+        say(f"{which} longer than the model takes: {tokens_were(cut['truncated_tokens'])} cut at the end.")
 
 
 def _evaluate_encoder(model: str, data: str, device: str | None, dtype: Dtype, **settings: Any) -> None:
@@ -309,15 +253,11 @@ def _task_of(model: str) -> str:
 
 def _check_outputs(data: Path, files: dict[str, Path | None]) -> None:
     """Refuse, before the work begins, what could not be written or would destroy the data."""
-    taken: dict[Path, str] = {}
-    for option, file in files.items():
-        if file is None:
-            continue
-        resolved = file.resolve()
+    given_files = {option: file for option, file in files.items() if file is not None}
+    for option, file in given_files.items():
         if file.is_dir():
             raise MistakeError(f"{option}: {file} is a folder; give a file")
         check_not_the_data(file, option, data)
         check_parent(file, option)
-        if resolved in taken:
-            raise MistakeError(f"{option}: {file} is also the file of {taken[resolved]}; give another")
-        taken[resolved] = option
+    if len({file.resolve() for file in given_files.values()}) < len(given_files):
+        raise MistakeError(f"{option}: {file} is also the file of {next(iter(given_files))}; give another")

@@ -9,29 +9,12 @@ import typer
 
 from ..checkpoints import MINI_NAME, resolve_checkpoint
 from . import options
-from .errors import MistakeError, first_paragraph, guarded, mistakes, say
+from .errors import MistakeError, first_paragraph, mistakes, say
 from .loading import check_checkpoint, quiet
-from .options import InputsFirst, app, help_text
+from .options import InputsFirst, command
 
 
-@app.command(
-    cls=InputsFirst,
-    help=help_text("""Write a checkpoint that loads with plain Transformers, where hier_models is not installed.
-
-    \b
-    Examples:
-      hier-models export ./to-share -m ./my-model
-      hier-models export ./to-share -m ./my-model --card card.yaml
-      hier-models export -m ./my-model --push my-name/my-model --private
-
-    The folder holds weights, configuration, processor, the code of the model and of the summarization pipeline, and a
-    model card. Others load it with trust_remote_code=True.
-
-    The card file is YAML with any of: name, language, license, base_model, datasets, data, hyperparameters, metrics,
-    evaluated_on, intended_use, limits, tags.
-    """),
-)
-@guarded
+@command("export", cls=InputsFirst)
 def export(
     folder: Annotated[Path | None, typer.Argument(metavar="[FOLDER]", help="Where to write.")] = None,
     model: options.Model = MINI_NAME,
@@ -65,12 +48,11 @@ def export(
             raise MistakeError(f"--push: {first_paragraph(error)}") from error
         except HfHubHTTPError as error:
             status = getattr(error.response, "status_code", 0)
-            if status in (401, 403, 404):
-                raise MistakeError(
-                    f"--push: the Hub refuses {push!r} ({status}); log in with `hf auth login` as someone who may "
-                    "write there"
-                ) from error
-            raise
+            if status not in (401, 403, 404):
+                raise
+            raise MistakeError(
+                f"--push: the Hub refuses {push!r} ({status}); `hf auth login` as one who may"
+            ) from error
         print(address)
 
 
@@ -89,7 +71,7 @@ def _load(name: str) -> tuple[Any, Any]:
             if not config.architectures:
                 raise MistakeError(f"--model: config.json of {name!r} does not name the model's class (architectures)")
             raise MistakeError(
-                f"--model: {config.architectures[0]} is not a model of hier_models; its own save_pretrained exports it"
+                f"--model: {config.architectures[0]} is no model of hier_models; save_pretrained exports it"
             )
         return model_class.from_pretrained(name), AutoProcessor.from_pretrained(name)
 

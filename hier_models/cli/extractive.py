@@ -18,14 +18,13 @@ def is_extractive(model: str) -> bool:
     return model in METHODS and not Path(model).exists()
 
 
-def load_extractive(model: str, max_words: int | None, language: str | None, max_sentences: int | None = None) -> Any:
+def load_extractive(model: str, **settings: Any) -> Any:
     """Make the summarizer that a method's name stands for."""
     from ..extractive import ExtractiveSummarizer
 
-    given = {"max_words": max_words, "max_sentences": max_sentences, "language": language}
+    make: Any = ExtractiveSummarizer
     with mistakes("--language", ValueError):
-        summarizer: Any = ExtractiveSummarizer
-        return summarizer(model, **{name: value for name, value in given.items() if value is not None})
+        return make(model, **settings)
 
 
 def check_options(model: str, for_models: Sequence[str], for_methods: Sequence[str]) -> None:
@@ -45,16 +44,9 @@ class ExtractivePipe:
         self.model = model
 
     def __call__(
-        self,
-        documents: Iterable[Mapping[str, Any]],
-        *,
-        batch_size: int = 1,
-        return_truncation: bool = True,
-        max_words: int | None = None,
-        max_sentences: int | None = None,
-        language: str | None = None,
+        self, documents: Iterable[Mapping[str, Any]], *, batch_size: int, return_truncation: bool, **settings: Any
     ) -> Iterator[list[dict[str, Any]]]:
         """Summarize one document after the other; nothing is ever cut."""
-        summarize = load_extractive(self.model, max_words, language, max_sentences)
+        summarize = load_extractive(self.model, **settings)
         for document in documents:
             yield [{"summary_text": summarize(document), "num_truncated_tokens": 0}]

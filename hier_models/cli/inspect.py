@@ -9,21 +9,11 @@ import typer
 
 from ..checkpoints import MINI_NAME, resolve_checkpoint
 from ..families import Family
-from . import options
+from . import loading, options
 from .documents import PHRASES, STDIN_NAME, open_documents, read_text
-from .errors import MistakeError, check_parent, given, guarded, mistakes, say
+from .errors import MistakeError, check_parent, given, mistakes, say
 from .extractive import is_extractive
-from .loading import (
-    check_checkpoint,
-    check_highlights,
-    family_of,
-    generation_settings,
-    length_setting,
-    load_pipeline,
-    quiet,
-    read_phrases,
-)
-from .options import Dtype, InputsFirst, app, help_text
+from .options import Dtype, InputsFirst, command
 from .reporting import tokens_were
 
 
@@ -31,34 +21,7 @@ if TYPE_CHECKING:
     from ..inspection import LevelWeights
 
 
-@app.command(
-    name="inspect",
-    cls=InputsFirst,
-    help=help_text("""Draw which sentences of a document the model looks at while it writes the summary.
-
-    \b
-    Examples:
-      hier-models inspect paper.txt -m ./my-model
-      hier-models inspect paper.txt -m ./my-model -o where.html -o where.png
-      hier-models inspect paper.txt -m ./my-model --summary abstract.txt
-      hier-models inspect test.jsonl -m ./my-model --document 3
-
-    For each decoder layer a heatmap: a row for each sentence of the document, a column for each token of the summary.
-    A page (.html) opens in any browser and shows sentence, token and weight under the pointer; an image (.png) needs
-    matplotlib.
-
-    For a Coarse-to-Fine LSTM there is one heatmap, of its attention over rows (sentences, or the rows of its grid).
-
-    For a Highlight-Transformer the page shows the articles with their phrases shaded, the attention that highlighted
-    heads give them with and without highlighting, and the words of the summary that were copied.
-
-    For HAM and its readers there is no document to give: shown is how much each level of their attentions counts.
-
-    \b
-      hier-models inspect -m ./my-ham -o levels.html -o levels.png
-    """),
-)
-@guarded
+@command("inspect", cls=InputsFirst)
 def inspect_attention(
     inputs: Annotated[
         str | None,
@@ -94,11 +57,12 @@ def inspect_attention(
 ) -> None:
     """Draw the hierarchical attention of one summary."""
     files = output or [Path("attention.html")]
+    suffixes = {file.suffix.lower() for file in files}
     for file in files:
         if file.suffix.lower() not in (".html", ".htm", ".png"):
             raise MistakeError(f"--output: got {file}; it must end in .html or .png")
         check_parent(file, "--output")
-    if any(file.suffix.lower() == ".png" for file in files):
+    if ".png" in suffixes:
         from ..inspection.pages import require_matplotlib
 
         require_matplotlib()
@@ -106,18 +70,15 @@ def inspect_attention(
         raise MistakeError("--summary: a given summary is not generated, so leave out the settings of its generation")
     if is_extractive(model):
         raise MistakeError(f"--model: {model} is a method without a model, so there is no attention to show")
-    check_checkpoint(model)
+    loading.check_checkpoint(model)
     model = resolve_checkpoint(model)
-    family = family_of(model)
+    family = loading.family_of(model)
     if family is not None and family.report == "levels":
         if number != 1 or given(
             *("inputs", "summary", "top_k", "phrase", "phrases_column", "length", "max_length", "min_length"),
             *("num_beams", "settings", "max_source_length", "text_column", "device"),
         ):
-            raise MistakeError(
-                "INPUT: how much levels count is the same for every document, and nothing is computed; give --output "
-                "and --title alone"
-            )
+            raise MistakeError("INPUT: levels count the same for every document; give --output and --title alone")
         report = _levels(family, model)
         report.title = title or f"Levels of attention: {Path(model).name}"
         print(report.table())
@@ -128,15 +89,15 @@ def inspect_attention(
         if document is None:
             raise MistakeError(f"--document: there is no document {number} in {inputs or STDIN_NAME}")
     name = document.pop("id")
-    phrases = read_phrases(phrase) if phrase else document.get(PHRASES)
+    phrases = loading.read_phrases(phrase) if phrase else document.get(PHRASES)
     document.pop(PHRASES, None)
     summary_text = None if summary is None else read_text(summary, str(summary)).strip()
-    generation = generation_settings(max_length, min_length, num_beams, settings)
-    pipe = load_pipeline(model, device, dtype)
-    generation |= length_setting(pipe, length)
+    generation = loading.generation_settings(max_length, min_length, num_beams, settings)
+    pipe = loading.load_pipeline(model, device, dtype)
+    generation |= loading.length_setting(pipe, length)
     made_of = {**document, "summary": summary_text, "max_source_length": max_source_length, **generation}
     if family is not None and family.report == "highlighting":
-        if any(file.suffix.lower() == ".png" for file in files):
+        if ".png" in suffixes:
             raise MistakeError("--output: what a Highlight-Transformer highlights is a page; give a file in .html")
         from ..inspection import highlighting_report
 
@@ -156,12 +117,12 @@ def inspect_attention(
         if not any(value > 0 for value in highlighting.values()):
             say("Nothing is highlighted.")
         return
-    check_highlights(pipe, phrase or phrases_column)
+    loading.check_highlights(pipe, phrase or phrases_column)
     from ..inspection import hierarchical_attention
 
     if pipe.processor is None:
         raise MistakeError(
-            f"--model: {type(pipe.model).__name__} has no hierarchical attention to show; give a model of hier_models"
+            f"--model: {type(pipe.model).__name__} has no hierarchical attention to show; give one that has"
         )
     title = title or f"Hierarchical attention: {name}"
     attention = hierarchical_attention(pipe.model, pipe.processor, **made_of, top_k=top_k, title=title)
@@ -173,7 +134,7 @@ def inspect_attention(
 
 def _levels(family: Family, checkpoint: str) -> LevelWeights:
     """Read how much each level of a model's attentions counts."""
-    quiet()
+    loading.quiet()
     import transformers
     from safetensors import SafetensorError
 

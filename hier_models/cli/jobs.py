@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..journal import Journal, digest
-from .documents import COMPRESSED, Documents, open_documents
+from .documents import COMPRESSED, KINDS, PHRASES, Documents, open_documents
 from .errors import MistakeError, check_not_the_data, check_parent, mistakes, say, state
 from .loading import check_checkpoint, check_highlights, given_only, load_pipeline, making_of
 from .options import Dtype
@@ -82,19 +82,17 @@ def run_job(
         asked = settings()
         if kind is not POEMS and asked.get("num_return_sequences", 1) != 1:
             raise MistakeError(
-                f"--set num_return_sequences: one {kind.product} of a document is written; for several, call the "
-                "pipeline from Python"
+                f"--set num_return_sequences: one {kind.product} of a document is written; leave it out"
             )
         if asked.get("return_sources") and len(digests) > 1 and not (as_json or lines):
-            raise MistakeError(
-                "--sources: of many documents only JSON has a place for them; give --json, or an --output in .jsonl"
-            )
+            raise MistakeError("--sources: of many documents only JSON has a place for them; give --json or a .jsonl")
         making = making_of(model, asked | also, dtype, importance_tagger)
         done: dict[str, dict[str, Any]] = {}
         if output is not None:
             if lines:
                 stack.enter_context(alone(output))
-            done = finished(output, digests, making, kind)
+            with mistakes("--output", ValueError):
+                done = Journal(output, kind.product, making).read(digests)
         rest = len(digests) - len(done)
         if done:
             going_on = "going on with the others" if rest else "nothing is left to do"
@@ -134,8 +132,6 @@ def _say_left_out(documents: Documents) -> None:
 
 def check_all_sources(pipe: Any, documents: Iterable[dict[str, Any]], max_source_length: int | None = None) -> None:
     """Refuse what a model cannot read, before the first text is made, and not in the last hour of a job."""
-    from ..data.columns import KINDS
-    from ..data.phrase_columns import PHRASES
     from ..data.tokenizing import check_phrases, check_roles, highlights
 
     segments, highlighting = getattr(pipe.processor, "num_segments", 0), highlights(pipe.processor)
@@ -166,14 +162,6 @@ def alone(output: Path) -> Iterator[None]:
         finally:
             if not file.seek(0, os.SEEK_END):  # nothing came of it
                 output.unlink(missing_ok=True)
-
-
-def finished(
-    output: Path, inputs: Mapping[str, str], making: dict[str, Any], kind: Kind = SUMMARIES
-) -> dict[str, dict[str, Any]]:
-    """Read the records of documents that a job has done, and cut off a line that it was interrupted in."""
-    with mistakes("--output", ValueError):
-        return Journal(output, kind.product, making).read(inputs)
 
 
 def write_texts(
@@ -207,7 +195,7 @@ def write_texts(
             set_seed(int(digest([seed, waiting[-1][0]]), 16) % 2**32)
             yield pipe(document, **settings)
 
-    counts: list[dict[str, int]] = []
+    counts = []
     journal = Journal(output or Path(), kind.product, making)
     with ExitStack() as stack:
         target = sys.stdout if output is None else stack.enter_context(output.open("a", encoding="utf-8"))
@@ -225,11 +213,9 @@ def write_texts(
             whole = first.pop(f"{kind.product}_text")
             if kind is POEMS and len(result) > 1:
                 first["candidates"] = [{key: poem[key] for key in poem if key != "poem_text"} for poem in result[1:]]
-            text = whole.strip()
-            for parts in ("copied", "sources"):
-                for part in first.get(parts, ()):  # counted in the text without the spaces before it
-                    part["start"] -= len(whole) - len(whole.lstrip())
-                    part["end"] -= len(whole) - len(whole.lstrip())
+            text, spaces = whole.strip(), len(whole) - len(whole.lstrip())
+            for part in (*first.get("copied", ()), *first.get("sources", ())):
+                part |= {"start": part["start"] - spaces, "end": part["end"] - spaces}
             counts.append(first)
             identifier, made_of = waiting.popleft()
             if output is not None:
@@ -245,16 +231,14 @@ def write_texts(
 
 def _marked(text: str, words: Iterable[dict[str, Any]]) -> str:
     """Put words into brackets, those that follow one another into one pair."""
-    parts, done, inside = [], 0, False
+    spans: list[tuple[int, int]] = []
     for word in words:
-        between = text[done : word["start"]]
-        if inside and between.strip():
-            parts.append("]")
-            inside = False
-        parts.append(between if inside else f"{between}[")
-        parts.append(text[word["start"] : word["end"]])
-        done, inside = word["end"], True
-    return "".join([*parts, "]" if inside else "", text[done:]])
+        follows = spans and not text[spans[-1][1] : word["start"]].strip()
+        start = spans.pop()[0] if follows else word["start"]
+        spans.append((start, word["end"]))
+    for start, end in reversed(spans):
+        text = f"{text[:start]}[{text[start:end]}]{text[end:]}"
+    return text
 
 
 def _encodable(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import logging
 import warnings
@@ -36,14 +37,13 @@ def quiet() -> None:
     transformers_logging.disable_progress_bar()
     # Weights that are missing in a checkpoint are news in any case.
     transformers_logging.get_logger("transformers.modeling_utils").setLevel(logging.WARNING)
-    # The commands say themselves what was cut.
-    for name in ("pipelines", "models", "data.tokenizing"):
-        logging.getLogger(f"hier_models.{name}").setLevel(logging.ERROR)
-    # But nobody else says that languages are missing or change nothing, that a text is not English, that a model that
-    # pools by importance has no weights, or that a tagger works in windows.
+    # The commands say themselves what was cut, but not what these warn of.
     pipelines = ("translation_hier", "faithful_hier", "importance_tagger_hier")
-    for name in (*(f"pipelines.{name}" for name in pipelines), "models.encoder_top_down_transformer"):
-        logging.getLogger(f"hier_models.{name}").setLevel(logging.WARNING)
+    warning = (*(f"pipelines.{name}" for name in pipelines), "models.encoder_top_down_transformer")
+    levels = {logging.ERROR: ("pipelines", "models", "data.tokenizing"), logging.WARNING: warning}
+    for level, names in levels.items():
+        for name in names:
+            logging.getLogger(f"hier_models.{name}").setLevel(level)
 
 
 def load_pipeline(
@@ -87,8 +87,7 @@ def required(model: str | None, what: str, example: str) -> str:
 
 def check_checkpoint(name: str, option: str = "--model") -> None:
     """Refuse, before anything is loaded, a local path that is no checkpoint."""
-    reason = why_no_checkpoint(name)
-    if reason is not None:
+    if reason := why_no_checkpoint(name):
         raise MistakeError(f"{option}: {reason}")
 
 
@@ -112,9 +111,8 @@ def making_of(model: str, settings: dict[str, Any], dtype: Dtype, importance_tag
 
 def _version(folders: list[str]) -> str | None:
     """Name what models are loaded from: a model that was trained anew in its folder is another one."""
-    files = [file for folder in folders for pattern in _LOADED for file in sorted(Path(folder).glob(pattern))]
     digests = []
-    for file in files:
+    for file in (file for folder in folders for pattern in _LOADED for file in sorted(Path(folder).glob(pattern))):
         with file.open("rb") as stream:
             digests.append([file.name, hashlib.file_digest(stream, "sha256").hexdigest()])
     return digest(digests) if digests else None
@@ -140,10 +138,7 @@ def generation_settings(
         if not equals:
             raise MistakeError(f"--set: got {entry!r}; write NAME=VALUE, such as --set length_penalty=2.0")
         if name not in known or name.startswith("_"):
-            import difflib
-
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
+            hint = "".join(f"; did you mean {close}?" for close in difflib.get_close_matches(name, known, n=1))
             raise MistakeError(f"--set: {name!r} is no generation setting of Transformers{hint}")
         with mistakes(f"--set: {entry!r}", yaml.YAMLError):
             settings[name] = yaml.safe_load(text)

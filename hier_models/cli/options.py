@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
-import inspect
 import os
 import re
 import shlex
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,14 +15,17 @@ import typer
 from typer.core import TyperCommand
 
 from ..checkpoints import MINI_NAME, is_hub_id
-from .errors import MistakeError, guarded, state
+from .errors import MistakeError, P, R, guarded, state
 from .extractive import METHODS
 
 
-def help_text(text: str) -> str:
-    """Join the lines of each paragraph, which typer would leave broken, but not those of the examples."""
-    paragraphs = inspect.cleandoc(text).split("\n\n")
-    return "\n\n".join(part if part.startswith("\b") else " ".join(part.split()) for part in paragraphs)
+def help_text(command: str) -> str:
+    """Read the help of a command; lines of paragraphs are joined, which typer would leave broken, but not examples."""
+    text = (Path(__file__).parent / "help" / f"{command}.txt").read_text(encoding="utf-8")
+    return "\n\n".join(
+        f"\b\n{part}" if re.search("^  ", part, re.MULTILINE) else " ".join(part.split())
+        for part in text.rstrip().split("\n\n")
+    )
 
 
 app = typer.Typer(
@@ -35,6 +38,11 @@ app = typer.Typer(
 )
 
 
+def command(name: str, **settings: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function a command, with its help and its exit codes."""
+    return lambda function: app.command(name, help=help_text(name), **settings)(guarded(function))
+
+
 def _version(wanted: bool) -> None:
     if not wanted:
         return
@@ -44,22 +52,9 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback(
-    help=help_text("""Train and use hierarchical summarizers of long documents.
-
-    \b
-    Examples:
-      hier-models summarize paper.txt
-      hier-models summarize paper.txt -m ./my-model
-      hier-models train recipe.yaml --learning_rate 1e-4
-      hier-models evaluate test.jsonl -m ./my-model
-      hier-models inspect paper.txt -m ./my-model -o where.html
-      hier-models analyze test.jsonl -m ./my-model -o report
-      hier-models export ./to-share -m ./my-model
-
-    Every command explains itself: hier-models COMMAND --help
-    """),
-    epilog="Exit codes: 0 done, 1 failed, 2 a mistake in the command or its input, 75 not finished when its "
-    "time was up, 130 interrupted.",
+    help=help_text("hier-models"),
+    epilog="Exit codes: 0 done, 1 failed, 2 a mistake in the command or its input, 75 not finished when its time was "
+    "up, 130 interrupted.",
 )
 def _options(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks, and everything the libraries say.")] = False,
@@ -116,23 +111,8 @@ def _is_model(name: str, alone: bool) -> bool:
     return not alone and name.isascii() and is_hub_id(name) and not re.search(r"\.[a-z]\w*$", name)
 
 
-class Dtype(StrEnum):
-    """Number formats of weights and computation."""
-
-    auto = "auto"
-    float32 = "float32"
-    bfloat16 = "bfloat16"
-    float16 = "float16"
-
-
-class Length(StrEnum):
-    """How long a summary is, for models that were trained to be told so."""
-
-    line = "line"
-    short = "short"
-    long = "long"
-
-
+Dtype = StrEnum("Dtype", ["auto", "float32", "bfloat16", "float16"])  # number formats of weights and computation
+Length = StrEnum("Length", ["line", "short", "long"])  # of a summary, for models that were trained to be told so
 MODEL_HELP = "A checkpoint: a folder, or the id of a model on the Hub"
 Model = Annotated[
     str, typer.Option("--model", "-m", metavar="MODEL", help=f"{MODEL_HELP}; {MINI_NAME} comes with hier_models.")

@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
 from ..checkpoints import resolve_checkpoint
 from . import options
-from .errors import MistakeError, guarded, mistakes, say
+from .errors import MistakeError, mistakes, say
 from .loading import check_checkpoint, quiet, required
-from .options import InputsFirst, app, help_text
+from .options import InputsFirst, command
 
 
-@app.command(
-    name="fit-phrases",
-    cls=InputsFirst,
-    help=help_text("""Count the phrases of a corpus, for a Highlight-Transformer to find the key phrases of documents.
-
-    \b
-    Examples:
-      hier-models fit-phrases train.jsonl -m ./my-model
-      hier-models fit-phrases train.jsonl -m ./my-model --max-source-length 500
-      hier-models fit-phrases papers.jsonl.xz -m ./my-model --stopwords words.txt --output ./processor
-      hier-models fit-phrases some/news -m ./my-model --split train --source-kind documents
-
-    The documents are read once, in bounded memory. What is counted becomes part of the model's processor
-    (key_phrases.json), and all commands use it. Training fits it by itself where its recipe says key_phrases: fit.
-    """),
-)
-@guarded
+@command("fit-phrases", cls=InputsFirst)
 def fit_phrases(
     documents: Annotated[
         str,
@@ -77,32 +61,17 @@ def fit_phrases(
     with mistakes(f"--model: cannot load the processor of {model!r}", OSError, ValueError, KeyError):
         processor = AutoProcessor.from_pretrained(model)
     if "phrase_positions" not in getattr(processor, "extra_inputs", {}):
-        raise MistakeError(
-            f"--model: key phrases are for Highlight-Transformers, and the processor of {model!r} is a "
-            f"{type(processor).__name__}"
-        )
+        kind = type(processor).__name__
+        raise MistakeError(f"--model: key phrases are for Highlight-Transformers, and {model!r} has a {kind}")
     path = Path(documents).expanduser()
-    rows = load_documents(
-        path if path.exists() else documents,
-        split=split,
-        text_column=text_column,
-        summary_column="",
-        source_kind=cast(Any, source_kind),
-        config_name=config_name,
-        revision=revision,
-        streaming=True,
-    )
+    found = {"split": split, "config_name": config_name, "revision": revision}
+    columns: dict[str, Any] = {"text_column": text_column, "summary_column": "", "source_kind": source_kind, **found}
+    rows = load_documents(path if path.exists() else documents, **columns, streaming=True)
+    counting: dict[str, Any] = {"top_k": top_k, "max_phrases": max_phrases, "min_documents": min_documents}
     extractor = fit_key_phrases(
-        rows,
-        processor,
-        max_source_length=max_source_length,
-        stopwords=stopwords,
-        top_k=top_k,
-        max_phrases=max_phrases,
-        min_documents=min_documents,
-        show_progress=True,
+        rows, processor, max_source_length=max_source_length, stopwords=stopwords, show_progress=True, **counting
     )
     processor.key_phrases = extractor
-    target = folder if output is None else output
+    target = output or folder
     processor.save_pretrained(target)
     say(f"{extractor.documents} documents, {len(extractor)} phrases kept. Saved: {target}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,34 +12,13 @@ import typer
 
 from . import options
 from .documents import DATA_SUFFIXES, data_suffix, read_stdin, read_text
-from .errors import MistakeError, check_parent, guarded, mistakes, say
+from .errors import MistakeError, check_parent, mistakes, say
 from .jobs import POEMS, run_job
 from .loading import generation_settings, load_pipeline, required
-from .options import Dtype, InputsFirst, app, help_text
+from .options import Dtype, InputsFirst, command
 
 
-@app.command(
-    cls=InputsFirst,
-    help=help_text("""Write Chinese quatrains about a text or many, with a HAM model trained on poems.
-
-    \b
-    Examples:
-      hier-models poem "春风吹过江南的小镇" -m ./my-poet
-      hier-models poem letter.txt -m ./my-poet --length 5 --candidates 3
-      hier-models poem -m ./my-poet --keyword 明月 --keyword 故乡
-      hier-models poem "秋天的雨" -m ./my-poet --set do_sample=true --set temperature=0.8 --seed 7
-      hier-models poem letters.jsonl -m ./my-poet --output poems.jsonl --batch-size 8
-
-    The important words of the text become keywords, one a line; where they are fewer than four, the words are added
-    that go with them in the poems that the model was trained on. Each line has exactly 5 or 7 characters. With --json
-    each poem is a JSON object: lines, keywords, num_added_keywords, score (the log-probability of all characters).
-
-    Of a folder of texts, or of records (.jsonl, .json, .csv, .tsv; the column text, document, …), a poem is written
-    about each. An --output that ends in .jsonl can be continued: run the same command again. Its objects also have id,
-    poem, model, settings and, with --candidates, candidates: the poems after the first.
-    """),
-)
-@guarded
+@command("poem", cls=InputsFirst)
 def poem(
     text: Annotated[
         str | None,
@@ -77,10 +57,7 @@ def poem(
     file = None if keywords or text in (None, "-") else _file(str(text))
     if file is not None and (output is not None or file.is_dir() or data_suffix(file) in DATA_SUFFIXES):
         if candidates > 1 and not as_json and (output is None or output.suffix.lower() not in (".jsonl", ".ndjson")):
-            raise MistakeError(
-                "--candidates: of many texts only JSON has a place for more than one; give --json, or an --output in "
-                ".jsonl"
-            )
+            raise MistakeError("--candidates: of many texts only JSON has a place for more; give --json or a .jsonl")
         if seed is not None and batch_size > 1:
             raise MistakeError("--seed: each text is drawn for by itself, so leave out --batch-size")
         run_job(
@@ -112,37 +89,26 @@ def poem(
     given = generation_settings(None, None, num_beams, settings)
     with mistakes("--keyword" if keywords else "TEXT", ValueError):
         poems = pipe(asked, keywords=keywords or None, length=length, num_candidates=candidates, **given)
-    for number, written in enumerate(poems):
-        if as_json:
+    if as_json:
+        for written in poems:
             print(json.dumps({name: written[name] for name in written if name != "poem_text"}, ensure_ascii=False))
-            continue
-        if number:
-            print()
-        print(written["poem_text"])
-    if not as_json:
-        added = poems[0]["num_added_keywords"]
-        say(
-            f"Keywords: {' '.join(poems[0]['keywords'])}"
-            + (f" ({added} of them added from the corpus)" if added else "")
-        )
+        return
+    print("\n\n".join(written["poem_text"] for written in poems))
+    added = poems[0]["num_added_keywords"]
+    say(f"Keywords: {' '.join(poems[0]['keywords'])}" + (f" ({added} of them added from the corpus)" if added else ""))
 
 
 def _file(text: str) -> Path | None:
     """The file or folder that TEXT names; None if it is the text itself."""
     path = Path(text).expanduser()
-    try:
-        return path if text and path.exists() else None
-    except OSError:  # a text too long for a name
-        return None
+    return path if text and os.path.exists(path) else None  # `Path.exists` refuses texts that are too long for a name
 
 
 def _read(text: str | None, file: Path | None) -> str:
     """The text itself, or that of a file or of standard input."""
-    if text in (None, "-"):
+    if text is None or text == "-":
         return read_stdin()
-    if file is None:
-        return str(text)
-    return read_text(file, f"TEXT: {text}")
+    return text if file is None else read_text(file, f"TEXT: {text}")
 
 
 def _check_texts(pipe: Any, documents: Iterable[dict[str, Any]]) -> None:
@@ -152,20 +118,7 @@ def _check_texts(pipe: Any, documents: Iterable[dict[str, Any]]) -> None:
             pipe.preprocess(document)
 
 
-@app.command(
-    help=help_text("""Collect the quatrains of a folder of poems, to train on.
-
-    \b
-    Examples:
-      npm install chinese-poetry
-      hier-models quatrains node_modules/chinese-poetry/dist/quantangshi quatrains.jsonl --simplify
-
-    Reads the JSON files of the chinese-poetry package: records with author, title and paragraphs. Kept are poems of
-    four lines that all have 5 or all 7 Chinese characters; how many others there are, and why they were left out, is
-    written to standard error.
-    """)
-)
-@guarded
+@command("quatrains")
 def quatrains(
     folder: Annotated[str, typer.Argument(metavar="FOLDER", help="The folder with the JSON files.")],
     output: Annotated[Path, typer.Argument(metavar="OUTPUT", help="JSON lines to write.")],
@@ -186,6 +139,3 @@ def quatrains(
         say(f"Left out, {reason}: {number}")
     if report.strange:
         say(f"Characters that are not Chinese: {' '.join(name for name, _ in report.strange.most_common(20))}")
-
-
-__all__ = ["poem", "quatrains"]

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ..checkpoints import MINI_NAME
 from . import options
 from .books import run_book
-from .errors import MistakeError, given, guarded, say
+from .errors import MistakeError, given, say
 from .extractive import check_options
 from .jobs import SUMMARIES, run_job
 from .loading import generation_settings, given_only, read_phrases
-from .options import Dtype, InputsFirst, app, help_text
+from .options import Dtype, InputsFirst, command
 from .reporting import tokens_were
 
 
@@ -23,45 +23,7 @@ OF_GENERATION = ("length", "max_length", "min_length", "num_beams", "settings", 
 OF_OUTPUT = ("show_phrases", "sources", "cut", "mark_copied")
 
 
-@app.command(
-    cls=InputsFirst,
-    help=help_text("""Summarize documents: one, or a batch that can be interrupted and continued.
-
-    \b
-    Examples:
-      hier-models summarize paper.txt
-      hier-models summarize paper.txt -m ./my-model
-      hier-models summarize paper.txt --length line --sources
-      hier-models summarize a.txt b.txt --json
-      pdftotext paper.pdf - | hier-models summarize
-      hier-models summarize papers/ --output out.jsonl
-      hier-models summarize test.jsonl -m ./my-model -o out.jsonl --batch-size 8
-      hier-models summarize paper.txt -m ./my-model --num-beams 4 --max-length 200
-      hier-models summarize articles.jsonl -m lexrank --max-words 200
-      hier-models summarize --book book.epub -m ./my-model -o out/
-
-    Without -m the model is mini, which comes with hier_models.
-
-    Summaries go to standard output, one a line, in the order of the documents. With --json each is a JSON object:
-    id, summary, num_truncated_tokens (how much of the document did not fit into the model), model, settings.
-
-    An --output that ends in .jsonl is written as JSON lines, each when its document is done. If the file is there
-    already, the job goes on where it stopped: run the same command again.
-
-    In records the document is the column text, article, document, … (a string), sentences (a list of strings),
-    turns (a list of objects with role and content) or documents (a list of strings to summarize together).
-
-    -m lead, lexrank, textrank or tf-idf are baselines without a model: they choose sentences of the document.
-
-    A Highlight-Transformer reads key phrases; --phrase names others, --show-phrases and --mark-copied show what it
-    read and what it copied.
-
-    --book summarizes a whole book: an EPUB, a folder with a file for each chapter, or one text with chapter headings.
-    Chapters are summarized, then their summaries, until one is left. The folder --output keeps each when it is made,
-    so that a stopped run goes on there, and gets book.html, a page to read, and book.json.
-    """),
-)
-@guarded
+@command("summarize", cls=InputsFirst)
 def summarize(
     inputs: options.Inputs = None,
     model: options.Model = MINI_NAME,
@@ -116,14 +78,14 @@ def summarize(
         given("max_words", "max_sentences", "language"),
     )
     phrases = read_phrases(phrase)
+    loading: dict[str, Any] = {"device": device, "dtype": dtype, "importance_tagger": importance_tagger}
     if show_phrases and not as_json and (output is None or output.suffix.lower() not in (".jsonl", ".ndjson")):
         raise MistakeError("--show-phrases: only JSON has a place for them; give --json, or an --output in .jsonl")
     if book is not None:
         unused = given("text_column", "set_aside", "phrase", "phrases_column", *OF_OUTPUT)
         if inputs or unused:
-            raise MistakeError(
-                f"--book is summarized alone; leave out {f'INPUT {inputs[0]!r}' if inputs else unused[0]}"
-            )
+            other = f"INPUT {inputs[0]!r}" if inputs else unused[0]
+            raise MistakeError(f"--book is summarized alone; leave out {other}")
         run_book(
             book,
             model,
@@ -133,9 +95,7 @@ def summarize(
             output=output,
             as_json=as_json,
             batch_size=batch_size,
-            device=device,
-            dtype=dtype,
-            importance_tagger=importance_tagger,
+            **loading,
         )
         return
     if book_model is not None:
@@ -146,28 +106,18 @@ def summarize(
         inputs,
         settings=lambda: (
             generation_settings(max_length, min_length, num_beams, settings)
-            | given_only(
-                max_source_length=max_source_length,
-                length=length,
-                truncation=cut or None,
-                max_words=max_words,
-                max_sentences=max_sentences,
-                language=language,
-                phrases=phrases,
-                return_phrases=show_phrases or None,
-                return_copied=mark_copied or None,
-                return_sources=sources or None,
-            )
+            | given_only(max_source_length=max_source_length, length=length, truncation=cut or None)
+            | given_only(max_words=max_words, max_sentences=max_sentences, language=language)
+            | given_only(phrases=phrases, return_phrases=show_phrases or None)
+            | given_only(return_copied=mark_copied or None, return_sources=sources or None)
         ),
         output=output,
         as_json=as_json,
         batch_size=batch_size,
         text_column=text_column,
         set_aside=set_aside,
-        device=device,
-        dtype=dtype,
-        importance_tagger=importance_tagger,
         phrases_column=phrases_column,
+        **loading,
     )
     for name, what in (
         ("num_missing_phrases", "Phrases that are not in their documents"),
@@ -178,9 +128,9 @@ def summarize(
             say(f"{what}: {number}.")
     if without := sum(count.get("without_phrases", 0) for count in counts):
         say(f"Nothing is highlighted in {without} of {documents} documents: no key phrases.")
-    if parts := [count["num_parts"] for count in counts if count.get("num_parts")]:
-        number_long = f"{len(parts)} of {documents} documents were" if documents > 1 else "The document was"
-        say(f"{number_long} longer than the model takes, and read in {sum(parts)} parts; --cut cuts at the end.")
-    if lost := [count["num_truncated_tokens"] for count in counts if count["num_truncated_tokens"]]:
-        number_cut = f"{len(lost)} of {documents} documents were" if documents > 1 else "The document was"
-        say(f"{number_cut} longer than the model takes: {tokens_were(sum(lost))} cut at the end.")
+    for name in ("num_parts", "num_truncated_tokens"):
+        if found := [count[name] for count in counts if count.get(name)]:
+            which = f"{len(found)} of {documents} documents were" if documents > 1 else "The document was"
+            in_parts = f", and read in {sum(found)} parts; --cut cuts"
+            what = in_parts if name == "num_parts" else f": {tokens_were(sum(found))} cut"
+            say(f"{which} longer than the model takes{what} at the end.")

@@ -12,42 +12,12 @@ from typing import Annotated
 
 import typer
 
-from .errors import NOT_FINISHED, MistakeError, guarded, mistakes, say, state
-from .options import app, help_text
+from .errors import NOT_FINISHED, MistakeError, mistakes, say, state
+from .options import command
 from .reporting import rouge_table
 
 
-@app.command(
-    help=help_text("""Train a model by a recipe.
-
-    \b
-    Examples:
-      hier-models train recipe.yaml
-      hier-models train recipe.yaml --smoke
-      hier-models train recipe.yaml --learning_rate 1e-4 --output_dir ./my-model
-      hier-models train recipe.yaml --from_bart facebook/bart-base
-      hier-models train recipe.yaml --from_encoder google-bert/bert-base-cased
-      hier-models train sweep.yaml --variant depth_5
-      hier-models train --tokenizer ./tok --train a.jsonl --output_dir ./my-model
-
-    A recipe is a YAML file with the sections model, data, generation, run and training. Every name in it is also a
-    flag, which overrides the recipe. The section training takes everything that Seq2SeqTrainingArguments of
-    Transformers takes. --flags lists all flags.
-
-    A recipe with variants is a sweep: each variant is a run in a folder of its own, and table.md and table.csv hold
-    the scores of all. What is finished is not repeated. --variant runs only one of them, in the same folder.
-
-    With comparison: besides, it is a comparison: each variant is trained with several seeds and must have the recipe,
-    the data and about the parameters of its twin. table.md then also has the difference from the twin, with an
-    interval by bootstrap over the test documents, time, memory and parameters; learning_curves.png shows the losses.
-
-    A run that was interrupted goes on from its last checkpoint when it is started again. --stop_after_minutes 9 stops
-    it at a checkpoint, with exit code 75 (torchrun and accelerate launch make it 1). The folder --output_dir holds the
-    model, its processor, results.json and the summaries of the validation documents.
-    """),
-    context_settings={"ignore_unknown_options": True},
-)
-@guarded
+@command("train", context_settings={"ignore_unknown_options": True})
 def train(
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="RECIPE", help="A YAML file, and any number of --NAME VALUE.")
@@ -107,10 +77,9 @@ def train(
             print({"evaluation": "Validation", "test": "Test"}[title])
         print(rouge_table(evaluation) if "rougeLsum" in evaluation else task_class(task).table(evaluation))
     folder = results["recipe"]["training"]["output_dir"]
-    if smoke and not Path(folder).exists():
-        print("The recipe runs. What it made is deleted.")
-    else:
-        print(f"Model, processor and results.json are in {folder}")
+    deleted = smoke and not Path(folder).exists()
+    made = f"Model, processor and results.json are in {folder}"
+    print("The recipe runs. What it made is deleted." if deleted else made)
 
 
 @contextmanager
@@ -156,13 +125,10 @@ def _list_flags() -> None:
     from ..training import DataArguments, GenerationArguments, ModelArguments, RunArguments
 
     sections = [ModelArguments, DataArguments, GenerationArguments, RunArguments]
-    parser = HfArgumentParser(
+    HfArgumentParser(
         sections,  # type: ignore[arg-type]  # it takes any dataclass types
-        prog="hier-models train",
         add_help=False,
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
         usage="hier-models train [RECIPE] [--NAME VALUE]...",
-        epilog="And everything that transformers.Seq2SeqTrainingArguments takes: --output_dir, --learning_rate, "
-        "--num_train_epochs, --per_device_train_batch_size, --bf16, --gradient_checkpointing, --save_steps, …",
-    )
-    parser.print_help()
+        epilog="And all that transformers.Seq2SeqTrainingArguments takes: --output_dir, --learning_rate, --bf16, …",
+    ).print_help()

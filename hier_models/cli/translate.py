@@ -9,29 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from . import options
-from .errors import MistakeError, guarded, say
+from .errors import MistakeError, say
 from .jobs import TRANSLATIONS, run_job
 from .loading import generation_settings, given_only, required
-from .options import Dtype, InputsFirst, app, help_text
+from .options import Dtype, InputsFirst, command
 
 
-@app.command(
-    cls=InputsFirst,
-    help=help_text("""Translate documents of any length: one, or a batch that can be interrupted and continued.
-
-    \b
-    Examples:
-      hier-models translate letter.txt -m ./my-model
-      hier-models translate letters/ -m ./my-model --output out.jsonl
-      hier-models translate a.txt -m ./nllb --src-lang eng_Latn --tgt-lang deu_Latn
-
-    A long document is cut into chunks between sentences, as long as the model can take (or --chunk-length); they are
-    translated one by one and joined. With --json each translation is a JSON object: id, translation, num_chunks,
-    num_split_sentences (sentences longer than a chunk, cut too), num_unfinished_chunks (translations that were ended
-    by the maximum length), model, settings. All else is as in summarize.
-    """),
-)
-@guarded
+@command("translate", cls=InputsFirst)
 def translate(
     inputs: options.Inputs = None,
     model: options.RequiredModel = None,

@@ -5,24 +5,17 @@ from typing import Any
 
 
 # What type checkers see is `__init__.pyi`.
-_HOMES = {
-    "Copy": "copying",
-    "CopyRule": "copying",
-    "CopyingReport": "copying_report",
-    "HierarchicalAttentionMap": "heatmap",
-    "HighlightingReport": "highlighting",
-    "LevelWeights": "levels",
-    "RowEntropy": "row_attention",
-    "find_copies": "copying",
-    "hierarchical_attention": "capture",
-    "highlighting_report": "highlighting",
-    "level_weights": "levels",
-    "row_entropy": "row_attention",
-    "save_sources_page": "summary_sources",
-    "source_text": "copying",
-    "sources_page": "summary_sources",
-    "top_sentences": "heatmap",
+_NAMES = {
+    "capture": ("hierarchical_attention",),
+    "copying": ("Copy", "CopyRule", "find_copies", "source_text"),
+    "copying_report": ("CopyingReport",),
+    "heatmap": ("HierarchicalAttentionMap", "top_sentences"),
+    "highlighting": ("HighlightingReport", "highlighting_report"),
+    "levels": ("LevelWeights", "level_weights"),
+    "row_attention": ("RowEntropy", "row_entropy"),
+    "summary_sources": ("save_sources_page", "sources_page"),
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = sorted(_HOMES)
 
 

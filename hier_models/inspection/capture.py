@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 
 from ..pipelines import SummarizationPipeline
+from ..pipelines.copied_words_hier import token_ends
 from ..pipelines.sources_hier import eager_attention, evaluating
 from ..pipelines.written_form_hier import restore_written_form
 from .heatmap import FloatArray, HierarchicalAttentionMap, top_sentences
 from .row_attention import attends_to_rows, row_attention_weights, row_texts
 
-
-__all__ = ["hierarchical_attention"]
 
 # Eager attention keeps every weight of a step, the attention over all source tokens among them. So many summary tokens
 # at a time keep that to some hundred MB for the paper's largest model.
@@ -24,9 +24,6 @@ CHUNK = 64
 
 # Sentences that each summary token keeps, as in the paper.
 TOP_K = 16
-
-# What a decoder writes for a character whose last bytes are in the next token.
-UNFINISHED = "\N{REPLACEMENT CHARACTER}"
 
 
 def hierarchical_attention(
@@ -95,20 +92,14 @@ def hierarchical_attention(
     with evaluating(model):
         pipeline = SummarizationPipeline(model=model, processor=processor, device=model.device)
         document = {kind: source}
-        example = pipeline.preprocess(document, truncation=True, max_source_length=max_source_length)["examples"]
+        limit: dict[str, Any] = {"truncation": True, "max_source_length": max_source_length}
+        example = pipeline.preprocess(document, **limit)["examples"]
         inputs = {name: torch.tensor([row], device=model.device) for name, row in example.inputs.items()}
-        if summary is None:
-            settings = {"truncation": True, "max_source_length": max_source_length, **generate_kwargs}
-            result = pipeline(document, return_tensors=True, **settings)
-            ids = result[0]["summary_token_ids"][None].to(model.device)  # (1, target + 1)
-            decoder_input_ids, target_ids = ids[:, :-1], ids[0, 1:].tolist()
-        else:
-            target_ids = list(processor(text_target=summary)["labels"])
-            labels = torch.tensor([target_ids], device=model.device)
-            decoder_input_ids = model.prepare_decoder_input_ids_from_labels(labels)
+        ids = summary_ids(pipeline, processor, document, summary, **limit, **generate_kwargs)
+        decoder_input_ids, target_ids = ids[None, :-1], ids[1:].tolist()
         # (decoder_layers, sentences, target)
         if top_k is None:
-            weights = row_attention_weights(model, inputs, decoder_input_ids)
+            weights, _ = row_attention_weights(model, inputs, decoder_input_ids)
         else:
             weights = _attention_weights(model, inputs, decoder_input_ids, top_k)
 
@@ -138,10 +129,8 @@ def given_document(**named: Any) -> tuple[str, Any]:
     """Give the kind and the content of the one document that is given."""
     given = [(kind, value) for kind, value in named.items() if value is not None]
     if len(given) != 1:
-        raise ValueError(
-            "Give the document as exactly one of text, sentences, turns and documents; got "
-            f"{', '.join(kind for kind, _ in given) or 'none'}"
-        )
+        got = ", ".join(kind for kind, _ in given) or "none"
+        raise ValueError(f"Give the document as exactly one of text, sentences, turns and documents; got {got}")
     [(kind, value)] = given
     return kind, value if isinstance(value, str) else list(value)
 
@@ -149,17 +138,24 @@ def given_document(**named: Any) -> tuple[str, Any]:
 def check_generation(summary: str | None, settings: Mapping[str, Any], shown: str) -> None:
     """Refuse settings of a generation that there is none of, or of several summaries."""
     if summary is not None and settings:
-        raise ValueError(
-            f"{', '.join(settings)}: settings for generating a summary, but `summary` is given; leave one out"
-        )
+        raise ValueError(f"{', '.join(settings)}: settings for generating a summary, but `summary` is given")
     if settings.get("num_return_sequences", 1) != 1:
         raise ValueError(f"num_return_sequences: got {settings['num_return_sequences']}; {shown}")
 
 
+def summary_ids(pipeline: Any, processor: Any, document: Any, summary: str | None, **settings: Any) -> torch.Tensor:
+    """The token that begins a summary, and its tokens, (target + 1,); without a summary one is generated."""
+    model = pipeline.model
+    if summary is None:
+        ids: torch.Tensor = pipeline(document, return_tensors=True, **settings)[0]["summary_token_ids"]
+        return ids.to(model.device)
+    labels = torch.tensor([processor(text_target=summary)["labels"]], device=model.device)
+    return torch.cat([model.prepare_decoder_input_ids_from_labels(labels)[0, :1], labels[0]])
+
+
 def _no_hierarchy(model: Any) -> str:
     return (
-        f"model: {type(model).__name__} has no hierarchical attention to show (a plain model, or "
-        "hierarchical_layers=0); give a model with hierarchical_layers of at least 1"
+        f"model: {type(model).__name__} has no hierarchical attention to show; hierarchical_layers must be at least 1"
     )
 
 
@@ -209,19 +205,7 @@ def _row_texts(tokenizer: Any, inputs: dict[str, torch.Tensor], count: int, unit
 
 
 def _token_texts(tokenizer: Any, ids: list[int]) -> list[str]:
-    """Give the text of each token, spaces included, so that joined they are the text.
-
-    A character whose bytes are spread over several tokens stands with the last of them; the others are empty.
-    """
-    texts: list[str] = []
-    begin, done = 0, ""  # the text of ids[begin:] up to the last finished character
-    for end in range(1, len(ids) + 1):
-        whole = tokenizer.decode(ids[begin:end], skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        unfinished = whole.endswith(UNFINISHED) and end < len(ids)
-        texts.append("" if unfinished else whole[len(done) :])
-        if not unfinished:
-            done = whole
-        if len(done) > 1000 and not unfinished:  # begin anew, so that a long summary does not take quadratic time
-            begin = end - 1
-            done = tokenizer.decode(ids[begin:end], skip_special_tokens=False, clean_up_tokenization_spaces=False)
-    return texts
+    """Give the text of each token, spaces included; a character of several tokens stands with the last of them."""
+    decoding = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
+    text = tokenizer.decode(ids, **decoding)
+    return [text[start:end] for start, end in pairwise([0, *token_ends(tokenizer, ids, text, decoding)])]

@@ -25,8 +25,6 @@ from typing import Any
 from ..models.sentence_splitting import check_language, split_sentences
 
 
-__all__ = ["Copy", "CopyRule", "SourceText", "find_copies", "source_text", "split_summary"]
-
 KINDS = ("text", "sentences", "turns", "documents")
 
 # Every Chinese character and kana is a word of its own: no spaces tell where theirs end.
@@ -63,9 +61,7 @@ class CopyRule:
         if self.min_run < 1:
             raise ValueError(f"min_run: got {self.min_run}; it must be at least 1")
         if self.min_words < self.min_run:
-            raise ValueError(
-                f"min_words: got {self.min_words}, less than min_run={self.min_run}: such sentences could never count"
-            )
+            raise ValueError(f"min_words: got {self.min_words}; it must be at least min_run={self.min_run}")
 
     def __str__(self) -> str:
         """The rule as a sentence for a reader of the report."""
@@ -133,26 +129,16 @@ def source_text(document: Mapping[str, Any], language: str = "english") -> Sourc
     check_language(language)
     given = {kind: document[kind] for kind in KINDS if document.get(kind) is not None}
     if len(given) != 1:
-        raise ValueError(
-            f"document: it must have exactly one of {', '.join(KINDS)}; got {', '.join(given) or 'none of them'}"
-        )
+        raise ValueError(f"document: it must have exactly one of {', '.join(KINDS)}; got {', '.join(given) or 'none'}")
     [(kind, value)] = given.items()
     if kind == "sentences":
         return SourceText(tuple(value))
-    if kind == "text":
-        pieces, name = _paragraphs(value), "paragraph"
-    elif kind == "turns":
-        pieces, name = [turn["content"] for turn in value], "turn"
-    else:
-        pieces, name = list(value), "article"
-    sentences: list[str] = []
-    blocks: list[int] = []
-    for number, piece in enumerate(pieces):
-        found = _sentences(piece, language)
-        sentences += found
-        blocks += [number] * len(found)
+    name = {"text": "paragraph", "turns": "turn", "documents": "article"}[kind]
+    pieces = _paragraphs(value) if kind == "text" else [part["content"] if kind == "turns" else part for part in value]
+    split = [(number, found) for number, piece in enumerate(pieces) for found in _sentences(piece, language)]
+    blocks = tuple(number for number, _ in split)
     known = len(pieces) > 1 or kind != "text"
-    return SourceText(tuple(sentences), tuple(blocks) if known else None, name)
+    return SourceText(tuple(sentence for _, sentence in split), blocks if known else None, name)
 
 
 def split_summary(summary: str, language: str = "english") -> list[str]:
@@ -180,7 +166,8 @@ def find_copies(source: SourceText, summary: Sequence[str], rule: CopyRule | Non
 
     Source: HAT-BART, section 6 and appendix A, where the sentences were found by eye.
     """
-    return _Matcher(source, rule or CopyRule()).find(summary)
+    matcher = _Matcher(source, rule or CopyRule())
+    return [matcher.copy(sentence) for sentence in summary]
 
 
 def words_of(text: str) -> list[str]:
@@ -213,10 +200,8 @@ class _Matcher:
                 self.index.setdefault(word, []).append((number, count))
         self.total = max(total, 1)
 
-    def find(self, summary: Sequence[str]) -> list[Copy | None]:
-        return [self._copy(words_of(sentence)) for sentence in summary]
-
-    def _copy(self, words: list[str]) -> Copy | None:
+    def copy(self, sentence: str) -> Copy | None:
+        words = words_of(sentence)
         if len(words) < self.rule.min_words:
             return None
         least = self.rule.threshold * len(words) - 1e-9
@@ -275,14 +260,10 @@ def _marks(sentence: str, words: list[str]) -> tuple[tuple[int, int], ...]:
     """
     found = list(WORD.finditer(sentence))
     there = [_folded(match[0]) for match in found]
-    marks = []
-    for block in SequenceMatcher(None, there, words, autojunk=False).get_matching_blocks():
-        if block.size > 1:
-            last = block.a + block.size - 1
-            start = 0 if block.a == 0 else found[block.a].start()
-            end = len(sentence) if last == len(found) - 1 else found[last].end()
-            marks.append((start, end))
-    return tuple(marks)
+    starts = [0, *(match.start() for match in found[1:])]
+    ends = [*(match.end() for match in found[:-1]), len(sentence)]
+    blocks = SequenceMatcher(None, there, words, autojunk=False).get_matching_blocks()
+    return tuple((starts[block.a], ends[block.a + block.size - 1]) for block in blocks if block.size > 1)
 
 
 def _folded(word: str) -> str:
@@ -295,16 +276,10 @@ def _sentences(text: str, language: str) -> list[str]:
 
 def _paragraphs(text: str) -> list[str]:
     """Split a text at its blank lines, and put each heading before the paragraph that it belongs to."""
-    paragraphs: list[str] = []
-    heading = ""
-    for piece in BLANK_LINE.split(text):
-        if not piece.strip():
-            continue
-        if not piece.rstrip().endswith(SENTENCE_MARKS) and len(words_of(piece)) < HEADING_WORDS:
-            heading += piece + "\n\n"
-            continue
-        paragraphs.append(heading + piece)
-        heading = ""
-    if heading:  # nothing follows
-        paragraphs.append(heading)
-    return paragraphs
+    paragraphs = [""]
+    for piece in filter(str.strip, BLANK_LINE.split(text)):
+        is_heading = not piece.rstrip().endswith(SENTENCE_MARKS) and len(words_of(piece)) < HEADING_WORDS
+        paragraphs[-1] += f"{piece}\n\n" if is_heading else piece
+        if not is_heading:
+            paragraphs.append("")
+    return [paragraph for paragraph in paragraphs if paragraph]

@@ -19,9 +19,6 @@ from .pages import Page, aligned, printable, require_matplotlib, save_figure
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
-__all__ = ["CopyingReport"]
-
 # The first model is the paper's blue, the second its bold; told apart by people who see few colors, too.
 COLORS = ("#1f66ad", "#c8500a", "#0a7d5c", "#8b4aa8", "#7a6a00", "#46505e")
 DARK_COLORS = ("#7db8ff", "#ff9e5e", "#4fd0a5", "#d79cf0", "#d8c64a", "#aab4c4")
@@ -109,9 +106,8 @@ class CopyingReport(Page):
         if not summaries:
             raise ValueError("summaries: got none; give at least one model's")
         if self._copies and list(summaries) != self.names:
-            raise ValueError(
-                f"summaries: got those of {', '.join(summaries)}, but the documents before had {', '.join(self.names)}"
-            )
+            got, had = ", ".join(summaries), ", ".join(self.names)
+            raise ValueError(f"summaries: got those of {got}, but the documents before had {had}")
         source = source_text(document, self.language)
         if source.blocks is not None:
             self.block_name = source.block_name
@@ -181,21 +177,13 @@ class CopyingReport(Page):
             (from 1, or null), `coverage`, `extent` and `run`.
         """
         with Path(path).open("w", encoding="utf-8", errors="replace") as stream:
-            for model, entries in self._copies.items():
-                for entry in entries:
-                    for place, copy in entry.copies:
-                        row = {
-                            "model": model,
-                            "id": entry.identifier,
-                            "summary_sentence": place + 1,
-                            "sentence": copy.sentence + 1,
-                            "position": round(copy.position, 6),
-                            "block": None if copy.block is None else copy.block + 1,
-                            "coverage": round(copy.coverage, 6),
-                            "extent": round(copy.extent, 6),
-                            "run": copy.run,
-                        }
-                        stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+            for model, entry in ((model, entry) for model, entries in self._copies.items() for entry in entries):
+                for place, copy in entry.copies:
+                    row = {"model": model, "id": entry.identifier, "summary_sentence": place + 1}
+                    row |= {"sentence": copy.sentence + 1, "position": round(copy.position, 6)}
+                    row |= {"block": None if copy.block is None else copy.block + 1, "run": copy.run}
+                    row |= {"coverage": round(copy.coverage, 6), "extent": round(copy.extent, 6)}
+                    stream.write(json.dumps(row, ensure_ascii=False) + "\n")
         return Path(path)
 
     def save_png(self, path: str | os.PathLike[str], *, dpi: int = 150) -> Path:
@@ -272,16 +260,12 @@ class CopyingReport(Page):
             "copied_share": len(copies) / judged if judged else None,
             "documents_with_copies": sum(bool(entry.copies) for entry in entries),
             "entire_share": _mean([copy.extent >= self.rule.threshold for copy in copies]),
-            "position": {
-                "mean": _mean(positions),
+            "position": _center(positions)
+            | {
                 "mean_interval": _interval(entries),
-                "median": statistics.median(positions) if positions else None,
                 "quartiles": np.quantile(positions, [0.25, 0.5, 0.75]).tolist() if positions else None,
             },
-            "sentence": {
-                "mean": _mean([copy.sentence + 1 for copy in copies]),
-                "median": statistics.median(copy.sentence + 1 for copy in copies) if copies else None,
-            },
+            "sentence": _center([copy.sentence + 1 for copy in copies]),
             "block": self._block_numbers(entries),
             "histogram": {"edges": edges.round(6).tolist(), "counts": counts.tolist()},
         }
@@ -290,14 +274,8 @@ class CopyingReport(Page):
         several = [entry for entry in entries if entry.num_blocks > 1]
         numbers = [copy.block + 1 for entry in several for _, copy in entry.copies if copy.block is not None]
         spread = [len({copy.block for _, copy in entry.copies}) for entry in several if entry.copies]
-        return {
-            "name": self.block_name,
-            "documents": len(several),
-            "mean": _mean(numbers),
-            "median": statistics.median(numbers) if numbers else None,
-            "first_share": _mean([number == 1 for number in numbers]),
-            "per_summary": _mean(spread),
-        }
+        shares = {"first_share": _mean([number == 1 for number in numbers]), "per_summary": _mean(spread)}
+        return {"name": self.block_name, "documents": len(several), **_center(numbers), **shares}
 
     def _rows(self) -> list[tuple[str, list[str]]]:
         """Lay out the numbers for people: label, and a text for each model."""
@@ -358,15 +336,11 @@ class CopyingReport(Page):
             positions = sorted(copy.position for entry in entries for _, copy in entry.copies)
             if not positions:
                 continue
+            color, style = COLORS[number % len(COLORS)], styles[number % len(styles)]
+            label = printable(name).replace("$", r"\$")
             heights = [0.0, *(np.arange(1, len(positions) + 1) / len(positions)), 1.0]
             axes.step(
-                [0.0, *positions, 1.0],
-                heights,
-                where="post",
-                color=COLORS[number % len(COLORS)],
-                linestyle=styles[number % len(styles)],
-                linewidth=2,
-                label=printable(name).replace("$", r"\$"),
+                [0.0, *positions, 1.0], heights, where="post", color=color, linestyle=style, linewidth=2, label=label
             )
         _style(axes, 1.01)
         axes.set_xlabel("first part of the document", fontsize=8.5, color=SOFT)
@@ -383,29 +357,22 @@ class CopyingReport(Page):
             sentence = source.sentences[copy.sentence]
             return [[_utf16(sentence[:start]), _utf16(sentence[:end])] for start, end in copy.marks]
 
+        def shown(sentence: str, copy: Copy | None) -> dict[str, Any]:
+            numbers = copy and {
+                "sentence": copy.sentence,
+                "position": round(copy.position, 4),
+                "coverage": round(copy.coverage, 3),
+                "extent": round(copy.extent, 3),
+                "marks": marks(copy),
+            }
+            text = printable(sentence, keep_spaces=True)
+            return {"text": text, "judged": is_judged(sentence, self.rule), "copy": numbers}
+
         return {
             "id": printable(name),
             "sentences": [printable(sentence, keep_spaces=True) for sentence in source.sentences],
             "blocks": source.blocks,
-            "summaries": [
-                [
-                    {
-                        "text": printable(sentence, keep_spaces=True),
-                        "judged": is_judged(sentence, self.rule),
-                        "copy": None
-                        if copy is None
-                        else {
-                            "sentence": copy.sentence,
-                            "position": round(copy.position, 4),
-                            "coverage": round(copy.coverage, 3),
-                            "extent": round(copy.extent, 3),
-                            "marks": marks(copy),
-                        },
-                    }
-                    for sentence, copy in zip(texts[model], found[model], strict=True)
-                ]
-                for model in texts
-            ],
+            "summaries": [list(map(shown, texts[model], found[model])) for model in texts],
         }
 
 
@@ -425,17 +392,19 @@ def _mean(values: list[Any]) -> float | None:
     return float(sum(values) / len(values)) if values else None
 
 
+def _center(values: list[Any]) -> dict[str, Any]:
+    return {"mean": _mean(values), "median": statistics.median(values) if values else None}
+
+
 def _interval(entries: list[_Copies]) -> list[float] | None:
     """Give the 95 % interval of the mean position: the documents are drawn again and again, with replacement.
 
     Documents, not sentences: what one summary copies does not lie independently.
     """
-    sums = np.array([sum(copy.position for _, copy in entry.copies) for entry in entries])
-    counts = np.array([len(entry.copies) for entry in entries])
-    if np.count_nonzero(counts) < 2:
+    sums = np.array([sum(copy.position for _, copy in entry.copies) for entry in entries if entry.copies])
+    counts = np.array([len(entry.copies) for entry in entries if entry.copies])
+    if len(counts) < 2:
         return None
-    with_copies = counts > 0
-    sums, counts = sums[with_copies], counts[with_copies]
     generator = np.random.default_rng(0)
     means = []
     for _ in range(RESAMPLES):

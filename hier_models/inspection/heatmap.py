@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,10 +20,6 @@ from .pages import Page, printable, require_matplotlib, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap
-
-
-__all__ = ["HierarchicalAttentionMap", "top_sentences"]
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -120,17 +117,12 @@ class HierarchicalAttentionMap(Page):
 
     def __post_init__(self) -> None:
         self.weights = np.asarray(self.weights, dtype=np.float32)
-        if self.weights.ndim != 3 or 0 in self.weights.shape:
-            raise ValueError(
-                f"weights: got shape {self.weights.shape}; expected three axes, (decoder_layers, sentences, target), "
-                "none of them empty"
-            )
-        expected = (self.weights.shape[0], len(self.sentences), len(self.tokens))
-        if self.weights.shape != expected:
-            raise ValueError(
-                f"weights: got shape {self.weights.shape}, but there are {expected[1]} sentences and {expected[2]} "
-                f"tokens; expected {expected}"
-            )
+        shape = self.weights.shape
+        if self.weights.ndim != 3 or 0 in shape:
+            raise ValueError(f"weights: got shape {shape}; (decoder_layers, sentences, target), none of them empty")
+        if shape[1:] != (len(self.sentences), len(self.tokens)):
+            there = f"{len(self.sentences)} sentences and {len(self.tokens)} tokens"
+            raise ValueError(f"weights: got shape {shape}; it must be that of {there}")
 
     def save_png(self, path: str | os.PathLike[str], *, layers: list[int] | None = None, dpi: int = 150) -> Path:
         """Draw the heatmaps of the layers side by side, as in Figures 2 to 4 of the paper.
@@ -174,36 +166,32 @@ class HierarchicalAttentionMap(Page):
         dpi = max(dpi, math.ceil(min(densest, MOST_DPI)))
 
         figure = Figure(figsize=(width, height), facecolor="white")
-        colors: Colormap = LinearSegmentedColormap.from_list("hierarchical_attention", LIGHT_RAMP)
-        norm = PowerNorm(COLOR_POWER, vmin=0.0, vmax=float(self.weights[chosen].max()) or 1.0)
+        look: dict[str, Any] = {
+            "cmap": LinearSegmentedColormap.from_list("hierarchical_attention", LIGHT_RAMP),
+            "norm": PowerNorm(COLOR_POWER, vmin=0.0, vmax=float(self.weights[chosen].max()) or 1.0),
+        }
+        extent = (-0.5, num_tokens - 0.5, num_sentences - 0.5, -0.5)
+        ticks: dict[str, Any] = {"length": 2, "width": 0.6, "color": "#b8b8c0", "labelcolor": "#333333"}
         for place, layer in enumerate(chosen):
             row, column = divmod(place, columns)
             left = labels_width + column * (panel_width + gap)
             bottom = height - top - row * (panel_height + gap) - panel_height
             axes = figure.add_axes((left / width, bottom / height, panel_width / width, panel_height / height))
-            pixels = (int(panel_height * dpi), int(panel_width * dpi))
-            axes.imshow(
-                _fit(self.weights[layer], pixels),
-                cmap=colors,
-                norm=norm,
-                aspect="auto",
-                interpolation="nearest",
-                extent=(-0.5, num_tokens - 0.5, num_sentences - 0.5, -0.5),
-            )
+            cells = _fit(self.weights[layer], (int(panel_height * dpi), int(panel_width * dpi)))
+            axes.imshow(cells, **look, aspect="auto", interpolation="nearest", extent=extent)
             if self.top_k is not None:
                 axes.set_title(f"Layer {layer + 1}", fontsize=9, loc="left", pad=4, color="#333333")
             for spine in axes.spines.values():
                 spine.set(color="#b8b8c0", linewidth=0.6)
-            axes.tick_params(length=2, width=0.6, color="#b8b8c0", labelcolor="#333333")
-            lowest = place + columns >= len(chosen)
+            axes.tick_params(**ticks)
             self._label_sentences(axes, panel_height, labeled=column == 0)
-            self._label_tokens(axes, panel_width, labeled=lowest)
+            self._label_tokens(axes, panel_width, labeled=place + columns >= len(chosen))
         scale = figure.add_axes(
             ((width - bar + 0.3) / width, 1 - (top + panel_height) / height, 0.14 / width, panel_height / height)
         )
-        colorbar = figure.colorbar(ScalarMappable(norm, colors), cax=scale)
+        colorbar = figure.colorbar(ScalarMappable(**look), cax=scale)
         colorbar.outline.set(edgecolor="#b8b8c0", linewidth=0.6)
-        colorbar.ax.tick_params(labelsize=7, length=2, width=0.6, color="#b8b8c0", labelcolor="#333333")
+        colorbar.ax.tick_params(labelsize=7, **ticks)
         colorbar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:.1%}".replace(".0%", "%"))
         colorbar.ax.set_title("weight", fontsize=7, loc="left", pad=4, color="#333333")
 
@@ -211,9 +199,6 @@ class HierarchicalAttentionMap(Page):
         heading.set_parse_math(False)
         figure.text(0.12 / width, 1 - 0.56 / height, self._caption(), fontsize=8, color="#55555f")
         return save_figure(figure, path, dpi)
-
-    def _fields(self) -> dict[str, Any]:
-        return {"caption": self._caption(), "data": self._page_data()}
 
     def _caption(self) -> str:
         num_layers, num_sentences, num_tokens = self.weights.shape
@@ -249,16 +234,14 @@ class HierarchicalAttentionMap(Page):
         if labeled:
             axes.set_xlabel("summary token", fontsize=7, color="#55555f")
 
-    def _page_data(self) -> dict[str, Any]:
+    def _fields(self) -> dict[str, Any]:
         """Gather what the page's script reads; weights as [sentence, ten-thousandths, sentence, …] for each token."""
-        cells: list[list[list[int]]] = []
-        for layer in np.rint(self.weights * PAGE_SCALE).astype(int):
-            columns = []
-            for column in layer.T:
-                kept = np.flatnonzero(column)
-                columns.append(np.stack([kept, column[kept]], axis=1).ravel().tolist())
-            cells.append(columns)
-        return {
+        scaled = np.rint(self.weights * PAGE_SCALE).astype(int)
+        cells = [
+            [[int(number) for kept in np.flatnonzero(column) for number in (kept, column[kept])] for column in layer.T]
+            for layer in scaled
+        ]
+        data = {
             "unit": self.unit,
             "topK": self.top_k,
             "layered": self.top_k is not None,
@@ -270,6 +253,7 @@ class HierarchicalAttentionMap(Page):
             "summary": printable(self.summary),
             "layers": cells,
         }
+        return {"caption": self._caption(), "data": data}
 
 
 def _label(axis: Any, texts: dict[int, str], labeled: bool, rotation: int = 0) -> None:
@@ -282,12 +266,8 @@ def _label(axis: Any, texts: dict[int, str], labeled: bool, rotation: int = 0) -
 
 def _step(count: int, room: int) -> int:
     """Choose how many places to move from one label to the next: 1, 2, 5, 10, 20, 50 and so on."""
-    for power in range(10):
-        for factor in (1, 2, 5):
-            step: int = factor * 10**power
-            if math.ceil(count / step) <= max(room, 1):
-                return step
-    return count
+    steps: Iterator[int] = (factor * 10**power for power in range(10) for factor in (1, 2, 5))
+    return next((step for step in steps if math.ceil(count / step) <= max(room, 1)), count)
 
 
 def _fit(weights: FloatArray, pixels: tuple[int, int]) -> FloatArray:

@@ -14,12 +14,10 @@ import torch
 from ..pipelines import SummarizationPipeline
 from ..pipelines.copied_words_hier import copied_words, copy_shares
 from ..pipelines.sources_hier import eager_attention, evaluating
-from .capture import check_generation, given_document
+from .capture import check_generation, given_document, summary_ids
 from .heatmap import FloatArray
 from .pages import Page, aligned, printable
 
-
-__all__ = ["HighlightingReport", "highlighting_report"]
 
 # The page keeps shares as whole ten-thousandths.
 PAGE_SCALE = 10_000
@@ -97,16 +95,12 @@ class HighlightingReport(Page):
             A line for each phrase with its value and, for each highlighted head, the share without and with
             highlighting.
         """
-        header = ["phrase", "value", "times", *(f"layer {layer + 1} head {head + 1}" for layer, head in self.heads)]
-        rows = [header]
-        for number, phrase in enumerate(self.phrases):
-            cells = [_change(*self.inside[head, number]) for head in range(len(self.heads))]
+        rows = [["phrase", "value", "times", *(f"layer {layer + 1} head {head + 1}" for layer, head in self.heads)]]
+        for phrase, by_head in zip(self.phrases, self.inside.swapaxes(0, 1), strict=True):
+            cells = ["–" if np.isnan(without) else f"{without:.3f} → {lit:.3f}" for without, lit in by_head]
             text = " ".join(phrase["text"].split())
             rows.append([text, f"{phrase['value']:.2f}", str(len(phrase["positions"])), *cells])
         return aligned(rows)
-
-    def _fields(self) -> dict[str, Any]:
-        return {"caption": self._caption(), "data": self._page_data()}
 
     def _caption(self) -> str:
         found = sum(bool(phrase["positions"]) for phrase in self.phrases)
@@ -123,12 +117,12 @@ class HighlightingReport(Page):
             parts.append(f"{cut} occurrence{'' if cut == 1 else 's'} of phrases cut")
         return "  ·  ".join(parts)
 
-    def _page_data(self) -> dict[str, Any]:
+    def _fields(self) -> dict[str, Any]:
         """Gather what the page's script reads, shares in ten-thousandths."""
         inside = np.where(np.isnan(self.inside), -1, np.rint(self.inside * PAGE_SCALE)).astype(int)
         even = 1 / max(self.received.shape[1], 1)
         received = np.rint(self.received / even * 100).astype(int)  # hundredths of an even share
-        return {
+        data = {
             "scale": PAGE_SCALE,
             # One text for all, so that characters count alike in Python and, by code points, in the script.
             "text": printable(self.text, keep_spaces=True),
@@ -146,6 +140,7 @@ class HighlightingReport(Page):
             "summary": printable(self.summary, keep_spaces=True),
             "copied": [{**word, "share": round(word["share"], 4)} for word in self.copied],
         }
+        return {"caption": self._caption(), "data": data}
 
 
 def highlighting_report(
@@ -191,8 +186,7 @@ def highlighting_report(
     check_generation(summary, generate_kwargs, "a report shows one summary")
     if not hasattr(model.config, "highlighted_layers") or not hasattr(processor, "article_spans"):
         raise ValueError(
-            f"model: {type(model).__name__} with a {type(processor).__name__} highlights nothing; give a "
-            "Highlight-Transformer and its processor"
+            f"model: {type(model).__name__} highlights nothing; give a Highlight-Transformer and its processor"
         )
     with evaluating(model):
         pipeline = SummarizationPipeline(model=model, processor=processor, device=model.device)
@@ -205,42 +199,25 @@ def highlighting_report(
             name: torch.tensor([encoded[name]], device=model.device) for name in names if len(encoded.get(name) or [])
         }
         found = encoded.get("phrases") or []
-        if summary is None:
-            written = pipeline(
-                {kind: source, "phrases": phrases},
-                return_tensors=True,
-                truncation=True,
-                max_source_length=max_source_length,
-                **generate_kwargs,
-            )
-            ids = written[0]["summary_token_ids"].to(model.device)
-        else:
-            labels = torch.tensor([processor(text_target=summary)["labels"]], device=model.device)
-            start = model.prepare_decoder_input_ids_from_labels(labels)[0, :1]
-            ids = torch.cat([start, labels[0]])
+        settings = {"truncation": True, "max_source_length": max_source_length, **generate_kwargs}
+        ids = summary_ids(pipeline, processor, {kind: source, "phrases": phrases}, summary, **settings)
         offsets = [tuple(places) for places in encoded["offset_mapping"]]
         copied: list[dict[str, Any]] = []
         summary_text = processor.tokenizer.decode(ids, **_DECODING)
         if model.config.use_copy:
             shares = copy_shares(model, inputs, ids[None, None])
+            of_tokens, places = (shares[name][0, 0].tolist() for name in ("copy_shares", "copy_places"))
             copied = copied_words(
-                processor.tokenizer,
-                ids[1:].tolist(),
-                summary_text,
-                shares["copy_shares"][0, 0].tolist(),
-                shares["copy_places"][0, 0].tolist(),
-                offsets,
-                _DECODING,
+                processor.tokenizer, ids[1:].tolist(), summary_text, of_tokens, places, offsets, _DECODING
             )
         heads, inside, received = _attention(model, inputs, [phrase["positions"] for phrase in found])
 
     running_text = processor.running_text(**{kind: source})
+    articles = processor.article_spans(source) if kind == "documents" else [(0, len(running_text))]
     counts = [name for name in encoded if name.startswith("num_") or name == "without_phrases"]
     return HighlightingReport(
         text=running_text,
-        articles=[tuple(span) for span in processor.article_spans(source)]
-        if kind == "documents"
-        else [(0, len(running_text))],
+        articles=[tuple(span) for span in articles],
         tokens=offsets[1:-1],
         phrases=found,
         heads=heads,
@@ -268,27 +245,23 @@ def _attention(
     lit = {name: value for name, value in inputs.items() if name in accepted}
     config = model.config
     heads = [(layer, head) for layer in config.highlighted_layers for head in range(config.highlight_heads)]
+    no_heads = np.zeros((0, len(positions)), np.float32), np.zeros((0, inputs["input_ids"].shape[1]), np.float32)
     inside, received = [], []
     with eager_attention(model):
         for given in (plain, lit):
             with _watched(encoder, config.highlighted_layers, config.highlight_heads, positions) as seen:
                 encoder(**given)
-            inside.append([row for layer in config.highlighted_layers for row in seen[layer][0]])
-            received.append([row for layer in config.highlighted_layers for row in seen[layer][1]])
-    shape = (len(heads), len(positions)), (len(heads), inputs["input_ids"].shape[1])
-    stacked = [
-        np.stack([np.asarray(rows, dtype=np.float32).reshape(size) for rows in kind], axis=-1)
-        for kind, size in zip((inside, received), shape, strict=True)
-    ]
-    return heads, stacked[0], stacked[1]
+            inside.append(np.concatenate([no_heads[0], *(seen[layer][0] for layer in config.highlighted_layers)]))
+            received.append(np.concatenate([no_heads[1], *(seen[layer][1] for layer in config.highlighted_layers)]))
+    return heads, np.stack(inside, axis=-1), np.stack(received, axis=-1)
 
 
 @contextmanager
 def _watched(
     encoder: Any, layers: Sequence[int], heads: int, positions: list[list[tuple[int, int]]]
-) -> Iterator[dict[int, tuple[list[list[float]], list[list[float]]]]]:
+) -> Iterator[dict[int, tuple[FloatArray, FloatArray]]]:
     """Keep of each highlighted layer's weights what the report shows, and not the weights."""
-    seen: dict[int, tuple[list[list[float]], list[list[float]]]] = {}
+    seen: dict[int, tuple[FloatArray, FloatArray]] = {}
 
     def keep(layer: int, output: Any) -> None:
         weights = output[1][0, :heads].float()  # (heads, tokens, tokens)
@@ -299,7 +272,7 @@ def _watched(
             mean = torch.cat(rows, dim=1).mean(dim=1) if rows else weights.new_full((heads,), float("nan"))
             inside.append(mean)
         by_head = torch.stack(inside, dim=1) if inside else weights.new_zeros(heads, 0)
-        seen[layer] = (by_head.tolist(), weights.mean(dim=1).tolist())
+        seen[layer] = (by_head.cpu().numpy(), weights.mean(dim=1).cpu().numpy())
 
     handles = [
         encoder.layers[layer].self_attn.register_forward_hook(
@@ -312,10 +285,3 @@ def _watched(
     finally:
         for handle in handles:
             handle.remove()
-
-
-# Texts
-
-
-def _change(without: float, lit: float) -> str:
-    return "–" if np.isnan(without) else f"{without:.3f} → {lit:.3f}"

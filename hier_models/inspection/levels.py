@@ -106,8 +106,5 @@ def level_weights(model: Any) -> LevelWeights:
         elif isinstance(numbers := getattr(module, "level_weights", None), torch.nn.Parameter):  # of the readers
             found[name] = numbers.detach().softmax(dim=0).tolist()
     if not found:
-        raise ValueError(
-            f"`model` must have a hierarchical attention, as those of HAM have; got a {type(model).__name__}, which "
-            "has none"
-        )
+        raise ValueError(f"`model` must have a hierarchical attention, as HAM has, got a {type(model).__name__}")
     return LevelWeights(found)

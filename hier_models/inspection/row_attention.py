@@ -15,31 +15,19 @@ from ..pipelines.sources_hier import evaluating
 from .heatmap import FloatArray
 
 
-__all__ = ["RowEntropy", "attends_to_rows", "entropies", "row_entropy"]
-
-
 def attends_to_rows(processor: Any) -> bool:
     """Tell whether a model reads documents in rows, as the Coarse-to-Fine LSTM does, by its processor, or None."""
     return "row_ids" in getattr(processor, "extra_inputs", ())
 
 
+@torch.no_grad()
 def row_attention_weights(
     model: Any, inputs: Mapping[str, torch.Tensor], decoder_input_ids: torch.Tensor
-) -> FloatArray:
-    """Run a model over a whole summary: its attention over rows, or the sums of that over their words."""
-    return _weights(_outputs(model, inputs, decoder_input_ids))  # (1, rows, target)
-
-
-@torch.no_grad()
-def _outputs(model: Any, inputs: Mapping[str, torch.Tensor], decoder_input_ids: torch.Tensor) -> Any:
-    return model(
-        **inputs, decoder_input_ids=decoder_input_ids, output_attentions=True, use_cache=False, return_dict=True
-    )
-
-
-def _weights(outputs: Any) -> FloatArray:
-    weights: FloatArray = outputs.row_attentions.float().cpu().numpy().transpose(0, 2, 1)
-    return weights
+) -> tuple[FloatArray, torch.Tensor | None]:
+    """Run a model over a whole summary: its attention over rows (1, rows, target), and which rows it encoded."""
+    options = {"output_attentions": True, "use_cache": False, "return_dict": True}
+    outputs = model(**inputs, decoder_input_ids=decoder_input_ids, **options)
+    return outputs.row_attentions.float().cpu().numpy().transpose(0, 2, 1), outputs.encoded_rows
 
 
 def row_texts(tokenizer: Any, inputs: Mapping[str, torch.Tensor], count: int) -> list[str]:
@@ -122,15 +110,15 @@ def row_entropy(
             names = ("input_ids", "attention_mask", "row_ids", "labels")
             inputs = {name: torch.tensor([encoded[name]], device=model.device) for name in names}
             decoder_input_ids = model.prepare_decoder_input_ids_from_labels(inputs.pop("labels"))
-            outputs = _outputs(model, inputs, decoder_input_ids)
-            weights = _weights(outputs)[0].T  # (target, rows)
+            attention, read = row_attention_weights(model, inputs, decoder_input_ids)
+            weights = attention[0].T  # (target, rows)
             of_document = len(set(encoded["row_ids"]) - {-1})
             sums += entropies(weights).sum(), math.log(of_document) * len(weights)
             tokens += len(weights)
             count += 1
             rows += of_document
-            if outputs.encoded_rows is not None:
-                encoded_rows = (encoded_rows or 0) + int(outputs.encoded_rows.sum())
+            if read is not None:
+                encoded_rows = (encoded_rows or 0) + int(read.sum())
     if not tokens:
         raise ValueError("documents: there are none, and so nothing to measure")
     return RowEntropy(float(sums[0] / tokens), float(sums[1] / tokens), tokens, count, rows, encoded_rows)

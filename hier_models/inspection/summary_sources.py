@@ -7,9 +7,6 @@ from typing import Any
 from .pages import page
 
 
-__all__ = ["save_sources_page", "sources_page"]
-
-
 def sources_page(record: Mapping[str, Any], document: str, title: str = "Sources of a summary") -> str:
     """Lay out a summary beside its document as a page of HTML that needs no network.
 

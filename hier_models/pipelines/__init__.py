@@ -9,22 +9,12 @@ from ..families import FAMILIES
 
 
 if TYPE_CHECKING:
-    from ..extractive import ExtractiveSummarizer
-    from .importance_tagger_hier import ImportanceTagger
-    from .poem_generation_hier import PoemGenerationPipeline
-    from .reading_comprehension_hier import ReadingComprehensionPipeline
-    from .summarization_hier import SummarizationPipeline
-    from .translation_hier import TranslationPipeline
-
-__all__ = [
-    "ExtractiveSummarizer",
-    "ImportanceTagger",
-    "PoemGenerationPipeline",
-    "ReadingComprehensionPipeline",
-    "SummarizationPipeline",
-    "TranslationPipeline",
-    "register_pipelines",
-]
+    from ..extractive import ExtractiveSummarizer as ExtractiveSummarizer
+    from .importance_tagger_hier import ImportanceTagger as ImportanceTagger
+    from .poem_generation_hier import PoemGenerationPipeline as PoemGenerationPipeline
+    from .reading_comprehension_hier import ReadingComprehensionPipeline as ReadingComprehensionPipeline
+    from .summarization_hier import SummarizationPipeline as SummarizationPipeline
+    from .translation_hier import TranslationPipeline as TranslationPipeline
 
 # Task -> module and class of its pipeline.
 PIPELINES = {
@@ -40,6 +30,7 @@ _HOMES = {name: module for module, name in PIPELINES.values()} | {
     "ImportanceTagger": "hier_models.pipelines.importance_tagger_hier",
     "ExtractiveSummarizer": "hier_models.extractive",
 }
+__all__ = [*sorted(_HOMES), "register_pipelines"]
 
 
 def register_pipelines() -> None:
@@ -91,20 +82,16 @@ class _NoDefaultModel(dict[str, Any]):
         return key == "model"
 
     def __missing__(self, key: str) -> Any:
-        kind = "reader" if self.task in AUTO_CLASSES else "encoder-decoder model"
         raise ValueError(
             f'`model` is missing: the task "{self.task}" has no default model. Pass one, such as '
-            f'pipeline("{self.task}", model="./my-checkpoint"): a folder, a Hub id, or a loaded {kind} '
-            f"together with its `processor` or `tokenizer`."
+            f'pipeline("{self.task}", model="./my-checkpoint"): a folder, a Hub id, or a model with its `processor`.'
         )
 
 
 class _CustomPipelines:
     """The `custom_pipelines` of a config: kept and saved, but not shown to `transformers.pipeline`.
 
-    An exported checkpoint names its own copy of the pipeline in its config. `transformers.pipeline` would then ask for
-    `trust_remote_code=True` although the same pipeline is installed. Models and processors have no such problem: the
-    Auto classes prefer what is registered.
+    That would ask for `trust_remote_code=True` for a checkpoint's own copy of a pipeline that is installed.
     """
 
     def __get__(self, config: Any, owner: type | None = None) -> dict[str, Any]:

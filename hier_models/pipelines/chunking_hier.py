@@ -35,11 +35,9 @@ def pack(
     limits: Sequence[int | None],
     encode: Callable[[int, int], tuple[Item, Sequence[int]]],
 ) -> Iterator[tuple[int, int, Item, bool]]:
-    """Put as many neighbours together as the limits allow, from the first to the last.
+    """Put as many neighbours together as the limits allow; a chunk that does not fit is a single element.
 
-    `sizes` are about how many tokens each element has on each side. `encode` makes a chunk of the elements from
-    `start` to before `end`, and says how many it has: tokens at the seams need not add up. Yields (start, end, chunk,
-    fits); a chunk that does not fit is a single element.
+    `sizes` are about the tokens of each element on each side; `encode` makes a chunk of some, and counts its tokens.
     """
     start = 0
     while start < len(sizes):

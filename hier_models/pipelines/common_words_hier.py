@@ -217,5 +217,3 @@ with withdrawal within without women won word words work worked worker workers w
 writers writes writing written wrong year years yeast yellow yet yield you young younger your zone zones
 """
 COMMON_WORDS = frozenset(_TEXT.split())
-
-__all__ = ["COMMON_WORDS"]

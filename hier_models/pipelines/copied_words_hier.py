@@ -38,12 +38,8 @@ def _word() -> re.Pattern[str]:
 def copy_shares(
     model: Any, inputs: dict[str, torch.Tensor], ids: torch.Tensor, token_sentences: torch.Tensor | None = None
 ) -> dict[str, torch.Tensor]:
-    """Tell how much of the probability of generated tokens is that of copying, in one pass over them.
-
-    `ids` (batch, sequences, target + 1) begin with the start token. `copy_shares` and `copy_places` (the source token
-    that is copied most, -1 for none) are (batch, sequences, target), `source_shares` (…, sentences).
-    """
-    sequences = ids.shape[1]
+    """Tell what share of the probability of tokens is that of copying, and which source token (-1: none) it is of."""
+    sequences = ids.shape[1]  # of (batch, sequences, target + 1), with the start token
     flat = ids.flatten(0, 1).to(model.device)  # (batch * sequences, target + 1)
     repeated = {name: value.repeat_interleave(sequences, dim=0) for name, value in inputs.items()}
     outputs = model(**repeated, decoder_input_ids=flat[:, :-1], output_copying=True, use_cache=False, return_dict=True)
@@ -91,15 +87,9 @@ def copied_words(
         tokens = range(first, last + 1) if first < len(ends) else range(0)
         share = min((shares[n] for n in tokens), default=0.0)
         if share > MOSTLY:
-            found.append(
-                {
-                    "text": word[0],
-                    "start": word.start(),
-                    "end": word.end(),
-                    "share": share,
-                    "source": _source([places[n] for n in tokens], offsets),
-                }
-            )
+            source = _source([places[n] for n in tokens], offsets)
+            span = {"text": word[0], "start": word.start(), "end": word.end()}
+            found.append(span | {"share": share, "source": source})
     return found
 
 
@@ -126,6 +116,3 @@ def _source(places: Sequence[int], offsets: Sequence[Sequence[int]]) -> list[int
     if not in_order or places[0] < 0:
         return None
     return [int(offsets[places[0]][0]), int(offsets[places[-1]][1])]
-
-
-__all__ = ["UNSPACED", "combining_marks", "copied_words", "copy_shares", "per_sentence", "token_ends"]

@@ -7,10 +7,10 @@ import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, Subset
 from transformers import PROCESSOR_MAPPING, GenerationConfig, Pipeline
 from transformers.dynamic_module_utils import custom_object_save
 from transformers.utils import logging
@@ -51,19 +51,6 @@ class Example:
 
     def __len__(self) -> int:
         return len(self.inputs["input_ids"])
-
-
-class _Rows(Dataset[Any]):
-    """A dataset of the `datasets` library as one of torch, which is what `Pipeline` streams."""
-
-    def __init__(self, rows: Any) -> None:
-        self.rows = rows
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.rows[index]
 
 
 class HierPipeline(Pipeline):
@@ -128,18 +115,15 @@ class DocumentPipeline(HierPipeline):
             if own_tokenizer is None:
                 raise ValueError(f"`processor` must have a tokenizer, got {type(processor).__name__}.")
             if tokenizer is not None and len(tokenizer) != len(own_tokenizer):
-                raise ValueError(
-                    f"`tokenizer` has {len(tokenizer)} tokens and the processor's own has {len(own_tokenizer)}. "
-                    "Pass only `processor`."
-                )
+                has = f"has {len(tokenizer)} tokens and the processor's own has {len(own_tokenizer)}"
+                raise ValueError(f"`tokenizer` {has}. Pass only `processor`.")
             tokenizer = own_tokenizer
             # A tokenizer once saved by our processor names it ever after, also beside a model that has none.
             if not has_processor:
                 processor = None
         if tokenizer is None:
             raise ValueError(
-                "`tokenizer` is missing: none was given or could be loaded. Pass tokenizer= or processor=, or the "
-                "model as a folder or Hub id that holds one of them."
+                "`tokenizer` is missing: none was given or could be loaded. Pass tokenizer= or processor=."
             )
         # What Transformers makes of a folder without the tokenizer's files.
         if len(tokenizer) <= len(tokenizer.all_special_ids):
@@ -170,10 +154,8 @@ class DocumentPipeline(HierPipeline):
             if inputs and all(_is_turn(item) for item in inputs):
                 return super().__call__({"turns": list(inputs)}, **kwargs)
             if "turns" in self.structures and inputs and all(_is_misnamed_turn(item) for item in inputs):
-                raise ValueError(
-                    "This looks like a dialogue, and would be read as documents: a turn needs role and content, got "
-                    f"the entries {list(inputs[0])}. Rename them; for documents, leave out all but `text`."
-                )
+                got = list(inputs[0])
+                raise ValueError(f"This looks like a dialogue: a turn needs role and content, got the entries {got}.")
             many = [{"turns": list(item)} if _is_dialogue(item) else item for item in inputs]
             # The base class looks at the first element, so it cannot be asked for an empty list.
             return flat(super().__call__(many, **kwargs) if many else [])
@@ -258,27 +240,18 @@ class DocumentPipeline(HierPipeline):
         least = self.tokenizer.num_special_tokens_to_add() + 1
         if hasattr(self.processor, "extra_inputs"):
             least = max(least, 3)  # a marker, a token, and the end
-        if (
-            not isinstance(max_source_length, int)
-            or max_source_length < least
-            or (limit is not None and max_source_length > limit)
-        ):
-            raise ValueError(
-                f"`max_source_length` must be at least {least}"
-                f"{'' if limit is None else f' and at most {limit}, what {type(self.model).__name__} can take'}, "
-                f"got {max_source_length}."
-            )
+        if not isinstance(max_source_length, int) or not least <= max_source_length <= (limit or max_source_length):
+            most = "" if limit is None else f" and at most {limit}, what {type(self.model).__name__} can take"
+            raise ValueError(f"`max_source_length` must be at least {least}{most}, got {max_source_length}.")
         return max_source_length
 
     def _positions(self, side: str) -> int | None:
         """Size of the position table of the encoder or the decoder; None for models with relative positions."""
         config = self.model.config
         config = getattr(config, side, config)  # a config made of two has them under these names
-        for name in (f"max_{side}_position_embeddings", "max_position_embeddings"):
-            value = getattr(config, name, None)
-            if value is not None:
-                return int(value)
-        return None
+        names = (f"max_{side}_position_embeddings", "max_position_embeddings")
+        values = (getattr(config, name, None) for name in names)
+        return next((int(value) for value in values if value is not None), None)
 
     def _task_params(self, languages: Languages = (None, None)) -> dict[str, Any]:
         """What the model's config says of the task: settings of `generate`, and those named in `task_settings`."""
@@ -341,9 +314,8 @@ class DocumentPipeline(HierPipeline):
         if decoder_limit is not None and max_length is not None and max_length > decoder_limit:
             most, wanted = decoder_limit - prompt_length, max_length - prompt_length
             raise ValueError(
-                f"At most {most} new tokens can be written (`max_new_tokens`, or --max-length; "
-                f"`max_length={decoder_limit}`), got {wanted} (`max_length={max_length}`): so many positions has the "
-                f"decoder of {type(self.model).__name__}."
+                f"At most {most} new tokens (`max_new_tokens`, or --max-length; `max_length={decoder_limit}`) has the "
+                f"decoder of {type(self.model).__name__} positions for, got {wanted} (`max_length={max_length}`)."
             )
         return generation_config, other_kwargs
 
@@ -354,10 +326,8 @@ class DocumentPipeline(HierPipeline):
 def check_generates(model: Any) -> None:
     """Refuse a model that is no encoder-decoder."""
     if not getattr(model.config, "is_encoder_decoder", False) or not model.can_generate():
-        raise ValueError(
-            f"`model` must be an encoder-decoder model that can generate (AutoModelForSeq2SeqLM), got "
-            f"{type(model).__name__}."
-        )
+        wanted = "an encoder-decoder model that can generate (AutoModelForSeq2SeqLM)"
+        raise ValueError(f"`model` must be {wanted}, got {type(model).__name__}.")
 
 
 def check_integers(least: int = 1, **values: Any) -> None:
@@ -387,10 +357,8 @@ def _check_settings(processor: Any, config: Any) -> None:
     for name, value in vars(processor).items():
         wanted = getattr(config, name, value)
         if isinstance(value, int) and value != wanted:
-            raise ValueError(
-                f"`processor` has {name}={value} and the model's config has {name}={wanted}: they do not belong "
-                f'together. Load it with AutoProcessor.from_pretrained("…", {name}={wanted}).'
-            )
+            has = f"{name}={value} and the model's config has {name}={wanted}"
+            raise ValueError(f'`processor` has {has}. Load AutoProcessor.from_pretrained("…", {name}={wanted}).')
 
 
 def listed(names: Iterable[str]) -> str:
@@ -432,7 +400,8 @@ def _from_keyword(name: str, value: Any) -> Any:
 def _as_stream(inputs: Any, structures: Sequence[str]) -> Any:
     """What `Pipeline` can stream: a dataset of torch, or a generator."""
     if hasattr(inputs, "column_names") and isinstance(inputs, Sized) and hasattr(inputs, "__getitem__"):
-        return _Rows(inputs)  # `datasets.Dataset`, also one that answers to torch
+        # A `datasets.Dataset` as one of torch, which `Pipeline` streams.
+        return Subset(cast(Any, inputs), range(len(inputs)))
     if isinstance(inputs, Dataset) and not hasattr(inputs, "column_names"):
         # The base class looks at the first element of some datasets.
         return inputs if not isinstance(inputs, Sized) or len(inputs) else stream(())
@@ -440,10 +409,8 @@ def _as_stream(inputs: Any, structures: Sequence[str]) -> Any:
         raise ValueError(f"A {type(inputs).__name__} was given as `inputs`. Give one of its columns, as a list.")
     if isinstance(inputs, Iterable) and not isinstance(inputs, bytes | set | frozenset):
         return stream(inputs)
-    raise ValueError(
-        f"`inputs` must be a string, a list, a dataset, a generator, or a dictionary with one of "
-        f"{listed(structures)}, got {type(inputs).__name__}."
-    )
+    kinds = f"a string, a list, a dataset, a generator, or a dictionary with one of {listed(structures)}"
+    raise ValueError(f"`inputs` must be {kinds}, got {type(inputs).__name__}.")
 
 
 def stream(items: Iterable[Any]) -> Iterator[Any]:
@@ -477,18 +444,12 @@ def structure_of(item: Any, structures: Sequence[str]) -> tuple[str, Any]:
         if not present and (empty := [name for name in structures if name in item]):
             raise ValueError(f"The `{empty[0]}` of a document is None. Give its text, or leave the document out.")
         if len(present) != 1:
-            raise ValueError(
-                f"A document given as a dictionary must have exactly one of {listed(structures)}, got the entries "
-                f"{list(item)}."
-            )
+            one_of = f"exactly one of {listed(structures)}"
+            raise ValueError(f"A document given as a dictionary must have {one_of}, got the entries {list(item)}.")
         return present[0], item[present[0]]
     if isinstance(item, list | tuple):
-        if "documents" in structures:
-            raise ValueError(
-                'A list inside a list can be sentences or articles: pass {"sentences": […]} or {"documents": […]} '
-                "instead."
-            )
-        raise ValueError('A list inside a list is not read as a document: pass {"sentences": […]} instead.')
+        instead = " or ".join(f'{{"{name}": […]}}' for name in ("sentences", "documents") if name in structures)
+        raise ValueError(f"A list inside a list can be sentences or articles: pass {instead} instead.")
     kinds = "a string, a list of turns or a dictionary" if "turns" in structures else "a string or a dictionary"
     raise ValueError(f"A document must be {kinds}, got {type(item).__name__}.")
 
@@ -499,10 +460,8 @@ def as_text(name: str, value: Any, replace: bool = False) -> str:
         parts, separator = [value], ""
     elif name == "turns":
         turns = as_list(name, value)
-        if not all(_is_turn(turn) for turn in turns):
-            raise ValueError('`turns` must be a list of {"role": …, "content": …}.')
-        if not all(isinstance(turn["content"], str) for turn in turns):
-            raise ValueError("`turns` must have text as their content.")
+        if not all(_is_turn(turn) and isinstance(turn["content"], str) for turn in turns):
+            raise ValueError('`turns` must be a list of {"role": …, "content": …}, with text as their content.')
         parts, separator = [f"{turn['role']}: {turn['content']}" for turn in turns], "\n"
     else:
         parts, separator = as_list(name, value), " " if name == "sentences" else "\n"
@@ -515,10 +474,8 @@ def as_text(name: str, value: Any, replace: bool = False) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise ValueError(
-            f"`{name}` has an unpaired surrogate at character {error.start}, so it is no valid Unicode. Read the file "
-            'with its own encoding, or pass text.encode("utf-8", "replace").decode().'
-        ) from None
+        has = f"has an unpaired surrogate at character {error.start}, so it is no valid Unicode"
+        raise ValueError(f'`{name}` {has}. Pass text.encode("utf-8", "replace").decode().') from None
     return text
 
 
@@ -532,15 +489,10 @@ def as_list(name: str, value: Any) -> list[Any]:
 def as_truncation(value: Any) -> bool:
     """Whether to cut, in any of the forms that Transformers takes."""
     strategy = getattr(value, "value", value)  # a TruncationStrategy, as Transformers 4 took it
-    if isinstance(strategy, bool):
-        return strategy
-    if strategy in ("longest_first", "only_first"):
-        return True
-    if strategy == "do_not_truncate":
-        return False
-    raise ValueError(
-        f"`truncation` must be True, False, 'longest_first', 'only_first' or 'do_not_truncate', got {value!r}."
-    )
+    if not isinstance(strategy, bool) and strategy not in ("longest_first", "only_first", "do_not_truncate"):
+        kinds = "True, False, 'longest_first', 'only_first' or 'do_not_truncate'"
+        raise ValueError(f"`truncation` must be {kinds}, got {value!r}.")
+    return strategy not in (False, "do_not_truncate")
 
 
 def total_length(generation_config: GenerationConfig, kind: str, prompt_length: int) -> int | None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from transformers import LogitsProcessor
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 from transformers.utils import logging
 
 from .common_words_hier import COMMON_WORDS
@@ -79,7 +80,7 @@ class WordPieces:
             raise ValueError("`common_words` must be a list of words, got a string.")
         self.texts = _texts(tokenizer)
         # The one way in which WordPiece divides a word. Others divide it in a way that a summary may show in several.
-        self.takes_longest = type(getattr(_backend(tokenizer), "model", None)).__name__ == "WordPiece"
+        self.takes_longest = _kind(tokenizer) == "WordPiece"
         special = {number for number, text in enumerate(self.texts) if text is None}
         self.special = special - ({tokenizer.unk_token_id, tokenizer.mask_token_id} - {tokenizer.eos_token_id})
         self.behind: _Table = defaultdict(list)  # end of a text that begins behind a word -> its tokens; "" for none
@@ -160,11 +161,7 @@ class WordPieces:
 
 
 class FaithfulLogitsProcessor(LogitsProcessor):
-    """Lets a model write only the words of its document and the commonest words.
-
-    The last word of a summary is not cut off by its greatest length. A token that other settings force is written.
-    Where they leave none of the words (one has been begun and may not be repeated, say), they give way.
-    """
+    """Lets a model write only the words of its document and the commonest words, where other settings leave any."""
 
     def __init__(
         self,
@@ -274,8 +271,8 @@ def _lower(row: torch.Tensor, found: dict[int, int]) -> None:
     row[ids] = torch.minimum(row[ids], torch.tensor(list(found.values()), dtype=row.dtype))
 
 
-def _backend(tokenizer: Any) -> Any:
-    return getattr(tokenizer, "backend_tokenizer", None)
+def _kind(tokenizer: Any) -> str:
+    return type(getattr(getattr(tokenizer, "backend_tokenizer", None), "model", None)).__name__
 
 
 def _texts(tokenizer: Any) -> list[str | None]:
@@ -293,29 +290,19 @@ def _texts(tokenizer: Any) -> list[str | None]:
 
 def _writing(tokenizer: Any, vocabulary: Iterable[str]) -> Callable[[str], str]:
     """What makes a text of a piece of the vocabulary."""
-    backend = _backend(tokenizer)
-    model = type(getattr(backend, "model", None)).__name__
-    if model == "WordPiece":
+    backend: Any = getattr(tokenizer, "backend_tokenizer", None)
+    if _kind(tokenizer) == "WordPiece":
         prefix = backend.model.continuing_subword_prefix
         return lambda piece: piece[len(prefix) :] if piece.startswith(prefix) else f" {piece}"
-    if model == "WordLevel":
+    if _kind(tokenizer) == "WordLevel":
         return lambda piece: f" {piece}"
     if backend is not None and "ByteLevel" in f"{backend.decoder!r} {backend.pre_tokenizer!r}":
-        table = _bytes_of_characters()
+        table = {character: byte for byte, character in bytes_to_unicode().items()}
         return lambda piece: _decoded(bytes(table[character] for character in piece))
     if any(piece.startswith("▁") for piece in vocabulary):
         return _sentence_piece
-    raise ValueError(
-        f"`faithful` is for tokenizers of WordPiece, byte-level BPE, SentencePiece or whole words, where one can see "
-        f"which tokens begin words; {type(tokenizer).__name__} is none of these. Leave it out."
-    )
-
-
-def _bytes_of_characters() -> dict[str, int]:
-    """The bytes that the characters of a byte-level vocabulary stand for: "Ġ" for the space."""
-    shown = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
-    hidden = [byte for byte in range(256) if byte not in shown]
-    return {chr(byte): byte for byte in shown} | {chr(256 + place): byte for place, byte in enumerate(hidden)}
+    kinds = "WordPiece, byte-level BPE, SentencePiece or whole words"
+    raise ValueError(f"`faithful` is for tokenizers of {kinds}, got {type(tokenizer).__name__}. Leave it out.")
 
 
 def _sentence_piece(piece: str) -> str:
@@ -326,6 +313,3 @@ def _sentence_piece(piece: str) -> str:
 def _decoded(text: bytes) -> str:
     """Bytes as text; parts of characters stay apart, as letters of their own."""
     return text.decode("utf-8", "surrogateescape")
-
-
-__all__ = ["FaithfulLogitsProcessor", "WordPieces", "is_english"]

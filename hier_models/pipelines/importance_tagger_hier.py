@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForTokenClassification, AutoProcessor
 from transformers.utils import logging
 
@@ -62,27 +63,18 @@ class ImportanceTagger:
             model = _load(model, dtype)
             model = model if device is None else model.to(device)
         if not type(model).__name__.endswith("ForTokenClassification") or model.config.num_labels != 2:
-            raise ValueError(
-                f"`model` must be a token classification model with two classes, of which {IMPORTANT} is important, "
-                f"got {type(model).__name__} with {getattr(model.config, 'num_labels', 'no')} classes"
-            )
-        if processor is None or not hasattr(processor, "running_text"):
-            raise ValueError(
-                f"`processor` must be one that says where its tokens are (TopDownTransformerProcessor), got "
-                f"{type(processor).__name__}"
-            )
+            got = f"{type(model).__name__} with {getattr(model.config, 'num_labels', 'no')} classes"
+            raise ValueError(f"`model` must be a token classification model with two classes, got {got}")
+        if not hasattr(processor, "running_text"):
+            raise ValueError(f"`processor` must be one that says where its tokens are, got {type(processor).__name__}")
         positions = _positions(model.config, processor.tokenizer)
-        if max_length is not None and (max_length < 3 or (positions is not None and max_length > positions)):
-            raise ValueError(
-                f"`max_length` must be at least 3 (two special tokens and one more)"
-                f"{'' if positions is None else f' and at most {positions}, what the tagger takes'}, got {max_length}"
-            )
+        if max_length is not None and not 3 <= max_length <= (positions or max_length):
+            most = "" if positions is None else f" and at most {positions}, what the tagger takes"
+            raise ValueError(f"`max_length` must be at least 3 (two are special tokens){most}, got {max_length}")
         if batch_size < 1:
             raise ValueError(f"`batch_size` must be at least 1, got {batch_size}")
-        self.model = model
-        self.processor = processor
+        self.model, self.processor, self.batch_size = model, processor, batch_size
         self.max_length = max_length or positions
-        self.batch_size = batch_size
         self.windows = 0
         self._warned = False
 
@@ -98,8 +90,7 @@ class ImportanceTagger:
             that it is important.
         """
         if isinstance(texts, str):
-            spans: list[Span] = self([texts], progress=progress)[0]
-            return spans
+            return self([texts], progress=progress)[0]
         if not texts:
             return []
         encoded = self.processor(text=list(texts), return_offsets_mapping=True)
@@ -110,10 +101,8 @@ class ImportanceTagger:
         self.windows += len(windows)
         if len(windows) > len(texts) and not self._warned:
             self._warned = True
-            logger.warning(
-                f"Documents longer than the {self.max_length} tokens that the importance tagger takes are tagged in "
-                f"windows: {len(windows)} for {len(texts)} documents here."
-            )
+            most, here = self.max_length, f"{len(windows)} for {len(texts)} documents here"
+            logger.warning(f"Documents longer than the tagger's {most} tokens are tagged in windows: {here}.")
         # Longest first: batches of equal lengths need little padding, and memory runs out at once or never.
         windows.sort(key=lambda item: item[1][0] - item[1][1])
         weights = [[0.0] * len(row) for row in rows]
@@ -164,15 +153,13 @@ class ImportanceTagger:
     def _probabilities(self, rows: list[list[int]]) -> list[list[float]]:
         """Probability that a token is important, for each of the windows' tokens."""
         tokenizer = self.processor.tokenizer
-        ids = [[tokenizer.bos_token_id, *row, tokenizer.eos_token_id] for row in rows]
-        length = max(map(len, ids))
-        pad = 0 if tokenizer.pad_token_id is None else tokenizer.pad_token_id
-        device = self.model.device
-        # On the right, where it shifts no position.
-        input_ids = torch.tensor([row + [pad] * (length - len(row)) for row in ids], device=device)  # (batch, tokens)
-        mask = torch.tensor([[1] * len(row) + [0] * (length - len(row)) for row in ids], device=device)
+        ids = [torch.tensor([tokenizer.bos_token_id, *row, tokenizer.eos_token_id]) for row in rows]
+        # On the right, where it shifts no position; (batch, tokens).
+        input_ids = pad_sequence(ids, batch_first=True, padding_value=tokenizer.pad_token_id or 0)
+        mask = pad_sequence([torch.ones_like(row) for row in ids], batch_first=True)
+        inputs = {"input_ids": input_ids.to(self.model.device), "attention_mask": mask.to(self.model.device)}
         with evaluating(self.model), torch.inference_mode():
-            logits = self.model(input_ids=input_ids, attention_mask=mask).logits  # (batch, tokens, 2)
+            logits = self.model(**inputs).logits  # (batch, tokens, 2)
         weights = logits.float().softmax(-1)[..., IMPORTANT].tolist()
         return [weight[1 : 1 + len(row)] for weight, row in zip(weights, rows, strict=True)]
 
@@ -193,10 +180,8 @@ def load_importance_tagger(tagger: Any, processor: Any = None, **options: Any) -
         return ImportanceTagger(tagger, processor, **options)
     if isinstance(tagger, str) or hasattr(tagger, "__fspath__"):
         return ImportanceTagger(tagger, **options)
-    raise ValueError(
-        f"`importance_tagger` must be a checkpoint, a token classification model or an ImportanceTagger, got "
-        f"{type(tagger).__name__}"
-    )
+    kinds = "a checkpoint, a token classification model or an ImportanceTagger"
+    raise ValueError(f"`importance_tagger` must be {kinds}, got {type(tagger).__name__}")
 
 
 def _load(name: Any, dtype: Any) -> Any:
@@ -205,16 +190,15 @@ def _load(name: Any, dtype: Any) -> Any:
     if missing := sorted(report["missing_keys"]):
         # Random weights would tag all the same.
         raise ValueError(
-            f"`model` ({name}) is no trained token classification model: it lacks {', '.join(missing[:3])}"
-            f"{', …' if len(missing) > 3 else ''}. Train one with `run: task: importance_tagging` in a recipe."
+            f"`model` ({name}) is no trained token classification model: it lacks {', '.join(missing[:3])}. "
+            "Train one with `run: task: importance_tagging` in a recipe."
         )
     return model
 
 
 def _positions(config: Any, tokenizer: Any) -> int | None:
     """How many tokens a tagger takes; None if it has no limit."""
-    own = getattr(config, "max_encoder_position_embeddings", None)
-    if own is not None:
+    if (own := getattr(config, "max_encoder_position_embeddings", None)) is not None:
         return int(own)
     # Encoders in the manner of RoBERTa lose a few of their positions, which their tokenizers know.
     limits = [getattr(config, "max_position_embeddings", None), tokenizer.model_max_length]
@@ -225,15 +209,9 @@ def _windows(tokens: int, size: int) -> Iterator[tuple[int, int, int, int]]:
     """Cover a document: where each window begins and ends, and which tokens take their weight from it."""
     step = max(1, 3 * size // 4)
     start, own = 0, 0
-    while True:
-        end = min(start + size, tokens)
-        last = end == tokens
+    while start + size < tokens:
         # Half of what two windows share belongs to each.
-        own_end = tokens if last else (start + step + end) // 2
-        yield start, end, own, max(own_end, own)
-        if last:
-            return
+        own_end = (2 * start + step + size) // 2
+        yield start, start + size, own, max(own_end, own)
         start, own = start + step, own_end
-
-
-__all__ = ["ImportanceTagger", "load_importance_tagger"]
+    yield start, tokens, own, max(tokens, own)

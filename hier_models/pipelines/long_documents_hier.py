@@ -83,6 +83,3 @@ def _pieces(name: str, value: Any, processor: Any) -> tuple[list[str], Callable[
         return [value[a:b] for a, b in spans], lambda start, end: value[spans[start][0] : spans[end - 1][1]]
     texts, joiner = smaller_parts(value)
     return texts, lambda start, end: joiner.join(texts[start:end])
-
-
-__all__ = ["central_sentences", "parts_of", "tokens_of"]

@@ -13,7 +13,7 @@ import torch
 from transformers import GenerationConfig
 from transformers.utils import logging
 
-from .document_pipeline_hier import HierPipeline, check_generates, check_integers, flat, stream
+from .document_pipeline_hier import HierPipeline, check_generates, check_integers, flat, given, stream
 
 
 logger = logging.get_logger(__name__)
@@ -69,8 +69,8 @@ class PoemGenerationPipeline(HierPipeline):
             raise ValueError(f"`processor` must be a HamProcessor, {got}. Poems need one: AutoProcessor loads it.")
         if processor.poem_keywords is None:
             raise ValueError(
-                "`processor` has no poem_keywords, so there is no telling which words go together in poems. Train the "
-                "model on poems (task: poem_generation), or set processor.poem_keywords to PoemKeywords.fit(…)."
+                "`processor` has no poem_keywords. Train the model on poems (task: poem_generation), or set "
+                "processor.poem_keywords to PoemKeywords.fit(…)."
             )
         super().__init__(model=model, tokenizer=processor.tokenizer, processor=processor, **kwargs)
 
@@ -119,18 +119,13 @@ class PoemGenerationPipeline(HierPipeline):
                 raise ValueError(f"`{name}` does not go with poems: `length` (5 or 7) says how long a line gets.")
             if name == "num_return_sequences":
                 raise ValueError("`num_return_sequences` does not go with poems: `num_candidates` is their number.")
-        forward: dict[str, Any] = dict(generate_kwargs)
-        if length is not None:
-            if isinstance(length, bool) or length not in LENGTHS:
-                raise ValueError(f"`length` must be 5 or 7, the characters of a line, got {length!r}.")
-            forward["length"] = length
+        if length is not None and (isinstance(length, bool) or length not in LENGTHS):
+            raise ValueError(f"`length` must be 5 or 7, the characters of a line, got {length!r}.")
         check_integers(num_candidates=num_candidates, num_beams=generate_kwargs.get("num_beams"))
         top_p = generate_kwargs.get("top_p")
         if top_p is not None and not 0 <= top_p <= 1:  # `generate` reads more as no limit
             raise ValueError(f"`top_p` must be between 0 and 1, got {top_p!r}.")
-        if num_candidates is not None:
-            forward["num_candidates"] = num_candidates
-        return {}, forward, {}
+        return {}, generate_kwargs | given(length=length, num_candidates=num_candidates), {}
 
     # Keywords
 
@@ -139,10 +134,7 @@ class PoemGenerationPipeline(HierPipeline):
         if isinstance(input_, Mapping):
             present = [name for name in ("text", "keywords") if input_.get(name) is not None]
             if len(present) != 1:
-                raise ValueError(
-                    f"A poem's input given as a dictionary must have `text` or `keywords`, got the entries "
-                    f"{list(input_)}."
-                )
+                raise ValueError(f"A poem's input as a dictionary must have `text` or `keywords`, got {list(input_)}.")
             keywords = self._given(input_["keywords"]) if present == ["keywords"] else self._found(input_["text"])
         else:
             keywords = self._found(input_)
@@ -203,16 +195,15 @@ class PoemGenerationPipeline(HierPipeline):
             scores = scores + self._log_probability(inputs, ids)
             for (_, lines), row in zip(rows, ids, strict=True):
                 lines.append("".join(self.tokenizer.decode(row, skip_special_tokens=True).split()))
-        poems = [
+        poems: list[dict[str, Any]] = [
             {"lines": lines, "keywords": keywords, "score": float(score)}
             for (keywords, lines), score in zip(rows, scores, strict=True)
         ]
         results = []
         for number, request in enumerate(requests):
             own = poems[number * num_candidates : (number + 1) * num_candidates]
-            for poem in own:
-                poem["num_added_keywords"] = request.added
-            results.append(sorted(own, key=lambda poem: -float(poem["score"])))  # type: ignore[arg-type]
+            best = sorted(own, key=lambda poem: -poem["score"])
+            results.append([{**poem, "num_added_keywords": request.added} for poem in best])
         return {"poems": results if isinstance(model_inputs["request"], list) else results[0]}
 
     def _inputs(self, rows: list[tuple[list[str], list[str]]], number: int) -> dict[str, torch.Tensor]:
@@ -227,10 +218,7 @@ class PoemGenerationPipeline(HierPipeline):
         return {name: encoded[name].to(self.device) for name in names}
 
     def _log_probability(self, inputs: dict[str, torch.Tensor], ids: torch.Tensor) -> torch.Tensor:
-        """(poems,) the log-probability of each line's characters, whatever they were chosen by.
-
-        Its end is not counted: it stands where it was asked for, however much the model would rather go on.
-        """
+        """(poems,) the log-probability of each line's characters, without its end, which stands where it has to."""
         with torch.no_grad():
             logits = self.model(**inputs, decoder_input_ids=ids[:, :-1]).logits  # (poems, length + 1, vocabulary)
         chosen: torch.Tensor = logits.float().log_softmax(dim=-1).gather(-1, ids[:, 1:, None]).squeeze(-1)
@@ -245,12 +233,9 @@ class PoemGenerationPipeline(HierPipeline):
         others = config.update(**kwargs)
         # In the terms that the model has its own lengths in: `generate` takes from there what is not set here.
         own = self.model.generation_config
-        new = own.max_new_tokens is not None
-        config.max_length, config.max_new_tokens = (
-            (None, length + 1) if new else (length + 2, None)
-        )  # start, line, end
-        new = own.min_new_tokens is not None
-        config.min_length, config.min_new_tokens = (None, 0) if new else (0, None)
+        in_new = own.max_new_tokens is not None  # a line and its end, or its start too
+        config.max_length, config.max_new_tokens = (None, length + 1) if in_new else (length + 2, None)
+        config.min_length, config.min_new_tokens = (0, None) if own.min_new_tokens is None else (None, 0)
         if config.pad_token_id is None:
             config.pad_token_id = self.tokenizer.pad_token_id
         config.num_return_sequences = sequences
@@ -261,6 +246,3 @@ class PoemGenerationPipeline(HierPipeline):
     def postprocess(self, model_outputs: dict[str, Any]) -> list[dict[str, Any]]:  # type: ignore[override]
         """Lay out the poems of a text."""
         return [{"poem_text": "\n".join(poem["lines"]), **poem} for poem in model_outputs["poems"]]
-
-
-__all__ = ["PoemGenerationPipeline"]

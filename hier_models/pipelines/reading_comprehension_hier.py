@@ -4,6 +4,7 @@ Exported checkpoints carry a copy of this file, so it needs nothing but numpy, t
 Transformers.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -123,18 +124,11 @@ class ReadingComprehensionPipeline(HierPipeline):
         **kwargs: Any,
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         if kwargs:
-            raise TypeError(
-                f"{next(iter(kwargs))!r} is no argument of reading-comprehension; it takes top_k, max_answer_length, "
-                "max_length, stride and batch_size"
-            )
-        check_integers(
-            top_k=top_k, max_answer_length=max_answer_length, max_length=max_length, batch_size=windows_at_once
-        )
-        return (
-            given(max_length=max_length, stride=stride),
-            given(batch_size=windows_at_once),
-            given(top_k=top_k, max_answer_length=max_answer_length),
-        )
+            takes = "top_k, max_answer_length, max_length, stride and batch_size"
+            raise TypeError(f"{next(iter(kwargs))!r} is no argument of reading-comprehension; it takes {takes}")
+        of_answers = given(top_k=top_k, max_answer_length=max_answer_length)
+        check_integers(**of_answers, max_length=max_length, batch_size=windows_at_once)
+        return given(max_length=max_length, stride=stride), given(batch_size=windows_at_once), of_answers
 
     def preprocess(  # type: ignore[override]
         self, input_: dict[str, Any], max_length: int | None = None, stride: int | None = None
@@ -158,8 +152,8 @@ class ReadingComprehensionPipeline(HierPipeline):
                 if len(input_["items"]) == 1:
                     raise
                 raise type(error)(f"`inputs[{number}]`: {error}") from error
-            made["example_index"] = [number] * len(made["input_ids"])
             contexts.append([item[kind]] if kind == "context" else list(item[kind]))
+            made["example_index"] = [number] * len(made["input_ids"])
             windows += [{name: made[name][i] for name in made} for i in range(len(made["input_ids"]))]
         return {"windows": windows, "contexts": contexts, "items": input_["items"]}
 
@@ -176,16 +170,14 @@ class ReadingComprehensionPipeline(HierPipeline):
         logits: list[Any] = [None] * len(windows)
         # Questions with several documents and those with one text have different inputs.
         groups = [[i for i in range(len(windows)) if ("document_ids" in windows[i]) is kind] for kind in (False, True)]
-        for group in groups:
-            for head in range(0, len(group), batch_size):
-                numbers = group[head : head + batch_size]
-                rows = [{name: value for name, value in windows[i].items() if name not in _NOTES} for i in numbers]
-                batch = self.processor.pad(rows, return_tensors="pt").to(self.device)
-                output = self.model(**batch)
-                for row, number in enumerate(numbers):
-                    words = batch["attention_mask"][row].bool()
-                    parts = (output["start_logits"], output["end_logits"])
-                    logits[number] = [part[row][words].float().cpu().numpy() for part in parts]
+        for numbers in (group[i : i + batch_size] for group in groups for i in range(0, len(group), batch_size)):
+            rows = [{name: value for name, value in windows[i].items() if name not in _NOTES} for i in numbers]
+            batch = self.processor.pad(rows, return_tensors="pt").to(self.device)
+            output = self.model(**batch)
+            for row, number in enumerate(numbers):
+                words = batch["attention_mask"][row].bool()
+                parts = (output["start_logits"], output["end_logits"])
+                logits[number] = [part[row][words].float().cpu().numpy() for part in parts]
         return {**input_tensors, "logits": logits}
 
     def postprocess(  # type: ignore[override]
@@ -194,13 +186,12 @@ class ReadingComprehensionPipeline(HierPipeline):
         """Turn scores into answers."""
         if max_answer_length is None:
             max_answer_length = int(self._trained().get("max_answer_length", DEFAULT_MAX_ANSWER_LENGTH))
-        rows: list[list[int]] = [[] for _ in model_outputs["contexts"]]
-        for number, window in enumerate(model_outputs["windows"]):
-            rows[window["example_index"]].append(number)
-        answers = []
-        for documents, item, numbers in zip(model_outputs["contexts"], model_outputs["items"], rows, strict=True):
-            windows = [model_outputs["windows"][number] for number in numbers]
-            logits = [model_outputs["logits"][number] for number in numbers]
+        own: dict[int, list[tuple[Any, Any]]] = defaultdict(list)  # windows and their logits
+        for window, logits in zip(model_outputs["windows"], model_outputs["logits"], strict=True):
+            own[window["example_index"]].append((window, logits))
+        contexts, answers = zip(model_outputs["contexts"], model_outputs["items"], strict=True), []
+        for number, (documents, item) in enumerate(contexts):
+            windows, logits = zip(*own[number], strict=True)
             found = best_spans(windows, logits, top_k, max_answer_length)
             best = [_answer(documents, "documents" in item, span, score) for span, score in found]
             answers.append(best if top_k > 1 else best[0])
@@ -210,14 +201,8 @@ class ReadingComprehensionPipeline(HierPipeline):
 def best_spans(
     windows: Sequence[Mapping[str, Any]], logits: Sequence[Sequence[Array]], top_k: int, max_answer_length: int
 ) -> list[tuple[tuple[int, int], float]]:
-    """Find the likeliest spans of a question's windows, in characters, with their probabilities.
-
-    None goes from one document into the next. Probabilities are those of all words of all windows together, so that
-    windows compete with each other.
-    """
-    totals = [
-        np.logaddexp.reduce(np.concatenate([parts[end] for parts in logits]).astype(np.float64)) for end in (0, 1)
-    ]
+    """Find the likeliest spans of a question's windows, in characters, with their probabilities among all windows."""
+    totals = [np.logaddexp.reduce(np.concatenate(parts).astype(np.float64)) for parts in zip(*logits, strict=True)]
     found: dict[tuple[int, int], float] = {}
     for window, (start, end) in zip(windows, logits, strict=True):
         spans = window["context_spans"]
@@ -268,9 +253,9 @@ def _from_columns(question: Any, context: Any, documents: Any) -> tuple[list[Map
         got = "none" if context is None else "both"
         raise ValueError(f"give exactly one of `context` and `documents` with a question, got {got}")
     name, given = ("context", context) if documents is None else ("documents", documents)
-    if not isinstance(question, Sequence) or not isinstance(given, Sequence):
-        wrong, value = ("question", question) if not isinstance(question, Sequence) else (name, given)
-        raise TypeError(f"`{wrong}` must be text, or a list of text, got {type(value).__name__}")
+    for wrong, value in (("question", question), (name, given)):
+        if not isinstance(value, Sequence):
+            raise TypeError(f"`{wrong}` must be text, or a list of text, got {type(value).__name__}")
     if isinstance(question, str):
         return [{"question": question, name: given}], False
     if isinstance(given, str):  # one text for all questions
@@ -283,24 +268,14 @@ def _from_columns(question: Any, context: Any, documents: Any) -> tuple[list[Map
 def _check_characters(processor: Any, model: Any) -> None:
     made = getattr(processor, "char_vocab_size", 0)
     read = getattr(getattr(model, "config", None), "char_vocab_size", made)
-    if bool(made) == bool(read) and made <= read:
-        return
-    if not read:
-        found = "has characters, and the model reads words only"
-    elif not made:
-        found = f"has no characters, and the model reads them, char_vocab_size={read}"
-    else:
+    if bool(made) != bool(read) or made > read:
         found = f"has {made} ids of characters, and the model char_vocab_size={read}"
-    raise ValueError(f"`processor` {found}; pass the one that the model was trained with")
+        raise ValueError(f"`processor` {found}; pass the one that the model was trained with")
 
 
 def _check_item(item: Any, name: str) -> None:
     if not isinstance(item, Mapping):
         raise TypeError(f"`{name}` must be a dictionary with a question and a context, got {type(item).__name__}")
     if "question" not in item or ("context" in item) == ("documents" in item):
-        raise ValueError(
-            f'`{name}` must have "question" and one of "context" and "documents", got {", ".join(map(str, item))}'
-        )
-
-
-__all__ = ["ReadingComprehensionPipeline"]
+        got = ", ".join(map(str, item))
+        raise ValueError(f'`{name}` must have "question" and one of "context" and "documents", got {got}')

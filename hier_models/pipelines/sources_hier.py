@@ -149,11 +149,7 @@ def summary_spans(summary: str, processor: Any = None) -> list[Span]:
 def attended_sentences(
     model: Any, inputs: dict[str, torch.Tensor], ids: torch.Tensor, token_sentences: torch.Tensor
 ) -> torch.Tensor:
-    """Tell how much a HAT's attention over sentences looks at each, (batch, sequences, target, sentences).
-
-    The mean over heads and layers, in one pass over the generated tokens; the attention to what follows a marker is
-    divided evenly among its tokens.
-    """
+    """The mean attention of a HAT to each sentence, (batch, sequences, target, sentences); its tokens share evenly."""
     sequences = ids.shape[1]
     flat = ids.flatten(0, 1).to(model.device)  # (batch * sequences, target + 1)
     inputs = {name: value.repeat_interleave(sequences, dim=0) for name, value in inputs.items()}
@@ -274,19 +270,3 @@ def evaluating(model: torch.nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes.items():
             module.training = mode
-
-
-__all__ = [
-    "DocumentSentences",
-    "attended_sentences",
-    "document_sentences",
-    "eager_attention",
-    "evaluating",
-    "find_sources",
-    "format_sources",
-    "plain_offsets",
-    "sentence_spans",
-    "shares_of_sentences",
-    "sources_of_tokens",
-    "summary_spans",
-]

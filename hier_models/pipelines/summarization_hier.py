@@ -157,14 +157,13 @@ class SummarizationPipeline(DocumentPipeline):
             documents: instead of `inputs`: the articles to summarize together, or a list of such lists.
             **kwargs: `batch_size` (documents at once, 1), `num_workers`; `length` ("line", "short" or "long");
                 `truncation` (by default, what is too long is read in parts; with True it is cut, with False it is an
-                error), `max_source_length` (in tokens; what the checkpoint says, else as many as the model can
-                take), `phrases` (a list of (phrase,
-                value), (start, end, value) or phrases alone, to highlight in the place of those that the processor
-                finds; [] for none), `faithful` and `common_words` (what the checkpoint says, else False and the
-                commonest English words); False by default `return_truncation`, `return_tensors` (token ids instead of
-                text), `return_phrases`, `return_copied`, `return_sources`, `return_encoded_rows` and
-                `clean_up_tokenization_spaces`; and arguments of `generate`, such as `num_beams`, `max_length`,
-                `num_return_sequences`.
+                error), `max_source_length` (in tokens; what the checkpoint says, else as many as the model can take),
+                `phrases` (a list of (phrase, value), (start, end, value) or phrases alone, to highlight in the place
+                of those that the processor finds; [] for none), `faithful` and `common_words` (what the checkpoint
+                says, else False and the commonest English words); False by default `return_truncation`,
+                `return_tensors` (token ids instead of text), `return_phrases`, `return_copied`, `return_sources`,
+                `return_encoded_rows` and `clean_up_tokenization_spaces`; and arguments of `generate`, such as
+                `num_beams`, `max_length`, `num_return_sequences`.
 
         Returns:
             For one document a list of `{"summary_text": …}`, one for each returned sequence. For a list of documents a

@@ -238,12 +238,10 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
             return own
         params = self._task_params(languages)
         # More than the model can write at once would be left without an end.
-        config = self.model.generation_config
-        lengths = [own, params.get("max_source_length"), self._positions("decoder")]
-        written = total_length(config, "max", 1)
-        lengths.append(params.get("max_length") if written is None else written)
-        known = [length for length in lengths if length is not None]
-        return min(known) if known else None
+        written = total_length(self.model.generation_config, "max", 1)
+        written = params.get("max_length") if written is None else written
+        lengths = (own, params.get("max_source_length"), self._positions("decoder"), written)
+        return min((length for length in lengths if length is not None), default=None)
 
     # Languages
 
@@ -267,17 +265,14 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
             source, target = source or tokenizer.src_lang, tokenizer.tgt_lang
         if source is None or target is None:
             missing = [f"`{name}`" for name, value in (("src_lang", source), ("tgt_lang", target)) if value is None]
-            raise ValueError(
-                f"{' and '.join(missing)} must be given: {type(tokenizer).__name__} has many languages. Pass them "
-                "in its own codes, to the pipeline or to the call."
-            )
-        codes = {"src_lang": self._language_code(source), "tgt_lang": self._language_code(target)}
-        for name, (language, code) in zip(codes, zip((source, target), codes.values(), strict=True), strict=True):
-            if code is None:
+            kind = type(tokenizer).__name__
+            raise ValueError(f"{' and '.join(missing)} must be given, in its own codes: {kind} has many languages.")
+        for name, language in (("src_lang", source), ("tgt_lang", target)):
+            if self._language_code(language) is None:
                 raise ValueError(f"`{name}` must be a language of {type(tokenizer).__name__}, got {language!r}.")
         if tokenizer.src_lang != source:
             tokenizer.src_lang = source
-        return {"forced_bos_token_id": codes["tgt_lang"]}
+        return {"forced_bos_token_id": self._language_code(target)}
 
     def _language_code(self, language: str) -> int | None:
         """The id of a language's token, in any of the ways that tokenizers write one."""
@@ -291,17 +286,12 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
         params = getattr(self.model.config, "task_specific_params", None) or {}
         pairs = [name for name in params if TASK_NAME.fullmatch(name)]
         if pairs and not self._task_params(languages):
-            self._say_once(
-                "pairs",
-                f"The model was trained for {', '.join(pairs)}; say which, as the task's name or with src_lang and "
-                "tgt_lang. Without, it gets the text as it is.",
-                logger,
-            )
+            say_which = "say which, as the task's name or with src_lang and tgt_lang, or it gets the text as it is"
+            self._say_once("pairs", f"The model was trained for {', '.join(pairs)}; {say_which}.", logger)
         elif given and not pairs:
+            kind = type(self.tokenizer).__name__
             self._say_once(
-                "languages",
-                f"`src_lang` and `tgt_lang` change nothing: {type(self.tokenizer).__name__} knows no languages.",
-                logger,
+                "languages", f"`src_lang` and `tgt_lang` change nothing: {kind} knows no languages.", logger
             )
 
     # Results
@@ -346,6 +336,7 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
         clean_up_tokenization_spaces: bool = False,
     ) -> list[dict[str, Any]]:
         """Turn the generated ids of a document's chunks into its translations."""
+        decoded = {"skip_special_tokens": True, "clean_up_tokenization_spaces": clean_up_tokenization_spaces}
         records: list[dict[str, Any]] = []
         chunks = [output for output in model_outputs if not example_of(output).notes.get("is_blank")]
         for number in range(model_outputs[0]["output_ids"].shape[1]):
@@ -354,21 +345,14 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
                 ids = torch.cat(rows) if rows else model_outputs[0]["output_ids"].new_zeros(0)
                 record: dict[str, Any] = {"translation_token_ids": ids}
             else:
-                texts = [
-                    self.tokenizer.decode(
-                        row, skip_special_tokens=True, clean_up_tokenization_spaces=clean_up_tokenization_spaces
-                    )
-                    for row in rows
-                ]
+                texts = [self.tokenizer.decode(row, **decoded) for row in rows]
                 record = {"translation_text": texts[0] if len(texts) == 1 else join_chunks(texts)}
             if return_chunks:
-                counts = []
-                for output in chunks:
-                    unfinished = int(output["num_unfinished_chunks"][0, number])
-                    counts.append({**example_of(output).counts, "num_unfinished_chunks": unfinished})
+                counts = [
+                    example_of(chunk).counts
+                    | {"num_unfinished_chunks": int(chunk["num_unfinished_chunks"][0, number])}
+                    for chunk in chunks
+                ]
                 record |= {"num_chunks": len(chunks), **{name: sum(of[name] for of in counts) for name in COUNTS}}
             records.append(record)
         return records
-
-
-__all__ = ["TranslationPipeline"]

@@ -73,13 +73,7 @@ class _Token(NamedTuple):
 
 
 def restore_written_form(text: str, document: str) -> str:
-    """Write a text as its document writes.
-
-    Words take the form that they have in the document, in the same surroundings if they stand in such, away from the
-    beginnings of sentences if they do; spaces are those between the same two words or signs. What is not in the
-    document follows rules: no space before a comma, a capital at the beginning of a sentence, and in the names of
-    months, days, countries and languages. An all-capital text stays as it is.
-    """
+    """Write words and spaces as the document does, in the same surroundings if there are such; the rest by rules."""
     forms, spaces = _learn(document)
     tokens = list(_tokens(text))
     keys = ["", *(token.key for token in tokens), ""]
@@ -196,6 +190,3 @@ def _by_rule(two_before: str, before: str, key: str, has_space: bool, open_quote
     if before == "–" or key == "–":  # of years, or a dash
         return not (two_before if before == "–" else before).isdigit()
     return has_space and not (key[0] in JOINING or before[-1:] in JOINING)
-
-
-__all__ = ["is_uncased", "moved_places", "restore_written_form"]

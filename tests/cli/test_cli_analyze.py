@@ -221,14 +221,14 @@ def test_documents_and_predictions_that_do_not_match(data):
 
     rows = jsonl(Path(predictions()).read_text())
     refused([], "bad.jsonl is empty; it must have a summary of each document")
-    refused([{"id": "d0", "text": "x"}], "bad.jsonl:1 has no summary; each line must be an object with a string")
+    refused([{"id": "d0", "text": "x"}], "bad.jsonl:1 has no summary")
     refused([{"id": "d0", "summary": ["x"]}], "bad.jsonl:1 has no summary")
     refused(rows[:3], "has no summary of 1 of 4 documents, such as 'd3'")
     refused([*rows, {"id": "d4", "summary": "x"}], "summary 5 is of 'd4', which is not among the documents")
     refused([*rows, rows[0]], "has several summaries of 'd0'")
     refused([{"summary": "x"}] * 3, "has 3 summaries, and data.jsonl has 4 documents")
     others = [{"summary": row["summary"], "reference": SUMMARIES[number - 1]} for number, row in enumerate(rows)]
-    refused(others, "summary 1 was made for another document than 'd0': their references differ")
+    refused(others, "summary 1 is of another document than 'd0': their references differ")
     Path("bad.jsonl").write_text('{"id": "d0"\n')
     mistake("analyze", data, "-p", "bad.jsonl", "-o", "report", says="bad.jsonl:1 is no JSON")
     Path("bad.jsonl").write_bytes(b"\xff\xfe\x00")

@@ -115,7 +115,7 @@ def test_mistakes_in_files_of_texts_show_before_the_first_poem(poet):
     Path("dialogues.jsonl").write_text(json.dumps({"turns": [["a", "春风"]]}) + "\n", encoding="utf-8")
     assert "must have `text` or `keywords`" in run("poem", "-m", poet, "dialogues.jsonl", code=2).stderr
     error = run("poem", "-m", poet, "texts.jsonl", "--candidates", "2", code=2).stderr
-    assert "--candidates: of many texts only JSON has a place for more than one" in error
+    assert "--candidates: of many texts only JSON has a place for more" in error
     error = run("poem", "-m", poet, "春风", "-o", "out.jsonl", code=2).stderr
     assert "--output: poems of a file or folder go there" in error
     assert "--output: poems of a file" in run("poem", "-m", poet, "-k", "花", "-o", "out.jsonl", code=2).stderr

@@ -214,7 +214,7 @@ def test_plain_bart(paper: str, tokenizer: Any):
     [record] = jsonl(run("summarize", "-m", "bart", paper, "--json", "--max-length", "5").stdout)
     assert record["num_truncated_tokens"] == 0
     mistake("inspect", "-m", "bart", paper, says="BartForConditionalGeneration has no hierarchical attention")
-    mistake("export", "-m", "bart", "out", says="BartForConditionalGeneration is not a model of hier_models")
+    mistake("export", "-m", "bart", "out", says="BartForConditionalGeneration is no model of hier_models")
 
 
 def test_missing_weights_are_reported(checkpoint: str, paper: str):

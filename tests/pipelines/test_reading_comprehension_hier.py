@@ -178,8 +178,8 @@ def test_without_a_processor(model):
 @pytest.mark.parametrize(
     ("characters", "in_model", "message"),
     [
-        (None, 9, "`processor` has no characters, and the model reads them, char_vocab_size=9"),
-        ("abc", 0, "`processor` has characters, and the model reads words only"),
+        (None, 9, "`processor` has 0 ids of characters, and the model char_vocab_size=9"),
+        ("abc", 0, "`processor` has 5 ids of characters, and the model char_vocab_size=0"),
         ("abc", 4, "`processor` has 5 ids of characters, and the model char_vocab_size=4"),
     ],
 )
@@ -204,5 +204,5 @@ def test_tokens_of_one_character():
 
 
 def test_without_a_model():
-    with pytest.raises(ValueError, match="a loaded reader together"):
+    with pytest.raises(ValueError, match="or a model with its `processor`"):
         pipeline("reading-comprehension")

@@ -481,7 +481,7 @@ def test_two_different_tokenizers(tiny_model, processor):
         ({"sentences": "A b. C d."}, "`sentences` must be a list"),
         ({"sentences": ["a", 3]}, "`sentences` must be text, got int"),
         ({"turns": ["a"]}, "`turns` must be a list of"),
-        ([{"role": "Ann", "content": [{"type": "image"}]}], "`turns` must have text as their content"),
+        ([{"role": "Ann", "content": [{"type": "image"}]}], "`turns` must be a list of .* with text as their content"),
         ("\ud800", "unpaired surrogate at character 0"),
         ("", "is empty"),
     ],
