@@ -108,7 +108,7 @@ def model_card(model: Any, details: CardDetails, *, source: str, code: Iterable[
         model_name=details.name if results else None,
         eval_results=results or None,
     )
-    whitespace = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
+    whitespace: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
     templates = jinja2.Environment(loader=jinja2.FileSystemLoader(_FOLDER), **whitespace)
     templates.filters["cell"] = _cell
     text = templates.get_template("model_card.md.jinja").render(

@@ -58,7 +58,7 @@ class Bleu(NumbersMetric):
         numbers = sorted({len(several) for several in targets})
         if len(numbers) > 1 or numbers[0] == 0:
             raise ValueError(f"references: every prediction needs as many references, at least one; got {numbers}")
-        options = {"smooth_method": smooth_method, "smooth_value": smooth_value}
+        options: dict[str, Any] = {"smooth_method": smooth_method, "smooth_value": smooth_value}
         # With force, since it would warn of texts that end in " .", however they came about.
         bleu = sacrebleu.BLEU(lowercase=lowercase, tokenize=tokenize, force=True, **options)
         score = bleu.corpus_score(

@@ -53,9 +53,8 @@ class DocumentStatistics:
         size = {"mean": 1, "perplexity": 2, "bleu": 2 + 2 * self.order}[self.kind]
         width = self.values.shape[1] if self.values.ndim == 2 else 0
         if not width or width % size or (width > size and self.kind != "bleu"):
-            raise ValueError(
-                f"values must have {size} numbers for each document ({self.kind}), got {self.values.shape}"
-            )
+            shape = self.values.shape
+            raise ValueError(f"values must have {size} numbers for each document ({self.kind}), got {shape}")
 
     @property
     def higher_is_better(self) -> bool:
@@ -92,7 +91,7 @@ class DocumentStatistics:
         of_text, of_reference, *counts = (int(number) for number in sums)
         if not of_reference:
             return float("nan")
-        settings = {"smooth_method": self.smoothing, "max_ngram_order": self.order}
+        settings: dict[str, Any] = {"smooth_method": self.smoothing, "max_ngram_order": self.order}
         hits, totals = counts[: self.order], counts[self.order :]
         score = sacrebleu.BLEU.compute_bleu(hits, totals, of_text, of_reference, **settings)
         return float(score.score) * self.scale
