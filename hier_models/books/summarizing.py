@@ -413,7 +413,8 @@ def _fingerprint(pipe: Any) -> str:
         k: v for k, v in getattr(pipe.processor, "__dict__", {}).items() if isinstance(v, int | float | str | bool)
     }
     parts: list[Any] = [sorted(pipe.tokenizer.get_vocab().items()), settings]
-    if hasattr(key_phrases := getattr(pipe.processor, "key_phrases", None), "as_dict"):
+    key_phrases = getattr(pipe.processor, "key_phrases", None)
+    if key_phrases is not None and hasattr(key_phrases, "as_dict"):
         parts.append(key_phrases.as_dict())
     tagger = getattr(pipe, "importance_tagger", None)
     for model in (pipe.model, tagger.model) if tagger is not None else (pipe.model,):

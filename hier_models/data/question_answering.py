@@ -349,7 +349,7 @@ def _predict(
 ) -> Prediction:
     """Order the candidates of a question and decide."""
     ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))[:n_best]
-    candidates: list[tuple[Any, ...]] = [(context[a:b], a, b, score) for (a, b), score in ranked]
+    candidates: list[tuple[Any, Any, Any, float]] = [(context[a:b], a, b, score) for (a, b), score in ranked]
     difference = null - candidates[0][3] if candidates else np.inf
     if null_threshold is not None or not candidates:
         candidates = sorted([*candidates, ("", None, None, null)], key=lambda item: -item[3])
