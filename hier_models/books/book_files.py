@@ -8,14 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ..data.data_files import visible_files
-from ..data.record_readers import (
-    COMPRESSION_SUFFIXES,
-    DECOMPRESSION_ERRORS,
-    UTF8_BOM,
-    data_suffix,
-    document_name,
-    open_binary,
-)
+from ..data.record_readers import COMPRESSION_SUFFIXES, DECOMPRESSION_ERRORS, data_suffix, document_name, open_binary
 from .book import Book, Chapter, is_aside, left_out
 from .epub import read_epub
 from .headings import split_blocks, title_of
@@ -51,19 +44,18 @@ def read_book(source: BookSource, title: str | None = None) -> Book:
         FileNotFoundError: If there is no such file or folder.
         ValueError: If the source holds no text, is damaged, encrypted or in an unknown encoding or format.
     """
+    wanted = "`book` must be a path, a Book or a list of chapters"
     if isinstance(source, Book):
         book = source
     elif isinstance(source, str) and _is_a_text(source):
-        raise ValueError(
-            f"`book` must be a path, a Book or a list of chapters, got a text of {len(source):,} characters; write it "
-            "to a file, where its chapters are found, or give them as a list."
-        )
+        hint = "write it to a file, where its chapters are found, or give them as a list"
+        raise ValueError(f"{wanted}, got a text of {len(source):,} characters; {hint}.")
     elif isinstance(source, str | os.PathLike):
         book = _from_path(Path(source).expanduser())
     elif isinstance(source, Sequence) and not isinstance(source, bytes):
         book = Book("", [_chapter(item, number) for number, item in enumerate(source, 1)], "chapters as given")
     else:
-        raise ValueError(f"`book` must be a path, a Book or a list of chapters, got {type(source).__name__}.")
+        raise ValueError(f"{wanted}, got {type(source).__name__}.")
     name = f" {str(source)!r}" if isinstance(source, str | os.PathLike) else ""
     chapters, empty = [], []
     for number, chapter in enumerate(book.chapters, 1):
@@ -121,14 +113,14 @@ def _from_folder(folder: Path) -> Book:
     others = sorted(str(path.relative_to(folder)) for path in set(found) - set(files))
     for path in files:
         blocks, title = _read_blocks(path)
-        place = path.relative_to(folder)
+        place, name = path.relative_to(folder), document_name(Path(path.name))
         heading, blocks = title_of(blocks)
-        title = heading or title or Path(document_name(Path(path.name))).name
-        if is_aside(title) or is_aside(document_name(Path(path.name))):
+        title = heading or title or name
+        if is_aside(title) or is_aside(name):
             dropped.append(left_out(str(place), sum(block.words for block in blocks)))
-            continue
-        title = ", ".join([*place.parts[:-1], title])
-        chapters.append(Chapter(title, [block.text for block in blocks]))
+        else:
+            title = ", ".join([*place.parts[:-1], title])
+            chapters.append(Chapter(title, [block.text for block in blocks]))
     if others:
         count = "1 file of another kind" if len(others) == 1 else f"{len(others)} files of other kinds"
         dropped.append(f"{count} ({', '.join(others[:5])}{', …' if others[5:] else ''})")
@@ -152,14 +144,13 @@ def _read_blocks(path: Path) -> tuple[list[Block], str]:
 
 
 def _decoded(content: bytes, path: Path) -> str:
-    encoding = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8"
+    encoding = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
     try:
-        text = content.removeprefix(UTF8_BOM).decode(encoding)
+        text = content.decode(encoding)
     except UnicodeDecodeError as error:
-        raise ValueError(
-            f"`book`: {path} is no text in UTF-8 (byte 0x{content[error.start]:02x} at {error.start}). If it is text "
-            f"in another encoding, convert it: iconv -f WINDOWS-1252 -t UTF-8 {path.name}"
-        ) from error
+        place = f"byte 0x{content[error.start]:02x} at {error.start}"
+        hint = f"convert text in another encoding: iconv -f WINDOWS-1252 -t UTF-8 {path.name}"
+        raise ValueError(f"`book`: {path} is no text in UTF-8 ({place}); {hint}") from error
     if "\0" in text:
         raise ValueError(f"`book`: {path} is no text file (it has a zero byte at {text.index(chr(0))}).")
     return text
@@ -168,27 +159,19 @@ def _decoded(content: bytes, path: Path) -> str:
 def _chapter(item: Any, number: int) -> Chapter:
     if isinstance(item, Chapter):
         return item
-    if isinstance(item, str):
-        return Chapter("", [block.text for block in text_blocks(item)])
+    item = {"text": item} if isinstance(item, str) else item
     if not isinstance(item, Mapping):
-        raise ValueError(
-            f"`book`: chapter {number} must be a string or a dictionary with text or paragraphs, got "
-            f"{type(item).__name__}."
-        )
+        wanted = "a string or a dictionary with text or paragraphs"
+        raise ValueError(f"`book`: chapter {number} must be {wanted}, got {type(item).__name__}.")
     given = [name for name in ("text", "paragraphs") if item.get(name) is not None]
     if len(given) != 1:
-        raise ValueError(
-            f"`book`: chapter {number} must have one of text and paragraphs, got the entries {list(item)}."
-        )
-    value, title = item[given[0]], item.get("title") or ""
-    paragraphs = [block.text for block in text_blocks(value)] if isinstance(value, str) else value
-    if given[0] == "text" and not isinstance(value, str):
+        raise ValueError(f"`book`: chapter {number} must have one of text and paragraphs, got {list(item)}.")
+    value, title, paragraphs = item[given[0]], item.get("title") or "", item.get("paragraphs")
+    if isinstance(item.get("text"), str):
+        paragraphs = [block.text for block in text_blocks(value)]
+    elif given == ["text"]:
         raise ValueError(f"`book`: the text of chapter {number} must be a string, got {type(value).__name__}.")
-    if (
-        isinstance(paragraphs, bytes | Mapping)
-        or not isinstance(paragraphs, Sequence)
-        or (isinstance(value, str) and (given[0] == "paragraphs"))
-    ):
+    if not isinstance(paragraphs, Sequence) or isinstance(paragraphs, str | bytes):
         raise ValueError(f"`book`: the paragraphs of chapter {number} must be a list, got {type(value).__name__}.")
     if not all(isinstance(text, str) for text in [*paragraphs, title]):
         raise ValueError(f"`book`: the title and paragraphs of chapter {number} must be strings.")

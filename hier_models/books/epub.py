@@ -46,6 +46,11 @@ class _Page:
     blocks: list[Block]
     title: str
 
+    @property
+    def own_title(self) -> str:
+        """What its first headings say, or the title beside its text."""
+        return ": ".join(block.text for block in self.blocks[:3] if block.level) or self.title
+
 
 @dataclass
 class _Piece:
@@ -120,9 +125,9 @@ class _Epub:
         pages, dropped = [], []
         for identifier, reference in spine.items():
             name, item = items[identifier]
-            if item.get("media-type") not in _PAGES or "nav" in (item.get("properties") or "").split():
-                what = "the table of contents" if item.get("media-type") in _PAGES else f"{name}, which is no text"
-                dropped.append(what)
+            is_page = item.get("media-type") in _PAGES
+            if not is_page or "nav" in (item.get("properties") or "").split():
+                dropped.append("the table of contents" if is_page else f"{name}, which is no text")
                 continue
             blocks, page_title = html_blocks(self._content(name, "it is in the spine"), f"{self.path}: {name}")
             for block in blocks:
@@ -162,10 +167,8 @@ class _Epub:
             method = parts["encryptionmethod"].get("Algorithm", "") if "encryptionmethod" in parts else ""
             target = parts["cipherreference"].get("URI", "") if "cipherreference" in parts else ""
             if method not in _FONT_ALGORITHMS and unquote(target).casefold() in {page.casefold() for page in pages}:
-                raise ValueError(
-                    f"`book`: {self.path} is protected against copying (DRM): {target} is encrypted. Only the program "
-                    "that it was bought for can read it; use an edition without DRM."
-                )
+                problem = f"is protected against copying (DRM): {target} is encrypted; use an edition without DRM"
+                raise ValueError(f"`book`: {self.path} {problem}.")
 
     # The table of contents
 
@@ -235,14 +238,11 @@ def _navigation(element: Any, folder: str) -> Iterator[_Entry]:
 def _points(element: Any, folder: str) -> Iterator[_Entry]:
     """Entries of an NCX: nested navPoint elements."""
     for child in element:
-        if local_name(child) != "navpoint":
-            continue
-        label = next((e for e in child if local_name(e) == "navlabel"), None)
-        content = next((e for e in child if local_name(e) == "content"), None)
-        source = "" if content is None else content.get("src") or ""
-        target, _, anchor = _inside(folder, source).partition("#")
-        title = "" if label is None else _text(label)
-        yield _Entry(title, target if source else "", anchor, [*_points(child, folder)])
+        if local_name(child) == "navpoint":
+            title = next((_text(e) for e in child if local_name(e) == "navlabel"), "")
+            source = next((e.get("src") for e in child if local_name(e) == "content"), None) or ""
+            target, _, anchor = _inside(folder, source).partition("#")
+            yield _Entry(title, target if source else "", anchor, [*_points(child, folder)])
 
 
 def _starts(entries: list[_Entry], part: str = "") -> Iterator[tuple[str, _Piece]]:
@@ -257,14 +257,10 @@ def _starts(entries: list[_Entry], part: str = "") -> Iterator[tuple[str, _Piece
 
 def _holds_chapters(entry: _Entry) -> bool:
     """Whether an entry stands for a part, with the chapters below it, and not for a chapter with its sections."""
-    if not entry.children or heading_kind(entry.title) == "chapter":
+    kind = heading_kind(entry.title)
+    if not entry.children or kind == "chapter":
         return False
-    kinds = {heading_kind(child.title) for child in entry.children}
-    return (
-        heading_kind(entry.title) == "part"
-        or bool(kinds - {""})
-        or any(child.file != entry.file for child in entry.children)
-    )
+    return kind == "part" or any(heading_kind(child.title) or child.file != entry.file for child in entry.children)
 
 
 def _pieces(pages: list[_Page], entries: list[_Entry]) -> list[_Piece]:
@@ -279,7 +275,7 @@ def _pieces(pages: list[_Page], entries: list[_Entry]) -> list[_Piece]:
         pieces += [start for start in here if not start.anchor]
         is_aside_page = all(block.roles & _ASIDE_ROLES for block in page.blocks)
         if page.blocks and not here and (page.blocks[0].level or is_aside_page):
-            pieces.append(_Piece(_own_title(page), [], "" if is_aside_page else pieces[-1].part))
+            pieces.append(_Piece(page.own_title, [], "" if is_aside_page else pieces[-1].part))
         for block in page.blocks:
             pieces += [anchored.pop(anchor) for anchor in list(anchored) if anchor in block.anchors]
             pieces[-1].blocks.append(block)
@@ -287,7 +283,7 @@ def _pieces(pages: list[_Page], entries: list[_Entry]) -> list[_Piece]:
 
 
 def _by_page(pages: list[_Page]) -> list[_Piece]:
-    return [_Piece(_own_title(page), page.blocks) for page in pages if page.blocks]
+    return [_Piece(page.own_title, page.blocks) for page in pages if page.blocks]
 
 
 def _chapters(pieces: list[_Piece], book_title: str) -> tuple[list[Chapter], list[str]]:
@@ -295,14 +291,11 @@ def _chapters(pieces: list[_Piece], book_title: str) -> tuple[list[Chapter], lis
     chapters: list[Chapter] = []
     dropped: list[str] = []
     carried: list[str] = []  # the few words on a part's page go to its first chapter
-    has_more = any(
-        not piece.is_aside and not _has_no_name(piece, book_title) and any(not block.level for block in piece.blocks)
-        for piece in pieces
-    )
+    named = (piece for piece in pieces if not piece.is_aside and not _has_no_name(piece, book_title))
+    has_more = any(not block.level for piece in named for block in piece.blocks)
     for piece in pieces:
         links = [block for block in piece.blocks if block.is_link]
-        body = [block for block in piece.blocks if len(links) < 3 or not block.is_link]
-        body = _without_title(body, piece.title)
+        body = _without_title([b for b in piece.blocks if len(links) < 3 or not b.is_link], piece.title)
         words = sum(block.words for block in body)
         is_title_page = _has_no_name(piece, book_title) and has_more and not chapters and words < LEAST_OPENING
         if piece.is_aside or is_title_page:
@@ -321,11 +314,6 @@ def _chapters(pieces: list[_Piece], book_title: str) -> tuple[list[Chapter], lis
 
 def _has_no_name(piece: _Piece, book_title: str) -> bool:
     return piece.title.casefold() in ("", book_title.casefold())
-
-
-def _own_title(page: _Page) -> str:
-    headings = [block.text for block in page.blocks[:3] if block.level]
-    return ": ".join(headings) if headings else page.title
 
 
 def _without_title(blocks: list[Block], title: str) -> list[Block]:

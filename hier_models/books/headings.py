@@ -7,7 +7,7 @@ chapters by the text that follows them.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from .book import Book, Chapter, is_aside, left_out
@@ -24,9 +24,8 @@ _UNITS = "one two three four five six seven eight nine ten eleven twelve thirtee
 _UNITS += "eighteen nineteen"
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 _NTH = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth last"
-_WORDS = (
-    rf"(?:(?:{'|'.join(_TENS.split())})(?:[ -](?:{'|'.join(_UNITS.split()[:9])}))?|{'|'.join(_UNITS.split()[::-1])})"
-)
+_WORDS = rf"(?:(?:{'|'.join(_TENS.split())})(?:[ -](?:{'|'.join(_UNITS.split()[:9])}))?|"
+_WORDS += rf"{'|'.join(_UNITS.split()[::-1])})"
 _ROMAN = r"(?=[mdclxvi])m{0,3}(?:cm|cd|d?c{0,4})(?:xc|xl|l?x{0,4})(?:ix|iv|v?i{0,4})"
 _NUMBER = rf"(?:{_ROMAN}|\d{{1,3}}|{_WORDS}|(?:the )?(?:{'|'.join(_NTH.split())}))"
 _CHAPTER_WORDS = "chapter chap canto letter stave scene lecture adventure kapitel chapitre capítulo capitolo"
@@ -53,6 +52,9 @@ _SPECIAL = re.compile(
 _CONTENTS = re.compile(r"(?:table of )?contents|toc|illustrations|list of .*", re.IGNORECASE)
 _PAGE_NUMBER = re.compile(r"(?:\s*\.(?:\s*\.)+|…+|\s{3,}|\t)\s*(?:\d+|[ivxlc]+)\s*$")
 _SENTENCE_END = re.compile(r"[.!?…:;\"”’»)\]]\s*$")
+# What begins a chapter, and what stands over chapters; the first style that a text has is its own.
+_WORDED = {"chapter": _CHAPTER, "part": _PART}
+_STYLES = (_WORDED, {"chapter": _PART}, {"chapter": _NUMBERED, "part": _PART}, {"chapter": _BARE, "part": _PART})
 _GUTENBERG = re.compile(r"\*\*\* ?(START|END) OF (?:THE|THIS) PROJECT GUTENBERG", re.IGNORECASE)
 
 
@@ -96,10 +98,9 @@ def without_licence(blocks: list[Block]) -> tuple[str, list[Block], list[str]]:
 
 def heading_kind(title: str) -> str:
     """Say what a title calls itself."""
-    for kind, pattern in (("part", _PART), ("chapter", _CHAPTER), ("chapter", _NUMBERED), ("chapter", _BARE)):
-        if pattern.fullmatch(title.strip()):
-            return kind
-    return ""
+    if _PART.fullmatch(title.strip()):
+        return "part"
+    return "chapter" if any(pattern.fullmatch(title.strip()) for pattern in (_CHAPTER, _NUMBERED, _BARE)) else ""
 
 
 def title_of(blocks: list[Block]) -> tuple[str, list[Block]]:
@@ -110,7 +111,7 @@ def title_of(blocks: list[Block]) -> tuple[str, list[Block]]:
     if number:
         return ": ".join(block.text for block in blocks[:number]), blocks[number:]
     blocks = list(_opened(blocks))
-    found = _find(blocks[:3], {"chapter": _CHAPTER, "part": _PART})
+    found = _find(blocks[:3], _WORDED)
     return (found[0].title, blocks[found[0].end :]) if found and not found[0].start else ("", blocks)
 
 
@@ -159,15 +160,14 @@ def _by_levels(blocks: list[Block]) -> Book | None:
 def _by_words(blocks: list[Block]) -> Book | None:
     blocks = list(_opened(blocks))
     looks = [_looks_like_contents(block) for block in blocks]
-    for find in (_chapter_words, _part_words, _numbered_titles, _bare_numbers):
-        lists, rest = _contents_lists(blocks, looks, find)
-        headings = _without_contents(rest, find(rest))
+    for style in _STYLES:
+        lists, rest = _contents_lists(blocks, looks, style)
+        headings = _without_contents(rest, _find(rest, style))
         has_chapters = any(heading.kind == "chapter" and heading.number for heading in headings)
-        if has_chapters and (find in (_chapter_words, _part_words) or _is_row(rest, headings)):
+        if has_chapters and (style["chapter"] in (_CHAPTER, _PART) or _is_row(rest, headings)):
             book = _assembled(rest, headings)
             if lists:
-                words = sum(block.words for block in lists)
-                book.left_out.insert(0, left_out("a table of contents", words))
+                book.left_out.insert(0, left_out("a table of contents", sum(block.words for block in lists)))
             return book
     return None
 
@@ -189,8 +189,7 @@ def _opened(blocks: list[Block]) -> Iterator[Block]:
 
 
 def _starts(line: str) -> bool:
-    match = _CHAPTER.fullmatch(line.strip()) or _PART.fullmatch(line.strip()) or _SPECIAL.fullmatch(line.strip())
-    return bool(match)
+    return any(pattern.fullmatch(line.strip()) for pattern in (_CHAPTER, _PART, _SPECIAL))
 
 
 def _looks_like_contents(block: Block) -> bool:
@@ -202,22 +201,16 @@ def _looks_like_contents(block: Block) -> bool:
 
 
 def _contents_lists(
-    blocks: list[Block], looks: list[bool], find: Callable[[list[Block]], list[Heading]]
+    blocks: list[Block], looks: list[bool], style: dict[str, re.Pattern[str]]
 ) -> tuple[list[Block], list[Block]]:
     """Take out what looks like a contents list where one can stand.
 
     That is before the text, under "Contents", or wherever the entries come again as headings. All else is text.
     """
-    headings = find([Block("") if is_list else block for block, is_list in zip(blocks, looks, strict=True)])
+    headings = _find([Block("") if is_list else block for block, is_list in zip(blocks, looks, strict=True)], style)
     if not headings:
         return [], []  # what only looks like a contents list is no heading
-    ends = [heading.start for heading in headings[1:]] + [len(blocks)]
-    with_text = (
-        heading.start
-        for heading, end in zip(headings, ends, strict=True)
-        if not is_aside(heading.title) and _words(blocks, heading.end, end) > 3
-    )
-    first = next(with_text, 0)
+    first = next((h.start for h, words in _sizes(blocks, headings) if words > 3 and not is_aside(h.title)), 0)
     keys = {heading.key for heading in headings}
     names = {_name(block.text) for heading in headings for block in blocks[heading.start : heading.end]}
     lists: list[Block] = []
@@ -239,7 +232,7 @@ def _come_again(block: Block, keys: set[str], names: set[str]) -> bool:
     lines = [_PAGE_NUMBER.sub("", line).strip() for line in block.lines]
     # A number alone is the key of any numbered list.
     again = sum(
-        _name(line) in names - {""} or any(heading.key in keys for heading in _chapter_words([Block(line)]))
+        _name(line) in names - {""} or any(heading.key in keys for heading in _find([Block(line)], _WORDED))
         for line in lines
     )
     return 2 * again >= len(lines)
@@ -262,29 +255,13 @@ def _is_heading(match: re.Match[str]) -> bool:
     return (words[0].isupper() or words[0].isdecimal()) and len(match[0]) < 100 and not re.search(r"[.!?,;]$", words)
 
 
-def _chapter_words(blocks: list[Block]) -> list[Heading]:
-    return _find(blocks, {"chapter": _CHAPTER, "part": _PART})
-
-
-def _part_words(blocks: list[Block]) -> list[Heading]:
-    return _find(blocks, {"chapter": _PART})
-
-
-def _numbered_titles(blocks: list[Block]) -> list[Heading]:
-    return _in_order(_find(blocks, {"chapter": _NUMBERED, "part": _PART}))
-
-
-def _bare_numbers(blocks: list[Block]) -> list[Heading]:
-    return _in_order(_find(blocks, {"chapter": _BARE, "part": _PART}))
-
-
-def _find(blocks: list[Block], patterns: dict[str, re.Pattern[str]]) -> list[Heading]:
+def _find(blocks: list[Block], style: dict[str, re.Pattern[str]]) -> list[Heading]:
     found = []
     for number, block in enumerate(blocks):
         text = block.text.strip("_*")
         if len(block.lines) > 5:
             continue
-        for kind, pattern in patterns.items():
+        for kind, pattern in style.items():
             match = pattern.fullmatch(text)
             if match and (pattern is _BARE or _is_heading(match)):
                 groups = match.groupdict()
@@ -298,7 +275,7 @@ def _find(blocks: list[Block], patterns: dict[str, re.Pattern[str]]) -> list[Hea
         else:
             if len(block.lines) <= 1 and (_SPECIAL.fullmatch(text) or is_aside(text)) and not text.islower():
                 found.append(Heading(number, number + 1, "chapter", text.casefold().rstrip(".:"), text))
-    return found
+    return found if style["chapter"] in (_CHAPTER, _PART) else _in_order(found)
 
 
 def _title_below(blocks: list[Block], number: int) -> str:
@@ -309,9 +286,8 @@ def _title_below(blocks: list[Block], number: int) -> str:
     if len(text) > 80 or _starts(text) or _BARE.fullmatch(text):
         return ""
     words = [word for word in re.findall(r"\w+", text) if len(word) > 3]
-    is_title = text.isupper() or (
-        bool(words) and all(w[0].isupper() for w in words) and not _SENTENCE_END.search(text)
-    )
+    has_capitals = bool(words) and all(word[0].isupper() for word in words)
+    is_title = text.isupper() or (has_capitals and not _SENTENCE_END.search(text))
     return text if is_title and number + 1 < len(blocks) else ""
 
 
@@ -319,11 +295,11 @@ def _without_contents(blocks: list[Block], headings: list[Heading]) -> list[Head
     """Leave out headings of a table of contents: two or more in a row without text, all of which come again."""
     kept = []
     number = 0
+    later = [heading.key for heading in headings]
     while number < len(headings):
         end = number + 1
         while end < len(headings) and _words(blocks, headings[end - 1].end, headings[end].start) <= 3:
             end += 1
-        later = [heading.key for heading in headings]
         while end > number and not all(heading.key in later[end:] for heading in headings[number:end]):
             end -= 1
         chapters = sum(heading.kind == "chapter" and heading.number > 0 for heading in headings[number:end])
@@ -354,11 +330,20 @@ def _is_row(blocks: list[Block], headings: list[Heading]) -> bool:
     own = [heading for heading in headings if heading.number and heading.kind == "chapter"]
     if len(own) < 3:
         return False
-    ends = [heading.start for heading in headings[1:]] + [len(blocks)]
-    sizes = sorted(_words(blocks, heading.end, end) for heading, end in zip(headings, ends, strict=True))
+    sizes = sorted(words for _, words in _sizes(blocks, headings))
     before = [blocks[heading.start - 1] for heading in own if heading.start]
     ended = sum(_SENTENCE_END.search(block.text) is not None for block in before)
     return sizes[len(sizes) // 2] >= 100 and ended >= 0.7 * len(before)
+
+
+def _ends(blocks: list[Block], headings: list[Heading]) -> Iterator[tuple[Heading, int]]:
+    """Each heading with the number of the block that ends its text."""
+    return zip(headings, [*(heading.start for heading in headings[1:]), len(blocks)], strict=True)
+
+
+def _sizes(blocks: list[Block], headings: list[Heading]) -> Iterator[tuple[Heading, int]]:
+    """Each heading with how many words follow it."""
+    return ((heading, _words(blocks, heading.end, end)) for heading, end in _ends(blocks, headings))
 
 
 def _words(blocks: list[Block], start: int, end: int) -> int:
@@ -395,8 +380,7 @@ def _assembled(blocks: list[Block], headings: list[Heading]) -> Book:
         dropped.append(left_out("what stands before the first chapter", words))
     part = ""
     carried: list[str] = []  # the few words under a part's heading go to its first chapter
-    ends = [heading.start for heading in headings[1:]] + [len(blocks)]
-    for heading, end in zip(headings, ends, strict=True):
+    for heading, end in _ends(blocks, headings):
         paragraphs = [*carried, *(block.text for block in blocks[heading.end : end])]
         carried = []
         words = sum(len(paragraph.split()) for paragraph in paragraphs)

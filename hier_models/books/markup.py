@@ -65,17 +65,14 @@ def markdown_blocks(text: str) -> list[Block]:
     for line in [*lines, ""]:
         if match := _FENCE.match(line):
             fence = "" if fence and match[1].startswith(fence) else fence or match[1]
-        heading = None if fence else _ATX.match(line)
-        underline = None if fence or not waiting or not waiting[-1].strip() else _SETEXT.match(line)
+        heading: tuple[str, int] | None = None
+        if not fence and (marked := _ATX.match(line)):
+            heading = marked[2], len(marked[1])
+        elif not fence and waiting and waiting[-1].strip() and (underline := _SETEXT.match(line)):
+            heading = waiting.pop(), 1 if underline[1][0] == "=" else 2
         if heading:
-            blocks += [*_paragraphs(waiting), Block(_one_line(heading[2]), len(heading[1]))]
-            waiting = []
-        elif underline:
-            title = waiting.pop()
-            blocks += [*_paragraphs(waiting), Block(_one_line(title), 1 if underline[1][0] == "=" else 2)]
-            waiting = []
-        else:
-            waiting.append(line)
+            blocks += [*_paragraphs(waiting), Block(_one_line(heading[0]), heading[1])]
+        waiting = [] if heading else [*waiting, line]
     return [block for block in [*blocks, *_paragraphs(waiting)] if block.text]
 
 
@@ -89,9 +86,8 @@ def html_blocks(content: bytes, name: str) -> tuple[list[Block], str]:
     root = parse_markup(content, name)
     titles = named(root, "title")
     walk = _Walk()
-    body = next(iter(named(root, "body")), root)
     try:
-        walk.visit(body, 0, frozenset())
+        walk.visit(next(iter(named(root, "body")), root), 0, frozenset())
     except RecursionError:
         raise _too_deep(name) from None
     walk.flush()
@@ -140,10 +136,8 @@ def named(root: Any, name: str) -> list[Any]:
 
 
 def _too_deep(name: str) -> ValueError:
-    return ValueError(
-        f"`book`: {name} has elements nested too deeply to be read, as when hundreds of tags are never closed. "
-        "Repair it, with `tidy` for one, or make a text file of it."
-    )
+    hint = "as when hundreds of tags are never closed. Repair it, or make a text file of it"
+    return ValueError(f"`book`: {name} has elements nested too deeply to be read, {hint}.")
 
 
 def roles_of(element: Any) -> frozenset[str]:
@@ -166,9 +160,7 @@ class _Walk:
 
     def visit(self, element: Any, level: int, roles: frozenset[str], in_link: bool = False) -> None:
         name = local_name(element)
-        for anchor in (element.get("id"), element.get("name") if name == "a" else None):
-            if anchor:
-                self.anchors.add(anchor)
+        self.anchors |= {element.get("id"), element.get("name") if name == "a" else None} - {None, ""}
         own = roles_of(element)
         if element.tag is etree.Entity:
             self._text(element.text, level, roles, in_link)  # not known, so as it is written
@@ -182,8 +174,7 @@ class _Walk:
         roles = roles | own
         in_link = in_link or (name == "a" and bool(element.get("href")))
         if is_block:
-            # An anchor of this element leads to what comes in it.
-            here = {anchor for anchor in (element.get("id"),) if anchor}
+            here = {element.get("id")} - {None, ""}  # leads to what comes in the element
             self.anchors -= here
             self.flush()
             self.anchors |= here

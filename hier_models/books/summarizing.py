@@ -4,7 +4,7 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -90,8 +90,7 @@ def summarize_book(
     as_read = read_book(book, title)
     lower = _pipeline("model", model, importance_tagger)
     upper = lower if book_model is None else _pipeline("book_model", book_model, importance_tagger)
-    job = _Job(as_read, lower, upper, settings, batch_size, None if output is None else Path(output).expanduser())
-    return job.run(progress)
+    return _Job(as_read, lower, upper, settings, batch_size, output).run(progress)
 
 
 def _pipeline(name: str, model: Any, importance_tagger: Any) -> SummarizationPipeline:
@@ -103,10 +102,9 @@ def _pipeline(name: str, model: Any, importance_tagger: Any) -> SummarizationPip
         made: SummarizationPipeline = make("summarization", model=resolve_checkpoint(str(model)), **tagger)
         return made
     if not isinstance(model, SummarizationPipeline):
-        raise ValueError(
-            f"`{name}` must be a checkpoint or a summarization pipeline, got {type(model).__name__}. A loaded model "
-            'goes into one with its processor: pipeline("summarization", model=model, processor=processor).'
-        )
+        hint = 'A loaded model goes into one: pipeline("summarization", model=model, processor=processor).'
+        got = type(model).__name__
+        raise ValueError(f"`{name}` must be a checkpoint or a summarization pipeline, got {got}. {hint}")
     if importance_tagger is not None:
         raise ValueError(f"`importance_tagger` belongs to the pipeline, where `{name}` is one: give it there.")
     return model
@@ -133,11 +131,38 @@ class _Model:
         # Two of the greatest length, what frames them, and what is between them.
         frame = self.count(SEPARATOR)
         if self.limit is not None and 2 * self.longest + frame > self.limit:
-            raise ValueError(
-                f"`max_length`: a summary may get {self.longest} tokens long, so two of them may not fit into one "
-                f"input of `{self.name}`, which takes {self.limit} tokens, and could not be summarized together. Set "
-                f"`max_new_tokens` to at most {(self.limit - frame) // 2}."
-            )
+            problem = f"two of them may not fit into an input of `{self.name}`, {self.limit} tokens"
+            hint = f"Set `max_new_tokens` to at most {(self.limit - frame) // 2}"
+            raise ValueError(f"`max_length`: a summary may get {self.longest} tokens long, so {problem}. {hint}.")
+
+    def balanced(self, texts: Sequence[str], separator: str) -> list[tuple[int, int]]:
+        """Divide texts that are joined into as few groups as the limit allows, and these as equal as can be."""
+        if self.limit is None:
+            return [(0, len(texts))]
+        sizes = [self.count(text) for text in texts]
+        # For the first `end` texts the least (groups, sum of their squares), and where the last group starts.
+        best: list[tuple[int, int, int]] = [(0, 0, 0)]
+        for end in range(1, len(sizes) + 1):
+            total, start = self.frame, end
+            options = []
+            while start and (start == end or total + sizes[start - 1] - self.frame + 1 <= self.limit):
+                start -= 1
+                total += sizes[start] - self.frame + 1  # and a separator
+                options.append((best[start][0] + 1, best[start][1] + total**2, start))
+            best.append(min(options))
+        groups, end = [], len(sizes)
+        while end:
+            groups.append((best[end][2], end))
+            end = best[end][2]
+
+        def count(start: int, end: int) -> int:
+            return self.count(separator.join(texts[start:end]))
+
+        if all(end - start == 1 or count(start, end) <= self.limit for start, end in groups):
+            return groups[::-1]
+        # Together they are longer than they should be: one after the other, then, each measured.
+        packed = pack([[size] for size in sizes], [self.limit], lambda start, end: (None, [count(start, end)]))
+        return [(start, end) for start, end, _, _ in packed]
 
     def capacity(self, size: float) -> int:
         """How many summaries of a size go into one input, about."""
@@ -148,13 +173,7 @@ class _Job:
     """A book that is being summarized."""
 
     def __init__(
-        self,
-        book: Book,
-        lower: SummarizationPipeline,
-        upper: SummarizationPipeline,
-        settings: dict[str, Any],
-        batch_size: int,
-        folder: Path | None,
+        self, book: Book, lower: Any, upper: Any, settings: dict[str, Any], batch_size: int, output: Any
     ) -> None:
         self.book = book
         self.lower = _Model("model", lower, settings)
@@ -162,7 +181,8 @@ class _Job:
         self.batch_size = batch_size
         self.journal: Journal | None = None
         self.done: dict[str, dict[str, Any]] = {}
-        if folder is not None:
+        if output is not None:
+            folder = Path(output).expanduser()
             if folder.exists() and not folder.is_dir():
                 raise ValueError(f"`output` must be a folder, and {folder} is a file.")
             # The arguments that the pipelines were made with count too.
@@ -221,12 +241,11 @@ class _Job:
             if len(parts) == 1:
                 node.paragraphs = parts[0]
             else:
-                node.children = [
-                    SummaryNode(
-                        f"{name}, part {i}", "part", f"Part {i} of {len(parts)}", Chapter("", part).words, part
+                for i, part in enumerate(parts, 1):
+                    words = Chapter("", part).words
+                    node.children.append(
+                        SummaryNode(f"{name}, part {i}", "part", f"Part {i} of {len(parts)}", words, part)
                     )
-                    for i, part in enumerate(parts, 1)
-                ]
             chapters.append(node)
         if len(chapters) > 1 or not chapters[0].children:
             return chapters
@@ -238,15 +257,10 @@ class _Job:
 
     def _parts(self, paragraphs: list[str]) -> list[list[str]]:
         """Divide a chapter into parts that the model takes whole, between paragraphs and of about the same length."""
-        model = self.lower
-        if model.fits(SEPARATOR.join(paragraphs)):
+        if self.lower.fits(SEPARATOR.join(paragraphs)):
             return [paragraphs]
         units = [unit for paragraph in paragraphs for unit in self._units(paragraph)]
-        sizes = [model.count(unit) for unit in units]
-        groups = _balanced(
-            sizes, model.frame, model.limit, lambda start, end: model.count(SEPARATOR.join(units[start:end]))
-        )
-        return [units[start:end] for start, end in groups]
+        return [units[start:end] for start, end in self.lower.balanced(units, SEPARATOR)]
 
     def _units(self, paragraph: str) -> list[str]:
         """A paragraph; where it alone is too long, pieces of it between sentences, or between words."""
@@ -260,21 +274,13 @@ class _Job:
         else:
             parts, separator = smaller_parts(paragraph)
             if len(parts) < 2:
-                raise ValueError(
-                    f"`max_source_length`: an input of `model` takes {model.limit} tokens, too few for a single "
-                    "character of the book."
-                )
+                wanted = f"an input of `model` takes {model.limit} tokens, too few for a single character of the book"
+                raise ValueError(f"`max_source_length`: {wanted}.")
         # Words or letters, which there may be a million of, are not weighed one by one.
         step = max(1, len(parts) * model.limit // (FINENESS * size))
         parts = [separator.join(parts[start : start + step]) for start in range(0, len(parts), step)]
         parts = [piece for part in parts for piece in self._units(part)]
-        groups = _balanced(
-            [model.count(part) for part in parts],
-            model.frame,
-            model.limit,
-            lambda start, end: model.count(separator.join(parts[start:end])),
-        )
-        return [separator.join(parts[start:end]) for start, end in groups]
+        return [separator.join(parts[start:end]) for start, end in model.balanced(parts, separator)]
 
     # Levels
 
@@ -302,21 +308,14 @@ class _Job:
     def _grouped(self, parent: SummaryNode, model: _Model) -> list[SummaryNode]:
         """Put neighbours together whose summaries fit into one input."""
         children = parent.children
-        sizes = [model.count(child.summary) for child in children]
+        longest = max(model.count(child.summary) for child in children)
         groups = []
-        if max(sizes) <= (model.limit or 0):
-            groups = _balanced(
-                sizes,
-                model.frame,
-                model.limit,
-                lambda start, end: model.count(SEPARATOR.join(_summaries(children[start:end]))),
-            )
+        if longest <= (model.limit or 0):
+            groups = model.balanced([child.summary for child in children], SEPARATOR)
         if not groups or len(groups) == len(children):
-            raise ValueError(
-                f"`max_new_tokens`: the summaries of {parent.title!r} are up to {max(sizes)} tokens long, and an "
-                f"input of `{model.name}` takes {model.limit}, so no two of them can be summarized together. Make "
-                "them shorter, and give another `output`."
-            )
+            found = f"the summaries of {parent.title!r} are up to {longest} tokens long"
+            problem = f"an input of `{model.name}` takes {model.limit}, so no two of them can be summarized together"
+            raise ValueError(f"`max_new_tokens`: {found}, and {problem}. Make them shorter, in another `output`.")
         return [children[start] if end - start == 1 else _group(parent, children[start:end]) for start, end in groups]
 
     def _summarize(self, label: str, nodes: list[SummaryNode], texts: list[list[str]], model: _Model) -> None:
@@ -359,10 +358,8 @@ class _Job:
     def _check_input(self, record: dict[str, Any], text: str) -> None:
         if record.get("input") != digest(text):
             path = self.journal.path if self.journal else ""
-            raise ValueError(
-                f"`output`: {path} holds a summary of {record['id']} of another text than is to be summarized now, so "
-                "it was changed, or made by another version of hier_models. Give another folder, or remove the file."
-            )
+            hint = "It was changed, or made by another version of hier_models: give another folder, or remove the file"
+            raise ValueError(f"`output`: {path} holds a summary of {record['id']} of another text than now. {hint}.")
 
     def _foresee(self, calls: int, waiting: list[SummaryNode], later: list[SummaryNode]) -> None:
         """Set the bar's end: what is done, what is to be done now, and about what is left on higher levels."""
@@ -396,34 +393,6 @@ def _joins(count: int, capacity: int) -> int:
     return made + 1
 
 
-def _balanced(
-    sizes: Sequence[int], frame: int, limit: int | None, count: Callable[[int, int], int]
-) -> list[tuple[int, int]]:
-    """Divide a row into as few groups as a limit allows, and these as equal as can be."""
-    if limit is None:
-        return [(0, len(sizes))]
-    # For the first `end` elements the least (groups, sum of their squares), and where the last group starts.
-    best: list[tuple[int, int, int]] = [(0, 0, 0)]
-    for end in range(1, len(sizes) + 1):
-        total, start = frame, end
-        options = []
-        while start and (start == end or total + sizes[start - 1] - frame + 1 <= limit):
-            start -= 1
-            total += sizes[start] - frame + 1  # and a separator
-            options.append((best[start][0] + 1, best[start][1] + total**2, start))
-        best.append(min(options))
-    groups, end = [], len(sizes)
-    while end:
-        groups.append((best[end][2], end))
-        end = best[end][2]
-    groups.reverse()
-    if all(end - start == 1 or count(start, end) <= limit for start, end in groups):
-        return groups
-    # Together they are longer than they should be: one after the other, then, each measured.
-    packed = pack([[size] for size in sizes], [limit], lambda start, end: (None, [count(start, end)]))
-    return [(start, end) for start, end, _, _ in packed]
-
-
 def _summaries(nodes: Sequence[SummaryNode]) -> list[str]:
     return [node.summary for node in nodes if node.summary]
 
@@ -439,20 +408,18 @@ def _plain(value: Any) -> Any:
 
 def _fingerprint(pipe: Any) -> str:
     """Name a model so that another, or the same after more training, has another name."""
-    models = [pipe.model]
-    tagger = getattr(pipe, "importance_tagger", None)
-    if tagger is not None:
-        models.append(tagger.model)
-    tokenizer = pipe.tokenizer
-    parts: list[Any] = [sorted(tokenizer.get_vocab().items()), _processor_settings(pipe.processor)]
+    # Settings of a processor that change what it makes of a text.
+    settings = {
+        k: v for k, v in getattr(pipe.processor, "__dict__", {}).items() if isinstance(v, int | float | str | bool)
+    }
+    parts: list[Any] = [sorted(pipe.tokenizer.get_vocab().items()), settings]
     key_phrases = getattr(pipe.processor, "key_phrases", None)
     if key_phrases is not None and hasattr(key_phrases, "as_dict"):
         parts.append(key_phrases.as_dict())
-    for model in models:
-        settings = [model.config.to_diff_dict()]
-        if getattr(model, "generation_config", None) is not None:
-            settings.append(model.generation_config.to_diff_dict())
-        for values in settings:
+    tagger = getattr(pipe, "importance_tagger", None)
+    for model in (pipe.model, tagger.model) if tagger is not None else (pipe.model,):
+        for config in filter(None, (model.config, getattr(model, "generation_config", None))):
+            values = config.to_diff_dict()
             parts.append({k: v for k, v in values.items() if k not in ("transformers_version", "_name_or_path")})
         parts.append(weights_digest(model))
     return f"{_name(pipe)} ({digest(json.loads(json.dumps(parts, default=str, sort_keys=True)))})"
@@ -462,12 +429,6 @@ def _name(pipe: Any) -> str:
     """A model's id on the Hub, or the name of its folder, wherever that is."""
     name = str(pipe.model.config.name_or_path)
     return Path(name).resolve().name if Path(name).is_dir() else name
-
-
-def _processor_settings(processor: Any) -> dict[str, Any]:
-    """Settings of a processor that change what it makes of a text."""
-    values = vars(processor) if processor is not None else {}
-    return {name: value for name, value in values.items() if isinstance(value, int | float | str | bool)}
 
 
 def weights_digest(model: Any) -> str:

@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 
 
@@ -19,32 +18,29 @@ _SENTENCE_END = ".!?…"
 
 def load_fillers(fillers: Fillers) -> tuple[str, ...]:
     """Read a lexicon of filler words."""
-    if isinstance(fillers, str | os.PathLike):
-        text = read_list("fillers", os.fspath(fillers), LEXICONS, "a lexicon of the package")
-        entries: Sequence[object] = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
-    else:
-        entries = list(fillers)
-    for entry in entries:
-        if not isinstance(entry, str):
-            raise ValueError(f"fillers must be words, got {entry!r}")
-    words = {" ".join(str(entry).split()) for entry in entries}
-    words = {word for word in words if word.strip(", ")}
+    entries = read_lines("fillers", fillers, LEXICONS, "a lexicon of the package")
+    words = {" ".join(entry.split()) for entry in entries if entry.strip(", \n\t")}
     if not words:
         raise ValueError(f"fillers={fillers!r} holds no filler; leave it out to keep all words")
     return tuple(sorted(words))
 
 
-def read_list(argument: str, name: str, known: Sequence[str], kind: str) -> str:
-    """Read a list of words: of the package, by its name, or a file of the user's."""
-    if name in known:
-        return files(__package__).joinpath(f"{argument}_{name}.txt").read_text(encoding="utf-8")
-    path = Path(name).expanduser()
+def read_lines(argument: str, given: Fillers, known: Sequence[str], kind: str) -> list[str]:
+    """Read words: a list of them, or the lines of a file, of the package's by its name, or of the user's."""
+    if not isinstance(given, str | os.PathLike):
+        for word in given:
+            if not isinstance(word, str):
+                raise ValueError(f"{argument} must be words, got {word!r}")
+        return list(given)
+    name = os.fspath(given)
+    path = Path(__file__).with_name(f"{argument}_{name}.txt") if name in known else Path(name).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f"{argument}={name!r} is neither a file nor {kind} ({', '.join(known)})")
     try:
-        return path.read_text(encoding="utf-8-sig")
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise ValueError(f"{argument}: {path} is not UTF-8: {error}") from error
+    return [line for line in lines if not line.lstrip().startswith("#")]
 
 
 def remove_fillers(text: str, fillers: Sequence[str]) -> tuple[str, int]:

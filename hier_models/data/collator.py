@@ -49,15 +49,11 @@ class HierDataCollator:
         self.extra_inputs: dict[str, Any] = dict(getattr(processor, "extra_inputs", {}))
         self.own_length_inputs: tuple[str, ...] = tuple(getattr(processor, "own_length_inputs", ()))
         if self.tokenizer.pad_token_id is None:
-            raise ValueError(
-                "processor: its tokenizer has no pad_token, and batches need one; set tokenizer.pad_token"
-            )
+            raise ValueError("processor: its tokenizer has no pad_token, which batches need; set tokenizer.pad_token")
         if padding not in (True, "longest", "max_length"):
             raise ValueError(f"padding must be True, 'longest' or 'max_length', got {padding!r}")
         if (padding == "max_length") != (max_length is not None):
-            raise ValueError(
-                f"max_length goes with padding='max_length'; got max_length={max_length} and padding={padding!r}"
-            )
+            raise ValueError(f"max_length goes with padding='max_length'; got {max_length=} and {padding=}")
         self.model = model
         self.padding = padding
         self.max_length = max_length
@@ -81,18 +77,14 @@ class HierDataCollator:
         names = [name for name in features[0] if name not in COUNT_COLUMNS]
         for number, feature in enumerate(features):
             if set(names) != {name for name in feature if name not in COUNT_COLUMNS}:
-                raise ValueError(
-                    f"the examples of a batch must have the same columns: example 0 has {', '.join(names)}, "
-                    f"example {number} has {', '.join(feature)}"
-                )
+                found = f"example 0 has {', '.join(names)}, example {number} has {', '.join(feature)}"
+                raise ValueError(f"the examples of a batch must have the same columns: {found}")
         columns = {name: [feature[name] for feature in features] for name in names}
         if "input_ids" not in columns:
             raise ValueError(f"examples must have input_ids, got the columns {', '.join(names)}")
         labels = columns.pop("labels", None)
-        token_inputs = [
-            name for name in columns if name in (*self.tokenizer.model_input_names, "input_ids", "attention_mask")
-        ]
-        batch = self._tokens({name: columns.pop(name) for name in token_inputs})
+        known = (*self.tokenizer.model_input_names, "input_ids", "attention_mask")
+        batch = self._tokens({name: columns.pop(name) for name in names if name in columns and name in known})
         lengths = [len(feature["input_ids"]) for feature in features]
         for name, values in columns.items():
             if name in self.extra_inputs:
@@ -114,19 +106,12 @@ class HierDataCollator:
         if self.max_length is not None:
             longest = max(len(ids) for ids in columns["input_ids"])
             if longest > self.max_length:
-                raise ValueError(
-                    f"an example has {longest} tokens, more than max_length={self.max_length} to pad to; truncate "
-                    "when tokenizing (max_source_length) or pad to more"
-                )
+                problem = f"an example has {longest} tokens, more than max_length={self.max_length} to pad to"
+                raise ValueError(f"{problem}; truncate when tokenizing (max_source_length) or pad to more")
         lists = {name: [torch.as_tensor(value).tolist() for value in values] for name, values in columns.items()}
         # As a BatchEncoding, since the tokenizer advises against padding a dict that it could have made itself.
-        return self.tokenizer.pad(
-            BatchEncoding(lists),
-            padding=self.padding,
-            max_length=self.max_length,
-            pad_to_multiple_of=self.pad_to_multiple_of,
-            return_tensors="pt",
-        )
+        options: dict[str, Any] = {"padding": self.padding, "pad_to_multiple_of": self.pad_to_multiple_of}
+        return self.tokenizer.pad(BatchEncoding(lists), max_length=self.max_length, return_tensors="pt", **options)
 
     def _extra(self, name: str, values: list[Any], lengths: list[int], padded: int) -> torch.Tensor:
         pad = torch.as_tensor(self.extra_inputs[name])
@@ -147,9 +132,8 @@ class HierDataCollator:
         length = max(len(tensor) for tensor in tensors)
         if self.padding == "max_length" and self.max_target_length is not None:
             if length > self.max_target_length:
-                raise ValueError(
-                    f"labels: an example has {length} tokens, more than max_target_length={self.max_target_length}"
-                )
+                limit = f"max_target_length={self.max_target_length}"
+                raise ValueError(f"labels: an example has {length} tokens, more than {limit}")
             length = self.max_target_length
         if self.pad_to_multiple_of is not None:
             length = -(-length // self.pad_to_multiple_of) * self.pad_to_multiple_of
@@ -175,7 +159,6 @@ class HierDataCollator:
         declared = ", ".join(self.extra_inputs) or "none"
         kinds = ", ".join(sorted({type(value).__name__ for value in values}))
         raise ValueError(
-            f"column {name!r} ({kinds}) cannot be batched: it is none of the tokenizer's inputs and none of the extra "
-            f"inputs the processor declares (they are: {declared}). Remove it (dataset.remove_columns({name!r}), or "
-            "remove_unused_columns=True), or use the processor that made it"
+            f"column {name!r} ({kinds}) cannot be batched: it is no input of the tokenizer, and none the processor "
+            f"declares (they are: {declared}). Remove it (remove_columns), or use the processor that made it"
         )

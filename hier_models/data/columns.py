@@ -66,7 +66,8 @@ ARTICLE_SEPARATOR = re.compile(r"\|{5}|story_separator_special_tag")
 SENTENCE_TAGS = re.compile(r"^\s*<S>\s*|\s*</S>\s*$")
 SURROGATE = re.compile("[\ud800-\udfff]")
 
-
+# Large strings: with ordinary ones a batch of books can outgrow Arrow's limit of 2 GiB.
+TEXT = Value("large_string")
 # In what a `RowFormat` makes of a record: (reason, text) for each part of it that is bad and left out.
 PROBLEMS = "_problems"
 
@@ -109,16 +110,14 @@ class Columns:
     @property
     def features(self) -> dict[str, Any]:
         """Column -> feature of the datasets library."""
-        # Large strings: with ordinary ones a batch of books can outgrow Arrow's limit of 2 GiB.
-        text = Value("large_string")
-        kinds = {"text": text, "sentences": List(text), "documents": List(text)}
-        features: dict[str, Any] = {self.kind: kinds.get(self.kind, List({"role": text, "content": text}))}
+        kinds = {"text": TEXT, "turns": List({"role": TEXT, "content": TEXT})}
+        features: dict[str, Any] = {self.kind: kinds.get(self.kind, List(TEXT))}
         named = {"summary": self.summary, "id": self.id}
-        features |= {name: text for name, column in named.items() if column is not None}
+        features |= {name: TEXT for name, column in named.items() if column is not None}
         if self.phrases is not None:
             features[PHRASES] = FEATURE
         if self.summary is not None and self.several_references:
-            features[REFERENCES] = List(text)
+            features[REFERENCES] = List(TEXT)
         return features | dict.fromkeys(self.counts, Value("int64"))
 
     def read(self, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -208,8 +207,7 @@ def resolve_columns(
     names = list(row)
     given = {"text_column": text_column, "summary_column": summary_column, "phrases_column": phrases_column}
     for argument, name in given.items():
-        if name and name not in row:
-            raise ValueError(f"{argument}={name!r} is not a column; the columns are {listing(names)}")
+        check_column(argument, name, names)
     if text_column and text_column == summary_column:
         raise ValueError(f"text_column and summary_column are both {text_column!r}; they must differ")
     if text_column is None:
@@ -218,37 +216,30 @@ def resolve_columns(
         found = found or [name for name in matching(names, SECTION_ALIASES) if name != summary_column]
         if len(found) != 1:
             what = f"columns {listing(found)} could all be the source" if found else "no column has a known name"
-            raise ValueError(
-                f"cannot tell which column holds the source: {what}; the columns are {listing(names)}. "
-                "Pass text_column=… with the one that holds it"
-            )
+            what += f"; the columns are {listing(names)}. Pass text_column=…"
+            raise ValueError(f"cannot tell which column holds the source: {what}")
         text_column = found[0]
     if summary_column is None:
         found = [name for name in matching(names, SUMMARY_ALIASES) if name != text_column]
         if len(found) > 1:
             raise ValueError(
-                f"cannot tell which column holds the summary: columns {listing(found)} could all be it; the columns "
-                f"are {listing(names)}. Pass summary_column=… with the one that holds it, or summary_column='' for "
-                "none"
+                f"cannot tell which column holds the summary: columns {listing(found)} could all be it. Pass "
+                "summary_column=… with the one that holds it, or summary_column='' for none"
             )
         summary_column = found[0] if found else ""
     if several_references and not summary_column:
-        raise ValueError(
-            f"several_references=True, but there is no column with them; the columns are {listing(names)}. Pass "
-            "summary_column=… with the one that holds them"
-        )
+        wanted = f"the columns are {listing(names)}. Pass summary_column=… with the one that holds them"
+        raise ValueError(f"several_references=True, but there is no column with them; {wanted}")
     listed = summary_column and isinstance(row[summary_column], list) and len(row[summary_column]) > 1
     if listed and not several_references:
         # It could also be several references of one document, which are summaries each.
+        wanted = "several_references=True takes them for several summaries"
         logger.warning(
-            "column %r holds lists: read as the sentences of one summary and joined (several_references=True takes "
-            "them for several summaries)",
-            summary_column,
+            "column %r holds lists: read as the sentences of one summary and joined (%s)", summary_column, wanted
         )
     kind = source_kind or _kind_of(text_column, row[text_column])
-    return Columns(
-        text_column, kind, summary_column or None, find_id(row), fillers, phrases_column, several_references, digits
-    )
+    settings = (fillers, phrases_column, several_references, digits)
+    return Columns(text_column, kind, summary_column or None, find_id(row), *settings)
 
 
 def _kind_of(name: str, value: Any) -> Kind:
@@ -264,10 +255,8 @@ def _kind_of(name: str, value: Any) -> Kind:
             return "text"
         if all(isinstance(item, list | tuple | dict) for item in value):
             return "turns"
-    raise BadRecord(
-        f"column {name!r} holds {described(value)}; a source is a string, a list of strings (sentences or documents) "
-        'or a list of turns ([role, text] pairs or {"role": …, "content": …})'
-    )
+    wanted = "a string, a list of strings (sentences or documents) or a list of turns"
+    raise wrong_type(name, value, f'{wanted} ([role, text] pairs or {{"role": …, "content": …}})')
 
 
 def _decoded(name: str, value: Any) -> Any:
@@ -294,14 +283,13 @@ def well_formed(name: str, text: str) -> str:
     # isascii is a flag of the string, so most documents are not scanned.
     found = None if text.isascii() else SURROGATE.search(text)
     if found:
-        raise BadRecord(
-            f"column {name!r} holds an unpaired surrogate (U+{ord(found[0]):04X} at character {found.start()}), "
-            "which is no Unicode character and cannot be stored as UTF-8"
-        )
+        place = f"U+{ord(found[0]):04X} at character {found.start()}"
+        raise BadRecord(f"column {name!r} holds an unpaired surrogate ({place}), which cannot be stored as UTF-8")
     return text
 
 
-def _wrong_type(name: str, value: Any, wanted: str) -> BadRecord:
+def wrong_type(name: str, value: Any, wanted: str) -> BadRecord:
+    """Say what a column must hold."""
     return BadRecord(f"column {name!r} must hold {wanted}, got {described(value)}")
 
 
@@ -316,7 +304,7 @@ def _text(name: str, value: Any) -> str:
     if _plain(name) in SECTION_ALIASES and isinstance(value, list):
         value = "\n\n".join(_section(name, section) for section in value)
     if not isinstance(value, str):
-        raise _wrong_type(name, value, "a string, as it does in the first record")
+        raise wrong_type(name, value, "a string, as it does in the first record")
     return not_blank(name, well_formed(name, value), "the source")
 
 
@@ -327,15 +315,21 @@ def _section(name: str, section: Any) -> str:
     if len(parts) == 2 and isinstance(parts[1], list):
         parts = [parts[0], *parts[1]]
     if not all(part is None or isinstance(part, str) for part in parts):
-        raise _wrong_type(name, section, "sections that are [heading, text] pairs or strings")
+        raise wrong_type(name, section, "sections that are [heading, text] pairs or strings")
     return "\n".join(part for part in parts if part)
 
 
-def _strings(name: str, value: Any) -> list[str]:
+def get_strings(name: str, value: Any, wanted: str = "a list of strings") -> list[str]:
+    """A list of strings that can be stored."""
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise _wrong_type(name, value, "a list of strings, as it does in the first record")
-    not_blank(name, "".join(value), "the source")
+        raise wrong_type(name, value, wanted)
     return [well_formed(name, item) for item in value]
+
+
+def _strings(name: str, value: Any) -> list[str]:
+    strings = get_strings(name, value, "a list of strings, as it does in the first record")
+    not_blank(name, "".join(strings), "the source")
+    return strings
 
 
 def _turns(name: str, value: Any) -> list[dict[str, str]]:
@@ -344,7 +338,7 @@ def _turns(name: str, value: Any) -> list[dict[str, str]]:
     elif isinstance(value, list):
         turns = [_turn(name, number, turn) for number, turn in enumerate(value)]
     else:
-        raise _wrong_type(name, value, "a list of turns, as it does in the first record")
+        raise wrong_type(name, value, "a list of turns, as it does in the first record")
     not_blank(name, "".join(turn["content"] for turn in turns), "the dialogue")
     return turns
 
@@ -357,18 +351,15 @@ def _turn(name: str, number: int, turn: Any) -> dict[str, str]:
         keys = [next((key for key in known if key in turn), None) for known in (ROLE_KEYS, CONTENT_KEYS)]
         for what, key, known in zip(("speaker", "words"), keys, (ROLE_KEYS, CONTENT_KEYS), strict=True):
             if key is None:
-                raise BadRecord(
-                    f"{place} has the fields {listing(list(turn))}, and none of them is known to hold the {what}; "
-                    f"name it {' or '.join(known)}"
-                )
+                fields = f"{listing(list(turn))}, and none of them is known to hold the {what}"
+                raise BadRecord(f"{place} has the fields {fields}; name it {' or '.join(known)}")
         role, content = (turn[key] for key in keys if key is not None)
     else:
         role = content = 0  # no string
     content = "" if content is None else content  # as good as empty: the turn is left out and counted
     if not isinstance(role, str) or not isinstance(content, str):
-        raise BadRecord(
-            f'{place} must be a [role, text] pair or {{"role": …, "content": …}} of strings, got {str(turn)[:80]}'
-        )
+        wanted = 'a [role, text] pair or {"role": …, "content": …} of strings'
+        raise BadRecord(f"{place} must be {wanted}, got {str(turn)[:80]}")
     if not role.strip():
         raise BadRecord(f"{place} has an empty role; name the speaker")
     return {"role": well_formed(name, role), "content": well_formed(name, content)}
@@ -391,15 +382,14 @@ def _summary(name: str, value: Any) -> str:
     if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
         value = "\n".join(SENTENCE_TAGS.sub("", sentence) for sentence in value)
     if not isinstance(value, str):
-        raise _wrong_type(name, value, "a string, or a list of strings that are the sentences of one summary")
+        raise wrong_type(name, value, "a string, or a list of strings that are the sentences of one summary")
     return not_blank(name, well_formed(name, value), "the summary")
 
 
 def _references(name: str, value: Any) -> list[str]:
-    parts = LINE_END.split(value) if isinstance(value, str) else value
-    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
-        raise _wrong_type(name, value, "a list of strings, or lines, that are a summary each")
-    references = [well_formed(name, SENTENCE_TAGS.sub("", part).strip()) for part in parts]
+    lines = LINE_END.split(value) if isinstance(value, str) else value
+    parts = get_strings(name, lines, "a list of strings, or lines, that are a summary each")
+    references = [SENTENCE_TAGS.sub("", part).strip() for part in parts]
     not_blank(name, "".join(references), "the summary")
     return [reference for reference in references if reference]
 
@@ -418,32 +408,33 @@ _SOURCES = {"text": _text, "sentences": _strings, "documents": _documents, "turn
 # What the formats of other rows need
 
 
+def check_column(argument: str, given: str | None, names: Sequence[str]) -> None:
+    """Refuse a column that was given and is not there."""
+    if given and given not in names:
+        raise ValueError(f"{argument}={given!r} is not a column; the columns are {listing(names)}")
+
+
+def first_matching(names: Sequence[str], aliases: Sequence[str]) -> str | None:
+    """The first column with a known name, in the order of the known names."""
+    return next((name for alias in aliases for name in matching(names, (alias,))), None)
+
+
 def find_column(
-    row: Mapping[str, Any],
-    what: str,
-    argument: str,
-    given: str | None,
-    aliases: Sequence[str],
-    taken: Sequence[str] = (),
+    row: Mapping[str, Any], argument: str, given: str | None, aliases: Sequence[str], taken: Sequence[str] = ()
 ) -> str:
     """The column that was given, or the one that has a known name: the first in the order of the names."""
-    names = [name for name in row if name not in taken]
-    if given:
-        if given not in row:
-            raise ValueError(f"{argument}={given!r} is not a column; the columns are {listing(list(row))}")
-        return given
-    found = next((name for alias in aliases for name in matching(names, (alias,))), None)
+    check_column(argument, given, list(row))
+    found = given or first_matching([name for name in row if name not in taken], aliases)
     if found is None:
-        raise ValueError(
-            f"cannot tell which column holds {what}: none has a known name ({', '.join(aliases)}); the columns are "
-            f"{listing(list(row))}. Name it with {argument}"
-        )
+        what = f"{argument.removesuffix('_column')}: none has a known name ({', '.join(aliases)})"
+        there = f"the columns are {listing(list(row))}. Name it with {argument}"
+        raise ValueError(f"cannot tell which column holds the {what}; {there}")
     return found
 
 
 def find_id(row: Mapping[str, Any]) -> str | None:
     """The column with the identifier, if there is one."""
-    return next((name for alias in ID_ALIASES for name in matching(list(row), (alias,))), None)
+    return first_matching(list(row), ID_ALIASES)
 
 
 def get_column(row: Mapping[str, Any], name: str) -> Any:
@@ -457,7 +448,7 @@ def get_string(row: Mapping[str, Any], name: str, what: str) -> str:
     """A record's string in a column, which must not be blank."""
     value = get_column(row, name)
     if not isinstance(value, str):
-        raise _wrong_type(name, value, "a string")
+        raise wrong_type(name, value, "a string")
     return not_blank(name, well_formed(name, value), what)
 
 

@@ -11,6 +11,7 @@ from .record_readers import DATA_SUFFIXES, TEXT_SUFFIXES, data_suffix, document_
 
 logger = logging.getLogger(__name__)
 
+ENDINGS = f"{', '.join((*DATA_SUFFIXES, *TEXT_SUFFIXES))}, perhaps followed by .gz, .xz or .bz2"
 SPLIT_NAMES = {"train": ("train", "training"), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
 
 
@@ -27,16 +28,12 @@ def local_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]
     path = Path(source).expanduser()
     if path.is_file():
         if data_suffix(path) not in (*DATA_SUFFIXES, *TEXT_SUFFIXES):
-            raise ValueError(
-                f"source: cannot tell the format of {path} from its name; it must end in "
-                f"{', '.join((*DATA_SUFFIXES, *TEXT_SUFFIXES))}, perhaps followed by .gz, .xz or .bz2"
-            )
+            raise ValueError(f"source: cannot tell the format of {path} from its name; it must end in {ENDINGS}")
         return [(path, path.name)]
     if path.is_dir():
         return _files_of_folder(path)
-    if data_suffix(path) in (*DATA_SUFFIXES, *TEXT_SUFFIXES) or not re.fullmatch(
-        r"\w[\w.-]*(/\w[\w.-]*)?", str(source)
-    ):
+    is_hub_id = re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", str(source))
+    if data_suffix(path) in (*DATA_SUFFIXES, *TEXT_SUFFIXES) or not is_hub_id:
         raise FileNotFoundError(f"source: no such file or folder: {path}")
     return None
 
@@ -51,10 +48,7 @@ def _files_of_folder(folder: Path) -> list[tuple[Path, str]]:
             "put them into folders of their own, or name the file"
         )
     if not texts and not data:
-        endings = ", ".join((*DATA_SUFFIXES, *TEXT_SUFFIXES))
-        raise ValueError(
-            f"source: folder {folder} holds no file that ends in {endings} (perhaps with .gz, .xz or .bz2)"
-        )
+        raise ValueError(f"source: folder {folder} holds no file that ends in {ENDINGS}")
     ignored = [path.name for path in found if path not in set(texts) | set(data)]
     if ignored:
         logger.warning("%s: %d files of other kinds are not read: %s", folder, len(ignored), ", ".join(ignored[:5]))
@@ -80,16 +74,11 @@ def _split_of_file(name: str) -> str | None:
 
 def files_of_split(files: list[tuple[Path, str]], split: str | None) -> tuple[list[tuple[Path, str]], str | None]:
     """Choose the files of a split."""
-    splits = {_split_of_file(name) for _, name in files} - {None}
+    splits = sorted({split_of_file for _, name in files if (split_of_file := _split_of_file(name))})
+    chosen = [file for file in files if split and _split_of_file(file[1]) == canonical_split(split)]
+    if chosen or len(splits) < 2:
+        return (chosen, None) if chosen else (files, split)
+    named = ", ".join(splits)
     if split is None:
-        if len(splits) > 1:
-            named = ", ".join(sorted(name for name in splits if name))
-            raise ValueError(f"split: the files belong to several splits ({named}); pass split=… with one of them")
-        return files, None
-    chosen = [file for file in files if _split_of_file(file[1]) == canonical_split(split)]
-    if chosen:
-        return chosen, None
-    if len(splits) > 1:
-        named = ", ".join(sorted(name for name in splits if name))
-        raise ValueError(f"split={split!r} is in no file's name; there are {named}")
-    return files, split
+        raise ValueError(f"split: the files belong to several splits ({named}); pass split=… with one of them")
+    raise ValueError(f"split={split!r} is in no file's name; there are {named}")

@@ -53,16 +53,10 @@ def check_importance_language(language: str) -> None:
     _lemma("words", language)
 
 
-def oracle_spans(
-    processor: ProcessorMixin | PreTrainedTokenizerBase, source: dict[str, list[Any]], references: list[str]
-) -> list[list[Span]]:
+def oracle_spans(processor: Any, source: dict[str, list[Any]], references: list[str]) -> list[list[Span]]:
     """Find the important words of documents, whatever kind of source they are."""
-    documents = cast(Any, processor).running_text(**source)
-    language = cast(Any, processor).language
-    return [
-        importance_spans(document, reference, language)
-        for document, reference in zip(documents, references, strict=True)
-    ]
+    pairs = zip(processor.running_text(**source), references, strict=True)
+    return [importance_spans(document, reference, processor.language) for document, reference in pairs]
 
 
 class ImportanceLabels:
@@ -99,14 +93,9 @@ class ImportanceLabels:
             and whether it is `without_importance` (1: no token is important).
         """
         source = {self.kind: batch[self.kind]}
-        encoded = cast(Any, self.processor)(
-            **source,
-            importance=oracle_spans(self.processor, source, batch["summary"]),
-            truncation=True,
-            max_length=self.max_length,
-            return_offsets_mapping=True,
-            return_truncation=True,
-        )
+        important = oracle_spans(self.processor, source, batch["summary"])
+        options = {"max_length": self.max_length, "return_offsets_mapping": True, "return_truncation": True}
+        encoded = cast(Any, self.processor)(**source, importance=important, truncation=True, **options)
         names = ("input_ids", "attention_mask", "num_truncated_tokens", "without_importance")
         return {**{name: encoded[name] for name in names}, "labels": token_labels(encoded)}
 
@@ -115,10 +104,7 @@ def token_labels(encoded: Any) -> list[list[int]]:
     """Make the labels of the importance tagger of what a processor made of documents."""
     rows = zip(encoded["token_importance"], encoded["offset_mapping"], encoded["without_importance"], strict=True)
     return [
-        [
-            -100 if start == end else int(weight > 0 and not without)
-            for weight, (start, end) in zip(weights, offsets, strict=True)
-        ]
+        [int(w > 0 and not without) if a < b else -100 for w, (a, b) in zip(weights, offsets, strict=True)]
         for weights, offsets, without in rows
     ]
 
@@ -129,9 +115,7 @@ def _lemma(word: str, language: str) -> str:
     try:
         import simplemma
     except ImportError as error:
-        raise ImportError(
-            "importance labels need simplemma, which finds lemmas: pip install 'hier_models[importance]'"
-        ) from error
+        raise ImportError("importance labels need simplemma: pip install 'hier_models[importance]'") from error
     word = unicodedata.normalize("NFC", word).replace("’", "'")
     bare = word[:-2] if word.lower().endswith("'s") else word  # of a name, dictionaries do not list the genitive
     if not {word.lower(), bare.lower()}.isdisjoint(load_stopwords(language)):

@@ -82,12 +82,10 @@ class NoisyChunks(Dataset[dict[str, list[int]]]):
         if not len(chunks):
             raise ValueError("chunks must hold at least one, got none")
         tokenizer = plain_tokenizer(processor)
-        self._ids: dict[str, int] = {}
-        for name in ("bos_token", "eos_token", "mask_token"):
-            number: Any = getattr(tokenizer, f"{name}_id")
-            if number is None:
-                raise ValueError(f"processor: its tokenizer has no {name}, which denoising needs")
-            self._ids[name] = number
+        names = ("bos_token", "eos_token", "mask_token")
+        self._ids: list[Any] = [getattr(tokenizer, f"{name}_id") for name in names]
+        if None in self._ids:
+            raise ValueError(f"processor: its tokenizer has no {names[self._ids.index(None)]}, which denoising needs")
         self.chunks, self.copies, self.seed, self.part = chunks, copies, seed, part
         self.mask_share, self.span_mean, self.permute = mask_share, span_mean, permute
 
@@ -100,7 +98,7 @@ class NoisyChunks(Dataset[dict[str, list[int]]]):
         if not 0 <= number < len(self):
             raise IndexError(f"number must be from 0 to below {len(self)}, got {number}")
         copy, chunk = divmod(number, len(self.chunks))
-        bos, eos, mask = (self._ids[name] for name in ("bos_token", "eos_token", "mask_token"))
+        bos, eos, mask = self._ids
         sentences: list[list[int]] = []
         for token in self.chunks[chunk]["input_ids"]:
             if token == bos:

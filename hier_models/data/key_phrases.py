@@ -60,41 +60,28 @@ def fit_key_phrases(
     Source: section 4.1.
     """
     if not highlights(processor):
-        raise ValueError(
-            f"processor must be one that highlights phrases (HighlightTransformerProcessor), got "
-            f"{type(processor).__name__}"
-        )
+        wanted = "one that highlights phrases (HighlightTransformerProcessor)"
+        raise ValueError(f"processor must be {wanted}, got {type(processor).__name__}")
     if stopwords is None:
         language = cast(Any, processor).language
         if language not in LANGUAGES:
-            raise ValueError(
-                f"stopwords: there is no list for the processor's language {language!r}, only for "
-                f"{' and '.join(LANGUAGES)}; give a file or a list (an empty one for no stopwords)"
-            )
+            problem = f"there is no list for the processor's language {language!r}, only for {' and '.join(LANGUAGES)}"
+            raise ValueError(f"stopwords: {problem}; give a file or a list (an empty one for no stopwords)")
         stopwords = sorted(load_stopwords(language))
     extractor = KeyPhraseExtractor(sorted(read_stopwords(stopwords)), lengths, top_k)
     texts: Iterator[str | list[str]] = _texts(dataset, processor, max_source_length)
     total = len(dataset) if isinstance(dataset, Dataset) else None
-    extractor.fit(
-        tqdm(texts, desc="Counting phrases", total=total, unit=" documents", disable=not show_progress),
-        max_phrases=max_phrases,
-        min_documents=min_documents,
-        max_counted=max_counted,
-    )
+    bar = tqdm(texts, desc="Counting phrases", total=total, unit=" documents", disable=not show_progress)
+    extractor.fit(bar, max_phrases=max_phrases, min_documents=min_documents, max_counted=max_counted)
     logger.info("%s", extractor)
     return extractor
 
 
-def _texts(
-    dataset: Dataset | IterableDataset,
-    processor: ProcessorMixin | PreTrainedTokenizerBase,
-    max_source_length: int | None,
-) -> Iterator[Any]:
+def _texts(dataset: Dataset | IterableDataset, reader: Any, max_source_length: int | None) -> Iterator[Any]:
     columns = dataset.column_names or list(next(iter(dataset), {}))
     if not columns:
         return
     kind = source_kind(columns)
-    reader = cast(Any, processor)
     for batch in dataset.iter(batch_size=DOCUMENTS_IN_MEMORY):
         source = {kind: batch[kind]}
         if max_source_length is None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, Unpack
 
 import datasets
 from datasets import Dataset, Features, IterableDataset, Value
@@ -58,10 +58,21 @@ class _Settings:
         return Features(self.format.features)
 
 
+class LoadOptions(TypedDict, total=False):
+    """What the loaders of all kinds of rows take beside a source and its columns; see `load_documents`."""
+
+    split: str | None
+    config_name: str | None
+    revision: str | None
+    streaming: bool
+    bad_lines: BadLines
+    set_aside_file: str | os.PathLike[str] | None
+    report: LoadReport | None
+
+
 def load_documents(
     source: Source,
     *,
-    split: str | None = None,
     text_column: str | None = None,
     summary_column: str | None = None,
     source_kind: Kind | None = None,
@@ -69,12 +80,7 @@ def load_documents(
     phrases_column: str | None = None,
     several_references: bool = False,
     digits: str | None = None,
-    config_name: str | None = None,
-    revision: str | None = None,
-    streaming: bool = False,
-    bad_lines: BadLines = "stop",
-    set_aside_file: str | os.PathLike[str] | None = None,
-    report: LoadReport | None = None,
+    **options: Unpack[LoadOptions],
 ) -> Dataset | IterableDataset:
     """Load documents, and their summaries if there are any.
 
@@ -93,9 +99,6 @@ def load_documents(
             objects), a .csv or .tsv file with a header, a .txt file (one document), a folder of .txt files (one
             document each, `id` is its path in the folder) or of the other kinds; all but the folder also with .gz, .xz
             or .bz2; several such files; or the id of a dataset on the Hub.
-        split: Which part to load. On the Hub the split; in a folder the files whose name or subfolder says so (train,
-            validation, valid, val, dev, test); otherwise the records whose column `split` says so. None loads
-            everything, and refuses a folder or a Hub dataset that has several splits.
         text_column: The column with the source; None to recognise it by its name.
         summary_column: The column with the summary; None to recognise it by its name if it is there, "" for none.
         source_kind: What the source is turned into: `text`, `sentences`, `turns` or `documents`; None to tell by the
@@ -111,15 +114,16 @@ def load_documents(
             metrics count the best.
         digits: What every digit of sources and summaries becomes, such as "#", as a word-level tokenizer writes them;
             None leaves them as they are.
-        config_name: The configuration of a dataset on the Hub.
-        revision: Branch, tag or commit of a dataset on the Hub.
-        streaming: Return an `IterableDataset` that reads while it is iterated over, in bounded memory.
-        bad_lines: What to do with a line that cannot be used (broken JSON or CSV, invalid UTF-8, a missing column, a
-            wrong type, an empty source or summary): "stop" raises `BadLineError`; "set_aside" writes it to
-            `set_aside_file` and goes on.
-        set_aside_file: Where bad lines go, as JSON lines with `file`, `line`, `reason` and `raw`; written anew by
-            every call, but never over anything else. Needed with `bad_lines="set_aside"`.
-        report: Is given the number of lines set aside, if passed.
+        **options: `split`: which part to load. On the Hub the split; in a folder the files whose name or subfolder
+            says so (train, validation, valid, val, dev, test); otherwise the records whose column `split` says so.
+            None loads everything, and refuses a folder or a Hub dataset that has several splits.
+            `config_name` and `revision` (branch, tag or commit) are of a dataset on the Hub.
+            `streaming=True` returns an `IterableDataset` that reads while it is iterated over, in bounded memory.
+            `bad_lines`: what to do with a line that cannot be used (broken JSON or CSV, invalid UTF-8, a missing
+            column, a wrong type, an empty source or summary): "stop" raises `BadLineError`; "set_aside" writes it to
+            `set_aside_file` and goes on, as JSON lines with `file`, `line`, `reason` and `raw`; the file is written
+            anew by every call, but never over anything else.
+            `report`, if passed, is given the number of lines set aside.
 
     Returns:
         A `Dataset`, or an `IterableDataset` with `streaming=True`.
@@ -134,33 +138,24 @@ def load_documents(
         raise ValueError(f"source_kind must be one of {', '.join(KINDS)}, got {source_kind!r}")
     if digits is not None:
         check_digits(digits)
-    report = report or LoadReport()
-    rows = load_rows(
-        source,
-        partial(
-            resolve_columns,
-            text_column=text_column,
-            summary_column=summary_column,
-            source_kind=source_kind,
-            fillers=() if fillers is None else load_fillers(fillers),
-            phrases_column=phrases_column,
-            several_references=several_references,
-            digits=digits,
-        ),
-        split=split,
-        config_name=config_name,
-        revision=revision,
-        streaming=streaming,
-        bad_lines=bad_lines,
-        set_aside_file=set_aside_file,
-        report=report,
+    resolve = partial(
+        resolve_columns,
+        text_column=text_column,
+        summary_column=summary_column,
+        source_kind=source_kind,
+        fillers=() if fillers is None else load_fillers(fillers),
+        phrases_column=phrases_column,
+        several_references=several_references,
+        digits=digits,
     )
+    report = options["report"] = options.get("report") or LoadReport()
+    rows = load_rows(source, resolve, **options)
     if not set(COUNTS) <= set(rows.column_names or ()):
         return rows
     if isinstance(rows, IterableDataset):
-        features = Features({name: kind for name, kind in rows.features.items() if name not in COUNTS})
+        features = Features({name: rows.features[name] for name in rows.features if name not in COUNTS})
         return rows.map(partial(_count_left_out, report), remove_columns=list(COUNTS), features=features)
-    words, turns = (sum(rows[name]) for name in (FILLER_WORDS, DROPPED_TURNS))
+    words, turns = (sum(rows[name]) for name in COUNTS)
     report.add_left_out(words, turns)
     if words or turns:
         logger.warning("%s: %d filler words taken out, %d turns without words left out", source, words, turns)
@@ -171,18 +166,6 @@ def _count_left_out(report: LoadReport, row: dict[str, Any]) -> dict[str, Any]:
     """Count as a stream goes by."""
     report.add_left_out(row[FILLER_WORDS], row[DROPPED_TURNS])
     return {}
-
-
-class LoadOptions(TypedDict, total=False):
-    """What the loaders of all kinds of rows take beside a source and its columns; see `load_documents`."""
-
-    split: str | None
-    config_name: str | None
-    revision: str | None
-    streaming: bool
-    bad_lines: BadLines
-    set_aside_file: str | os.PathLike[str] | None
-    report: LoadReport | None
 
 
 def load_rows(
@@ -201,10 +184,8 @@ def load_rows(
     if bad_lines not in ("stop", "set_aside"):
         raise ValueError(f"bad_lines must be 'stop' or 'set_aside', got {bad_lines!r}")
     if (bad_lines == "set_aside") != (set_aside_file is not None):
-        raise ValueError(
-            f"set_aside_file goes with bad_lines='set_aside', and only with it; got bad_lines={bad_lines!r} and "
-            f"set_aside_file={set_aside_file!r}"
-        )
+        got = f"{bad_lines=} and {set_aside_file=}"
+        raise ValueError(f"set_aside_file goes with bad_lines='set_aside', and only with it; got {got}")
     files = local_files(source)
     if set_aside_file is not None:
         check_set_aside_file(Path(set_aside_file), source, files or [])
@@ -300,23 +281,22 @@ def _generate(files: Sequence[tuple[str, str]], settings: _Settings) -> Iterator
     splits: set[str] = set()
     for path, name in files:
         for record in read_records(Path(path), document_name(Path(name))):
+            document = None
             try:
                 row = _row_of(record)
                 if settings.split is not None and not in_split(row, settings.split):
                     continue
                 document, parts = _normalized(row, settings)
+                splits = _noted_splits(splits, row, settings.split)
             except BadRecord as error:
                 if settings.bad_lines == "stop":
                     raise BadLineError(f"{record.file}:{record.line}: {error}") from None
-                document = dict.fromkeys(settings.features)
-                document[PROBLEM] = _entry(record.file, record.line, str(error), record.raw)
-                yield document
-                continue
-            splits = _noted_splits(splits, row, settings.split)
+                parts = [(str(error), record.raw)]
             for reason, raw in parts:
                 entry = _entry(record.file, record.line, reason, raw)
                 yield {**dict.fromkeys(settings.features), PROBLEM: entry}
-            yield document if settings.bad_lines == "stop" else {**document, PROBLEM: None}
+            if document is not None:
+                yield document if settings.bad_lines == "stop" else {**document, PROBLEM: None}
 
 
 def _normalized(row: Mapping[str, Any], settings: _Settings) -> tuple[dict[str, Any], list[tuple[str, str]]]:
@@ -331,9 +311,8 @@ def _normalized(row: Mapping[str, Any], settings: _Settings) -> tuple[dict[str, 
 def in_split(row: Mapping[str, Any], split: str) -> bool:
     """Tell whether a record says that it is of a split, by whichever of its names."""
     if not isinstance(row.get("split"), str):
-        raise BadRecord(
-            f"split={split!r} was asked for, but no file's name says so and this record has no column 'split'"
-        )
+        what = "no file's name says so and this record has no column 'split'"
+        raise BadRecord(f"{split=} was asked for, but {what}")
     return canonical_split(row["split"]) == canonical_split(split)
 
 
@@ -384,9 +363,8 @@ def _from_hub(
     try:
         loaded = datasets.load_dataset(source, config_name, revision=revision, split=split, streaming=streaming)
     except (DatasetNotFoundError, ConnectionError) as error:
-        raise FileNotFoundError(
-            f"source: {source!r} is no file or folder here, and loading it from the Hub failed: {error}"
-        ) from error
+        problem = f"{source!r} is no file or folder here, and loading it from the Hub failed"
+        raise FileNotFoundError(f"source: {problem}: {error}") from error
     if isinstance(loaded, dict):
         if len(loaded) > 1:
             raise ValueError(f"split: {source} has the splits {', '.join(loaded)}; pass split=… with one of them")

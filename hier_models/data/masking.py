@@ -85,14 +85,11 @@ class MaskingCollator(DataCollatorForLanguageModeling):
                 raise ValueError(f"examples must have input_ids, got {list(example) if example else example}")
             others = set(example) - {*known, *CUT_COLUMNS}
             if others:
-                raise ValueError(
-                    f"columns {', '.join(sorted(others))} cannot be batched; remove them from the dataset"
-                )
+                raise ValueError(f"columns {', '.join(sorted(others))} cannot be batched; remove them")
         if self.seed is not None and self.generator is None and not self.static:
             self.create_rng()  # which Transformers leaves out where the seed is 0
         rows: list[Any] = [{name: example[name] for name in known if name in example} for example in examples]
-        batch: dict[str, Any] = super().torch_call(rows)
-        return batch
+        return dict(super().torch_call(rows))
 
     def torch_mask_tokens(
         self, inputs: Any, special_tokens_mask: Any | None = None, offset_mapping: Any | None = None

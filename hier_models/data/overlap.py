@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -48,8 +49,7 @@ class OverlapReport:
     """What a search found."""
 
     overlaps: list[Overlap] = field(default_factory=list)  # one for each document to train on that shares text
-    # The documents to train on that have any such passage, common or not: all others can be left out of a further
-    # search on the same documents to test on, which then finds the same.
+    # The documents to train on that have any such passage, common or not: a further search needs no others.
     sharing: list[str] = field(default_factory=list)
     documents: int = 0  # how many documents to train on were looked at
     held_out: int = 0  # how many documents to test on there are
@@ -86,16 +86,14 @@ def find_overlaps(
     for identifier, texts in train:
         report.documents += 1
         shared = index.find(texts)
-        frequency.update(
-            {place for spot in shared.spots if spot.text not in counted for place in spot.places.tolist()}
-        )
+        new = (spot.places.tolist() for spot in shared.spots if spot.text not in counted)
+        frequency.update(set(chain.from_iterable(new)))
         counted.update(spot.text for spot in shared.spots)
         if shared.words or shared.document is not None:
             report.sharing.append(identifier)
         if shared.document is not None:
-            report.overlaps.append(
-                Overlap(identifier, shared.document, "text", " ".join(" ".join(texts).split())[:80])
-            )
+            beginning = " ".join(" ".join(texts).split())[:80]
+            report.overlaps.append(Overlap(identifier, shared.document, "text", beginning))
         elif shared.words:
             candidates.append((identifier, shared))
     is_common = {place for place, count in frequency.items() if count + index.counts[place] > common}
@@ -144,9 +142,7 @@ def _hash_of_unit(unit: str) -> int:
 
 def _hashes_of_passages(units: Hashes, length: int) -> Hashes:
     """A polynomial of the units' hashes for each passage, modulo 2⁶⁴."""
-    count = len(units) - length + 1
-    if count < 1:
-        return np.empty(0, dtype=np.uint64)
+    count = max(0, len(units) - length + 1)
     total = np.zeros(count, dtype=np.uint64)
     for offset in range(length):
         total = total * _BASE + units[offset : offset + count]
@@ -224,13 +220,11 @@ class _Index:
             document=next((self.ids[self.whole[whole]] for whole in _wholes(read) if whole in self.whole), None),
             passages=sum(len(text.passages) for text in read),
         )
-        for text in read:
-            if not len(text.passages) or not len(self.hashes):
-                continue
+        for text in read if len(self.hashes) else ():
             places = np.searchsorted(self.hashes, text.passages)
             places[places == len(self.hashes)] = 0
             starts = np.flatnonzero(self.hashes[places] == text.passages)
-            starts = starts[[text.says_something(start) for start in starts.tolist()]] if len(starts) else starts
+            starts = starts[np.array([text.says_something(start) for start in starts.tolist()], dtype=bool)]
             if len(starts):
                 found.spots.append(_Spots(text.whole, text.length, starts, places[starts]))
                 for start in starts.tolist():

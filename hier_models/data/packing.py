@@ -47,68 +47,30 @@ class _Packing:
     def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
         texts = [plain_text(self.kind, source) for source in batch[self.kind]]
         documents = self.tokenizer.encode_sentences(texts)
-        packed: dict[str, list[Any]] = {name: [] for name in ("input_ids", *COUNTS)}
-        for ids, *counts in self._rows(documents):
-            for name, value in zip(packed, (ids, len(ids), *counts), strict=True):
-                packed[name].append(value)
-        return packed
+        rows = list(self._rows(documents))
+        return {name: [row[number] for row in rows] for number, name in enumerate(("input_ids", *COUNTS))}
 
-    def _rows(self, documents: list[list[list[int]]]) -> Iterator[tuple[list[int], int, int]]:
-        """(ids, sentences, pieces of too long sentences) of each row."""
-        row = self._new_row()
-        longest = row.room  # of an empty row
+    def _rows(self, documents: list[list[list[int]]]) -> Iterator[tuple[list[int], int, int, int]]:
+        """(ids, tokens, sentences, pieces of too long sentences) of each row."""
+        bos, eos = [cast(int, self.tokenizer.bos_token_id)], [cast(int, self.tokenizer.eos_token_id)]
+        begin, marker = ([], bos) if self.markers else (bos, [])
+        longest = self.length - len(bos) - len(eos)
+        ids, end, sentences, cut = list(begin), eos, 0, 0  # `end` is empty where the row has its EOS already
         for document in documents:
             for sentence in document:
                 for start in range(0, len(sentence), longest):
-                    piece = sentence[start : start + longest]
-                    if len(piece) > row.room:
-                        yield row.finished()
-                        row = self._new_row()
-                    row.add(piece, cut=len(sentence) > longest)
-            row.close()
-            if row.sentences and not self.across_documents:
-                yield row.finished()
-                row = self._new_row()
-        if row.sentences:
-            yield row.finished()
-
-    def _new_row(self) -> "_Row":
-        bos, eos = [cast(int, self.tokenizer.bos_token_id)], [cast(int, self.tokenizer.eos_token_id)]
-        if self.markers:
-            return _Row(self.length, [], bos, eos)
-        return _Row(self.length, bos, [], eos)
-
-
-class _Row:
-    """A row being filled: `begin`, then sentences with their marker, with `end` after each document."""
-
-    def __init__(self, length: int, begin: list[int], marker: list[int], end: list[int]) -> None:
-        self.length = length
-        self.marker = marker
-        self.end = end
-        self.ids = list(begin)
-        self.sentences = self.cut = 0
-        self.closed = True
-
-    @property
-    def room(self) -> int:
-        """Tokens that a further sentence may have."""
-        return self.length - len(self.ids) - len(self.marker) - len(self.end)
-
-    def add(self, sentence: list[int], cut: bool) -> None:
-        self.ids += [*self.marker, *sentence]
-        self.sentences += 1
-        self.cut += cut
-        self.closed = False
-
-    def close(self) -> None:
-        if not self.closed:
-            self.ids += self.end
-            self.closed = True
-
-    def finished(self) -> tuple[list[int], int, int]:
-        self.close()
-        return self.ids, self.sentences, self.cut
+                    piece = [*marker, *sentence[start : start + longest]]
+                    if len(ids) + len(piece) + len(eos) > self.length:
+                        yield [*ids, *end], len(ids) + len(end), sentences, cut
+                        ids, sentences, cut = list(begin), 0, 0
+                    ids, end, sentences, cut = ids + piece, eos, sentences + 1, cut + (len(sentence) > longest)
+            if sentences:
+                ids, end = [*ids, *end], []
+            if sentences and not self.across_documents:
+                yield ids, len(ids), sentences, cut
+                ids, sentences, cut = list(begin), 0, 0
+        if sentences:
+            yield ids, len(ids), sentences, cut
 
 
 def _count_rows(report: PackingReport, rows: dict[str, list[Any]], *_: Any) -> None:

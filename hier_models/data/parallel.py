@@ -7,15 +7,26 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Unpack
 
-from datasets import Dataset, IterableDataset, List, Value
+from datasets import Dataset, IterableDataset, List
 from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
 from ..pipelines.chunking_hier import pack
 from .cache_fingerprint import Versioned
-from .columns import PROBLEMS, BadRecord, described, find_id, get_id, listing, matching, well_formed
+from .columns import (
+    PROBLEMS,
+    TEXT,
+    BadRecord,
+    check_column,
+    find_id,
+    get_id,
+    get_strings,
+    listing,
+    matching,
+    wrong_type,
+)
 from .loading import LoadOptions, Source, load_rows
 from .shared_counts import Counting, SharedCounts
-from .tokenizing import DOCUMENTS_IN_MEMORY, plain_tokenizer
+from .tokenizing import DOCUMENTS_IN_MEMORY, check_lengths, plain_tokenizer
 
 
 logger = logging.getLogger(__name__)
@@ -44,9 +55,8 @@ class ParallelFormat:
     @property
     def features(self) -> dict[str, Any]:
         """Column -> feature of the datasets library."""
-        text = Value("large_string")
-        features: dict[str, Any] = {"source": List(text), "target": List(text)}
-        return features if self.id is None else {"id": text, **features}
+        features: dict[str, Any] = {"source": List(TEXT), "target": List(TEXT)}
+        return features if self.id is None else {"id": TEXT, **features}
 
     def normalize(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Turn a record into `source`, `target` (lists of sentences, as many in both) and `id`.
@@ -56,10 +66,9 @@ class ParallelFormat:
         """
         source, target = (self._side(row, name) for name in (self.source, self.target))
         if len(source) != len(target):
-            raise BadRecord(
-                f"columns {self.source!r} and {self.target!r} must be aligned, sentence by sentence, but have "
-                f"{len(source)} and {len(target)} sentences"
-            )
+            names = f"columns {self.source!r} and {self.target!r}"
+            have = f"{len(source)} and {len(target)} sentences"
+            raise BadRecord(f"{names} must be aligned, sentence by sentence, but have {have}")
         for name, side in ((self.source, source), (self.target, target)):
             if not any(side):
                 raise BadRecord(f"column {name!r} is empty: a document needs at least one sentence on each side")
@@ -82,7 +91,7 @@ class ParallelFormat:
     def _side(self, row: Mapping[str, Any], name: str) -> list[str]:
         holder = row if self.container is None else row.get(self.container)
         if not isinstance(holder, Mapping):
-            raise BadRecord(f"column {self.container!r} must hold both languages by name, got {described(holder)}")
+            raise wrong_type(str(self.container), holder, "both languages by name")
         if name not in holder:
             where = "this record" if self.container is None else f"column {self.container!r}"
             raise BadRecord(f"column {name!r} is missing; {where} has {listing(list(holder))}")
@@ -90,12 +99,8 @@ class ParallelFormat:
         if isinstance(value, str):
             # As in a text file, the last line may or may not end with a line break.
             value = value.removesuffix("\n").split("\n")
-        if not isinstance(value, list) or not all(isinstance(sentence, str) for sentence in value):
-            raise BadRecord(
-                f"column {name!r} must hold a list of sentences, or a string with a sentence on each line, got "
-                f"{described(value)}"
-            )
-        return [" ".join(well_formed(name, sentence).split()) for sentence in value]
+        wanted = "a list of sentences, or a string with a sentence on each line"
+        return [" ".join(sentence.split()) for sentence in get_strings(name, value, wanted)]
 
 
 def resolve_parallel(
@@ -111,14 +116,11 @@ def resolve_parallel(
         ("source_column", source_column, SOURCE_ALIASES),
         ("target_column", target_column, TARGET_ALIASES),
     ):
-        if given and given not in columns:
-            raise ValueError(f"{argument}={given!r} is not a column; the columns are {listing(columns)}")
+        check_column(argument, given, columns)
         names = [given] if given else matching(columns, aliases)
         if len(names) != 1:
-            raise ValueError(
-                f"cannot tell which column holds the {argument.removesuffix('_column')}: the columns are "
-                f"{listing(columns)}. Pass {argument}=… with the one that does"
-            )
+            what = f"{argument.removesuffix('_column')}: the columns are {listing(columns)}. Pass {argument}=…"
+            raise ValueError(f"cannot tell which column holds the {what}")
         found += names
     if found[0] == found[1]:
         raise ValueError(f"source_column and target_column are both {found[0]!r}; they must differ")
@@ -150,9 +152,8 @@ def load_parallel(
         A dataset with `source` and `target` (lists of sentences, white space reduced to single spaces) and `id` if
         there is such a column.
     """
-    return load_rows(
-        source, partial(resolve_parallel, source_column=source_column, target_column=target_column), **options
-    )
+    resolve = partial(resolve_parallel, source_column=source_column, target_column=target_column)
+    return load_rows(source, resolve, **options)
 
 
 # Chunks
@@ -266,22 +267,17 @@ def chunk_parallel(
 
     Source: HAT-BART, section 4.2 ("chunks of at most 512 tokens", split "at sentence boundaries").
     """
-    for name, length in (("max_source_length", max_source_length), ("max_target_length", max_target_length)):
-        if length is not None and length < 3:
-            raise ValueError(f"{name} must be at least 3 (two markers and a token) or None for no limit, got {length}")
+    check_lengths(max_source_length=max_source_length, max_target_length=max_target_length)
     columns = dataset.column_names or list(next(iter(dataset)))
     if not {"source", "target"} <= set(columns):
-        raise ValueError(
-            f"dataset must have the columns source and target, got {', '.join(columns)}; load_parallel gives one"
-        )
+        raise ValueError(f"dataset must have the columns source and target, got {', '.join(columns)}")
     report = ChunkReport() if report is None else report
     chunking = _Chunking(processor, (max_source_length, max_target_length))
-    options: dict[str, Any] = {"batched": True, "batch_size": DOCUMENTS_IN_MEMORY, "with_indices": True}
+    options: dict[str, Any] = {"batched": True, "batch_size": DOCUMENTS_IN_MEMORY, "remove_columns": columns}
+    options["with_indices"] = True
     if isinstance(dataset, IterableDataset):
-        return dataset.map(Counting(chunking, partial(_count_batch, report)), remove_columns=columns, **options)
-    chunks = dataset.map(
-        Versioned(chunking), num_proc=num_proc, desc="Cutting into chunks", remove_columns=columns, **options
-    )
+        return dataset.map(Counting(chunking, partial(_count_batch, report)), **options)
+    chunks = dataset.map(Versioned(chunking), num_proc=num_proc, desc="Cutting into chunks", **options)
     sources = dataset.select_columns("source").iter(batch_size=DOCUMENTS_IN_MEMORY)
     sentences = sum(len(source) for batch in sources for source in batch["source"])
     counted = {name: list(chunks[name]) if len(chunks) else [] for name in (SENTENCES, DOCUMENT)}

@@ -15,11 +15,10 @@ from typing import Any, Unpack
 from datasets import Dataset, IterableDataset, List
 
 from ..models.keywords import PoemKeywords, is_chinese
-from .columns import BadRecord, described, find_column, get_column, matching
+from .columns import TEXT, BadRecord, find_column, first_matching, get_column, wrong_type
 from .loading import LoadOptions, Source, load_rows
 from .record_readers import read_records
 from .shared_counts import SharedCounts
-from .task_rows import TEXT
 from .tokenizing import plain_tokenizer
 
 
@@ -70,33 +69,27 @@ class PoemFormat:
 
 def resolve_poems(row: Mapping[str, Any], lines_column: str | None = None) -> PoemFormat:
     """Recognize the columns of quatrains."""
-    found = find_column(row, "the lines", "lines_column", lines_column, LINE_ALIASES)
-    others = [
-        next((name for alias in aliases for name in matching(list(row), (alias,)) if name != found), None)
-        for aliases in (("title", "t"), ("author", "a"))
-    ]
-    return PoemFormat(found, *others)
+    found = find_column(row, "lines_column", lines_column, LINE_ALIASES)
+    names = [name for name in row if name != found]
+    return PoemFormat(found, first_matching(names, ("title", "t")), first_matching(names, ("author", "a")))
 
 
 def quatrain(value: Any, name: str = "lines") -> list[str]:
     """Read the lines of a quatrain."""
     parts = [value] if isinstance(value, str) else value
     if not isinstance(parts, Sequence) or not all(isinstance(part, str) for part in parts):
-        raise BadRecord(f"column {name!r} must hold the lines of a poem as strings, got {described(value)}")
+        raise wrong_type(name, value, "the lines of a poem as strings")
     lines = [line for part in parts for line in _LINE_END.split(part) if line]
     if len(lines) != LINES:
-        raise NoQuatrain(
-            "more or fewer lines", f"column {name!r}: a quatrain has four lines, this poem has {len(lines)}"
-        )
+        message = f"column {name!r}: a quatrain has four lines, this poem has {len(lines)}"
+        raise NoQuatrain("more or fewer lines", message)
     if strange := sorted({character for line in lines for character in line if not is_chinese(character)}):
         message = f"column {name!r}: not a Chinese character: {' '.join(map(repr, strange))}"
         raise NoQuatrain("other characters", message, strange)
     lengths = [len(line) for line in lines]
     if len(set(lengths)) > 1 or lengths[0] not in LINE_LENGTHS:
-        found = ", ".join(map(str, lengths))
-        raise NoQuatrain(
-            "lines of other lengths", f"column {name!r}: all lines must have 5 or all 7 characters, these have {found}"
-        )
+        message = f"column {name!r}: all lines must have 5 or all 7 characters, these have {str(lengths)[1:-1]}"
+        raise NoQuatrain("lines of other lengths", message)
     return lines
 
 
@@ -133,12 +126,9 @@ class QuatrainReport:
 
     def as_dict(self) -> dict[str, Any]:
         """The report for people and files."""
-        return {
-            "poems": self.poems,
-            "quatrains": {str(length): number for length, number in sorted(self.quatrains.items())},
-            "left_out": dict(self.left_out.most_common()),
-            "strange": dict(self.strange.most_common(20)),
-        }
+        quatrains = {str(length): number for length, number in sorted(self.quatrains.items())}
+        left_out, strange = dict(self.left_out.most_common()), dict(self.strange.most_common(20))
+        return {"poems": self.poems, "quatrains": quatrains, "left_out": left_out, "strange": strange}
 
 
 def write_quatrains(
@@ -190,8 +180,8 @@ def write_quatrains(
                     continue
                 seen.add(tuple(lines))
                 report.quatrains[len(lines[0])] += 1
-                texts = {"a": row.get("author"), "t": row.get("title")}
-                entry = {"d": dynasty, **{name: convert(str(text or "")) for name, text in texts.items()}, "l": lines}
+                author, title = (convert(str(row.get(name) or "")) for name in ("author", "title"))
+                entry = {"d": dynasty, "a": author, "t": title, "l": lines}
                 stream.write(json.dumps(entry, ensure_ascii=False) + "\n")
     if not report.poems:
         unfinished.unlink()
@@ -202,14 +192,10 @@ def write_quatrains(
 
 def _simplifier() -> Callable[[str], str]:
     try:
-        opencc = importlib.import_module("opencc")
+        opencc: Any = importlib.import_module("opencc")
     except ImportError as error:
-        raise ImportError(
-            "simplify needs OpenCC: pip install opencc-python-reimplemented. Without it the characters stay what they "
-            "are."
-        ) from error
-    convert: Callable[[str], str] = opencc.OpenCC("t2s").convert
-    return convert
+        raise ImportError("simplify needs OpenCC: pip install opencc-python-reimplemented") from error
+    return opencc.OpenCC("t2s").convert  # type: ignore[no-any-return]
 
 
 # What a vocabulary has of them
@@ -219,24 +205,20 @@ def _simplifier() -> Callable[[str], str]:
 class CharacterCoverage:
     """What of texts a vocabulary has."""
 
-    characters: int = 0  # characters of the texts
-    distinct: int = 0  # how many of them are different
-    # Characters that are not in the vocabulary, and how often each occurs.
-    unknown: Counter[str] = field(default_factory=Counter)
-    lines: int = 0  # lines of the texts
-    lines_with_unknown: int = 0  # how many of them have one that is not
+    characters: int  # characters of the texts
+    distinct: int  # how many of them are different
+    unknown: Counter[str]  # characters that are not in the vocabulary, and how often each occurs
+    lines: int  # lines of the texts
+    lines_with_unknown: int  # how many of them have one that is not
 
     def as_dict(self) -> dict[str, Any]:
         """The report for a results file."""
-        missing = sum(self.unknown.values())
+        unknown = self.unknown.total()
         return {
-            "characters": self.characters,
-            "distinct": self.distinct,
-            "unknown": missing,
+            **vars(self),
+            "unknown": unknown,
             "unknown_distinct": len(self.unknown),
-            "covered": 1.0 if not self.characters else 1 - missing / self.characters,
-            "lines": self.lines,
-            "lines_with_unknown": self.lines_with_unknown,
+            "covered": 1 - unknown / max(1, self.characters),
             "commonest_unknown": dict(self.unknown.most_common(50)),
         }
 
@@ -278,13 +260,8 @@ def poem_lines(
     for poem, row in enumerate(poems):
         lines = list(row["lines"])
         for number, line in enumerate(lines):
-            yield {
-                "poem": poem,
-                "number": number,
-                "keyword": keywords.of_line(line, usable),
-                "before": lines[:number],
-                "line": line,
-            }
+            keyword = keywords.of_line(line, usable)
+            yield {"poem": poem, "number": number, "keyword": keyword, "before": lines[:number], "line": line}
 
 
 def in_vocabulary(processor: Any) -> Callable[[str], bool]:
@@ -314,10 +291,8 @@ def tokenize_poems(poems: Iterable[Mapping[str, Any]], processor: Any, report: P
         ValueError: If the processor has no keywords of poems, or no line can be used.
     """
     if getattr(processor, "poem_keywords", None) is None:
-        raise ValueError(
-            f"processor: {type(processor).__name__} has no poem_keywords to take the lines' keywords from; fit them "
-            "with PoemKeywords.fit(…)"
-        )
+        name = type(processor).__name__
+        raise ValueError(f"processor: {name} has no poem_keywords; fit them with PoemKeywords.fit(…)")
     report = report or PoemReport()
     examples = list(poem_lines(poems, processor.poem_keywords, in_vocabulary(processor)))
     rows = [example for example in examples if example["keyword"] is not None]
@@ -326,19 +301,13 @@ def tokenize_poems(poems: Iterable[Mapping[str, Any]], processor: Any, report: P
     if not rows:
         raise ValueError("poems: no line can be used; is the vocabulary of another script?")
     if unknown:
-        logger.warning(
-            "%d lines have no word in the vocabulary that could be their keyword, and were left out", unknown
-        )
-    # In parts: millions of tokens as Python lists take more memory than the model.
-    parts = [rows[start : start + 4096] for start in range(0, len(rows), 4096)]
+        logger.warning("%d lines have no word of the vocabulary for a keyword, and were left out", unknown)
     names = ("input_ids", "attention_mask", "keyword_mask", "labels")
     columns: dict[str, list[Any]] = {name: [] for name in names}
-    for part in parts:
-        encoded = processor(
-            keywords=[row["keyword"] for row in part],
-            lines=[row["before"] for row in part],
-            text_target=[row["line"] for row in part],
-        )
+    for start in range(0, len(rows), 4096):  # in parts: a tokenizer's encodings take more memory than the model
+        part = rows[start : start + 4096]
+        keywords, before, lines = ([row[name] for row in part] for name in ("keyword", "before", "line"))
+        encoded = processor(keywords=keywords, lines=before, text_target=lines)
         for name in names:
             columns[name] += encoded[name]
     return Dataset.from_dict(columns)

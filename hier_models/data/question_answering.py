@@ -26,6 +26,10 @@ logger = logging.getLogger(__name__)
 EXAMPLE = "example_index"  # which row of the data set a window is of
 SPANS = "context_spans"  # (start, end) of each token in characters of the context, OUTSIDE for all other tokens
 OUTSIDE = (-1, -1)
+Array = np.ndarray[Any, Any]
+
+# Columns of windows that are summed for the report, and taken away.
+COUNTS = ("questions", "unanswerable", "lost_answers", "cut_questions")
 
 QUESTIONS_IN_MEMORY = 100
 
@@ -78,13 +82,12 @@ class _Windows:
             "input_ids": encoded["input_ids"],
             "attention_mask": encoded["attention_mask"],
             EXAMPLE: [indices[sample] for sample in samples],
-            # The counts stand in the first window of each question.
-            "num_cut_question": [cut[s] if w == 0 or samples[w - 1] != s else 0 for w, s in enumerate(samples)],
         }
         rows = zip(encoded["offset_mapping"], map(encoded.sequence_ids, range(len(samples))), strict=True)
         spans = [[span if part == 1 else OUTSIDE for span, part in zip(*row, strict=True)] for row in rows]
         if self.spans:
             columns[SPANS] = spans
+        unanswerable = lost = [0] * len(cut)
         if "answers" in batch:
             answers = [
                 _first_answer(f"answers[{indices[i]}]", answer, context)
@@ -93,6 +96,13 @@ class _Windows:
             places = [_place(row, answers[sample]) for row, sample in zip(spans, samples, strict=True)]
             columns["start_positions"] = [start for start, _ in places]
             columns["end_positions"] = [end for _, end in places]
+            held = {sample for sample, (_, end) in zip(samples, places, strict=True) if end > 0}
+            unanswerable = [int(answer is None) for answer in answers]
+            lost = [int(answer is not None and i not in held) for i, answer in enumerate(answers)]
+        # The counts stand in the first window of each question.
+        is_first = [w == 0 or samples[w - 1] != sample for w, sample in enumerate(samples)]
+        for name, counts in zip(COUNTS, ([1] * len(cut), unanswerable, lost, cut), strict=True):
+            columns[name] = [counts[sample] * first for sample, first in zip(samples, is_first, strict=True)]
         return columns
 
     def _questions(self, questions: list[str]) -> tuple[list[str], list[int]]:
@@ -117,10 +127,9 @@ def _first_answer(name: str, answers: Mapping[str, Any] | None, context: str) ->
         return None
     text, start = answers["text"][0], answers["answer_start"][0]
     if context[start : start + len(text)] != text:
-        raise ValueError(
-            f"`{name}`: the answer {text[:60]!r} does not stand at answer_start={start} of its context, where "
-            f"{context[start : start + len(text)][:60]!r} is. Offsets count characters, not bytes; mend or drop it"
-        )
+        place = f"answer_start={start} of its context, where {context[start : start + len(text)][:60]!r} is"
+        hint = "Offsets count characters, not bytes; mend or drop it"
+        raise ValueError(f"`{name}`: the answer {text[:60]!r} does not stand at {place}. {hint}")
     stripped = text.strip()
     if not stripped:
         raise ValueError(f"`{name}`: the answer is empty; a question without an answer has an empty list of answers")
@@ -140,31 +149,11 @@ def _place(spans: Sequence[tuple[int, int]], answer: tuple[int, int] | None) -> 
     return (tokens[first], tokens[last]) if first <= last else (0, 0)
 
 
-def _count_batch(
-    report: QuestionReport, columns: dict[str, list[Any]], batch: dict[str, list[Any]], indices: list[int]
-) -> None:
-    """Count the windows of a stream as they go by."""
-    unanswerable = [not (answers and answers["text"]) for answers in batch.get("answers", [])]
-    _count(report, columns, dict(zip(indices, unanswerable, strict=False)), len(indices))
-    columns.pop("num_cut_question")
-
-
-def _count(
-    report: QuestionReport, columns: Mapping[str, Sequence[Any]], unanswerable: Mapping[int, bool], questions: int
-) -> None:
-    """Add questions and their windows to a report."""
-    examples = list(columns[EXAMPLE])
-    ends = list(columns["end_positions"]) if "end_positions" in columns else []
-    found = {example for example, end in zip(examples, ends, strict=False) if end > 0}
-    lost = sum(not without and example not in found for example, without in unanswerable.items())
-    report.add(
-        questions=questions,
-        windows=len(examples),
-        unanswerable=sum(unanswerable.values()),
-        windows_without_answer=sum(end == 0 for end in ends),
-        lost_answers=lost,
-        cut_questions=sum(columns["num_cut_question"]),
-    )
+def _count(report: QuestionReport, columns: dict[str, Any], *_: Any) -> None:
+    """Count some windows, and take the counts away."""
+    without = sum(end == 0 for end in columns.get("end_positions", ()))
+    sums = {name: sum(columns.pop(name)) for name in COUNTS}
+    report.add(windows=len(columns[EXAMPLE]), windows_without_answer=without, **sums)
 
 
 def tokenize_questions(
@@ -206,29 +195,23 @@ def tokenize_questions(
     """
     report = QuestionReport() if report is None else report
     columns = dataset.column_names or list(next(iter(dataset)))
-    missing = [name for name in ("question", "context") if name not in columns]
-    if missing:
+    if not {"question", "context"} <= set(columns):
         raise ValueError(f"dataset must have the columns question and context, got {', '.join(columns)}")
     if max_question_length < 3 or max_length < max_question_length + 4:
-        raise ValueError(
-            "max_question_length must be at least 3, and max_length at least 4 more for separators and a context; got "
-            f"max_question_length={max_question_length} and max_length={max_length}"
-        )
+        wanted = "max_question_length must be at least 3, and max_length at least 4 more for separators and a context"
+        raise ValueError(f"{wanted}; got {max_question_length=} and {max_length=}")
     if plain_tokenizer(processor).padding_side != "right":
         raise ValueError("processor: its tokenizer must pad on the right, since positions count from the left")
     windows = _Windows(processor, max_length, stride, max_question_length, return_spans)
-    options: dict[str, Any] = {"batched": True, "batch_size": QUESTIONS_IN_MEMORY, "with_indices": True}
+    options: dict[str, Any] = {"batched": True, "batch_size": QUESTIONS_IN_MEMORY, "remove_columns": columns}
+    options["with_indices"] = True
     if isinstance(dataset, IterableDataset):
-        return dataset.map(Counting(windows, partial(_count_batch, report)), remove_columns=columns, **options)
-    tokenized = dataset.map(
-        Versioned(windows), num_proc=num_proc, desc="Tokenizing", remove_columns=columns, **options
-    )
-    answers = dataset["answers"] if "answers" in columns else []
-    unanswerable = {i: not (answer and answer["text"]) for i, answer in enumerate(answers)}
-    counted = {name: tokenized[name] for name in tokenized.column_names if name not in ("input_ids", SPANS)}
-    _count(report, counted, unanswerable, len(dataset))
+        return dataset.map(Counting(windows, partial(_count, report)), **options)
+    tokenized = dataset.map(Versioned(windows), num_proc=num_proc, desc="Tokenizing", **options)
+    counted = [name for name in tokenized.column_names if name not in ("input_ids", SPANS)]
+    _count(report, {name: tokenized[name] for name in counted})
     logger.log(logging.WARNING if report.lost_answers or report.cut_questions else logging.INFO, "%s", report)
-    return tokenized.remove_columns("num_cut_question")
+    return tokenized.remove_columns(list(COUNTS))
 
 
 # --------------------------------------------------------------------------------------------- answers from the logits
@@ -308,16 +291,12 @@ def find_answers(
     starts, ends = _logits("start_logits", start_logits), _logits("end_logits", end_logits)
     names = windows.column_names if isinstance(windows, Dataset) else list(windows)
     if EXAMPLE not in names or SPANS not in names:
-        raise ValueError(
-            f"`windows` must have the columns {EXAMPLE} and {SPANS} (tokenize_questions with return_spans=True), got "
-            f"{', '.join(names)}"
-        )
+        wanted = f"the columns {EXAMPLE} and {SPANS} (tokenize_questions with return_spans=True)"
+        raise ValueError(f"`windows` must have {wanted}, got {', '.join(names)}")
     examples = list(windows[EXAMPLE])
     if not len(examples) == len(starts) == len(ends):
-        raise ValueError(
-            f"`start_logits` and `end_logits` must have a row for each of the {len(examples)} windows, got "
-            f"{len(starts)} and {len(ends)}"
-        )
+        wanted = f"a row for each of the {len(examples)} windows"
+        raise ValueError(f"`start_logits` and `end_logits` must have {wanted}, got {len(starts)} and {len(ends)}")
     spans: list[dict[tuple[int, int], float]] = [{} for _ in contexts]
     nulls = [np.inf] * len(contexts)
     for example, window, start, end in zip(examples, windows[SPANS], starts, ends, strict=True):
@@ -340,7 +319,7 @@ def find_answers(
     ]
 
 
-def _logits(name: str, values: Any) -> "np.ndarray[Any, Any]":
+def _logits(name: str, values: Any) -> Array:
     array = np.asarray(values.detach().float().cpu() if hasattr(values, "cpu") else values, dtype=np.float64)
     if array.ndim != 2:
         raise ValueError(f"`{name}` must have the shape (windows, tokens), got {array.shape}")
@@ -348,12 +327,7 @@ def _logits(name: str, values: Any) -> "np.ndarray[Any, Any]":
 
 
 def _best_spans(
-    window: Sequence[Sequence[int]],
-    start: "np.ndarray[Any, Any]",
-    end: "np.ndarray[Any, Any]",
-    n_best: int,
-    max_length: int,
-    context: str,
+    window: Sequence[Sequence[int]], start: Array, end: Array, n_best: int, max_length: int, context: str
 ) -> dict[tuple[int, int], float]:
     """The best spans of a window in characters, with their scores."""
     offsets = np.asarray(window, dtype=np.int64).reshape(-1, 2)
@@ -375,18 +349,14 @@ def _predict(
 ) -> Prediction:
     """Order the candidates of a question and decide."""
     ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))[:n_best]
-    candidates: list[tuple[str, int | None, int | None, float]] = [
-        (context[a:b], a, b, score) for (a, b), score in ranked
-    ]
+    candidates: list[tuple[Any, Any, Any, float]] = [(context[a:b], a, b, score) for (a, b), score in ranked]
     difference = null - candidates[0][3] if candidates else np.inf
     if null_threshold is not None or not candidates:
         candidates = sorted([*candidates, ("", None, None, null)], key=lambda item: -item[3])
     scores = np.array([candidate[3] for candidate in candidates])
     weights = np.exp(scores - scores.max())
-    answers = [
-        Answer(*candidate, probability=float(weight))
-        for candidate, weight in zip(candidates, weights / weights.sum(), strict=True)
-    ]
+    probabilities = (weights / weights.sum()).tolist()
+    answers = [Answer(*candidate, weight) for candidate, weight in zip(candidates, probabilities, strict=True)]
     no_answer = not ranked or (null_threshold is not None and difference > null_threshold)
     text = "" if no_answer else context[slice(*ranked[0][0])]
     return Prediction(text, float(difference), answers)

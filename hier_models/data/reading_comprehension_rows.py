@@ -14,8 +14,18 @@ from typing import Any
 
 from datasets import List, Value
 
-from .columns import ID_ALIASES, BadRecord, described, get_column, get_id, get_string, listing, matching, well_formed
-from .task_rows import TEXT, MisplacedAnswerError, answer_start, resolve_questions
+from .columns import (
+    ID_ALIASES,
+    TEXT,
+    BadRecord,
+    check_column,
+    first_matching,
+    get_column,
+    get_id,
+    get_string,
+    get_strings,
+)
+from .task_rows import MisplacedAnswerError, answer_start, resolve_questions
 
 
 FEATURES = {
@@ -61,15 +71,14 @@ def resolve_reading(
     named_paragraphs: bool = True,
 ) -> ReadingFormat:
     """Recognize the columns of questions on one context or several documents."""
-    identifier = next((name for alias in (*ID_ALIASES, "question_id") for name in matching(list(row), (alias,))), None)
+    identifier = first_matching(list(row), (*ID_ALIASES, "question_id"))
     for name in [context_column] if context_column else list(row):
         kind = _kind(row.get(name))
         if kind is not None:
             question = question_column or next((q for q in ("question", "query") if q in row), "question")
             answers = answers_column or "answers"
-            for argument, column in (("question_column", question), ("answers_column", answers)):
-                if column not in row:
-                    raise ValueError(f"{argument}={column!r} is not a column; the columns are {listing(list(row))}")
+            check_column("question_column", question, list(row))
+            check_column("answers_column", answers, list(row))
             return ReadingFormat(kind, question, name, answers, identifier, named_paragraphs)
     if answers_column == "":
         raise ValueError("answers_column must name the answers, which a reader learns from; got none")
@@ -84,14 +93,6 @@ def _kind(value: Any) -> str | None:
     if first is not value and "segmented_paragraphs" in first:
         return "dureader"
     return "ms_marco" if "passage_text" in first else None
-
-
-def _strings(name: str, value: Any) -> list[str]:
-    if value is None:
-        return []
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise BadRecord(f"column {name!r} must hold a list of strings, got {described(value)}")
-    return [well_formed(name, item) for item in value]
 
 
 def _read_squad(form: ReadingFormat, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,12 +122,11 @@ def _read_marco(form: ReadingFormat, row: Mapping[str, Any]) -> dict[str, Any]:
     passages = get_column(row, form.context)
     if isinstance(passages, list):
         passages = {"passage_text": [passage.get("passage_text") for passage in passages]}
-    documents = [text for text in _strings(form.context, passages["passage_text"]) if text.strip()]
+    documents = [text for text in get_strings(form.context, passages["passage_text"] or []) if text.strip()]
     if not documents:
         raise BadRecord(f"column {form.context!r} has no passage with text")
-    references = [
-        text for text in _strings(form.answers, get_column(row, form.answers)) if text.strip() not in NO_ANSWER
-    ]
+    answers = get_strings(form.answers, get_column(row, form.answers) or [])
+    references = [text for text in answers if text.strip() not in NO_ANSWER]
     return _with_nearest_span(get_string(row, form.question, "the question"), documents, references)
 
 
@@ -134,7 +134,7 @@ def _read_dureader(form: ReadingFormat, row: Mapping[str, Any]) -> dict[str, Any
     """DuReader, preprocessed or raw: of each document the paragraph that is nearest to the answers or the question."""
     question = row.get("segmented_question")
     words = question if isinstance(question, list) else get_string(row, form.question, "the question").split()
-    references = [text for text in _strings(form.answers, row.get(form.answers)) if text.strip()]
+    references = [text for text in get_strings(form.answers, row.get(form.answers) or []) if text.strip()]
     chosen: list[list[str]] = []
     places: dict[int, int] = {}  # number of a document in the data -> here
     for number, document in enumerate(get_column(row, form.context)):
@@ -147,7 +147,7 @@ def _read_dureader(form: ReadingFormat, row: Mapping[str, Any]) -> dict[str, Any
         else:
             paragraph = max(paragraphs, key=lambda tokens: (_recall(tokens, words), -len(tokens)))
         places[number] = len(chosen)
-        chosen.append(_strings(form.context, paragraph))
+        chosen.append(get_strings(form.context, paragraph))
     documents = [" ".join(tokens) for tokens in chosen]
     if not any(text.strip() for text in documents):
         raise BadRecord(f"column {form.context!r} has no document with text")

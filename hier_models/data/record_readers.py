@@ -8,7 +8,6 @@ to do about it is decided by the caller.
 import bz2
 import csv
 import gzip
-import io
 import json
 import lzma
 import re
@@ -28,8 +27,7 @@ DATA_SUFFIXES = (".jsonl", ".json", ".ndjson", ".csv", ".tsv")
 TEXT_SUFFIXES = (".txt",)
 
 UTF8_BOM = b"\xef\xbb\xbf"
-# `surrogateescape` turns the undecodable byte 0x80 + k into the code point U+DC80 + k; valid UTF-8 never decodes to
-# one.
+# `surrogateescape` turns the undecodable byte 0x80 + k into the code point U+DC80 + k, which valid UTF-8 never gives.
 UNDECODABLE = re.compile("[\udc80-\udcff]")
 
 
@@ -118,21 +116,18 @@ def _json_line_records(path: Path) -> Iterator[Record]:
             if not content:
                 continue
             raw = content.decode("utf-8", "surrogateescape")
+            row: Any = None
+            problem = None
             try:
                 row = _parse_json(content.decode("utf-8"))
             except UnicodeDecodeError as error:
-                yield Record(str(path), number, raw, problem=_not_utf8(error))
-                continue
+                problem = _not_utf8(error)
             except ValueError as error:
-                yield Record(
-                    str(path), number, raw, problem=f"broken JSON: {error}; each line must be one JSON object"
-                )
-                continue
-            if not isinstance(row, dict):
-                problem = f"each line must be one JSON object, got {_json_type(row)}"
-                yield Record(str(path), number, raw, problem=problem)
-                continue
-            yield Record(str(path), number, raw, row=row)
+                problem = f"broken JSON: {error}; each line must be one JSON object"
+            else:
+                if not isinstance(row, dict):
+                    row, problem = None, f"each line must be one JSON object, got {_json_type(row)}"
+            yield Record(str(path), number, raw, row, problem)
 
 
 def _json_array_records(path: Path) -> Iterator[Record]:
@@ -159,11 +154,9 @@ def _json_array_records(path: Path) -> Iterator[Record]:
             # There is no telling where the next element begins, so what is left of the file is one bad record.
             yield Record(str(path), line, text[position:], problem=f"broken JSON in an array: {error}")
             return
-        if isinstance(row, dict):
-            yield Record(str(path), line, text[position:end], row=row)
-        else:
-            problem = f"each element of the array must be a JSON object, got {_json_type(row)}"
-            yield Record(str(path), line, text[position:end], problem=problem)
+        problem = f"each element of the array must be a JSON object, got {_json_type(row)}"
+        found: dict[str, Any] = {"row": row} if isinstance(row, dict) else {"problem": problem}
+        yield Record(str(path), line, text[position:end], **found)
         position = end
 
 
@@ -179,9 +172,7 @@ def _csv_records(path: Path, delimiter: str) -> Iterator[Record]:
 
     def lines(stream: IO[bytes]) -> Iterator[str]:
         for number, line in enumerate(stream):
-            if number == 0:
-                line = line.removeprefix(UTF8_BOM)
-            taken.append(line.decode("utf-8", "surrogateescape"))
+            taken.append((line if number else line.removeprefix(UTF8_BOM)).decode("utf-8", "surrogateescape"))
             yield taken[-1]
 
     with open_binary(path) as stream:
@@ -200,26 +191,22 @@ def _csv_records(path: Path, delimiter: str) -> Iterator[Record]:
             raw = "".join(taken)
             if problem is None and not fields:
                 continue  # a blank line
-            if problem is None and UNDECODABLE.search(raw):
-                byte = ord(UNDECODABLE.search(raw)[0]) - 0xDC00  # type: ignore[index]  # it has just been found
-                problem = f"invalid UTF-8: byte 0x{byte:02x}"
+            if problem is None and (undecodable := UNDECODABLE.search(raw)):
+                problem = f"invalid UTF-8: byte 0x{ord(undecodable[0]) - 0xDC00:02x}"
             if header is None:
                 if problem is None and len(set(fields)) < len(fields):
                     problem = f"the header names a column twice: {', '.join(fields)}"
                 if problem is not None:
                     # Without a header no row of this file can be read, so the rest is part of the same bad record.
-                    rest = io.StringIO()
-                    rest.writelines(piece.decode("utf-8", "surrogateescape") for piece in stream)
-                    yield Record(str(path), line, raw + rest.getvalue(), problem=f"{problem} (in the header)")
+                    raw += "".join(piece.decode("utf-8", "surrogateescape") for piece in stream)
+                    yield Record(str(path), line, raw, problem=f"{problem} (in the header)")
                     return
                 header = fields
                 continue
             if problem is None and len(fields) != len(header):
                 problem = f"{len(fields)} fields where the header has {len(header)}"
-            if problem is not None:
-                yield Record(str(path), line, raw, problem=problem)
-            else:
-                yield Record(str(path), line, raw, row=dict(zip(header, fields, strict=True)))
+            row = dict(zip(header, fields, strict=True)) if problem is None else None
+            yield Record(str(path), line, raw, row, problem)
 
 
 def _text_records(path: Path, name: str) -> Iterator[Record]:

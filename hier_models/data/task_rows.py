@@ -3,24 +3,27 @@
 Each has a function that recognizes its columns, for `load_rows`, and gives the format that the rows are turned into.
 """
 
+import string
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from datasets import List, Value
 
 from .columns import (
+    TEXT,
     BadRecord,
-    described,
     find_column,
     find_id,
     from_json,
     get_column,
     get_id,
     get_string,
+    get_strings,
     matching,
     not_blank,
     well_formed,
+    wrong_type,
 )
 
 
@@ -33,10 +36,9 @@ LABEL_ALIASES = ("label", "gold_label", "labels", "class", "category")
 OPTIONS_ALIASES = ("options", "choices", "endings", "candidates")
 ANSWER_ALIASES = ("answer", "label", "answerkey", "answer_key", "correct", "gold")
 
-TEXT = Value("large_string")
 # How public data sets say that nobody agreed on a label, or that it is kept secret.
 NO_LABEL = ("-1", "-", "")
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+LETTERS = string.ascii_uppercase
 
 
 # Questions whose answer stands in a context
@@ -82,13 +84,11 @@ def resolve_questions(
     answers_column: str | None = None,
 ) -> QuestionFormat:
     """Recognize the columns of questions on a context."""
-    question = find_column(row, "the question", "question_column", question_column, QUESTION_ALIASES)
-    context = find_column(row, "the context", "context_column", context_column, CONTEXT_ALIASES, (question,))
+    question = find_column(row, "question_column", question_column, QUESTION_ALIASES)
+    context = find_column(row, "context_column", context_column, CONTEXT_ALIASES, (question,))
     answers = None
     if answers_column != "":
-        answers = find_column(
-            row, "the answers", "answers_column", answers_column, ANSWERS_ALIASES, (question, context)
-        )
+        answers = find_column(row, "answers_column", answers_column, ANSWERS_ALIASES, (question, context))
     return QuestionFormat(question, context, answers, find_id(row))
 
 
@@ -99,45 +99,34 @@ class MisplacedAnswerError(BadRecord):
 def _answers(name: str, value: Any) -> list[tuple[Any, Any]]:
     if isinstance(value, Mapping):
         texts, starts = value.get("text"), value.get("answer_start")
-        if not isinstance(texts, list):
-            _no_answers(name, value)
-        if starts is None:
-            starts = [None] * len(texts)
-        if not isinstance(starts, list) or len(starts) != len(texts):
-            raise BadRecord(f"column {name!r}: text and answer_start must be lists of the same length, got {value}")
-        return list(zip(texts, starts, strict=True))
-    if isinstance(value, list) and all(isinstance(item, Mapping) for item in value):
+        if isinstance(texts, list):
+            starts = [None] * len(texts) if starts is None else starts
+            if not isinstance(starts, list) or len(starts) != len(texts):
+                wanted = "text and answer_start must be lists of the same length"
+                raise BadRecord(f"column {name!r}: {wanted}, got {value}")
+            return list(zip(texts, starts, strict=True))
+    elif isinstance(value, list) and all(isinstance(item, Mapping) for item in value):
         return [(item.get("text"), item.get("answer_start")) for item in value]
-    _no_answers(name, value)
-
-
-def _no_answers(name: str, value: Any) -> NoReturn:
-    raise BadRecord(
-        f'column {name!r} must hold answers as {{"text": […], "answer_start": […]}}, with empty lists for no answer, '
-        f"got {described(value)}"
-    )
+    wanted = 'answers as {"text": […], "answer_start": […]}, with empty lists for no answer'
+    raise wrong_type(name, value, wanted)
 
 
 def answer_start(name: str, text: Any, start: Any, context: str) -> int:
     """Find where an answer begins."""
     if not isinstance(text, str) or not text.strip():
-        raise BadRecord(
-            f"column {name!r}: an answer must be a string that is not empty, got {text!r}; no answer is an empty list"
-        )
+        wanted = "a string that is not empty"
+        raise BadRecord(f"column {name!r}: an answer must be {wanted}, got {text!r}; no answer is an empty list")
+    found, what = context.find(text), f"column {name!r}: the answer {text[:60]!r}"
     if start is None:
-        start = context.find(text)
-        if start < 0:
-            raise MisplacedAnswerError(f"column {name!r}: the answer {text[:60]!r} is not in the context")
-        return int(start)
+        if found < 0:
+            raise MisplacedAnswerError(f"{what} is not in the context")
+        return found
     if isinstance(start, bool) or not isinstance(start, int):
         raise BadRecord(f"column {name!r}: answer_start must be a number of characters, got {start!r}")
     if start < 0 or context[start : start + len(text)] != text:
-        elsewhere = context.find(text)
-        hint = f"it is at {elsewhere}" if elsewhere >= 0 else "it is nowhere in it"
-        raise MisplacedAnswerError(
-            f"column {name!r}: the answer {text[:60]!r} is not at character {start} of the context; {hint}"
-        )
-    return int(start)
+        hint = f"it is at {found}" if found >= 0 else "it is nowhere in it"
+        raise MisplacedAnswerError(f"{what} is not at character {start} of the context; {hint}")
+    return start
 
 
 # Texts, or pairs of texts, with a label
@@ -177,17 +166,17 @@ def resolve_pairs(
     """Recognize the columns of texts, or pairs of texts, with a label."""
     label = None
     if label_column != "":
-        label = find_column(row, "the label", "label_column", label_column, LABEL_ALIASES)
-    first = find_column(row, "the text", "text_column", text_column, FIRST_ALIASES, (label,) if label else ())
+        label = find_column(row, "label_column", label_column, LABEL_ALIASES)
+    first = find_column(row, "text_column", text_column, FIRST_ALIASES, (label,) if label else ())
     second = None
     if second_column or (second_column is None and matching(list(row), SECOND_ALIASES)):
-        second = find_column(row, "the second text", "second_column", second_column, SECOND_ALIASES, (first,))
+        second = find_column(row, "second_column", second_column, SECOND_ALIASES, (first,))
     return PairFormat(first, second, label, find_id(row))
 
 
 def _label(name: str, value: Any) -> str | None:
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise BadRecord(f"column {name!r} must hold a label (a string or a whole number), got {described(value)}")
+        raise wrong_type(name, value, "a label (a string or a whole number)")
     label = well_formed(name, str(value)).strip()
     return None if label in NO_LABEL else label
 
@@ -217,14 +206,11 @@ class ChoiceFormat:
         """Turn a record into `context`, `question`, `options`, `label` and `id`."""
         options = _options(self.options, get_column(row, self.options))
         if len(options) != self.count:
-            raise BadRecord(
-                f"column {self.options!r} has {len(options)} options where the first record has {self.count}"
-            )
-        normalized: dict[str, Any] = {
-            "context": get_string(row, self.context, "the text"),
-            "question": get_string(row, self.question, "the question"),
-            "options": options,
-        }
+            found = f"{len(options)} options where the first record has {self.count}"
+            raise BadRecord(f"column {self.options!r} has {found}")
+        named = {"context": self.context, "question": self.question}
+        normalized: dict[str, Any] = {name: get_string(row, column, f"the {name}") for name, column in named.items()}
+        normalized["options"] = options
         if self.answer is not None:
             normalized["label"] = _choice(self.answer, get_column(row, self.answer), options)
         return get_id(row, self.id) | normalized
@@ -238,22 +224,22 @@ def resolve_choices(
     answer_column: str | None = None,
 ) -> ChoiceFormat:
     """Recognize the columns of questions with options."""
-    question = find_column(row, "the question", "question_column", question_column, QUESTION_ALIASES)
-    options = find_column(row, "the options", "options_column", options_column, OPTIONS_ALIASES, (question,))
-    context = find_column(row, "the text", "context_column", context_column, CONTEXT_ALIASES, (question, options))
+    question = find_column(row, "question_column", question_column, QUESTION_ALIASES)
+    options = find_column(row, "options_column", options_column, OPTIONS_ALIASES, (question,))
+    context = find_column(row, "context_column", context_column, CONTEXT_ALIASES, (question, options))
     answer = None
     if answer_column != "":
-        taken = (question, options, context)
-        answer = find_column(row, "the right option", "answer_column", answer_column, ANSWER_ALIASES, taken)
+        answer = find_column(row, "answer_column", answer_column, ANSWER_ALIASES, (question, options, context))
     count = len(_options(options, row[options]))
     return ChoiceFormat(context, question, options, answer, find_id(row), count)
 
 
 def _options(name: str, value: Any) -> list[str]:
-    value = from_json(value)
-    if not isinstance(value, list) or not all(isinstance(option, str) for option in value) or len(value) < 2:
-        raise BadRecord(f"column {name!r} must hold a list of at least two strings, got {described(value)}")
-    return [not_blank(name, well_formed(name, option), "an option") for option in value]
+    wanted = "a list of at least two strings"
+    options = get_strings(name, from_json(value), wanted)
+    if len(options) < 2:
+        raise wrong_type(name, options, wanted)
+    return [not_blank(name, option, "an option") for option in options]
 
 
 def _choice(name: str, value: Any, options: list[str]) -> int:
@@ -267,8 +253,7 @@ def _choice(name: str, value: Any, options: list[str]) -> int:
         elif options.count(value) == 1:
             number = options.index(value)
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(options):
-        raise BadRecord(
-            f"column {name!r} must say which of the {len(options)} options is right: a letter from A to "
-            f"{LETTERS[len(options) - 1]}, a number from 0 to {len(options) - 1} or the option itself, got {value!r}"
-        )
+        last, what = len(options) - 1, f"which of the {len(options)} options is right"
+        wanted = f"a letter from A to {LETTERS[last]}, a number from 0 to {last} or the option itself"
+        raise BadRecord(f"column {name!r} must say {what}: {wanted}, got {value!r}")
     return number

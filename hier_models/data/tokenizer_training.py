@@ -26,18 +26,11 @@ def as_tokenizer(
 ) -> PreTrainedTokenizerFast:
     """Make a tokenizer of Transformers."""
     bos, pad, eos, unk, *mask = special_tokens
+    options = {"bos_token": bos, "pad_token": pad, "eos_token": eos, "unk_token": unk}
+    if mask:
+        options |= {"cls_token": bos, "sep_token": eos, "mask_token": mask[0]}
     limit = {} if model_max_length is None else {"model_max_length": model_max_length}
-    masked = {"cls_token": bos, "sep_token": eos, "mask_token": mask[0]} if mask else {}
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        bos_token=bos,
-        pad_token=pad,
-        eos_token=eos,
-        unk_token=unk,
-        clean_up_tokenization_spaces=False,
-        **masked,
-        **limit,
-    )
+    return PreTrainedTokenizerFast(tokenizer_object=backend, clean_up_tokenization_spaces=False, **options, **limit)
 
 
 def train_byte_level(
@@ -64,9 +57,8 @@ def _fit_bytes(
         show_progress=show_progress,
     )
     backend.train_from_iterator(texts, trainer)
-    backend.post_processor = processors.RobertaProcessing(
-        ("</s>", 2), ("<s>", 0), trim_offsets=False, add_prefix_space=False
-    )
+    ends = (("</s>", 2), ("<s>", 0))
+    backend.post_processor = processors.RobertaProcessing(*ends, trim_offsets=False, add_prefix_space=False)
     return as_tokenizer(backend, special_tokens, model_max_length)
 
 
@@ -196,14 +188,10 @@ def train_word_level(
     backend = Tokenizer(models.WordLevel(unk_token="<unk>"))
     backend.normalizer = normalizers.Sequence(steps)
     backend.pre_tokenizer = pre_tokenizers.Split(Regex("|".join(kinds)), "removed", invert=True)
-    backend.decoder = decoders.Sequence(
-        [
-            decoders.WordPiece(prefix=NO_PREFIX, cleanup=False),
-            decoders.Fuse(),
-            decoders.Replace(Regex(rf" (?={CLOSING}|{ENDING})"), ""),
-            decoders.Replace(Regex(rf"(?<={OPENING}) "), ""),
-        ]
-    )
+    spaces = (rf" (?={CLOSING}|{ENDING})", rf"(?<={OPENING}) ")
+    without_spaces = [decoders.Replace(Regex(space), "") for space in spaces]
+    words = decoders.WordPiece(prefix=NO_PREFIX, cleanup=False)
+    backend.decoder = decoders.Sequence([words, decoders.Fuse(), *without_spaces])
     _fit_words(backend, texts, num_words, min_count, show_progress)
     return as_tokenizer(backend, model_max_length=model_max_length)
 

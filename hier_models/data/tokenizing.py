@@ -28,7 +28,8 @@ CUT_COLUMNS = (CUT_TOKENS, CUT_SENTENCES, CUT_TARGET_TOKENS)
 WITHOUT_IMPORTANCE = "without_importance"
 # What became of the phrases to highlight, where the processor highlights any.
 PHRASE_COLUMNS = ("num_missing_phrases", "num_truncated_phrases", "num_long_phrases", "without_phrases")
-COUNT_COLUMNS = (*CUT_COLUMNS, WITHOUT_IMPORTANCE, *PHRASE_COLUMNS)
+EXTRA_COLUMNS = (WITHOUT_IMPORTANCE, *PHRASE_COLUMNS)
+COUNT_COLUMNS = (*CUT_COLUMNS, *EXTRA_COLUMNS)
 
 # Where the weights of tokens come from: the reference summary ("oracle"), or a tagger.
 Importance = Literal["oracle"] | ImportanceTagger
@@ -50,8 +51,7 @@ class TruncationReport(SharedCounts):
     NAMES = (
         *("documents", "truncated_documents", "truncated_tokens", "truncated_sentences"),
         *("truncated_summaries", "truncated_summary_tokens"),
-        WITHOUT_IMPORTANCE,
-        *(column.removeprefix("num_") for column in PHRASE_COLUMNS),
+        *(column.removeprefix("num_") for column in EXTRA_COLUMNS),
     )
 
     def __init__(self) -> None:
@@ -72,11 +72,7 @@ class TruncationReport(SharedCounts):
             truncated_sentences=sum(sentences),
             truncated_summaries=sum(number > 0 for number in target_tokens),
             truncated_summary_tokens=sum(target_tokens),
-            **{
-                name.removeprefix("num_"): sum(columns[name])
-                for name in (WITHOUT_IMPORTANCE, *PHRASE_COLUMNS)
-                if name in columns
-            },
+            **{name.removeprefix("num_"): sum(columns[name]) for name in EXTRA_COLUMNS if name in columns},
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -127,8 +123,8 @@ class _Tokenization:
                 **source,
                 text_target=batch.get("summary"),
                 truncation=True,
-                max_length=NO_LIMIT if self.max_source_length is None else self.max_source_length,
-                max_target_length=NO_LIMIT if self.max_target_length is None else self.max_target_length,
+                max_length=self.max_source_length or NO_LIMIT,
+                max_target_length=self.max_target_length or NO_LIMIT,
                 return_truncation=True,
                 **({} if weights is None else {"importance": weights}),
                 **({} if phrases is None else {"phrases": phrases}),
@@ -161,12 +157,10 @@ def check_roles(batch: dict[str, list[Any]], segments: int) -> None:
     for number, turns in enumerate(batch["turns"]):
         roles = list(dict.fromkeys(turn["role"].strip() for turn in turns))
         if segments and len(roles) > segments:
-            name = _named(batch, number, turns[0]["content"])
-            more = ", …" if len(roles) > 5 else ""
+            found = f"{len(roles)} roles ({', '.join(roles[:5])}{', …' if len(roles) > 5 else ''})"
             raise ValueError(
-                f"the dialogue {name} has {len(roles)} roles ({', '.join(roles[:5])}{more}), but there are only "
-                f"num_segments={segments} segment embeddings: give the model more (config_overrides: num_segments: "
-                f"{len(roles)}), or merge roles"
+                f"the dialogue {_named(batch, number, turns[0]['content'])} has {found}, but there are only "
+                f"num_segments={segments} segment embeddings: set num_segments: {len(roles)}, or merge roles"
             )
 
 
@@ -178,9 +172,8 @@ def check_phrases(
         if phrases:
             try:
                 limit = NO_LIMIT if max_length is None else max_length
-                cast(Any, processor)(
-                    **{kind: source}, phrases=phrases, truncation=True, max_length=limit, return_truncation=True
-                )
+                options: dict[str, Any] = {"truncation": True, "max_length": limit, "return_truncation": True}
+                cast(Any, processor)(**{kind: source}, phrases=phrases, **options)
             except ValueError as error:
                 raise ValueError(f"the document {_named(batch, number, plain_text(kind, source))}: {error}") from error
 
@@ -272,9 +265,7 @@ def tokenize_documents(
         ValueError: If a length is not positive, the dataset does not have exactly one kind of source, or weights are
             asked for where the processor takes none, there is no summary, or documents to tag are streamed.
     """
-    for name, length in (("max_source_length", max_source_length), ("max_target_length", max_target_length)):
-        if length is not None and length < 3:
-            raise ValueError(f"{name} must be at least 3 (two markers and a token) or None for no limit, got {length}")
+    check_lengths(max_source_length=max_source_length, max_target_length=max_target_length)
     report = TruncationReport() if report is None else report
     columns = dataset.column_names or list(next(iter(dataset)))
     if importance is not None:
@@ -300,19 +291,19 @@ def tokenize_documents(
     return tokenized
 
 
-def _check_importance(
-    importance: Importance,
-    processor: ProcessorMixin | PreTrainedTokenizerBase,
-    dataset: Dataset | IterableDataset,
-    columns: list[str],
-) -> None:
+def check_lengths(**lengths: int | None) -> None:
+    """Refuse limits that leave no room for a token."""
+    for name, length in lengths.items():
+        if length is not None and length < 3:
+            raise ValueError(f"{name} must be at least 3 (two markers and a token) or None for no limit, got {length}")
+
+
+def _check_importance(importance: Importance, processor: Any, dataset: Any, columns: list[str]) -> None:
     if importance != "oracle" and not isinstance(importance, ImportanceTagger):
         raise ValueError(f"importance must be 'oracle', an ImportanceTagger or None, got {importance!r}")
     if "token_importance" not in getattr(processor, "extra_inputs", {}):
-        raise ValueError(
-            f"importance is for processors that give token_importance (TopDownTransformerProcessor), got "
-            f"{type(processor).__name__}"
-        )
+        wanted = "processors that give token_importance (TopDownTransformerProcessor)"
+        raise ValueError(f"importance is for {wanted}, got {type(processor).__name__}")
     if isinstance(importance, ImportanceTagger):
         if isinstance(dataset, IterableDataset):
             raise ValueError("importance: documents are tagged where they are loaded, not streamed")

@@ -58,7 +58,7 @@ def export(
         shutil.copyfile(source, target / source.name)
     # The configs are completed as files: registering the classes for the Auto classes (`register_for_auto_class`)
     # would change every later `save_pretrained` of theirs.
-    references = {auto: f"{Path(inspect.getfile(cls)).stem}.{cls.__name__}" for auto, cls in auto_map.items()}
+    references = {auto: _reference(cls) for auto, cls in auto_map.items()}
     tokenizer = references.pop("AutoTokenizer", None)  # stands in the tokenizer's own config
     additions: dict[str, Any] = {"auto_map": references}
     task = task_of(model.config)
@@ -68,13 +68,7 @@ def export(
         pipeline_class = getattr(importlib.import_module(module), class_name)
         for source in _source_files([pipeline_class]):
             shutil.copyfile(source, target / source.name)
-        additions["custom_pipelines"] = {
-            task: {
-                "impl": f"{Path(inspect.getfile(pipeline_class)).stem}.{pipeline_class.__name__}",
-                "pt": [head],
-                "type": "text",
-            }
-        }
+        additions["custom_pipelines"] = {task: {"impl": _reference(pipeline_class), "pt": [head], "type": "text"}}
     _complete(target / "config.json", additions)
     _complete(target / "processor_config.json", {"auto_map": {"AutoProcessor": references["AutoProcessor"]}})
     if tokenizer is not None:
@@ -132,16 +126,12 @@ def _auto_map(model: Any, processor: Any) -> dict[str, Any]:
     import transformers
 
     if not isinstance(model, transformers.PreTrainedModel):
-        raise ValueError(
-            f"`model` must be a PreTrainedModel, got {type(model).__name__}. Merge adapters into the model "
-            "(merge_and_unload()), and take the model out of wrappers (DataParallel: .module)."
-        )
+        hint = "Merge adapters (merge_and_unload()), and take it out of wrappers (DataParallel: .module)."
+        raise ValueError(f"`model` must be a PreTrainedModel, got {type(model).__name__}. {hint}")
     config_class = type(model.config)
     if config_class.__module__.startswith("transformers."):
-        raise ValueError(
-            f"`model` is a {type(model).__name__} of Transformers, so there is no code to export with it. Save it "
-            "with model.save_pretrained(folder) and tokenizer.save_pretrained(folder)."
-        )
+        hint = "so there is no code to export with it. Save it with model.save_pretrained(folder)."
+        raise ValueError(f"`model` is a {type(model).__name__} of Transformers, {hint}")
     if not isinstance(processor, transformers.ProcessorMixin):
         raise ValueError(f"`processor` must be the model's processor, got {type(processor).__name__}.")
     found: dict[str, Any] = {"AutoConfig": config_class, "AutoProcessor": type(processor)}
@@ -156,12 +146,15 @@ def _auto_map(model: Any, processor: Any) -> dict[str, Any]:
         if config_class in mapping:
             found[auto_class] = mapping[config_class]
     if type(model) not in found.values():
-        raise ValueError(
-            f"`model` is a {type(model).__name__}, which no Auto class knows, so the checkpoint could not be loaded. "
-            f"Register it first, such as AutoModelForSeq2SeqLM.register({config_class.__name__}, "
-            f"{type(model).__name__}, exist_ok=True)."
-        )
+        name = type(model).__name__
+        hint = f"AutoModelForSeq2SeqLM.register({config_class.__name__}, {name}, exist_ok=True)"
+        raise ValueError(f"`model` is a {name}, which no Auto class knows. Register it first, such as {hint}.")
     return found
+
+
+def _reference(cls: Any) -> str:
+    """A class as a config names it: the file that goes with the checkpoint, and the class in it."""
+    return f"{Path(inspect.getfile(cls)).stem}.{cls.__name__}"
 
 
 def _source_files(classes: Iterable[Any]) -> list[Path]:

@@ -7,9 +7,10 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jinja2
+import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from ..checkpoints import is_hub_id
@@ -17,54 +18,10 @@ from ..families import FAMILIES
 from .auto_classes import auto_class_of, task_of
 
 
-LIBRARY = "hier_models"
 NOT_GIVEN = "Not given."
 _FOLDER = Path(__file__).parent
-
-
-class Head(NamedTuple):
-    """How to use a model that does not generate."""
-
-    task: str  # by the Hub's name
-    example: str  # a call of Transformers' pipeline; empty if there is none
-    inputs: str  # arguments of the processor
-    result: str  # what to print of `outputs`
-
-
-_TEXT = '"The bridge was closed on Monday. Repairs will take six weeks."'
-_SPAN = "outputs.start_logits.argmax(-1), outputs.end_logits.argmax(-1)"
-
-# By Auto class, or by the task of our pipeline where there is one.
-HEADS = {
-    "AutoModelForMaskedLM": Head(
-        "fill-mask",
-        'run(f"The bridge was closed. Repairs will take six {run.tokenizer.mask_token}.")',
-        'text="The bridge was closed. Repairs take six <mask>.", split_special_tokens=False',
-        "outputs.logits.argmax(-1)",
-    ),
-    "AutoModelForTextEncoding": Head("feature-extraction", "", f"text={_TEXT}", "outputs.last_hidden_state"),
-    "AutoModelForSequenceClassification": Head(
-        "text-classification", f"run({_TEXT})", f"text={_TEXT}", "outputs.logits.softmax(-1)"
-    ),
-    "AutoModelForTokenClassification": Head(
-        "token-classification", f"run({_TEXT})", f"text={_TEXT}", "outputs.logits.argmax(-1)"
-    ),
-    "AutoModelForQuestionAnswering": Head(
-        "question-answering", "", f'text="When was the bridge closed?", text_pair={_TEXT}', _SPAN
-    ),
-    "AutoModelForMultipleChoice": Head(
-        "multiple-choice",
-        "",
-        f'text={_TEXT}, text_pair="When was it closed?", choices=["On Monday.", "Never."], padding=True',
-        "outputs.logits.softmax(-1)",
-    ),
-    "reading-comprehension": Head(
-        "reading-comprehension",
-        'run(question="When was it closed?", context="The bridge was closed on Monday.")',
-        'question="When was it closed?", context="The bridge was closed on Monday."',
-        _SPAN,
-    ),
-}
+# How to use a model that does not generate.
+HEADS = yaml.safe_load((_FOLDER / "model_card_heads.yaml").read_text(encoding="utf-8"))
 
 
 @dataclass
@@ -130,9 +87,14 @@ def model_card(model: Any, details: CardDetails, *, source: str, code: Iterable[
     config, auto_class, base = model.config, auto_class_of(model), details.base_model
     generates = config.is_encoder_decoder and model.can_generate()
     head = None if generates else HEADS.get(task_of(config)) or HEADS.get(auto_class)
-    task = task_of(config) if generates else head.task if head else None
+    task = task_of(config) if generates else head["task"] if head else None
     datasets = [details.datasets] if isinstance(details.datasets, str) else details.datasets
-    results = _eval_results(details, task)
+    data_name = details.evaluated_on  # a result needs to say what it was measured on
+    results = [
+        EvalResult(task or "feature-extraction", data_name, data_name, _metric_type(name), value, metric_name=name)
+        for name, value in details.metrics.items()
+        if data_name and math.isfinite(value)
+    ]
     data = ModelCardData(
         # The Hub and `pipeline` go by this: the checkpoint loads with plain Transformers.
         library_name="transformers",
@@ -141,14 +103,13 @@ def model_card(model: Any, details: CardDetails, *, source: str, code: Iterable[
         license=details.license,
         base_model=base if base and is_hub_id(base) else None,
         datasets=datasets,
-        tags=list(dict.fromkeys([LIBRARY, config.model_type, *details.tags])),
+        tags=list(dict.fromkeys(["hier_models", config.model_type, *details.tags])),
         metrics=sorted({_metric_type(name) for name in details.metrics}) or None,
         model_name=details.name if results else None,
         eval_results=results or None,
     )
-    templates = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_FOLDER), trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
-    )
+    whitespace: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
+    templates = jinja2.Environment(loader=jinja2.FileSystemLoader(_FOLDER), **whitespace)
     templates.filters["cell"] = _cell
     text = templates.get_template("model_card.md.jinja").render(
         details=details,
@@ -190,10 +151,7 @@ def _hyperparameters(args: Any) -> dict[str, Any]:
         "gradient_checkpointing seed generation_max_length generation_num_beams"
     )
     values = {name: getattr(args, name) for name in names.split() if getattr(args, name, None) is not None}
-    if values.get("max_steps", 0) > 0:
-        values.pop("num_train_epochs", None)  # which it overrides
-    else:
-        values.pop("max_steps", None)
+    values.pop("num_train_epochs" if values.get("max_steps", 0) > 0 else "max_steps", None)  # one overrides the other
     return {name: getattr(value, "value", value) for name, value in values.items()}
 
 
@@ -210,23 +168,6 @@ def _metrics(trainer: Any) -> dict[str, float]:
         for name, value in last.items()
         if name.startswith("eval_") and name not in speed and isinstance(value, int | float)
     }
-
-
-def _eval_results(details: CardDetails, task: str | None) -> list[EvalResult]:
-    if not details.evaluated_on:  # a result needs to say what it was measured on
-        return []
-    return [
-        EvalResult(
-            task_type=task or "feature-extraction",
-            dataset_type=details.evaluated_on,
-            dataset_name=details.evaluated_on,
-            metric_type=_metric_type(name),
-            metric_name=name,
-            metric_value=value,
-        )
-        for name, value in details.metrics.items()
-        if math.isfinite(value)
-    ]
 
 
 def _metric_type(name: str) -> str:

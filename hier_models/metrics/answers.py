@@ -5,36 +5,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import datasets
-import evaluate
 import sacrebleu
 
-from .base import NumbersMetric
+from .base import TEXT, NumbersMetric
 
-
-_DESCRIPTION = """\
-BLEU-1, BLEU-4 and ROUGE-L of answers, in percent, each against one or more references. BLEU is that of all answers
-together, without smoothing; ROUGE-L the mean over answers, with the references' best precision and best recall
-and a weight of 1.2 for recall, as in the scripts of MS MARCO and DuReader.
-"""
-
-_INPUTS = """
-Args:
-    predictions: list of answers.
-    references: list of lists of answers, one or more for each prediction.
-    unit: what is compared: "words" (small letters, marks apart; the default) or "characters" (for Chinese).
-Returns:
-    a dict with bleu1, bleu4 and rougeL.
-"""
-
-_CITATION = """\
-@inproceedings{he-etal-2018-dureader,
-    title = "{D}u{R}eader: a {C}hinese Machine Reading Comprehension Dataset from Real-world Applications",
-    author = "He, Wei and Liu, Kai and Liu, Jing and others",
-    booktitle = "Proceedings of the Workshop on Machine Reading for Question Answering",
-    year = "2018",
-    url = "https://aclanthology.org/W18-2605",
-}
-"""
 
 # ROUGE-L's weight of recall in the scripts of MS MARCO and DuReader.
 BETA = 1.2
@@ -69,7 +43,7 @@ def rouge_l(answer: Sequence[str], references: Sequence[Sequence[str]]) -> float
     """ROUGE-L of one answer."""
     if not answer or not any(references):
         return 0.0
-    common = [_common(answer, reference) for reference in references]
+    common = [_common_subsequence(answer, reference) for reference in references]
     precision = max(common) / len(answer)
     recall = max(length / len(reference) for length, reference in zip(common, references, strict=True) if reference)
     if not precision or not recall:
@@ -77,7 +51,7 @@ def rouge_l(answer: Sequence[str], references: Sequence[Sequence[str]]) -> float
     return (1 + BETA**2) * precision * recall / (recall + BETA**2 * precision)
 
 
-def _common(first: Sequence[str], second: Sequence[str]) -> int:
+def _common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
     """Length of the longest common subsequence."""
     row = [0] * (len(second) + 1)
     for item in first:
@@ -92,9 +66,8 @@ def score_answers(
 ) -> dict[str, float]:
     """Score answers."""
     if len(answers) != len(references) or not answers:
-        raise ValueError(
-            f"`references` must be a list for each of {len(answers)} answers, and at least one; got {len(references)}"
-        )
+        wanted = f"a list for each of {len(answers)} answers, and at least one"
+        raise ValueError(f"`references` must be {wanted}; got {len(references)}")
     split = [answer_units(answer, unit) for answer in answers]
     golds = [[answer_units(reference, unit) for reference in several] for several in references]
     for number, several in enumerate(golds):
@@ -113,25 +86,30 @@ def score_answers(
 
 
 class AnswerOverlap(NumbersMetric):
-    """BLEU-1, BLEU-4 and ROUGE-L of answers as a metric of the evaluate library.
+    """BLEU-1, BLEU-4 and ROUGE-L of answers, in percent, each against one or more references.
 
-    `AnswerOverlap().compute(predictions=…, references=…)` returns percentages; its `inputs_description` lists
-    inputs and results. Exact match and F1 are `hier_models.metrics.Squad`.
+    BLEU is that of all answers together, without smoothing; ROUGE-L the mean over answers, with the references' best
+    precision and best recall and a weight of 1.2 for recall, as in the scripts of MS MARCO and DuReader.
+    `compute(predictions=…, references=…)` returns them, and `inputs_description` lists the options. Exact match and F1
+    are `hier_models.metrics.Squad`.
 
     Source: HAM, section 5.1.
     """
 
-    def _info(self) -> evaluate.MetricInfo:
-        text = datasets.Value("string")
-        return evaluate.MetricInfo(
-            description=_DESCRIPTION,
-            citation=_CITATION,
-            inputs_description=_INPUTS,
-            features=datasets.Features({"predictions": text, "references": datasets.Sequence(text)}),
-            reference_urls=["https://github.com/baidu/DuReader"],
-        )
+    PAPER = "He et al. (2018): DuReader. https://aclanthology.org/W18-2605"
+    FEATURES = datasets.Features({"predictions": TEXT, "references": datasets.Sequence(TEXT)})
 
     def _compute(  # type: ignore[override]
         self, predictions: Sequence[str], references: Sequence[Sequence[str]], unit: str = "words"
     ) -> dict[str, float]:
+        """Score answers.
+
+        Args:
+            predictions: Answers.
+            references: A list of answers, one or more, for each prediction.
+            unit: What is compared: "words" (small letters, marks apart) or "characters" (for Chinese).
+
+        Returns:
+            bleu1, bleu4 and rougeL.
+        """
         return score_answers(predictions, references, unit)

@@ -1,23 +1,16 @@
 """What the metrics have in common. A metric's file and this one are all that `evaluate.load` with its path needs."""
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import datasets
 import evaluate
 import sacrebleu
 
 
-ROUGE_CITATION = """\
-@inproceedings{lin-2004-rouge,
-    title = "{ROUGE}: A Package for Automatic Evaluation of Summaries",
-    author = "Lin, Chin-Yew",
-    booktitle = "Text Summarization Branches Out",
-    year = "2004",
-    url = "https://aclanthology.org/W04-1013",
-}
-"""
+ROUGE_PAPER = "Chin-Yew Lin (2004): ROUGE. https://aclanthology.org/W04-1013"
 
 TEXT = datasets.Value("string", id="sequence")
 # Texts with one or several references each; evaluate takes the first that fits the data.
@@ -30,8 +23,12 @@ TEXTS = [
 class NumbersMetric(evaluate.Metric, ABC):  # type: ignore[misc]  # evaluate is untyped
     """A metric whose `compute` gives numbers only, as evaluate's own do; what they depend on stands in `settings`.
 
-    Abstract, so that `evaluate.load` does not take it for the metric of a file that imports it.
+    What evaluate shows of a metric are the docstrings of its class and of its `_compute`. Abstract, so that
+    `evaluate.load` does not take this class for the metric of a file that imports it.
     """
+
+    PAPER: ClassVar[str]
+    FEATURES: ClassVar[Any]
 
     def __init__(self, config_name: str | None = None, keep_in_memory: bool | None = None, **kwargs: Any) -> None:
         if keep_in_memory is None:
@@ -44,6 +41,10 @@ class NumbersMetric(evaluate.Metric, ABC):  # type: ignore[misc]  # evaluate is 
     def settings(self) -> dict[str, Any]:
         """Everything that moved the numbers of the last `compute`; empty before it."""
         return self._settings
+
+    def _info(self) -> evaluate.MetricInfo:
+        description, inputs = inspect.getdoc(type(self)), inspect.getdoc(self._compute)
+        return evaluate.MetricInfo(description, self.PAPER, self.FEATURES, inputs_description=inputs)
 
     @abstractmethod
     def _compute(self, **kwargs: Any) -> dict[str, Any]: ...
@@ -61,9 +62,8 @@ def with_targets(predictions: Sequence[str], references: Sequence[Any]) -> Itera
 def check_smoothing(smooth_method: str) -> None:
     """Refuse what sacrebleu does not know."""
     if smooth_method not in sacrebleu.BLEU.SMOOTH_DEFAULTS:
-        raise ValueError(
-            f"smooth_method must be one of {', '.join(sacrebleu.BLEU.SMOOTH_DEFAULTS)}, got {smooth_method!r}"
-        )
+        known = ", ".join(sacrebleu.BLEU.SMOOTH_DEFAULTS)
+        raise ValueError(f"smooth_method must be one of {known}, got {smooth_method!r}")
 
 
 def function_name(function: Callable[..., Any]) -> str:

@@ -53,9 +53,8 @@ class DocumentStatistics:
         size = {"mean": 1, "perplexity": 2, "bleu": 2 + 2 * self.order}[self.kind]
         width = self.values.shape[1] if self.values.ndim == 2 else 0
         if not width or width % size or (width > size and self.kind != "bleu"):
-            raise ValueError(
-                f"values must have {size} numbers for each document ({self.kind}), got {self.values.shape}"
-            )
+            shape = self.values.shape
+            raise ValueError(f"values must have {size} numbers for each document ({self.kind}), got {shape}")
 
     @property
     def higher_is_better(self) -> bool:
@@ -89,18 +88,12 @@ class DocumentStatistics:
         return np.array([np.mean([self._bleu(row[i : i + size]) for i in range(0, len(row), size)]) for row in sums])
 
     def _bleu(self, sums: Array) -> float:
-        lengths, counts = [int(number) for number in sums[:2]], [int(number) for number in sums[2:]]
-        if not lengths[1]:
+        of_text, of_reference, *counts = (int(number) for number in sums)
+        if not of_reference:
             return float("nan")
-        of_text, of_reference = lengths
-        score = sacrebleu.BLEU.compute_bleu(
-            counts[: self.order],
-            counts[self.order :],
-            of_text,
-            of_reference,
-            smooth_method=self.smoothing,
-            max_ngram_order=self.order,
-        )
+        settings: dict[str, Any] = {"smooth_method": self.smoothing, "max_ngram_order": self.order}
+        hits, totals = counts[: self.order], counts[self.order :]
+        score = sacrebleu.BLEU.compute_bleu(hits, totals, of_text, of_reference, **settings)
         return float(score.score) * self.scale
 
 
@@ -125,10 +118,8 @@ class DocumentScores:
             raise ValueError(f"documents must have different names, and {key!r} is there {count} times")
         for name, statistics in self.metrics.items():
             if len(statistics.values) != len(self.documents):
-                raise ValueError(
-                    f"metrics: {name} has statistics of {len(statistics.values)} documents, and there are "
-                    f"{len(self.documents)}"
-                )
+                found, wanted = len(statistics.values), len(self.documents)
+                raise ValueError(f"metrics: {name} has statistics of {found} documents, and there are {wanted}")
 
     def save(self, path: Path) -> None:
         """Write them to a JSON file.
@@ -136,12 +127,8 @@ class DocumentScores:
         Args:
             path: The file; its folder is made if it is not there.
         """
-        content = {
-            "documents": list(self.documents),
-            "metrics": {
-                name: {**vars(found), "values": found.values.tolist()} for name, found in self.metrics.items()
-            },
-        }
+        metrics = {name: {**vars(found), "values": found.values.tolist()} for name, found in self.metrics.items()}
+        content = {"documents": list(self.documents), "metrics": metrics}
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(content) + "\n", encoding="utf-8")
 

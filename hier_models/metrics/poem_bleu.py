@@ -4,61 +4,41 @@ from collections.abc import Sequence
 from typing import Any
 
 import datasets
-import evaluate
 import sacrebleu
 
-from .base import NumbersMetric, check_smoothing
+from .base import TEXT, NumbersMetric, check_smoothing
 
 
 LINES = 4
 
-_DESCRIPTION = """\
-How much a model's lines have in common with those of the poets: BLEU of single characters and of pairs (BLEU-2) of the
-second lines that were written after the true first lines, of the third after the first two, of the fourth after the
-first three, and the mean of the three. Poems of lines of 5 and of 7 characters are scored apart. Scores are between 0
-and 1, as in the paper.
-"""
-
-_INPUTS = """
-Args:
-    predictions: for each poem the three lines that were written: the second, third and fourth.
-    references: for each poem its four lines.
-    smooth_method: exp (default), floor, add-k or none, as in sacrebleu; matters only where no pair is found.
-Returns:
-    a dict with, for each length n of lines that there is, bleu1_n, bleu2_n, bleu3_n (of the second, third, fourth
-    lines), bleu_n (their mean) and poems_n (number of poems). settings has sacrebleu's signature.
-"""
-
-_CITATION = """\
-@article{dou2018hierarchical,
-    title = "Hierarchical Attention: What Really Counts in Various {NLP} Tasks",
-    author = "Dou, Zehao and Zhang, Zhihua",
-    journal = "arXiv preprint arXiv:1808.03728",
-    year = "2018",
-}
-"""
-
 
 class PoemBleu(NumbersMetric):
-    """The paper's score of Chinese quatrains as a metric of the evaluate library.
+    """How much a model's lines of quatrains have in common with those of the poets.
+
+    BLEU of single characters and of pairs (BLEU-2) of the second lines that were written after the true first lines,
+    of the third after the first two, of the fourth after the first three, and the mean of the three. Poems of lines of
+    5 and of 7 characters are scored apart. Scores are between 0 and 1, as in the paper.
 
     Source: HAM, section 5.2 (BLEU) and Table 2.
     """
 
-    def _info(self) -> evaluate.MetricInfo:
-        lines = datasets.Sequence(datasets.Value("string", id="sequence"), id="lines")
-        return evaluate.MetricInfo(
-            description=_DESCRIPTION,
-            citation=_CITATION,
-            inputs_description=_INPUTS,
-            features=datasets.Features({"predictions": lines, "references": lines}),
-            codebase_urls=["https://github.com/mjpost/sacrebleu"],
-            reference_urls=["https://aclanthology.org/W18-6319"],
-        )
+    PAPER = "Dou and Zhang (2018): Hierarchical Attention: What Really Counts in Various NLP Tasks. arXiv:1808.03728"
+    FEATURES = datasets.Features(dict.fromkeys(("predictions", "references"), datasets.Sequence(TEXT, id="lines")))
 
     def _compute(  # type: ignore[override]
         self, predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]], smooth_method: str = "exp"
     ) -> dict[str, Any]:
+        """Score lines.
+
+        Args:
+            predictions: For each poem the three lines that were written: the second, third and fourth.
+            references: For each poem its four lines.
+            smooth_method: exp, floor, add-k or none, as in sacrebleu; matters only where no pair is found.
+
+        Returns:
+            For each length n of lines that there is, bleu1_n, bleu2_n, bleu3_n (of the second, third, fourth lines),
+            bleu_n (their mean) and poems_n (number of poems). `settings` has sacrebleu's signature.
+        """
         check_smoothing(smooth_method)
         by_length: dict[int, list[tuple[Sequence[str], Sequence[str]]]] = {}
         for number, (written, poem) in enumerate(zip(predictions, references, strict=True)):
@@ -69,10 +49,8 @@ class PoemBleu(NumbersMetric):
                 )
             lengths = {len(line) for line in poem}
             if len(lengths) > 1:
-                raise ValueError(
-                    f"references: the lines of a poem must be of one length, poem {number} has "
-                    f"{', '.join(map(str, sorted(lengths)))}"
-                )
+                found = ", ".join(map(str, sorted(lengths)))
+                raise ValueError(f"references: the lines of a poem must be of one length, poem {number} has {found}")
             by_length.setdefault(lengths.pop(), []).append((written, poem))
         bleu = sacrebleu.BLEU(max_ngram_order=2, tokenize="none", smooth_method=smooth_method, force=True)
         scores: dict[str, Any] = {}

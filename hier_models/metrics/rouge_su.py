@@ -6,35 +6,8 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Any
 
-import evaluate
+from .base import ROUGE_PAPER, TEXTS, NumbersMetric, function_name, with_targets
 
-from .base import ROUGE_CITATION, TEXTS, NumbersMetric, function_name, with_targets
-
-
-_DESCRIPTION = """\
-ROUGE-SU4 counts which pairs of words, in their order and with at most four others between them, and which single words
-a summary shares with its reference. The numbers are those of the Perl script ROUGE-1.5.5 with the options -2 4 -u: F1
-between 0 and 1, averaged over the documents. Like the script, it takes words to be runs of a-z and 0-9 in lower case,
-and does not count the last word of a text as a single word.
-"""
-
-_INPUTS = """
-Args:
-    predictions: list of summaries (strings).
-    references: list of references: a string each, or a list of strings each.
-    skip_distance: most words between the two of a pair: 4 by default; None for any number (ROUGE-SU*).
-    several_references: "average" (default) counts all references together, "best" takes the one with the highest
-        recall; as -f A and -f B of the script.
-    use_aggregator: True for the mean over the documents (plain, no resampling), False for a list of values.
-    use_stemmer: whether words of more than three letters are reduced to their Porter stem first; False by default. The
-        script's -m looks up irregular words in WordNet before that and changes some rules, so that the numbers of a
-        few texts differ in the third digit (6 of 250, and their mean in the fifth).
-    tokenizer: a function from a text to the list of its words, for languages that are not written in a-z and 0-9; as
-        it gives them, neither put into lower case nor filtered.
-Returns:
-    a dict with rougeSU4 (rougeSU and the distance, or rougeSU*), its recall and precision as rougeSU4_recall and
-    rougeSU4_precision. The metric's `settings` are then the formula, stemmer, tokenizer and aggregation.
-"""
 
 _WORD = re.compile(r"[A-Za-z0-9]+")
 
@@ -43,22 +16,18 @@ Units = Counter[tuple[str, ...]]
 
 
 class RougeSu(NumbersMetric):
-    """ROUGE-SU4 as a metric of the evaluate library, with the numbers of ROUGE-1.5.5.
+    """ROUGE-SU4: the numbers of the Perl script ROUGE-1.5.5 with the options -2 4 -u, averaged over the documents.
 
-    `compute(predictions=…, references=…)` returns values between 0 and 1; `settings` is then everything that moves
-    them, and `inputs_description` lists the options.
+    It counts which pairs of words, in their order and with at most four others between them, and which single words a
+    summary shares with its reference. Like the script, it takes words to be runs of a-z and 0-9 in lower case, and
+    does not count the last word of a text as a single word. `compute(predictions=…, references=…)` returns values
+    between 0 and 1, `inputs_description` lists the options, and `settings` is then everything that moves the numbers.
 
     Source: Highlight-Transformer, section 4.4 (R-SU: skip-bigrams with a distance of at most four words).
     """
 
-    def _info(self) -> evaluate.MetricInfo:
-        return evaluate.MetricInfo(
-            description=_DESCRIPTION,
-            citation=ROUGE_CITATION,
-            inputs_description=_INPUTS,
-            features=TEXTS,
-            reference_urls=["https://aclanthology.org/W04-1013"],
-        )
+    PAPER = ROUGE_PAPER
+    FEATURES = TEXTS
 
     def _compute(  # type: ignore[override]
         self,
@@ -70,6 +39,25 @@ class RougeSu(NumbersMetric):
         use_stemmer: bool = False,
         tokenizer: Words | None = None,
     ) -> dict[str, Any]:
+        """Score summaries.
+
+        Args:
+            predictions: Summaries.
+            references: A string for each, or a list of strings.
+            skip_distance: Most words between the two of a pair; None for any number (ROUGE-SU*).
+            several_references: "average" counts all references together, "best" takes the one with the highest recall;
+                as -f A and -f B of the script.
+            use_aggregator: True for the mean over the documents (plain, no resampling), False for a list of values.
+            use_stemmer: Whether words of more than three letters are reduced to their Porter stem first. The script's
+                -m looks up irregular words in WordNet before that and changes some rules, so that the numbers of a few
+                texts differ in the third digit (6 of 250, and their mean in the fifth).
+            tokenizer: A function from a text to the list of its words, for languages that are not written in a-z and
+                0-9; as it gives them, neither put into lower case nor filtered.
+
+        Returns:
+            rougeSU4 (rougeSU and the distance, or rougeSU*), F1, with its recall and precision as rougeSU4_recall and
+            rougeSU4_precision. `settings` are then the formula, stemmer, tokenizer and aggregation.
+        """
         if skip_distance is not None and (type(skip_distance) is not int or skip_distance < 0):
             raise ValueError(f"skip_distance must be a number of words (0 or more) or None, got {skip_distance!r}")
         if several_references not in ("average", "best"):

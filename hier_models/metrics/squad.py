@@ -7,40 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import datasets
-import evaluate
 
-from .base import NumbersMetric
+from .base import TEXT, NumbersMetric
 
-
-_DESCRIPTION = """\
-The scores of SQuAD 2.0, in percent. exact: the answer is one of the references, letter case, punctuation, the articles
-a, an, the and spaces aside. f1: mean overlap of its words with those of the best reference. For a question without an
-answer the empty prediction is right and everything else wrong.
-"""
-
-_INPUTS = """
-Args:
-    predictions: list of {"id", "prediction_text"} and, for all or none, "no_answer_probability" (any number that
-        grows with the belief that there is no answer).
-    references: list of {"id", "answers"} in any order; answers is {"text": [...]} (answer_start may be there too),
-        with an empty list where there is no answer.
-    no_answer_threshold: a prediction whose no_answer_probability is above it counts as "no answer"; 1.0 by default.
-Returns:
-    a dict with exact, f1 and total; HasAns_exact, HasAns_f1, HasAns_total over the questions with an answer and
-    NoAns_exact, NoAns_f1, NoAns_total over the others, where there are any; and with no_answer_probability also
-    best_exact, best_exact_thresh, best_f1, best_f1_thresh: the best scores that any threshold could give on these very
-    questions, which is a bound and no result.
-"""
-
-_CITATION = """\
-@inproceedings{rajpurkar-etal-2018-know,
-    title = "Know What You Don{'}t Know: Unanswerable Questions for {SQ}u{AD}",
-    author = "Rajpurkar, Pranav and Jia, Robin and Liang, Percy",
-    booktitle = "Proceedings of the 56th Annual Meeting of the Association for Computational Linguistics",
-    year = "2018",
-    url = "https://aclanthology.org/P18-2124",
-}
-"""
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -67,25 +36,19 @@ def f1_score(answer: str, reference: str) -> float:
 
 
 class Squad(NumbersMetric):
-    """Exact match and F1 of SQuAD 2.0 as a metric of the evaluate library.
+    """The scores of SQuAD 2.0, in percent.
 
-    `Squad().compute(predictions=…, references=…)` returns percentages; `Squad().inputs_description` lists inputs and
-    results. Questions are matched by their id. Every question needs a prediction.
+    exact: the answer is one of the references, letter case, punctuation, the articles a, an, the and spaces aside. f1:
+    mean overlap of its words with those of the best reference. For a question without an answer the empty prediction
+    is right and everything else wrong. `compute(predictions=…, references=…)` returns them; `inputs_description` lists
+    inputs and results. Questions are matched by their id. Every question needs a prediction.
     """
 
-    def _info(self) -> evaluate.MetricInfo:
-        text = datasets.Value("string")
-        prediction = {"id": text, "prediction_text": text, "no_answer_probability": datasets.Value("float64")}
-        return evaluate.MetricInfo(
-            description=_DESCRIPTION,
-            citation=_CITATION,
-            inputs_description=_INPUTS,
-            features=datasets.Features(
-                {"predictions": prediction, "references": {"id": text, "answers": {"text": datasets.Sequence(text)}}}
-            ),
-            codebase_urls=["https://rajpurkar.github.io/SQuAD-explorer/"],
-            reference_urls=["https://aclanthology.org/P18-2124"],
-        )
+    PAPER = "Rajpurkar et al. (2018): Know What You Don't Know. https://aclanthology.org/P18-2124"
+    FEATURES = datasets.Features(
+        predictions={"id": TEXT, "prediction_text": TEXT, "no_answer_probability": datasets.Value("float64")},
+        references={"id": TEXT, "answers": {"text": datasets.Sequence(TEXT)}},
+    )
 
     def add(self, *, prediction: Any = None, reference: Any = None, **kwargs: Any) -> None:
         """Add one question."""
@@ -103,6 +66,21 @@ class Squad(NumbersMetric):
         references: Sequence[Mapping[str, Any]],
         no_answer_threshold: float = 1.0,
     ) -> dict[str, float]:
+        """Score answers.
+
+        Args:
+            predictions: {"id", "prediction_text"} each and, for all or none, "no_answer_probability" (any number that
+                grows with the belief that there is no answer).
+            references: {"id", "answers"} each, in any order; answers is {"text": [...]} (answer_start may be there
+                too), with an empty list where there is no answer.
+            no_answer_threshold: A prediction whose no_answer_probability is above it counts as "no answer".
+
+        Returns:
+            exact, f1 and total; HasAns_exact, HasAns_f1, HasAns_total over the questions with an answer and
+            NoAns_exact, NoAns_f1, NoAns_total over the others, where there are any; and with no_answer_probability
+            also best_exact, best_exact_thresh, best_f1, best_f1_thresh: the best scores that any threshold could give
+            on these very questions, which is a bound and no result.
+        """
         predicted = {item["id"]: item for item in predictions}
         golds = {item["id"]: item["answers"]["text"] for item in references}
         for name, found, items in (("predictions", predicted, predictions), ("references", golds, references)):
@@ -116,9 +94,8 @@ class Squad(NumbersMetric):
         have = sum(belief is not None for belief in beliefs.values())
         if have not in (0, len(beliefs)):
             raise ValueError(
-                f"predictions: {have} of {len(beliefs)} have a no_answer_probability; give it for all or for none"
+                f"predictions: {have} of {len(beliefs)} have a no_answer_probability; give it for all or none"
             )
-
         # A reference of which nothing is left, such as "the", stands for no answer.
         answers = {key: [gold for gold in several if normalize_answer(gold)] or [""] for key, several in golds.items()}
 
@@ -133,11 +110,9 @@ class Squad(NumbersMetric):
                 name: {key: float(not golds[key]) if key in silent else value for key, value in values.items()}
                 for name, values in raw.items()
             }
-        answered = [key for key in golds if golds[key]]
-        unanswered = [key for key in golds if not golds[key]]
         result = _means(decided, list(golds))
-        for prefix, keys in (("HasAns", answered), ("NoAns", unanswered)):
-            if keys:
+        for prefix, answered in (("HasAns", True), ("NoAns", False)):
+            if keys := [key for key in golds if bool(golds[key]) is answered]:
                 result |= {f"{prefix}_{name}": value for name, value in _means(decided, keys).items()}
         if have:
             texts = {key: item["prediction_text"] for key, item in predicted.items()}
@@ -148,26 +123,17 @@ class Squad(NumbersMetric):
 
 def _prediction(number: int, item: Any) -> dict[str, Any]:
     if not isinstance(item, Mapping) or not isinstance(item.get("prediction_text"), str) or "id" not in item:
-        raise ValueError(
-            f'predictions: number {number} must be {{"id": …, "prediction_text": a string}}, perhaps with '
-            f'"no_answer_probability", got {str(item)[:80]}'
-        )
-    belief = item.get("no_answer_probability")
-    return {
-        "id": str(item["id"]),
-        "prediction_text": item["prediction_text"],
-        "no_answer_probability": None if belief is None else float(belief),
-    }
+        wanted = '{"id": …, "prediction_text": a string}, perhaps with "no_answer_probability"'
+        raise ValueError(f"predictions: number {number} must be {wanted}, got {str(item)[:80]}")
+    return {"id": str(item["id"]), **{name: item.get(name) for name in ("prediction_text", "no_answer_probability")}}
 
 
 def _reference(number: int, item: Any) -> dict[str, Any]:
     answers = item.get("answers") if isinstance(item, Mapping) and "id" in item else None
     texts = answers.get("text") if isinstance(answers, Mapping) else None
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise ValueError(
-            f'references: number {number} must be {{"id": …, "answers": {{"text": a list of strings}}}}, got '
-            f"{str(item)[:80]}"
-        )
+        wanted = '{"id": …, "answers": {"text": a list of strings}}'
+        raise ValueError(f"references: number {number} must be {wanted}, got {str(item)[:80]}")
     return {"id": str(item["id"]), "answers": {"text": texts}}
 
 
