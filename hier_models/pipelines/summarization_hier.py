@@ -344,7 +344,7 @@ class SummarizationPipeline(DocumentPipeline):
         name, value, _ = first.source
         if name in ("turns", "documents"):
             return ""
-        half = self._parts(name, value, tokens_of(first), max(1, limit // 2))[0]
+        half = self._parts(name, value, tokens_of(first), min(limit, max(2, limit // 2)))[0]
         return as_text(*half.source[:2], replace=True).strip()
 
     def _summaries(self, parts: list[Example], settings: dict[str, Any]) -> list[str]:
