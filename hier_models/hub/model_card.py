@@ -4,10 +4,11 @@ import ast
 import dataclasses
 import math
 import sys
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, cast
 
 import jinja2
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
@@ -20,51 +21,8 @@ from .auto_classes import auto_class_of, task_of
 LIBRARY = "hier_models"
 NOT_GIVEN = "Not given."
 _FOLDER = Path(__file__).parent
-
-
-class Head(NamedTuple):
-    """How to use a model that does not generate."""
-
-    task: str  # by the Hub's name
-    example: str  # a call of Transformers' pipeline; empty if there is none
-    inputs: str  # arguments of the processor
-    result: str  # what to print of `outputs`
-
-
-_TEXT = '"The bridge was closed on Monday. Repairs will take six weeks."'
-_SPAN = "outputs.start_logits.argmax(-1), outputs.end_logits.argmax(-1)"
-
-# By Auto class, or by the task of our pipeline where there is one.
-HEADS = {
-    "AutoModelForMaskedLM": Head(
-        "fill-mask",
-        'run(f"The bridge was closed. Repairs will take six {run.tokenizer.mask_token}.")',
-        'text="The bridge was closed. Repairs take six <mask>.", split_special_tokens=False',
-        "outputs.logits.argmax(-1)",
-    ),
-    "AutoModelForTextEncoding": Head("feature-extraction", "", f"text={_TEXT}", "outputs.last_hidden_state"),
-    "AutoModelForSequenceClassification": Head(
-        "text-classification", f"run({_TEXT})", f"text={_TEXT}", "outputs.logits.softmax(-1)"
-    ),
-    "AutoModelForTokenClassification": Head(
-        "token-classification", f"run({_TEXT})", f"text={_TEXT}", "outputs.logits.argmax(-1)"
-    ),
-    "AutoModelForQuestionAnswering": Head(
-        "question-answering", "", f'text="When was the bridge closed?", text_pair={_TEXT}', _SPAN
-    ),
-    "AutoModelForMultipleChoice": Head(
-        "multiple-choice",
-        "",
-        f'text={_TEXT}, text_pair="When was it closed?", choices=["On Monday.", "Never."], padding=True',
-        "outputs.logits.softmax(-1)",
-    ),
-    "reading-comprehension": Head(
-        "reading-comprehension",
-        'run(question="When was it closed?", context="The bridge was closed on Monday.")',
-        'question="When was it closed?", context="The bridge was closed on Monday."',
-        _SPAN,
-    ),
-}
+# How to use a model that does not generate, by its Auto class or the task of our pipeline.
+HEADS = tomllib.loads((_FOLDER / "model_card_heads.toml").read_text(encoding="utf-8"))
 
 
 @dataclass
@@ -130,7 +88,7 @@ def model_card(model: Any, details: CardDetails, *, source: str, code: Iterable[
     config, auto_class, base = model.config, auto_class_of(model), details.base_model
     generates = config.is_encoder_decoder and model.can_generate()
     head = None if generates else HEADS.get(task_of(config)) or HEADS.get(auto_class)
-    task = task_of(config) if generates else head.task if head else None
+    task = task_of(config) if generates else head["task"] if head else None
     datasets = [details.datasets] if isinstance(details.datasets, str) else details.datasets
     results = _eval_results(details, task)
     data = ModelCardData(
@@ -177,8 +135,7 @@ def card_details(card: CardDetails | Mapping[str, Any] | None) -> CardDetails:
         return card
     card = card or {}
     known = [item.name for item in dataclasses.fields(CardDetails)]
-    unknown = [name for name in card if name not in known]
-    if unknown:
+    if unknown := [name for name in card if name not in known]:
         raise ValueError(f"`card` has unknown entries {unknown}; it can have {', '.join(known)}.")
     return CardDetails(**card)
 
@@ -203,13 +160,9 @@ def _metrics(trainer: Any) -> dict[str, float]:
     if trainer.args.load_best_model_at_end:
         best_step = getattr(state, "best_global_step", None)
         evaluations = [entry for entry in evaluations if entry["step"] == best_step] or evaluations
+    last = {name: value for name, value in (evaluations or [{}])[-1].items() if isinstance(value, int | float)}
     speed = ("eval_runtime", "eval_samples_per_second", "eval_steps_per_second")
-    last = evaluations[-1] if evaluations else {}
-    return {
-        name.removeprefix("eval_"): value
-        for name, value in last.items()
-        if name.startswith("eval_") and name not in speed and isinstance(value, int | float)
-    }
+    return {name[5:]: value for name, value in last.items() if name.startswith("eval_") and name not in speed}
 
 
 def _eval_results(details: CardDetails, task: str | None) -> list[EvalResult]:
@@ -269,8 +222,7 @@ def _positions(config: Any) -> int | None:
     name = next((name for name in names if hasattr(config, name)), None)
     if name is None or (family is not None and name in family.unused_by(config)):
         return None
-    positions: int | None = getattr(config, name)
-    return positions
+    return cast(int | None, getattr(config, name))
 
 
 def _cell(value: Any, measured: bool = False) -> str:
