@@ -28,10 +28,7 @@ TEXTS = [
 
 
 class NumbersMetric(evaluate.Metric, ABC):  # type: ignore[misc]  # evaluate is untyped
-    """A metric whose `compute` gives numbers only, as evaluate's own do; what they depend on stands in `settings`.
-
-    Abstract, so that `evaluate.load` does not take it for the metric of a file that imports it.
-    """
+    """A metric of numbers alone; abstract, so that `evaluate.load` passes it over in files that import it."""
 
     def __init__(self, config_name: str | None = None, keep_in_memory: bool | None = None, **kwargs: Any) -> None:
         if keep_in_memory is None:
@@ -60,10 +57,9 @@ def with_targets(predictions: Sequence[str], references: Sequence[Any]) -> Itera
 
 def check_smoothing(smooth_method: str) -> None:
     """Refuse what sacrebleu does not know."""
-    if smooth_method not in sacrebleu.BLEU.SMOOTH_DEFAULTS:
-        raise ValueError(
-            f"smooth_method must be one of {', '.join(sacrebleu.BLEU.SMOOTH_DEFAULTS)}, got {smooth_method!r}"
-        )
+    known = sacrebleu.BLEU.SMOOTH_DEFAULTS
+    if smooth_method not in known:
+        raise ValueError(f"smooth_method must be one of {', '.join(known)}, got {smooth_method!r}")
 
 
 def function_name(function: Callable[..., Any]) -> str:

@@ -53,9 +53,8 @@ class DocumentStatistics:
         size = {"mean": 1, "perplexity": 2, "bleu": 2 + 2 * self.order}[self.kind]
         width = self.values.shape[1] if self.values.ndim == 2 else 0
         if not width or width % size or (width > size and self.kind != "bleu"):
-            raise ValueError(
-                f"values must have {size} numbers for each document ({self.kind}), got {self.values.shape}"
-            )
+            shape = self.values.shape
+            raise ValueError(f"values must have {size} numbers for each document ({self.kind}), got {shape}")
 
     @property
     def higher_is_better(self) -> bool:
@@ -89,19 +88,12 @@ class DocumentStatistics:
         return np.array([np.mean([self._bleu(row[i : i + size]) for i in range(0, len(row), size)]) for row in sums])
 
     def _bleu(self, sums: Array) -> float:
-        lengths, counts = [int(number) for number in sums[:2]], [int(number) for number in sums[2:]]
-        if not lengths[1]:
+        of_text, of_reference, *counts = map(int, sums)
+        if not of_reference:
             return float("nan")
-        of_text, of_reference = lengths
-        score = sacrebleu.BLEU.compute_bleu(
-            counts[: self.order],
-            counts[self.order :],
-            of_text,
-            of_reference,
-            smooth_method=self.smoothing,
-            max_ngram_order=self.order,
-        )
-        return float(score.score) * self.scale
+        numbers = counts[: self.order], counts[self.order :], of_text, of_reference
+        options: dict[str, Any] = {"smooth_method": self.smoothing, "max_ngram_order": self.order}
+        return float(sacrebleu.BLEU.compute_bleu(*numbers, **options).score) * self.scale
 
 
 @dataclass(frozen=True)
@@ -125,10 +117,8 @@ class DocumentScores:
             raise ValueError(f"documents must have different names, and {key!r} is there {count} times")
         for name, statistics in self.metrics.items():
             if len(statistics.values) != len(self.documents):
-                raise ValueError(
-                    f"metrics: {name} has statistics of {len(statistics.values)} documents, and there are "
-                    f"{len(self.documents)}"
-                )
+                counts = f"{len(statistics.values)} documents, and there are {len(self.documents)}"
+                raise ValueError(f"metrics: {name} has statistics of {counts}")
 
     def save(self, path: Path) -> None:
         """Write them to a JSON file.
@@ -136,14 +126,9 @@ class DocumentScores:
         Args:
             path: The file; its folder is made if it is not there.
         """
-        content = {
-            "documents": list(self.documents),
-            "metrics": {
-                name: {**vars(found), "values": found.values.tolist()} for name, found in self.metrics.items()
-            },
-        }
+        metrics = {name: {**vars(found), "values": found.values.tolist()} for name, found in self.metrics.items()}
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(content) + "\n", encoding="utf-8")
+        path.write_text(json.dumps({"documents": list(self.documents), "metrics": metrics}) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> DocumentScores:

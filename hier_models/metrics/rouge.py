@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
+from types import SimpleNamespace
 from typing import Any
 
 import evaluate
@@ -69,13 +70,6 @@ def _splitter(sentence_splitter: str | Splitter) -> tuple[Splitter, str]:
     raise ValueError(f"sentence_splitter must be 'newline', 'punkt' or a function, got {sentence_splitter!r}")
 
 
-class _Tokenizer:
-    """A function in the shape that rouge-score wants."""
-
-    def __init__(self, tokenize: Callable[[str], list[str]]) -> None:
-        self.tokenize = tokenize
-
-
 class Rouge(NumbersMetric):
     """ROUGE-1, -2, -L and -Lsum as a metric of the evaluate library, with the numbers of the rouge-score package.
 
@@ -105,17 +99,14 @@ class Rouge(NumbersMetric):
     ) -> dict[str, Any]:
         types = list(rouge_types or ROUGE_TYPES)
         split, splitter_name = _splitter(sentence_splitter)
-        words = None if tokenizer is None else _Tokenizer(tokenizer)
+        words = None if tokenizer is None else SimpleNamespace(tokenize=tokenizer)
         scorers = {name: rouge_scorer.RougeScorer([name], use_stemmer=use_stemmer, tokenizer=words) for name in types}
         values: dict[str, list[float]] = {name: [] for name in types}
         for prediction, targets in with_targets(predictions, references):
             lines = ["\n".join(split(target)) for target in targets]
             for name, scorer in scorers.items():
-                if name == "rougeLsum":
-                    score = scorer.score_multi(lines, "\n".join(split(prediction)))[name]
-                else:
-                    score = scorer.score_multi(targets, prediction)[name]
-                values[name].append(float(score.fmeasure))
+                texts = (lines, "\n".join(split(prediction))) if name == "rougeLsum" else (targets, prediction)
+                values[name].append(float(scorer.score_multi(*texts)[name].fmeasure))
         self._settings = {
             "rouge_score": version("rouge-score"),
             "use_stemmer": use_stemmer,

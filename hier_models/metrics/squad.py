@@ -115,9 +115,8 @@ class Squad(NumbersMetric):
         beliefs = {key: item["no_answer_probability"] for key, item in predicted.items()}
         have = sum(belief is not None for belief in beliefs.values())
         if have not in (0, len(beliefs)):
-            raise ValueError(
-                f"predictions: {have} of {len(beliefs)} have a no_answer_probability; give it for all or for none"
-            )
+            some = f"{have} of {len(beliefs)}"
+            raise ValueError(f"predictions: {some} have a no_answer_probability; give it for all or for none")
 
         # A reference of which nothing is left, such as "the", stands for no answer.
         answers = {key: [gold for gold in several if normalize_answer(gold)] or [""] for key, several in golds.items()}
@@ -133,11 +132,9 @@ class Squad(NumbersMetric):
                 name: {key: float(not golds[key]) if key in silent else value for key, value in values.items()}
                 for name, values in raw.items()
             }
-        answered = [key for key in golds if golds[key]]
-        unanswered = [key for key in golds if not golds[key]]
         result = _means(decided, list(golds))
-        for prefix, keys in (("HasAns", answered), ("NoAns", unanswered)):
-            if keys:
+        for prefix, has_answer in (("HasAns", True), ("NoAns", False)):
+            if keys := [key for key in golds if bool(golds[key]) is has_answer]:
                 result |= {f"{prefix}_{name}": value for name, value in _means(decided, keys).items()}
         if have:
             texts = {key: item["prediction_text"] for key, item in predicted.items()}
