@@ -22,7 +22,7 @@ from ..data.overlap import texts_in
 from ..families import FAMILIES
 from .arguments import ModelArguments, PrecisionError, Recipe, RecipeError
 from .models import FROM_ROBERTA, PLAIN, reads_any_length, save_processor, source_length
-from .recipe_files import all_options, load_recipe
+from .recipe_files import Overrides, all_options, load_recipe
 from .tasks import Task, task_class
 from .train import run_training
 from .twins import FEED_FORWARD
@@ -58,7 +58,7 @@ EVERY = {"eval_steps": 2, "save_steps": 2, "logging_steps": 1}
 
 def run_smoke(
     path: str | os.PathLike[str] | None = None,
-    overrides: Sequence[str] | Mapping[str, Any] = (),
+    overrides: Overrides = (),
     variant: str | None = None,
 ) -> dict[str, Any]:
     """Run a recipe from beginning to end in seconds: few rows, a tiny random model of the recipe's architecture.
@@ -86,7 +86,7 @@ def run_smoke(
 
 def shrink(
     path: str | os.PathLike[str] | None,
-    overrides: Sequence[str] | Mapping[str, Any],
+    overrides: Overrides,
     folder: Path,
     variant: str | None = None,
 ) -> tuple[Recipe, dict[str, tuple[Any, Any]]]:
