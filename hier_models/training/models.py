@@ -3,7 +3,6 @@
 import inspect
 import logging
 import math
-import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -90,10 +89,8 @@ def load_model_and_processor(
     arguments = arguments.resolved()
     if arguments.from_encoder is not None:
         if arguments.model_type not in ("bart", "led", *FROM_BART):
-            families = f"bart, led, {_listed(FROM_BART)}"
-            raise RecipeError(
-                f"model: from_encoder with model_type: {arguments.model_type} makes no model; {families} do"
-            )
+            what = f"from_encoder with model_type: {arguments.model_type}"
+            raise RecipeError(f"model: {what} makes no model; bart, led, {_listed(FROM_BART)} do")
         with tempfile.TemporaryDirectory(prefix="bart-") as folder:
             return load_model_and_processor(as_warm_start(arguments, Path(folder)), auto_class, loading)
     overrides = arguments.overrides()
@@ -161,28 +158,27 @@ def load_model_and_processor(
     return model, _with_settings(_processor_for(model.config, tokenizer), arguments, model.config)
 
 
-def save_processor(
-    config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase, folder: str | os.PathLike[str]
-) -> None:
+def save_processor(config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     """Save what prepares a model's inputs beside the model."""
     tokenizer.model_max_length = positions(config, "encoder") or tokenizer.model_max_length
     _processor_for(config, tokenizer).save_pretrained(folder)
 
 
-def set_generation(model: PreTrainedModel, recipe: Recipe) -> None:
-    """Put a recipe's generation settings into a model."""
+def set_generation(model: PreTrainedModel, recipe: Recipe, max_length: int | None = None) -> None:
+    """Put a recipe's generation settings into a model, and a length where neither has one."""
     settings = recipe.generation.settings()
     for name, value in settings.items():
         setattr(model.generation_config, name, value)
     if "max_length" in settings:
         model.generation_config.max_new_tokens = None  # it would win over max_length
     if model.generation_config.num_beams == 1:
-        # A beam setting without beams is refused when the model is saved, hours after it was made. The checkpoint's
-        # own are of no use then; the recipe's are for its writer to take out.
+        # Beam settings without beams are refused when the model is saved; the recipe's are for its writer to take out.
         for name in {"early_stopping", "length_penalty"} - set(settings):
             setattr(model.generation_config, name, None)
     with mistakes_of("generation"):
         model.generation_config.validate(strict=True)
+    if model.generation_config.max_length is None and model.generation_config.max_new_tokens is None:
+        model.generation_config.max_length = max_length  # else `generate` would stop after 20 tokens
 
 
 def set_lengths(config: PretrainedConfig, processor: Processor, recipe: Recipe) -> None:
@@ -334,14 +330,12 @@ def _load_checkpoint(
     # float32, whatever the checkpoint was saved in: mixed precision keeps its master weights in it.
     # What has another size and may not is refused below, in a recipe's words.
     options = {**options, "dtype": torch.float32, "output_loading_info": True, "ignore_mismatched_sizes": True}
-    most = arguments.max_position_embeddings
-    if most is not None:
-        growing = ("bart", *FROM_BART)
-        if family not in growing:
-            raise RecipeError(
-                f"model: max_position_embeddings={most} does not go with {name}: only from_bart and checkpoints of "
-                f"{_listed(growing)} can grow their positions, and this is one of {family}"
-            )
+    most, growing = arguments.max_position_embeddings, ("bart", *FROM_BART)
+    if most is not None and family not in growing:
+        raise RecipeError(
+            f"model: max_position_embeddings={most} does not go with {name}: only from_bart and checkpoints of "
+            f"{_listed(growing)} can grow their positions, and this is one of {family}"
+        )
     with mistakes_of("model"):
         if most is None or family == "bart":
             model, report = auto_class.from_pretrained(name, **options, **overrides)
@@ -426,9 +420,8 @@ def _with_settings(processor: Processor, arguments: ModelArguments, config: Pret
         if not isinstance(processor, ProcessorMixin) or (origin == "language" and "language" not in names):
             raise RecipeError(f"model: {origin} means nothing to {type(processor).__name__}; leave it out")
         if unknown := [name for name in settings if name not in names]:
-            raise RecipeError(
-                f"model: {origin}: {type(processor).__name__} has no setting {unknown[0]!r}; it has {', '.join(names)}"
-            )
+            lacking = f"{type(processor).__name__} has no setting {unknown[0]!r}"
+            raise RecipeError(f"model: {origin}: {lacking}; it has {', '.join(names)}")
         before = {name: getattr(processor, name) for name in names}
         with mistakes_of("model"):
             processor = cast(Any, type(processor))(plain_tokenizer(processor), **{**before, **settings})

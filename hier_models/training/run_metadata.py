@@ -32,6 +32,8 @@ FILES = {
     "model": ("checkpoint", "word_vectors"),
 }
 
+# Which memory is measured: on CUDA the most that tensors took, on the fullest device of the first process; else the
+# process' resident memory at its highest since training began, or in all, where that cannot be counted (not Linux).
 CUDA, RESIDENT, PROCESS = "CUDA", "resident", "process"
 
 
@@ -40,11 +42,7 @@ class TimeUpError(Exception):
 
 
 class RunCosts(TrainerCallback, ExportableState):
-    """Measures a run over all its sittings: each checkpoint knows what it took to get there.
-
-    Memory on CUDA is the most that tensors took, on the fullest device of the first process; on the CPU the process'
-    resident memory at its highest since training began, or in all, where that cannot be counted (not Linux).
-    """
+    """Measures a run over all its sittings: each checkpoint knows what it took to get there."""
 
     def __init__(self, arguments: TrainingArguments) -> None:
         self._arguments = arguments

@@ -74,9 +74,8 @@ class EncoderTask(Task):
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
         self._tokenized: dict[str, Dataset] = {}
-        self._cuts = {
-            part: dict.fromkeys(("rows", "truncated_rows", "truncated_tokens"), 0) for part in self.parts[:2]
-        }
+        nothing = dict.fromkeys(("rows", "truncated_rows", "truncated_tokens"), 0)
+        self._cuts = dict.fromkeys(self.parts[:2], nothing)
 
     def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:
         """Give what recognizes the columns of a part."""

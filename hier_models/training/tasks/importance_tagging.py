@@ -76,11 +76,8 @@ class ImportanceTaggingTask(EncoderTask):
         return compute_tagging_metrics
 
     def evaluate(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
-        inputs = self._inputs("validation", processor)
-        if inputs is None:
-            return None
-        output = trainer.predict(inputs)
-        return {**compute_tagging_metrics(output), "rows": len(inputs)}
+        inputs: Any = self._inputs("validation", processor)
+        return None if inputs is None else {**compute_tagging_metrics(trainer.predict(inputs)), "rows": len(inputs)}
 
     def reports(self) -> dict[str, Any]:
         return {**super().reports(), "without_importance": dict(self._without)}
@@ -155,9 +152,8 @@ def area_under_curve(scores: "np.ndarray[Any, Any]", positive: "np.ndarray[Any, 
     positives = int(positive.sum())
     negatives = len(positive) - positives
     if not positives or not negatives:
-        raise ValueError(
-            f"the area under the curve compares important tokens with others, got {positives}, {negatives}"
-        )
+        found = f"{positives} and {negatives}"
+        raise ValueError(f"the area under the curve compares important tokens with others, got {found}")
     ranks = pd.Series(scores).rank().to_numpy()  # from 1; ties share their mean
     above = float(ranks[positive].sum()) - positives * (positives + 1) / 2
     return above / (positives * negatives)

@@ -46,8 +46,13 @@ class MaskedLMTask(EncoderTask):
     auto_class = "AutoModelForMaskedLM"
     can_stream = True
     unused = (
-        *("summary_column", "test", "test_split", "importance", "importance_tagger"),
-        *("several_references", "digits"),
+        "summary_column",
+        "test",
+        "test_split",
+        "importance",
+        "importance_tagger",
+        "several_references",
+        "digits",
     )
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:

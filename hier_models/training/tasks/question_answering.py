@@ -99,10 +99,8 @@ class QuestionAnsweringTask(EncoderTask):
             for key, found in zip(keys, self._answers(eval_prediction.predictions), strict=True)
         ]
         references = [{"id": key, "answers": found} for key, found in zip(keys, rows["answers"], strict=True)]
-        scores = Squad().compute(
-            predictions=predictions, references=references, no_answer_threshold=self.options.null_threshold
-        )
-        return cast(dict[str, float], scores)
+        options = {"no_answer_threshold": self.options.null_threshold}
+        return cast(dict[str, float], Squad().compute(predictions=predictions, references=references, **options))
 
 
 def _best(prediction: Prediction) -> str:

@@ -1,10 +1,9 @@
 """Training of readers on questions with their contexts or documents."""
 
-import dataclasses
 import functools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
@@ -80,11 +79,10 @@ class ReadingComprehensionTask(EncoderTask):
 
     def check(self) -> None:
         super().check()
-        if self.options.stride >= self.recipe.data.max_source_length:
-            stride, most = self.options.stride, self.recipe.data.max_source_length
-            raise RecipeError(
-                f"reading_comprehension: stride must be less than data: max_source_length, got {stride} and {most}"
-            )
+        stride, most = self.options.stride, self.recipe.data.max_source_length
+        if stride >= most:
+            found = f"got {stride} and {most}"
+            raise RecipeError(f"reading_comprehension: stride must be less than data: max_source_length, {found}")
 
     def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:
         return functools.partial(resolve_reading, **self.columns(), named_paragraphs=part == "train")
@@ -96,9 +94,7 @@ class ReadingComprehensionTask(EncoderTask):
         characters = fit_characters(self._texts(), self.options.num_characters)
         settings = {**arguments.processor_settings(), "characters": characters}
         sizes = {**arguments.overrides(), "char_vocab_size": len(characters) + 2}
-        return dataclasses.replace(
-            arguments, processor_overrides=json.dumps(settings), config_overrides=json.dumps(sizes)
-        )
+        return replace(arguments, processor_overrides=json.dumps(settings), config_overrides=json.dumps(sizes))
 
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
         model, processor = super().load_model_and_processor()
@@ -193,9 +189,7 @@ class ReadingComprehensionTask(EncoderTask):
             made = self._made_of(rows, processor)
             self._count(part, rows, made)
             if part == "train":
-                made = made.filter(
-                    lambda end: end >= 0, input_columns="end_positions", num_proc=self.recipe.data.num_proc
-                )
+                made = made.filter(lambda end: end >= 0, input_columns="end_positions", **self.of_data("num_proc"))
                 if not len(made):
                     raise RecipeError("data: train has no window with an answer")
             self._windows[part] = made
