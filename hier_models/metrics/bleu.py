@@ -78,32 +78,17 @@ class Bleu(NumbersMetric):
         targets = [[reference] if isinstance(reference, str) else list(reference) for reference in references]
         numbers = sorted({len(several) for several in targets})
         if len(numbers) > 1 or numbers[0] == 0:
-            raise ValueError(
-                f"references: every prediction needs as many references as the others, and at least one; got "
-                f"{', '.join(map(str, numbers))}"
-            )
-        bleu = sacrebleu.BLEU(
-            lowercase=lowercase,
-            tokenize=tokenize,
-            smooth_method=smooth_method,
-            smooth_value=smooth_value,
-            force=True,  # else it would warn of texts that end in " .", however they came about
-        )
-        score = bleu.corpus_score(
-            [_line(text) for text in predictions],
-            [[_line(text) for text in column] for column in zip(*targets, strict=True)],
-        )
+            needed = "as many references as the others, and at least one"
+            raise ValueError(f"references: every prediction needs {needed}; got {', '.join(map(str, numbers))}")
+        smoothing: dict[str, Any] = {"smooth_method": smooth_method, "smooth_value": smooth_value}
+        # Unless forced, it would warn of texts that end in " .", however they came about.
+        bleu = sacrebleu.BLEU(lowercase=lowercase, tokenize=tokenize, force=True, **smoothing)
+        columns = [[_line(text) for text in column] for column in zip(*targets, strict=True)]
+        score = bleu.corpus_score([_line(text) for text in predictions], columns)
         self._settings = {"signature": str(bleu.get_signature())}
-        return {
-            "bleu": score.score,
-            "precisions": list(score.precisions),
-            "counts": list(score.counts),
-            "totals": list(score.totals),
-            "bp": score.bp,
-            "sys_len": score.sys_len,
-            "ref_len": score.ref_len,
-            "texts": len(predictions),
-        }
+        lists = {name: list(getattr(score, name)) for name in ("precisions", "counts", "totals")}
+        lengths = {name: getattr(score, name) for name in ("bp", "sys_len", "ref_len")}
+        return {"bleu": score.score, **lists, **lengths, "texts": len(predictions)}
 
 
 def _line(text: str) -> str:

@@ -327,8 +327,7 @@ def _load_checkpoint(
             raise RecipeError(f"model: plain is given, but {name} has the hierarchy; start from a plain checkpoint")
         else:
             overrides = {**overrides, **PLAIN[family]}
-    # float32, whatever the checkpoint was saved in: mixed precision keeps its master weights in it.
-    # What has another size and may not is refused below, in a recipe's words.
+    # Mixed precision keeps its master weights in float32. What has another size and may not is refused below.
     options = {**options, "dtype": torch.float32, "output_loading_info": True, "ignore_mismatched_sizes": True}
     most, growing = arguments.max_position_embeddings, ("bart", *FROM_BART)
     if most is not None and family not in growing:
@@ -367,12 +366,11 @@ def _widen(model: PreTrainedModel, wider: dict[str, int], report: dict[str, Any]
 
 def _report_loading(report: dict[str, Any], loading: dict[str, list[str]] | None) -> None:
     """Say which weights are not the checkpoint's, by name with * for the numbers of layers."""
-    names = {
-        "new_weights": report.get("missing_keys", ()),
-        "resized_weights": [key for key, *_ in report.get("mismatched_keys", ())],
-        "unused_weights": report.get("unexpected_keys", ()),
+    found = {
+        "new_weights": _patterns(report.get("missing_keys", ())),
+        "resized_weights": _patterns(key for key, *_ in report.get("mismatched_keys", ())),
+        "unused_weights": _patterns(report.get("unexpected_keys", ())),
     }
-    found = {name: _patterns(keys) for name, keys in names.items()}
     for name, patterns in found.items():
         if patterns:
             logger.info("%s: %s", name.replace("_", " "), ", ".join(patterns))
@@ -411,8 +409,9 @@ def _processor_for(config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase)
 def _with_settings(processor: Processor, arguments: ModelArguments, config: PretrainedConfig) -> Processor:
     """The processor with the recipe's language and other settings; as it is where none are given."""
     given = {} if arguments.language is None else {"language": arguments.language}
+    reads_rows = hasattr(config, "attend_padding")  # as a Coarse-to-Fine LSTM does
     for origin, settings in (("language", given), ("processor_overrides", arguments.processor_settings())):
-        if origin == "processor_overrides":
+        if reads_rows and origin == "processor_overrides":
             settings = {**_arrangement(config, processor, settings), **settings}
         if not settings:
             continue
@@ -425,14 +424,13 @@ def _with_settings(processor: Processor, arguments: ModelArguments, config: Pret
         before = {name: getattr(processor, name) for name in names}
         with mistakes_of("model"):
             processor = cast(Any, type(processor))(plain_tokenizer(processor), **{**before, **settings})
-    _check_rows(processor, config)
+    if reads_rows:
+        _check_rows(processor, config)
     return processor
 
 
 def _arrangement(config: PretrainedConfig, processor: Processor, settings: dict[str, Any]) -> dict[str, Any]:
     """What a Coarse-to-Fine LSTM's config says of rows: how many it tells apart, whether it attends to padding."""
-    if not hasattr(config, "attend_padding"):  # it reads no rows
-        return {}
     found: dict[str, Any] = {}
     rows, num_rows = (settings.get(name, getattr(processor, name)) for name in ("rows", "num_rows"))
     if config.row_position_size and num_rows is None and rows != "grid":
@@ -444,8 +442,6 @@ def _arrangement(config: PretrainedConfig, processor: Processor, settings: dict[
 
 def _check_rows(processor: Processor, config: PretrainedConfig) -> None:
     """Refuse rows that a Coarse-to-Fine LSTM has no positions for, and attention to padding that there is none of."""
-    if not hasattr(config, "attend_padding"):  # it reads no rows
-        return
     reader = cast(Any, processor)
     if config.row_position_size and (reader.num_rows is None or reader.num_rows > config.max_rows):
         raise RecipeError(
@@ -466,8 +462,8 @@ def _shared_settings(config: PretrainedConfig) -> dict[str, Any]:
 
 
 def _special_ids(tokenizer: PreTrainedTokenizerBase, family: str) -> dict[str, int]:
-    ids = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "pad", "eos")}
-    ids = {name: value for name, value in ids.items() if value is not None}
+    names = ("bos_token_id", "pad_token_id", "eos_token_id")
+    ids = {name: value for name in names if (value := getattr(tokenizer, name)) is not None}
     # BART's decoder starts with </s> and ends every summary with it; the LSTM's starts with <s>, if there is one.
     eos = ids.get("eos_token_id")
     begins_with = FAMILIES[family].decoder_starts_with if family in FAMILIES else "eos"

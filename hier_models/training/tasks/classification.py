@@ -90,16 +90,14 @@ class ClassificationTask(EncoderTask):
     def _classes_of_data(self) -> list[str]:
         rows = self.rows("train") if self.recipe.data.train is not None else self.rows("validation")
         found = set(rows["label"])
-        if all(label.isdecimal() for label in found):
-            return [str(number) for number in range(max(map(int, found)) + 1)]
-        return sorted(found)
+        is_numbers = all(label.isdecimal() for label in found)
+        return [str(number) for number in range(max(map(int, found)) + 1)] if is_numbers else sorted(found)
 
     def _inputs(self, part: str, processor: Processor) -> Any:
         rows = self.rows(part)
         if rows is None:
             return None
-        unknown = Counter(label for label in rows["label"] if self._number(label) is None)
-        if unknown:
+        if unknown := Counter(label for label in rows["label"] if self._number(label) is None):
             most, _ = unknown.most_common(1)[0]
             raise RecipeError(
                 f"classification: {part} has {unknown.total()} rows with a label that is none of the classes "

@@ -205,9 +205,8 @@ class ReadingComprehensionTask(EncoderTask):
 
     def _count(self, part: str, rows: Any, made: Any) -> None:
         examples, ends = list(made["example_index"]), list(made["end_positions"])
-        long = {i for i, cut in zip(examples, made["long_question"], strict=True) if cut}
+        long, widened = ({i for i, is_so in zip(examples, made[name], strict=True) if is_so} for name in CHECKS)
         found = {i for i, end in zip(examples, ends, strict=True) if end >= 0}
-        widened = {i for i, wide in zip(examples, made["widened_answer"], strict=True) if wide}
         if len(widened) > len(rows) / 2:
             logger.warning(
                 f"{part}: {len(widened)} of {len(rows)} answers begin or end inside of a word, and are learned with "
