@@ -248,7 +248,5 @@ def check_hard_attention(model: Any, what: str) -> None:
     """Refuse a model that has no hard attention."""
     attention = getattr(model.config, "attention", None)
     if attention != "hard":
-        raise ValueError(
-            f"{what} is for a Coarse-to-Fine LSTM with attention='hard', and this model ({type(model).__name__}) has "
-            f"{'no such setting' if attention is None else f'attention={attention!r}'}"
-        )
+        has = f"({type(model).__name__}) has {'no such setting' if attention is None else f'attention={attention!r}'}"
+        raise ValueError(f"{what} is for a Coarse-to-Fine LSTM with attention='hard', and this model {has}")

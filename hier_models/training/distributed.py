@@ -24,9 +24,8 @@ def loss_over_labels(
     """Compute the cross entropy over `num_items_in_batch`, which BART and RoBERTa take and do not use."""
     logits = outputs["logits"] if isinstance(outputs, dict) else outputs[0]
     flat = labels.reshape(-1).to(logits.device)
-    total = torch.nn.functional.cross_entropy(
-        logits.reshape(len(flat), -1).float(), flat, ignore_index=NO_LOSS, reduction="sum"
-    )
+    scores = logits.reshape(len(flat), -1).float()
+    total = torch.nn.functional.cross_entropy(scores, flat, ignore_index=NO_LOSS, reduction="sum")
     count = (flat != NO_LOSS).sum() if num_items_in_batch is None else num_items_in_batch
     # A step of masked language modeling in which nothing was drawn has no label, and 0 / 0 would spoil all weights.
     return total / torch.as_tensor(count, device=total.device).clamp(min=1)

@@ -66,9 +66,8 @@ def optimizer_with_rates(
         is_new = part is None and OF_PEFT.sub("", parameter_name) in new
         groups.setdefault((part, is_new, parameter.dim() <= 1), []).append(parameter)
     _warn_of_closed_modules(model, new)
-    for name in rates:
-        if not any(part == name for part, _, _ in groups):
-            raise ValueError(f"{name!r} is of no parameter of {type(model).__name__} that is trained")
+    if unused := [name for name in rates if name not in {part for part, _, _ in groups}]:
+        raise ValueError(f"{unused[0]!r} is of no parameter of {type(model).__name__} that is trained")
     optimizer_class, options = Trainer.get_optimizer_cls_and_kwargs(arguments, model)
     is_plain = isinstance(optimizer_class, type) and issubclass(optimizer_class, torch.optim.Optimizer)
     if not is_plain or {"params", "model", "optimizer_dict"} & set(options):

@@ -40,8 +40,7 @@ SIZES = {
 PARTS = {name: whole for family in FAMILIES.values() for name, whole in family.tiny_parts.items()}
 # Positions of a tiny checkpoint, and of one that the recipe makes longer, in tokens.
 POSITIONS, GROWN_POSITIONS = 96, 160
-# Roberta's positions begin after the padding token's.
-ENCODER_OFFSET = 2
+ENCODER_OFFSET = 2  # Roberta's positions begin after the padding token's
 # Neurons of a block that is wider than the checkpoint's, and a window that both lengths above are multiples of.
 WIDENED, LED_WINDOW = 64, 32
 TARGET_LENGTH, MAX_LENGTH, MIN_LENGTH = 24, 16, 4
@@ -98,13 +97,8 @@ def shrink(
 
     recipe, machine = _on_this_machine(load)
     task = task_class(recipe.run.task)(recipe, folder)
-    changes: dict[str, Any] = {
-        **machine,
-        **task.smoke_data(folder),
-        **_model(recipe, task, folder),
-        **_lengths(recipe),
-        **_training(recipe),
-    }
+    data, model = task.smoke_data(folder), _model(recipe, task, folder)
+    changes: dict[str, Any] = {**machine, **data, **model, **_lengths(recipe), **_training(recipe)}
     if not any(option.split("=")[0] in ("--output_dir", "--output-dir") for option in given):
         changes["output_dir"] = str(folder / "run")
     changes |= task.smoke_changes()
@@ -242,9 +236,7 @@ def _lengths(recipe: Recipe) -> dict[str, Any]:
     for name, length in (("min_length", MIN_LENGTH), ("max_length", MAX_LENGTH)):
         if (value := getattr(generation, name)) is not None:
             changes[name] = min(value, length)
-    if data.num_proc is not None:
-        changes["num_proc"] = 1
-    return changes
+    return changes if data.num_proc is None else {**changes, "num_proc": 1}
 
 
 def _training(recipe: Recipe) -> dict[str, Any]:

@@ -88,14 +88,12 @@ class ClassificationTask(EncoderTask):
         return rows.select(kept)
 
     def _classes_of_data(self) -> list[str]:
-        rows = self.rows("train") if self.recipe.data.train is not None else self.rows("validation")
-        found = set(rows["label"])
+        found = set(self.rows("train" if self.recipe.data.train is not None else "validation")["label"])
         is_numbers = all(label.isdecimal() for label in found)
         return [str(number) for number in range(max(map(int, found)) + 1)] if is_numbers else sorted(found)
 
     def _inputs(self, part: str, processor: Processor) -> Any:
-        rows = self.rows(part)
-        if rows is None:
+        if (rows := self.rows(part)) is None:
             return None
         if unknown := Counter(label for label in rows["label"] if self._number(label) is None):
             most, _ = unknown.most_common(1)[0]
@@ -138,8 +136,7 @@ def score_choices(
     task: EncoderTask, trainer: Trainer, inputs: Any, name_of: Callable[[int], Any]
 ) -> dict[str, Any] | None:
     """Choose for each row of the validation data, and write the choices down under the names of their numbers."""
-    rows = task.rows("validation")
-    if rows is None:
+    if (rows := task.rows("validation")) is None:
         return None
     output = trainer.predict(inputs)
     scores = log_probabilities(output.predictions)

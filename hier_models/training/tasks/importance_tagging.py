@@ -86,8 +86,7 @@ class ImportanceTaggingTask(EncoderTask):
         return documents_rows(self.recipe.data)
 
     def _inputs(self, part: str, processor: Processor) -> Dataset | None:
-        rows = self.rows(part)
-        if rows is None:
+        if (rows := self.rows(part)) is None:
             return None
         if "summary" not in rows.column_names:
             raise RecipeError(f"data: {part} has no summaries; name their column with summary_column if there are any")

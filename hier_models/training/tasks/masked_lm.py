@@ -65,9 +65,8 @@ class MaskedLMTask(EncoderTask):
         return load_documents(source, summary_column="", **named, **options)
 
     def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset:
-        documents = self.rows("train")
         more = [self._more(number, source) for number, source in enumerate(self.options.also_train or [])]
-        packed = [self._packed("train", part, processor) for part in (documents, *more)]
+        packed = [self._packed("train", part, processor) for part in (self.rows("train"), *more)]
         if len(packed) == 1:
             return packed[0]
         if self.recipe.data.streaming:
@@ -76,8 +75,7 @@ class MaskedLMTask(EncoderTask):
         return concatenate_datasets(packed)
 
     def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | None:
-        documents = self.rows("validation")
-        if documents is None:
+        if (documents := self.rows("validation")) is None:
             return None
         collator = MaskingCollator(processor, self.options.mlm_probability, static=True)
 
@@ -101,8 +99,7 @@ class MaskedLMTask(EncoderTask):
     def evaluate(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
         if self._validation is None:
             return None
-        output = trainer.predict(self._validation)
-        return {**perplexity(output), "rows": len(self._validation)}
+        return {**perplexity(trainer.predict(self._validation)), "rows": len(self._validation)}
 
     def reports(self) -> dict[str, Any]:
         return {**super().reports(), "truncation": as_dicts(self._packing)}

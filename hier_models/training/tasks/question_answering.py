@@ -65,8 +65,7 @@ class QuestionAnsweringTask(EncoderTask):
 
     def _inputs(self, part: str, processor: Processor) -> Any:
         if part not in self._windows:
-            rows = self.rows(part)
-            if rows is None:
+            if (rows := self.rows(part)) is None:
                 return None
             if "answers" not in rows.column_names:
                 raise RecipeError(f"question_answering: {part} has no answers; name their column with answers_column")

@@ -183,8 +183,7 @@ class ReadingComprehensionTask(EncoderTask):
 
     def _inputs(self, part: str, processor: Processor) -> Any:
         if part not in self._windows:
-            rows = self.rows(part)
-            if rows is None:
+            if (rows := self.rows(part)) is None:
                 return None
             made = self._made_of(rows, processor)
             self._count(part, rows, made)

@@ -95,8 +95,7 @@ class TranslationTask(WritingTask):
         codes = self.options.bpe_codes
         texts = (" ".join(document[side]) for document in self.rows("train") for side in ("source", "target"))
         tokenizer = train_joint_bpe(texts, codes, model_max_length=self.recipe.data.max_source_length)
-        found = len(tokenizer) - 256 - len(tokenizer.all_special_ids)
-        if found < codes:
+        if (found := len(tokenizer) - 256 - len(tokenizer.all_special_ids)) < codes:
             logger.warning("translation: the training documents give only %d BPE codes of %d", found, codes)
         return tokenizer
 
