@@ -64,8 +64,7 @@ def run_comparison(
         TimeUpError: If the time was up before all was done; the same call goes on.
     """
     begun = time.monotonic()
-    comparison = read_comparison(path)
-    if comparison is None:
+    if (comparison := read_comparison(path)) is None:
         raise RecipeError(f"{path} has no comparison")
     names = variant_names(path)
     if variant is not None and variant not in names:

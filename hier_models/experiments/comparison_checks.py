@@ -22,8 +22,7 @@ from .comparison_settings import FIXED, PARAMETERS_WITHIN, Comparison
 def check_tasks(comparison: Comparison, recipes: Mapping[str, Recipe]) -> None:
     """Refuse metrics that there are not, and runs without test data."""
     for name, recipe in recipes.items():
-        known = task_class(recipe.run.task).document_metrics
-        if not known:
+        if not (known := task_class(recipe.run.task).document_metrics):
             raise RecipeError(f"comparison: the task {recipe.run.task} gives no scores of single test documents")
         for metric in comparison.metrics:
             if metric not in known:

@@ -111,8 +111,7 @@ def read_comparison(path: str | os.PathLike[str]) -> Comparison | None:
     Raises:
         RecipeError: If something in it cannot be used.
     """
-    section = comparison_section(path)
-    if section is None:
+    if (section := comparison_section(path)) is None:
         return None
     items = dataclasses.fields(Comparison)
     known = [item.name for item in items]

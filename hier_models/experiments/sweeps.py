@@ -39,8 +39,7 @@ def run_sweep(path: str | os.PathLike[str], overrides: Overrides = (), *, smoke:
         TimeUpError: If the time was up before all was done; the same call goes on.
     """
     begun = time.monotonic()
-    names = variant_names(path)
-    if not names:
+    if not (names := variant_names(path)):
         raise RecipeError(f"{path} has no variants")
     check_overrides(path, overrides)
     if comparison_section(path) is not None:

@@ -56,8 +56,7 @@ def export(
     processor.save_pretrained(target)
     for source in sources:
         shutil.copyfile(source, target / source.name)
-    # The configs are completed as files: registering the classes for the Auto classes (`register_for_auto_class`)
-    # would change every later `save_pretrained` of theirs.
+    # As files: registering the classes (`register_for_auto_class`) changes each later `save_pretrained` of theirs.
     references = {auto: _reference(cls) for auto, cls in auto_map.items()}
     tokenizer = references.pop("AutoTokenizer", None)  # stands in the tokenizer's own config
     additions: dict[str, Any] = {"auto_map": references}

@@ -19,8 +19,7 @@ from ..checkpoints import resolve_checkpoint
 
 T = TypeVar("T")
 
-# New modules that begin as identity have an output of zero, and learn nothing else until it opens: at the 3e-5 of a
-# warm start that takes long.
+# New modules that begin as identity learn little until their output, zero, opens: at a warm start's 3e-5 that is late.
 NEW_MODULES_RATE = 10.0
 
 

@@ -72,8 +72,7 @@ def last_complete_checkpoint(output_dir: str | os.PathLike[str], processes: int 
         if path.is_dir() and (match := re.fullmatch(r"checkpoint-(\d+)", path.name))
     ]
     for _, folder in sorted(folders, reverse=True):
-        made_by = _processes_of(folder)
-        if made_by is None:
+        if (made_by := _processes_of(folder)) is None:
             logger.warning("%s was not written to its end (the run was stopped while saving); it is left out", folder)
             continue
         if made_by not in (0, processes):

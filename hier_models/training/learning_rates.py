@@ -125,8 +125,7 @@ class PerplexityDecay(TrainerCallback):
     def __init__(self, factor: float = 0.5, metric: str = "eval_loss") -> None:
         if not 0 < factor <= 1:
             raise ValueError(f"factor must be above 0 and at most 1, got {factor}")
-        self.factor = factor
-        self.metric = metric
+        self.factor, self.metric = factor, metric
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         if str(getattr(args.eval_strategy, "value", args.eval_strategy)) == "no":

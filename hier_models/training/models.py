@@ -142,9 +142,8 @@ def load_model_and_processor(
     elif arguments.from_roberta is not None:
         overrides = _plain(FROM_ROBERTA, arguments, overrides)
         config: PretrainedConfig = CONFIG_MAPPING[FROM_ROBERTA].from_pretrained(arguments.from_roberta, **overrides)
-        model, report = auto_class.from_pretrained(
-            arguments.from_roberta, config=config, dtype=torch.float32, output_loading_info=True, **options
-        )
+        options |= {"config": config, "dtype": torch.float32, "output_loading_info": True}
+        model, report = auto_class.from_pretrained(arguments.from_roberta, **options)
     else:
         overrides |= PLAIN.get(arguments.model_type, {}) if arguments.plain else {}
         ids = _special_ids(tokenizer, arguments.model_type)
@@ -286,8 +285,7 @@ def _check_folders(arguments: ModelArguments) -> None:
         name = getattr(arguments, setting)
         if name is None or (setting == "tokenizer" and Path(name).exists()):
             continue
-        reason = why_no_checkpoint(name)
-        if reason is not None:
+        if (reason := why_no_checkpoint(name)) is not None:
             advice = "" if Path(name).is_file() else "; if another recipe makes it, run that one first, to its end"
             raise RecipeError(f"model: {setting}: {reason}{advice}")
 

@@ -208,8 +208,7 @@ def _content_of_file(path: Path, inheriting: tuple[Path, ...] = ()) -> dict[str,
                 allowed = "becomes that of a folder: letters, digits, _ . and -"
                 raise RecipeError(f"{path}: a variant's name {allowed}; got {name!r}")
         content[VARIANTS] = {str(name): sections or {} for name, sections in variants.items()}
-    base = content.pop(BASE, None)
-    if base is None:
+    if (base := content.pop(BASE, None)) is None:
         return content
     if not isinstance(base, str):
         raise RecipeError(f"{path}: {BASE} must be the path of another recipe, got {base!r}")

@@ -136,8 +136,7 @@ class TimeLimit(TrainerCallback):
     """Stops all processes at a checkpoint once the time is up, after a step whose loss is logged anyway."""
 
     def __init__(self, deadline: float) -> None:
-        self.deadline = deadline
-        self.stopped = False
+        self.deadline, self.stopped = deadline, False
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         if args.logging_strategy == "steps" and not control.should_log:

@@ -205,8 +205,7 @@ def _sizes(family: str) -> dict[str, int]:
 
 def _family(recipe: Recipe, task: Task) -> str:
     """The family of the checkpoint that a recipe goes on from: its own if it is here, else what the recipe says."""
-    saved = _saved_config(recipe)
-    if saved is not None:
+    if (saved := _saved_config(recipe)) is not None:
         return str(saved.model_type)
     if not _writes(task) and recipe.model.model_type == ModelArguments().model_type:  # the default is no encoder
         return FROM_ROBERTA
@@ -250,8 +249,7 @@ def _training(recipe: Recipe) -> dict[str, Any]:
         changes["warmup_steps"] = 1
     changes |= {name: min(getattr(training, name), most) for name, most in MOST.items()}
     changes |= {name: steps for name, steps in EVERY.items() if (getattr(training, name) or 0) >= 1}
-    total = recipe.run.total_train_batch_size
-    if total is not None:
+    if (total := recipe.run.total_train_batch_size) is not None:
         at_once = changes["per_device_train_batch_size"] * max(1, training.n_gpu) * training.world_size
         several = total > training.train_batch_size * training.world_size
         changes["total_train_batch_size"] = at_once * (2 if several else 1)

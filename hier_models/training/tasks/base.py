@@ -56,8 +56,7 @@ class Task(ABC):
     document_metrics: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
-        self.recipe = recipe
-        self.output_dir = output_dir
+        self.recipe, self.output_dir = recipe, output_dir
         # What of a checkpoint was loaded: see `load_model_and_processor`.
         self.loading: dict[str, list[str]] = {}
         # What the model's word vectors cover, if the recipe names any.

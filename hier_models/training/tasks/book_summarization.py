@@ -61,8 +61,7 @@ class BookSummarizationTask(SummarizationTask):
 
     def load(self, part: str, **changes: Any) -> Any:
         column = self.recipe.data.text_column if part == "train" else self.options.chapters_column
-        books = super().load(part, text_column=column, source_kind="documents")
-        if books is None:
+        if (books := super().load(part, text_column=column, source_kind="documents")) is None:
             return None
         if part != "train":
             summaries = self._summaries_of_chapters(part, books["documents"])

@@ -37,8 +37,7 @@ class DenoisingArguments:
     span_mean: float = 3.0  # mean length of a replaced span in tokens
     permute_sentences: bool = True  # whether the sentences of a chunk are shuffled
     copies: int = 1  # how many noises each chunk has before the first comes again; an epoch is all of them
-    # From scratch and without a tokenizer, train one like BART's on the training documents, with so many entries, and
-    # keep it in the output folder.
+    # From scratch, without a tokenizer: entries of one like BART's, trained on the documents, kept beside the model.
     tokenizer_entries: int | None = None
     also_train: list[str] | None = None  # more files or folders of training documents, of any kind
 

@@ -51,8 +51,7 @@ class ImportanceTaggingTask(EncoderTask):
         return model, processor
 
     def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:
-        inputs = self._inputs("validation", processor)
-        if inputs is not None:
+        if (inputs := self._inputs("validation", processor)) is not None:
             # Now and not after hours of training.
             found: set[int] = set()
             for labels in inputs["labels"]:

@@ -29,8 +29,7 @@ class MaskedLMArguments(EncoderArguments):
 
     mlm_probability: float = 0.15  # share of the tokens to tell
     across_documents: bool = False  # whether an input that is not full goes on with the next document
-    # More sources of training documents: files, folders, or hub ids, perhaps with a configuration, as
-    # `id:configuration`, of which the split `train` is taken.
+    # More training documents: files, folders, or hub ids, perhaps as `id:configuration`, of which `train` is taken.
     also_train: list[str] | None = None
 
     def __post_init__(self) -> None:

@@ -49,8 +49,7 @@ class PoemGenerationArguments:
     lines_column: str | None = None  # with the lines of a poem; recognized by its name if not given
     keyword_unit: Literal["words", "characters"] = "words"  # what keywords are: words (of jieba) or characters
     min_keyword_count: int = 3  # words in fewer poems of the training data are no keywords of texts
-    # From scratch and without a tokenizer, the size of the vocabulary that is fitted to the training poems, without
-    # special tokens; all their characters if not given.
+    # From scratch, without a tokenizer: characters of the training poems to know, special ones aside; all by default.
     num_characters: int | None = None
     held_out_validation: int = 0  # where the data have no validation poems, so many training poems, by chance
     held_out_test: int = 0  # the same for test poems

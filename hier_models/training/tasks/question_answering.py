@@ -41,8 +41,7 @@ class QuestionAnsweringTask(EncoderTask):
         return self._scores
 
     def evaluate(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
-        rows = self.rows("validation")
-        if rows is None:
+        if (rows := self.rows("validation")) is None:
             return None
         output = trainer.predict(self._inputs("validation", processor))
         predictions = self._answers(output.predictions)

@@ -52,8 +52,7 @@ class ReadingComprehensionArguments(QuestionArguments):
     # What a tokenizer that is fitted splits texts into; characters are for Chinese that is not split into words.
     split_into: Literal["words", "characters"] = "words"
     lowercase: bool = True  # whether the words of a tokenizer that is fitted are in small letters
-    # What F1, BLEU and ROUGE-L compare; by default characters where answers are mostly of a script that writes words
-    # without spaces, as Chinese.
+    # What F1, BLEU and ROUGE-L compare; by default characters of answers mostly written without spaces, as Chinese.
     unit: Literal["words", "characters"] | None = None
 
     def __post_init__(self) -> None:
@@ -130,8 +129,7 @@ class ReadingComprehensionTask(EncoderTask):
         return None if found is None else self._score(found, "validation")
 
     def test(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
-        found = self._predict("test", trainer, processor, PREDICTIONS_FILE)
-        if found is None:
+        if (found := self._predict("test", trainer, processor, PREDICTIONS_FILE)) is None:
             return None
         statistics = self._statistics(found, "test")
         if statistics and trainer.is_world_process_zero():
@@ -141,8 +139,7 @@ class ReadingComprehensionTask(EncoderTask):
 
     def _predict(self, part: str, trainer: Trainer, processor: Processor, file: str) -> list[tuple[str, float]] | None:
         """Answer the questions of a part, and write the answers down."""
-        rows = self.rows(part)
-        if rows is None:
+        if (rows := self.rows(part)) is None:
             return None
         answers = self._answers(self._logits(trainer, self._inputs(part, processor)), rows, self._windows[part])
         said, scores = zip(*answers, strict=True)
@@ -257,8 +254,7 @@ class ReadingComprehensionTask(EncoderTask):
         return document_answers(said, golds, unit)
 
     def _score(self, answers: Sequence[tuple[str, float]], part: str) -> dict[str, float]:
-        found = self._statistics(answers, part)
-        if not found:
+        if not (found := self._statistics(answers, part)):
             return {"total": 0.0}
         return {**{name: found[name].score() for name in self.document_metrics}, "total": len(found["exact"].values)}
 

@@ -40,8 +40,7 @@ class TranslationArguments:
     source_column: str | None = None  # with the sentences of the source
     target_column: str | None = None  # with the sentences of the translation
     source_language: str = "english"  # for splitting text into sentences when the model is used
-    # From scratch and without a tokenizer, train one on both sides of the training documents, with so many merges; it
-    # is kept in the output folder.
+    # From scratch, without a tokenizer: merges of one that is trained on both sides, and kept in the output folder.
     bpe_codes: int | None = None
     bleu_tokenizer: str = "13a"  # of sacrebleu: 13a, intl, zh, char, …
 
@@ -117,8 +116,7 @@ class TranslationTask(WritingTask):
     def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | None:
         if "test" in self.parts:
             self.rows("test")  # now and not after training, so that what is wrong with them shows at once
-        documents = self.rows("validation")
-        if documents is None:
+        if (documents := self.rows("validation")) is None:
             return None
         chunks = self._chunks("validation", documents, processor)
         assert isinstance(chunks, Dataset)
