@@ -126,17 +126,15 @@ def load_model_and_processor(
             )
         overrides |= source_length(arguments.model_type, arguments.max_position_embeddings)
     report = {}
+    added: dict[str, Any] = {"extra_positions": arguments.extra_positions}
     if arguments.from_bart is not None and arguments.model_type == "led" and auto_class is AutoModelForSeq2SeqLM:
         with mistakes_of("model"):
-            model, report = led_from_bart(
-                arguments.from_bart, extra_positions=arguments.extra_positions, **overrides, **wider
-            )
+            model, report = led_from_bart(arguments.from_bart, **added, **overrides, **wider)
     elif arguments.from_bart is not None:
         model_class = _class_from_bart(arguments.model_type, auto_class)
-        overrides = _plain(arguments.model_type, arguments, overrides)
-        told: dict[str, Any] = {"extra_positions": arguments.extra_positions, "output_loading_info": True}
+        options |= {**added, "output_loading_info": True, **_plain(arguments.model_type, arguments, overrides)}
         with mistakes_of("model"):
-            model, report = model_class.from_bart(arguments.from_bart, **told, **options, **overrides)
+            model, report = model_class.from_bart(arguments.from_bart, **options)
         model = model.float()
         _widen(model, wider, report)
     elif arguments.from_roberta is not None:

@@ -121,9 +121,8 @@ class ClassificationTask(EncoderTask):
 
 def log_probabilities(predictions: Any) -> np.ndarray[Any, Any]:
     """Turn logits into log-probabilities."""
-    logits = predictions[0] if isinstance(predictions, tuple) else predictions
-    result: np.ndarray[Any, Any] = torch.tensor(np.asarray(logits)).double().log_softmax(-1).numpy()
-    return result
+    logits = np.asarray(predictions[0] if isinstance(predictions, tuple) else predictions)
+    return np.asarray(torch.tensor(logits).double().log_softmax(-1))
 
 
 def accuracy(eval_prediction: EvalPrediction | Any) -> dict[str, float]:
