@@ -90,7 +90,8 @@ def _common(first: Sequence[str], second: Sequence[str]) -> int:
 def score_answers(answers: Sequence[str], references: Sequence[list[str]], unit: str = "words") -> dict[str, float]:
     """Score answers."""
     if len(answers) != len(references) or not answers:
-        raise ValueError(f"`references`: each answer needs a list, and one must be; got {len(references)}")
+        wanted = f"a list for each of {len(answers)} answers, and at least one"
+        raise ValueError(f"`references` must be {wanted}; got {len(references)}")
     split = [answer_units(answer, unit) for answer in answers]
     golds = [[answer_units(reference, unit) for reference in several] for several in references]
     for number, several in enumerate(golds):

@@ -129,7 +129,7 @@ def load_model_and_processor(
     added: dict[str, Any] = {"extra_positions": arguments.extra_positions}
     if arguments.from_bart is not None and arguments.model_type == "led" and auto_class is AutoModelForSeq2SeqLM:
         with mistakes_of("model"):
-            model, report = led_from_bart(arguments.from_bart, **added, **overrides, **wider)
+            model, report = led_from_bart(arguments.from_bart, **(added | overrides | wider))
     elif arguments.from_bart is not None:
         model_class = _class_from_bart(arguments.model_type, auto_class)
         options |= {**added, "output_loading_info": True, **_plain(arguments.model_type, arguments, overrides)}

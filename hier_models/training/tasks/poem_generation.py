@@ -56,17 +56,17 @@ class PoemGenerationArguments:
     split_seed: int = 0  # decides which poems are taken
 
 
-def poem_table(results: dict[str, Any]) -> str:
+def poem_table(evaluation: dict[str, Any]) -> str:
     """Lay out the scores as in the paper's Table 2."""
-    lengths = [length for length in (5, 7) if f"bleu_{length}" in results]
+    lengths = [length for length in (5, 7) if f"bleu_{length}" in evaluation]
     rows = [["", *(f"{length}-Char" for length in lengths)]]
     for label, name in (*((f"BLEU{line}", f"bleu{line}") for line in range(1, LINES)), ("BLEU", "bleu")):
-        rows.append([label, *(f"{results[f'{name}_{length}']:.3f}" for length in lengths)])
-    rows.append(["poems", *(str(results[f"poems_{length}"]) for length in lengths)])
+        rows.append([label, *(f"{evaluation[f'{name}_{length}']:.3f}" for length in lengths)])
+    rows.append(["poems", *(str(evaluation[f"poems_{length}"]) for length in lengths)])
     width = max(len(row[0]) for row in rows)
     text = [f"{row[0]:<{width}}" + "".join(f"  {cell:>7}" for cell in row[1:]) for row in rows]
-    if results.get("poems_left_out"):
-        text.append(f"{results['poems_left_out']} poems have a line without a word in the vocabulary: not scored")
+    if evaluation.get("poems_left_out"):
+        text.append(f"{evaluation['poems_left_out']} poems have a line without a word in the vocabulary: not scored")
     return "\n".join(text)
 
 

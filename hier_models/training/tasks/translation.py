@@ -45,19 +45,19 @@ class TranslationArguments:
     bleu_tokenizer: str = "13a"  # of sacrebleu: 13a, intl, zh, char, …
 
 
-def bleu_table(results: dict[str, Any]) -> str:
+def bleu_table(evaluation: dict[str, Any]) -> str:
     """Lay out d-BLEU, its signature and the lengths."""
-    counts = results["counts"]
+    counts = evaluation["counts"]
     rows = {
-        "d-BLEU": f"{results['bleu']:.2f}",
-        "signature": results["signature"],
-        "precisions": " ".join(f"{value:.1f}" for value in results["precisions"]),
-        "brevity penalty": f"{results['bp']:.3f}",
-        "documents": f"{results['documents']} in {results['chunks']} chunks",
+        "d-BLEU": f"{evaluation['bleu']:.2f}",
+        "signature": evaluation["signature"],
+        "precisions": " ".join(f"{value:.1f}" for value in evaluation["precisions"]),
+        "brevity penalty": f"{evaluation['bp']:.3f}",
+        "documents": f"{evaluation['documents']} in {evaluation['chunks']} chunks",
     }
     for name, shown in (("perplexity", "perplexity"), ("perplexity_of_another_source", "… with another source")):
-        if name in results:
-            rows[shown] = f"{results[name]:.2f}"
+        if name in evaluation:
+            rows[shown] = f"{evaluation[name]:.2f}"
     if split := counts["num_split_sentences"]:
         rows["split sentences"] = f"{split} (longer than a chunk)"
     if unfinished := counts["num_unfinished_chunks"]:
