@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..training.arguments import RecipeError
-from ..training.recipe_files import all_options, check_overrides, load_recipe, variant_names
+from ..training.recipe_files import Overrides, all_options, check_overrides, load_recipe, variant_names
 from ..training.resuming import finished_run
 from ..training.run_metadata import TimeUpError, is_up
 from ..training.smoke import run_smoke
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 def run_comparison(
     path: str | os.PathLike[str],
-    overrides: Sequence[str] | Mapping[str, Any] = (),
+    overrides: Overrides = (),
     *,
     smoke: bool = False,
     variant: str | None = None,
@@ -46,8 +46,7 @@ def run_comparison(
     twin. The runs are in folders `<variant>/seed_<n>`, first those of the first seed. What is finished is not run
     again; what was interrupted, or is to have more steps, goes on. After each run the report is written: `table.md`,
     `table.csv`, `results.json`, `curves.csv`, with matplotlib `learning_curves.png`, and `examples.md`, what the
-    models wrote. With more steps the
-    results of shorter runs are replaced, one after the other; copy the folder to keep them.
+    models wrote. With more steps the results of shorter runs are replaced one by one; copy the folder to keep them.
 
     Args:
         path: A YAML file with `variants:` and `comparison:`; see `Comparison`.
@@ -65,8 +64,7 @@ def run_comparison(
         TimeUpError: If the time was up before all was done; the same call goes on.
     """
     begun = time.monotonic()
-    comparison = read_comparison(path)
-    if comparison is None:
+    if (comparison := read_comparison(path)) is None:
         raise RecipeError(f"{path} has no comparison")
     names = variant_names(path)
     if variant is not None and variant not in names:
@@ -135,7 +133,7 @@ def run_comparison(
     return reported or report()
 
 
-def _check_seeds(path: str | os.PathLike[str], overrides: Sequence[str] | Mapping[str, Any]) -> None:
+def _check_seeds(path: str | os.PathLike[str], overrides: Overrides) -> None:
     given = overrides if isinstance(overrides, Mapping) else [option.split("=")[0] for option in overrides]
     if "seed" in given or "--seed" in given:
         raise RecipeError(f"seed cannot be changed: {path} has its seeds under comparison: seeds")
@@ -145,18 +143,14 @@ def _check_seeds(path: str | os.PathLike[str], overrides: Sequence[str] | Mappin
         raise RecipeError(f"{path}: a variant sets a seed; the seeds are under comparison: seeds") from error
 
 
-def smoke_variants(
-    path: str | os.PathLike[str], overrides: Sequence[str] | Mapping[str, Any], names: Sequence[str]
-) -> dict[str, Any]:
+def smoke_variants(path: str | os.PathLike[str], overrides: Overrides, names: Sequence[str]) -> dict[str, Any]:
     """Each variant of a sweep once, small."""
     results = {}
     for number, name in enumerate(names, start=1):
         logger.warning("variant %s (%d of %d)", name, number, len(names))
         results[name] = run_smoke(path, overrides, name)
         free_memory()
-        folder = Path(results[name]["recipe"]["training"]["output_dir"]).parent
-        if folder.is_dir():
-            write_tables(folder, results)
+        write_tables(results)
     return {"variants": results, "table": table_of(results)}
 
 

@@ -22,15 +22,12 @@ from .comparison_settings import FIXED, PARAMETERS_WITHIN, Comparison
 def check_tasks(comparison: Comparison, recipes: Mapping[str, Recipe]) -> None:
     """Refuse metrics that there are not, and runs without test data."""
     for name, recipe in recipes.items():
-        known = task_class(recipe.run.task).document_metrics
-        if not known:
+        if not (known := task_class(recipe.run.task).document_metrics):
             raise RecipeError(f"comparison: the task {recipe.run.task} gives no scores of single test documents")
         for metric in comparison.metrics:
             if metric not in known:
-                raise RecipeError(
-                    f"comparison: metrics: {recipe.run.task} gives no {metric!r} of single documents; it gives "
-                    f"{', '.join(known)}"
-                )
+                missing = f"{recipe.run.task} gives no {metric!r} of single documents"
+                raise RecipeError(f"comparison: metrics: {missing}; it gives {', '.join(known)}")
         held_out = bool(getattr(recipe.options, "held_out_test", 0))
         if not (held_out or recipe.data.test or recipe.data.test_split):
             raise RecipeError(f"comparison: variant {name!r} has no test data for the metrics; name data: test")
@@ -71,9 +68,7 @@ def _compared(recipe: Recipe) -> dict[str, Any]:
     values = experiment({**recipe.as_dict(), "model": {}})
     del values["seed"], values["bad_lines"]
     model, training = recipe.model, recipe.training
-    values["checkpoint"] = model.checkpoint
-    values["word_vectors"] = model.word_vectors
-    values["new_modules"] = model.new_modules
+    values |= {name: getattr(model, name) for name in ("checkpoint", "word_vectors", "new_modules")}
     values |= {name: value for name, value in model.overrides().items() if "drop" in name or "init" in name}
     return {**values, "bf16": training.bf16, "fp16": training.fp16}
 

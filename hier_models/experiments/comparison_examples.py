@@ -24,10 +24,8 @@ def choose_documents(scores: Mapping[str, DocumentScores], metric: str) -> list[
     keys = [key for key in next(iter(scores.values())).documents if key in common]
     if not keys:
         return []
-    statistics = {name: found.select(keys).metrics[metric] for name, found in scores.items()}
-    single = {
-        name: [replace(found, values=own[None]).score() for own in found.values] for name, found in statistics.items()
-    }
+    chosen = {name: found.select(keys).metrics[metric] for name, found in scores.items()}
+    single = {name: [replace(each, values=own[None]).score() for own in each.values] for name, each in chosen.items()}
     mean = np.mean(list(single.values()), axis=0)
     order = np.argsort(mean, kind="stable")[: np.count_nonzero(~np.isnan(mean))]  # nan is last
     if not len(order):

@@ -30,16 +30,14 @@ logger = logging.getLogger(__name__)
 
 # Variant -> seed -> what its run found.
 Runs = Mapping[str, Mapping[int, Mapping[str, Any]]]
-# A training that its last third made better by so large a share was too short. It is a little better at its end in any
-# case, where the learning rate falls.
+# A training that its last third made better by so large a share was too short; falling rates alone make it a little.
 IMPROVING = 0.02
 MEMORY = {
     "CUDA": "what tensors took on the GPU",
     "resident": "the process' resident memory during the run, with Python and the libraries",
     "process": "the process' resident memory so far, of all its runs",
 }
-# What tells whether a model reads: a score, the same beside another document's source or question, and whether higher
-# is better.
+# What tells whether a model reads: a score, the same with another's source or question, and whether higher is better.
 SOURCE_CHECKS = (("perplexity", "perplexity_of_another_source", False), ("f1", "f1_of_another_question", True))
 
 
@@ -55,11 +53,7 @@ def write_report(
         name: {seed: _curve(_folder(folder, name, seed), run) for seed, run in of_seeds.items()}
         for name, of_seeds in runs.items()
     }
-    variants = {
-        name: _summary(comparison, name, twins.get(name), runs, scores, curves)
-        for name, of_seeds in runs.items()
-        if of_seeds
-    }
+    variants = {name: _summary(comparison, name, twins, runs, scores, curves) for name, own in runs.items() if own}
     results = {
         "question": comparison.question,
         "command": command,
@@ -133,20 +127,14 @@ def _curve(folder: Path, run: Mapping[str, Any]) -> dict[str, Any]:
     name = _metric_of_best(training)
     found = {entry["step"]: entry[f"eval_{name}"] for entry in history if f"eval_{name}" in entry}
     # As in Transformers: unless it is said, less is better of losses alone.
-    greater = training.get("greater_is_better")
-    greater = not name.endswith("loss") if greater is None else greater
-    better = max if greater else min
+    said = training.get("greater_is_better")
+    better = max if (not name.endswith("loss") if said is None else said) else min
     steps = max((entry["step"] for entry in history), default=0)
     best = better(found, key=lambda step: found[step]) if found else None
     before = [value for step, value in found.items() if step <= steps * 2 / 3]
-    return {
-        **losses,
-        "steps": steps,
-        "best_step": best,
-        "still_improving": bool(before)
-        and best == max(found)
-        and abs(found[best] - better(before)) > IMPROVING * abs(better(before)),
-    }
+    is_last = bool(before) and best == max(found)
+    improves = is_last and abs(found[best] - better(before)) > IMPROVING * abs(better(before))
+    return {**losses, "steps": steps, "best_step": best, "still_improving": improves}
 
 
 def _made_by(runs: Runs) -> list[dict[str, Any]]:
@@ -161,13 +149,13 @@ def _made_by(runs: Runs) -> list[dict[str, Any]]:
 def _summary(
     comparison: Comparison,
     name: str,
-    twin: str | None,
+    twins: Mapping[str, str],
     runs: Runs,
     scores: Mapping[str, Mapping[int, DocumentScores]],
     curves: Mapping[str, Mapping[int, Mapping[str, Any]]],
 ) -> dict[str, Any]:
     own, costs = runs[name], [run["cost"] for run in runs[name].values()]
-    seeds = list(own)
+    seeds, twin = list(own), twins.get(name)
     both = [] if twin is None else [seed for seed in seeds if seed in runs[twin]]
     metrics: dict[str, Any] = {}
     for metric in comparison.metrics:
@@ -217,18 +205,13 @@ def _deviation(values: Sequence[float]) -> float | None:
 def _source_checks(runs: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
     """What becomes of scores where the source or the question is another's, and which seeds hardly mind."""
     summary: dict[str, Any] = {"hardly_read": []}
+    tests = {seed: run["test"] for seed, run in runs.items()}
     for score, exchanged, higher_is_better in SOURCE_CHECKS:
-        pairs = {
-            seed: (run["test"][score], run["test"][exchanged])
-            for seed, run in runs.items()
-            if exchanged in run["test"]
-        }
+        pairs = {seed: (test[score], test[exchanged]) for seed, test in tests.items() if exchanged in test}
         if pairs:
             summary[exchanged] = statistics.fmean(other for _, other in pairs.values())
-            better_and_worse = {seed: pair if higher_is_better else pair[::-1] for seed, pair in pairs.items()}
-            summary["hardly_read"] += [
-                seed for seed, (better, worse) in better_and_worse.items() if better < READS * worse
-            ]
+            ordered = {seed: pair if higher_is_better else pair[::-1] for seed, pair in pairs.items()}
+            summary["hardly_read"] += [seed for seed, (better, worse) in ordered.items() if better < READS * worse]
     return summary
 
 
@@ -237,9 +220,7 @@ def _source_checks(runs: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
 
 def _table(comparison: Comparison, results: Mapping[str, Any]) -> str:
     variants = results["variants"]
-    metrics = [
-        metric for metric in comparison.metrics if any(metric in found["metrics"] for found in variants.values())
-    ]
+    metrics = [name for name in comparison.metrics if any(name in found["metrics"] for found in variants.values())]
     return fill_in(
         "comparison_table.md.jinja",
         **results,
@@ -281,9 +262,10 @@ def _row(name: str, found: Mapping[str, Any]) -> dict[str, Any]:
         difference = value.get("difference", {})
         row |= {f"{metric}_difference": difference.get("value")}
         row |= {f"{metric}_{part}": difference.get(part) for part in ("low", "high", "documents")}
-    for key in ("documents", "parameters", "training_minutes", "peak_memory", "source_tokens", "steps"):
-        row[key] = found[key]
-    row |= {exchanged: found[exchanged] for _, exchanged, _ in SOURCE_CHECKS if exchanged in found}
+    numbers = ("documents", "parameters", "training_minutes", "peak_memory", "source_tokens", "steps")
+    row |= {key: found[key] for key in numbers} | {
+        exchanged: found[exchanged] for _, exchanged, _ in SOURCE_CHECKS if exchanged in found
+    }
     return {
         **row,
         "memory_of": " ".join(found["memory_of"]),

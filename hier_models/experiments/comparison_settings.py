@@ -58,9 +58,8 @@ class Comparison:
         shares: Any = self.parameters_within
         for share in shares.values() if isinstance(shares, dict) else [shares]:
             if type(share) not in (int, float) or not share >= 0:  # nor NaN
-                raise RecipeError(
-                    f"comparison: parameters_within must be a share, such as 0.03, or a mapping; got {shares!r}"
-                )
+                allowed = "a share, such as 0.03, or a mapping"
+                raise RecipeError(f"comparison: parameters_within must be {allowed}; got {shares!r}")
         reasons: Any = self.differs.values() if isinstance(self.differs, dict) else [None]
         if not all(str(reason or "").strip() for reason in reasons):
             raise RecipeError(f"comparison: differs must be a mapping of names to reasons, got {self.differs!r}")
@@ -112,8 +111,7 @@ def read_comparison(path: str | os.PathLike[str]) -> Comparison | None:
     Raises:
         RecipeError: If something in it cannot be used.
     """
-    section = comparison_section(path)
-    if section is None:
+    if (section := comparison_section(path)) is None:
         return None
     items = dataclasses.fields(Comparison)
     known = [item.name for item in items]

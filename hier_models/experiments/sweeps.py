@@ -3,12 +3,10 @@
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from ..training.arguments import RecipeError
-from ..training.recipe_files import check_overrides, comparison_section, load_recipe, variant_names
+from ..training.recipe_files import Overrides, check_overrides, comparison_section, load_recipe, variant_names
 from ..training.resuming import finished_run
 from ..training.run_metadata import TimeUpError, is_up
 from ..training.train import run_training
@@ -19,9 +17,7 @@ from .tables import table_of, write_tables
 logger = logging.getLogger(__name__)
 
 
-def run_sweep(
-    path: str | os.PathLike[str], overrides: Sequence[str] | Mapping[str, Any] = (), *, smoke: bool = False
-) -> dict[str, Any]:
+def run_sweep(path: str | os.PathLike[str], overrides: Overrides = (), *, smoke: bool = False) -> dict[str, Any]:
     """Run all variants of a sweep, one after the other, and put their scores into one table.
 
     A variant that has been finished is not run again, and one that was interrupted, or is to have more steps than it
@@ -43,8 +39,7 @@ def run_sweep(
         TimeUpError: If the time was up before all was done; the same call goes on.
     """
     begun = time.monotonic()
-    names = variant_names(path)
-    if not names:
+    if not (names := variant_names(path)):
         raise RecipeError(f"{path} has no variants")
     check_overrides(path, overrides)
     if comparison_section(path) is not None:
@@ -63,7 +58,6 @@ def run_sweep(
             raise TimeUpError(f"the time is up: {number - 1} of {len(names)} variants are done")
         results[name] = finished[name] or run_training(recipe, deadline)
         free_memory()
-        folder = Path(results[name]["recipe"]["training"]["output_dir"]).parent
-        if folder.is_dir() and recipe.training.process_index == 0:
-            write_tables(folder, results)
+        if recipe.training.process_index == 0:
+            write_tables(results)
     return {"variants": results, "table": table_of(results)}

@@ -36,12 +36,11 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def scores_of(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One row for each variant: its numbers on the test data, or on the validation data where there are no others."""
-    rows = []
-    for name, found in results.items():
-        scores = found.get("test") or found.get("evaluation") or {}
-        numbers = {key: value for key, value in scores.items() if isinstance(value, int | float)}
-        rows.append({"variant": name, **numbers})
-    return rows
+    scores = {name: found.get("test") or found.get("evaluation") or {} for name, found in results.items()}
+    return [
+        {"variant": name, **{key: value for key, value in own.items() if isinstance(value, int | float)}}
+        for name, own in scores.items()
+    ]
 
 
 def table_of(results: Mapping[str, Any]) -> str:
@@ -51,10 +50,12 @@ def table_of(results: Mapping[str, Any]) -> str:
     return markdown(pd.DataFrame(rows).fillna("")) + (f"\n\n{longer}" if longer else "")
 
 
-def write_tables(folder: Path, results: Mapping[str, Any]) -> None:
-    """Write the scores of variants as table.md and table.csv."""
-    (folder / "table.md").write_text(table_of(results) + "\n", encoding="utf-8")
-    write_csv(folder / "table.csv", scores_of(results))
+def write_tables(results: Mapping[str, Any]) -> None:
+    """Write the scores of variants as table.md and table.csv into the folder of theirs, if it was kept."""
+    folder = Path(next(iter(results.values()))["recipe"]["training"]["output_dir"]).parent
+    if folder.is_dir():
+        (folder / "table.md").write_text(table_of(results) + "\n", encoding="utf-8")
+        write_csv(folder / "table.csv", scores_of(results))
 
 
 def _cell(value: Any) -> str:
@@ -75,7 +76,5 @@ def made_longer(after: Mapping[str, Mapping[int, Sequence[int]]]) -> str:
     if not groups.keys() - {"never"}:
         return ""
     said = "; ".join(f"{steps} ({', '.join(names)})" for steps, names in groups.items())
-    return (
-        f"**Made longer** after so many steps: {said}. Unless its learning rate is constant, a run that is as long "
-        "from the beginning is another one."
-    )
+    other = "Unless its learning rate is constant, a run that is as long from the beginning is another one."
+    return f"**Made longer** after so many steps: {said}. {other}"

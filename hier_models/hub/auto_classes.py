@@ -46,20 +46,19 @@ def model_class(config: Any) -> Any:
     Returns:
         The class of hier_models that it names as its architecture; None if it names none.
     """
-    import transformers
-
     named = (getattr(config, "architectures", None) or [""])[0]
-    known = [getattr(transformers, name).get(type(config), None) for name in AUTO_MAPPINGS.values()]
-    ours = [found for found in known if isinstance(found, type) and not found.__module__.startswith("transformers.")]
+    ours = [found for found in classes_of(config).values() if not found.__module__.startswith("transformers.")]
     return next((found for found in ours if found.__name__ == named), None)
 
 
 def auto_class_of(model: Any) -> str:
     """Name the Auto class that gives this model."""
+    return next((auto for auto, found in classes_of(model.config).items() if found is type(model)), "AutoModel")
+
+
+def classes_of(config: Any) -> dict[str, Any]:
+    """Auto class -> what it gives for a config, of those that know it."""
     import transformers
 
-    for auto_class, mapping_name in AUTO_MAPPINGS.items():
-        mapping = getattr(transformers, mapping_name)
-        if type(model.config) in mapping and mapping[type(model.config)] is type(model):
-            return auto_class
-    return "AutoModel"
+    found = {auto: getattr(transformers, name).get(type(config), None) for auto, name in AUTO_MAPPINGS.items()}
+    return {auto: known for auto, known in found.items() if isinstance(known, type)}

@@ -13,7 +13,7 @@ from typing import Any
 from huggingface_hub import HfApi
 
 from ..pipelines import AUTO_CLASSES, PIPELINES
-from .auto_classes import AUTO_MAPPINGS, task_of
+from .auto_classes import classes_of, task_of
 from .model_card import CardDetails, card_details, model_card
 
 
@@ -56,8 +56,7 @@ def export(
     processor.save_pretrained(target)
     for source in sources:
         shutil.copyfile(source, target / source.name)
-    # The configs are completed as files: registering the classes for the Auto classes (`register_for_auto_class`)
-    # would change every later `save_pretrained` of theirs.
+    # As files: registering the classes (`register_for_auto_class`) changes each later `save_pretrained` of theirs.
     references = {auto: _reference(cls) for auto, cls in auto_map.items()}
     tokenizer = references.pop("AutoTokenizer", None)  # stands in the tokenizer's own config
     additions: dict[str, Any] = {"auto_map": references}
@@ -108,14 +107,12 @@ def push_to_hub(
         ValueError: If the model or the processor cannot be exported.
     """
     details = card_details(card)
-    _auto_map(model, processor)  # what cannot be exported is refused before a repository is made
+    sources = _source_files(_auto_map(model, processor).values())  # refused before a repository is made
     api = HfApi(token=token)
     repository = api.create_repo(repo_id, private=private, exist_ok=True)
-    if details.name is None:
-        details = dataclasses.replace(details, name=repository.repo_id.split("/")[-1])
+    details = dataclasses.replace(details, name=details.name or repository.repo_id.split("/")[-1])
     with tempfile.TemporaryDirectory() as folder:
         export(model, processor, folder, card=details)
-        sources = _source_files(_auto_map(model, processor).values())
         model_card(model, details, source=repository.repo_id, code=sources).save(Path(folder) / "README.md")
         api.upload_folder(repo_id=repository.repo_id, folder_path=folder, commit_message=commit_message)
     return str(repository)
@@ -141,10 +138,7 @@ def _auto_map(model: Any, processor: Any) -> dict[str, Any]:
     for tokenizer_class in (registered if getattr(tokenizer, "is_fast", False) else type(None), type(tokenizer)):
         if not tokenizer_class.__module__.startswith(("transformers.", "builtins")):
             found.setdefault("AutoTokenizer", tokenizer_class)
-    for auto_class, mapping_name in AUTO_MAPPINGS.items():
-        mapping = getattr(transformers, mapping_name)
-        if config_class in mapping:
-            found[auto_class] = mapping[config_class]
+    found |= classes_of(model.config)
     if type(model) not in found.values():
         name = type(model).__name__
         hint = f"AutoModelForSeq2SeqLM.register({config_class.__name__}, {name}, exist_ok=True)"
@@ -153,7 +147,7 @@ def _auto_map(model: Any, processor: Any) -> dict[str, Any]:
 
 
 def _reference(cls: Any) -> str:
-    """A class as a config names it: the file that goes with the checkpoint, and the class in it."""
+    """A class as a config names it: its file and its name."""
     return f"{Path(inspect.getfile(cls)).stem}.{cls.__name__}"
 
 

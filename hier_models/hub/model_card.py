@@ -4,13 +4,13 @@ import ast
 import dataclasses
 import math
 import sys
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jinja2
-import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from ..checkpoints import is_hub_id
@@ -20,8 +20,8 @@ from .auto_classes import auto_class_of, task_of
 
 NOT_GIVEN = "Not given."
 _FOLDER = Path(__file__).parent
-# How to use a model that does not generate.
-HEADS = yaml.safe_load((_FOLDER / "model_card_heads.yaml").read_text(encoding="utf-8"))
+# How to use a model that does not generate, by its Auto class or the task of our pipeline.
+HEADS = tomllib.loads((_FOLDER / "model_card_heads.toml").read_text(encoding="utf-8"))
 
 
 @dataclass
@@ -138,8 +138,7 @@ def card_details(card: CardDetails | Mapping[str, Any] | None) -> CardDetails:
         return card
     card = card or {}
     known = [item.name for item in dataclasses.fields(CardDetails)]
-    unknown = [name for name in card if name not in known]
-    if unknown:
+    if unknown := [name for name in card if name not in known]:
         raise ValueError(f"`card` has unknown entries {unknown}; it can have {', '.join(known)}.")
     return CardDetails(**card)
 
@@ -161,13 +160,9 @@ def _metrics(trainer: Any) -> dict[str, float]:
     if trainer.args.load_best_model_at_end:
         best_step = getattr(state, "best_global_step", None)
         evaluations = [entry for entry in evaluations if entry["step"] == best_step] or evaluations
+    last = {name: value for name, value in (evaluations or [{}])[-1].items() if isinstance(value, int | float)}
     speed = ("eval_runtime", "eval_samples_per_second", "eval_steps_per_second")
-    last = evaluations[-1] if evaluations else {}
-    return {
-        name.removeprefix("eval_"): value
-        for name, value in last.items()
-        if name.startswith("eval_") and name not in speed and isinstance(value, int | float)
-    }
+    return {name[5:]: value for name, value in last.items() if name.startswith("eval_") and name not in speed}
 
 
 def _metric_type(name: str) -> str:
@@ -210,8 +205,7 @@ def _positions(config: Any) -> int | None:
     name = next((name for name in names if hasattr(config, name)), None)
     if name is None or (family is not None and name in family.unused_by(config)):
         return None
-    positions: int | None = getattr(config, name)
-    return positions
+    return cast(int | None, getattr(config, name))
 
 
 def _cell(value: Any, measured: bool = False) -> str:

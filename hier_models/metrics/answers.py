@@ -61,9 +61,7 @@ def _common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
     return row[-1]
 
 
-def score_answers(
-    answers: Sequence[str], references: Sequence[Sequence[str]], unit: str = "words"
-) -> dict[str, float]:
+def score_answers(answers: Sequence[str], references: Sequence[list[str]], unit: str = "words") -> dict[str, float]:
     """Score answers."""
     if len(answers) != len(references) or not answers:
         wanted = f"a list for each of {len(answers)} answers, and at least one"
@@ -72,7 +70,7 @@ def score_answers(
     golds = [[answer_units(reference, unit) for reference in several] for several in references]
     for number, several in enumerate(golds):
         if not any(several):
-            raise ValueError(f"`references[{number}]` must have an answer with text, got {list(references[number])}")
+            raise ValueError(f"`references[{number}]` must have an answer with text, got {references[number]}")
     # A reference that is there twice changes nothing, and sacrebleu wants as many for each.
     most = max(map(len, golds))
     columns = [[" ".join(several[min(i, len(several) - 1)]) for several in golds] for i in range(most)]
@@ -100,7 +98,7 @@ class AnswerOverlap(NumbersMetric):
     FEATURES = datasets.Features({"predictions": TEXT, "references": datasets.Sequence(TEXT)})
 
     def _compute(  # type: ignore[override]
-        self, predictions: Sequence[str], references: Sequence[Sequence[str]], unit: str = "words"
+        self, predictions: Sequence[str], references: Sequence[list[str]], unit: str = "words"
     ) -> dict[str, float]:
         """Score answers.
 

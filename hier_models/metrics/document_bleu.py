@@ -31,9 +31,7 @@ def document_bleu(translations: Sequence[str], references: Sequence[str], tokeni
     return DocumentStatistics(_array(rows), "bleu")
 
 
-def document_poem_bleu(
-    written: Sequence[Sequence[str]], poems: Sequence[Sequence[str]]
-) -> dict[str, DocumentStatistics]:
+def document_poem_bleu(written: Sequence[list[str]], poems: Sequence[list[str]]) -> dict[str, DocumentStatistics]:
     """Take apart what `PoemBleu` gives."""
     bleu = sacrebleu.BLEU(max_ngram_order=2, tokenize="none", force=True)
     lengths = [len(poem[0]) for poem in poems]

@@ -130,7 +130,7 @@ class DocumentScores:
         metrics = {name: {**vars(found), "values": found.values.tolist()} for name, found in self.metrics.items()}
         content = {"documents": list(self.documents), "metrics": metrics}
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(content) + "\n", encoding="utf-8")
+        path.write_text(json.dumps({"documents": list(self.documents), "metrics": metrics}) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> DocumentScores:

@@ -55,14 +55,13 @@ class PoemBleu(NumbersMetric):
         bleu = sacrebleu.BLEU(max_ngram_order=2, tokenize="none", smooth_method=smooth_method, force=True)
         scores: dict[str, Any] = {}
         for length, poems in sorted(by_length.items()):
-            of_lines = []
+            of_lines = {}
             for line in range(1, LINES):
-                score = bleu.corpus_score(
-                    [apart(written[line - 1]) for written, _ in poems], [[apart(poem[line]) for _, poem in poems]]
+                texts, golds = zip(
+                    *((apart(written[line - 1]), apart(poem[line])) for written, poem in poems), strict=True
                 )
-                of_lines.append(score.score / 100)
-                scores[f"bleu{line}_{length}"] = of_lines[-1]
-            scores[f"bleu_{length}"] = sum(of_lines) / len(of_lines)
+                of_lines[f"bleu{line}_{length}"] = bleu.corpus_score(texts, [golds]).score / 100
+            scores |= {**of_lines, f"bleu_{length}": sum(of_lines.values()) / len(of_lines)}
             scores[f"poems_{length}"] = len(poems)
         self._settings = {"signature": str(bleu.get_signature())}
         return scores

@@ -88,11 +88,8 @@ class Rouge(NumbersMetric):
         for prediction, targets in with_targets(predictions, references):
             lines = ["\n".join(split(target)) for target in targets]
             for name, scorer in scorers.items():
-                if name == "rougeLsum":
-                    score = scorer.score_multi(lines, "\n".join(split(prediction)))[name]
-                else:
-                    score = scorer.score_multi(targets, prediction)[name]
-                values[name].append(float(score.fmeasure))
+                texts = (lines, "\n".join(split(prediction))) if name == "rougeLsum" else (targets, prediction)
+                values[name].append(float(scorer.score_multi(*texts)[name].fmeasure))
         self._settings = {
             "rouge_score": version("rouge-score"),
             "use_stemmer": use_stemmer,

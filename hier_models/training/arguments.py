@@ -19,8 +19,7 @@ from ..checkpoints import resolve_checkpoint
 
 T = TypeVar("T")
 
-# New modules that begin as identity have an output of zero, and learn nothing else until it opens: at the 3e-5 of a
-# warm start that takes long.
+# New modules that begin as identity learn little until their output, zero, opens: at a warm start's 3e-5 that is late.
 NEW_MODULES_RATE = 10.0
 
 
@@ -256,7 +255,7 @@ class DataArguments:
     num_proc: int | None = None
 
     def __post_init__(self) -> None:
-        parts = ("max_train_documents", "max_validation_documents", "max_test_documents")
+        parts = [f"max_{part}_documents" for part in ("train", "validation", "test")]
         check_smallest("data", self, dict.fromkeys(parts, 1), "; leave it out to take all")
         others = ("max_source_length", "max_target_length", "shuffle_buffer", "num_proc")
         check_smallest("data", self, dict.fromkeys(others, 1))
@@ -268,15 +267,10 @@ class DataArguments:
 
     def loading(self, source: str, split: str | None) -> dict[str, Any]:
         """Say how a source is read."""
-        path = Path(source).expanduser()
-        here = path.exists()
-        return {
-            "source": path if here else source,
-            "split": split,
-            "config_name": None if here else self.config_name,
-            "revision": None if here else self.revision,
-            "bad_lines": self.bad_lines,
-        }
+        options = {"split": split, "bad_lines": self.bad_lines}
+        if (path := Path(source).expanduser()).exists():
+            return {"source": path, **options}
+        return {"source": source, "config_name": self.config_name, "revision": self.revision, **options}
 
 
 @_with_help
@@ -394,9 +388,8 @@ def set_accumulation(recipe: Recipe) -> None:
         recipe.run.total_train_batch_size = at_once * arguments.gradient_accumulation_steps
         return
     if total % at_once:
-        raise RecipeError(
-            f"run: total_train_batch_size={total} is no multiple of per_device_train_batch_size × devices = {at_once}"
-        )
+        product = f"per_device_train_batch_size × devices = {at_once}"
+        raise RecipeError(f"run: total_train_batch_size={total} is no multiple of {product}")
     arguments.gradient_accumulation_steps = total // at_once
 
 
@@ -408,15 +401,8 @@ def for_prediction(arguments: Seq2SeqTrainingArguments, **changes: Any) -> Seq2S
     """Change a run's arguments to those of a run that only predicts, in the order of the data."""
     names = inspect.signature(type(arguments)).parameters
     values = {name: value for name, value in arguments.to_dict().items() if name in names}
-    values |= {
-        **IN_ORDER,
-        "prediction_loss_only": False,
-        "eval_strategy": "no",
-        "load_best_model_at_end": False,
-        "label_smoothing_factor": 0.0,
-        "push_to_hub": False,
-        **changes,
-    }
+    off = dict.fromkeys(("prediction_loss_only", "load_best_model_at_end", "push_to_hub"), False)
+    values |= {**IN_ORDER, **off, "eval_strategy": "no", "label_smoothing_factor": 0.0, **changes}
     if arguments.device.type == "cpu":
         values["dataloader_pin_memory"] = False
     return type(arguments)(**values)

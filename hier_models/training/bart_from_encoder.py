@@ -78,9 +78,8 @@ def bart_from_encoder(
     number = most if decoder_layers is None else decoder_layers
     if type(number) is not int or not 1 <= number <= most:
         raise ValueError(f"`decoder_layers` must be an integer from 1 to {most}, the encoder's, got {number!r}")
-    encoder, report = AutoModel.from_pretrained(
-        name, add_pooling_layer=False, dtype=torch.float32, output_loading_info=True
-    )
+    options: dict[str, Any] = {"dtype": torch.float32, "output_loading_info": True}
+    encoder, report = AutoModel.from_pretrained(name, add_pooling_layer=False, **options)
     if missing := sorted(report["missing_keys"]):
         raise ValueError(f"`name_or_path`: {name!r} lacks {len(missing)} weights of the encoder, such as {missing[0]}")
     embeddings = encoder.embeddings
@@ -111,9 +110,8 @@ def bart_from_encoder(
 def as_warm_start(arguments: ModelArguments, folder: Path) -> ModelArguments:
     """Make the BART of a recipe's `from_encoder`."""
     with mistakes_of("model: from_encoder"):
-        bart, tokenizer = bart_from_encoder(
-            str(arguments.from_encoder), decoder_layers=arguments.overrides().get("decoder_layers")
-        )
+        layers = arguments.overrides().get("decoder_layers")
+        bart, tokenizer = bart_from_encoder(str(arguments.from_encoder), decoder_layers=layers)
     bart.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     named: dict[str, Any] = {"model_name_or_path" if arguments.model_type == "bart" else "from_bart": str(folder)}
@@ -144,9 +142,8 @@ def _tokenizer_for_bart(name: str, positions: int, vocab_size: int) -> PreTraine
         raise ValueError(f"{of_tokenizer} knows nothing but {tokenizer.all_special_tokens}: its files are missing")
     bos, eos = tokenizer.cls_token or tokenizer.bos_token, tokenizer.sep_token or tokenizer.eos_token
     if None in (bos, eos, tokenizer.pad_token) or bos == eos:
-        raise ValueError(
-            f"{of_tokenizer} must have a cls_token, a sep_token, a pad_token, got {bos}, {eos}, {tokenizer.pad_token}"
-        )
+        found = f"got {bos}, {eos}, {tokenizer.pad_token}"
+        raise ValueError(f"{of_tokenizer} must have a cls_token, a sep_token, a pad_token, {found}")
     if len(tokenizer) > vocab_size:
         raise ValueError(f"{of_tokenizer} has {len(tokenizer)} tokens, but the model only {vocab_size}")
     # Loaded with these, it saves them too.
@@ -160,19 +157,15 @@ def _tokenizer_for_bart(name: str, positions: int, vocab_size: int) -> PreTraine
     return tokenizer
 
 
-def _config(
-    source: PretrainedConfig, tokenizer: PreTrainedTokenizerBase, decoder_layers: int, positions: int
-) -> BartConfig:
+def _config(source: PretrainedConfig, tokenizer: PreTrainedTokenizerBase, layers: int, positions: int) -> BartConfig:
     sizes = {"attention_heads": source.num_attention_heads, "ffn_dim": source.intermediate_size}
-    ids: dict[str, Any] = {
-        f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "pad", "eos")
-    }
+    ids: dict[str, Any] = {name: getattr(tokenizer, name) for name in ("bos_token_id", "pad_token_id", "eos_token_id")}
     return BartConfig(
         vocab_size=source.vocab_size,
         max_position_embeddings=positions,
         d_model=source.hidden_size,
         encoder_layers=source.num_hidden_layers,
-        decoder_layers=decoder_layers,
+        decoder_layers=layers,
         **{f"{side}_{size}": value for side in ("encoder", "decoder") for size, value in sizes.items()},
         activation_function=source.hidden_act,
         dropout=source.hidden_dropout_prob,

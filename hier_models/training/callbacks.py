@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +56,8 @@ class BrightnessDecay(TrainerCallback):
         if decay is not None and not 0 < decay <= 1:
             raise ValueError(f"decay must be above 0 and at most 1, got {decay}")
         _check_steps(steps_per_epoch)
-        self.initial = initial
-        self.decay = decay
-        self.steps_per_epoch = steps_per_epoch
-        self._first = 0.0
-        self._factor = 1.0
+        self.initial, self.decay, self.steps_per_epoch = initial, decay, steps_per_epoch
+        self._first, self._factor = 0.0, 1.0
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         config = kwargs["model"].config
@@ -110,14 +108,11 @@ class DropoutSchedule(TrainerCallback):
     def __init__(self, free_epochs: int = 1) -> None:
         if free_epochs < 0:
             raise ValueError(f"free_epochs must be 0 or more, got {free_epochs}")
-        self.free_epochs = free_epochs
-        # (module, name of the attribute, probability)
-        self._places: list[tuple[nn.Module, str, float]] = []
-        self._on = True
+        self.free_epochs, self._on = free_epochs, True
+        self._places: list[tuple[nn.Module, str, float]] = []  # (module, name of the attribute, probability)
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        self._places = list(_dropouts(kwargs["model"]))
-        self._on = True
+        self._places, self._on = list(_dropouts(kwargs["model"])), True
 
     def on_step_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         self._turn(on=_epochs(state, None) >= self.free_epochs)
@@ -134,17 +129,15 @@ class DropoutSchedule(TrainerCallback):
             setattr(module, name, probability if on else 0.0)
 
 
-def _dropouts(model: nn.Module) -> list[tuple[nn.Module, str, float]]:
+def _dropouts(model: nn.Module) -> Iterator[tuple[nn.Module, str, float]]:
     """Dropout modules, and the numbers that attentions hand to functions, under names with dropout in them."""
-    places: list[tuple[nn.Module, str, float]] = []
     for module in model.modules():
         if isinstance(module, DROPOUTS):
-            places.append((module, "p", module.p))
+            yield module, "p", module.p
             continue
         for name, value in vars(module).items():
             if "dropout" in name and isinstance(value, int | float) and not isinstance(value, bool):
-                places.append((module, name, float(value)))
-    return places
+                yield module, name, float(value)
 
 
 class SoftPretraining(TrainerCallback):
@@ -168,8 +161,7 @@ class SoftPretraining(TrainerCallback):
         if not 0 <= epochs < float("inf"):
             raise ValueError(f"epochs must be a number of 0 or more, got {epochs}")
         _check_steps(steps_per_epoch)
-        self.epochs = epochs
-        self.steps_per_epoch = steps_per_epoch
+        self.epochs, self.steps_per_epoch = epochs, steps_per_epoch
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         check_hard_attention(kwargs["model"], type(self).__name__)
@@ -248,7 +240,5 @@ def check_hard_attention(model: Any, what: str) -> None:
     """Refuse a model that has no hard attention."""
     attention = getattr(model.config, "attention", None)
     if attention != "hard":
-        raise ValueError(
-            f"{what} is for a Coarse-to-Fine LSTM with attention='hard', and this model ({type(model).__name__}) has "
-            f"{'no such setting' if attention is None else f'attention={attention!r}'}"
-        )
+        has = f"({type(model).__name__}) has {'no such setting' if attention is None else f'attention={attention!r}'}"
+        raise ValueError(f"{what} is for a Coarse-to-Fine LSTM with attention='hard', and this model {has}")

@@ -24,9 +24,8 @@ def loss_over_labels(
     """Compute the cross entropy over `num_items_in_batch`, which BART and RoBERTa take and do not use."""
     logits = outputs["logits"] if isinstance(outputs, dict) else outputs[0]
     flat = labels.reshape(-1).to(logits.device)
-    total = torch.nn.functional.cross_entropy(
-        logits.reshape(len(flat), -1).float(), flat, ignore_index=NO_LOSS, reduction="sum"
-    )
+    scores = logits.reshape(len(flat), -1).float()
+    total = torch.nn.functional.cross_entropy(scores, flat, ignore_index=NO_LOSS, reduction="sum")
     count = (flat != NO_LOSS).sum() if num_items_in_batch is None else num_items_in_batch
     # A step of masked language modeling in which nothing was drawn has no label, and 0 / 0 would spoil all weights.
     return total / torch.as_tensor(count, device=total.device).clamp(min=1)
@@ -73,8 +72,7 @@ def last_complete_checkpoint(output_dir: str | os.PathLike[str], processes: int 
         if path.is_dir() and (match := re.fullmatch(r"checkpoint-(\d+)", path.name))
     ]
     for _, folder in sorted(folders, reverse=True):
-        made_by = _processes_of(folder)
-        if made_by is None:
+        if (made_by := _processes_of(folder)) is None:
             logger.warning("%s was not written to its end (the run was stopped while saving); it is left out", folder)
             continue
         if made_by not in (0, processes):

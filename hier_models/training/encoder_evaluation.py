@@ -74,8 +74,7 @@ def run_encoder_evaluation(
         RecipeError: If the checkpoint is of none of these tasks, or its task makes no predictions to write.
     """
     config = AutoConfig.from_pretrained(model_name_or_path)
-    name = encoder_task_of(config)
-    if name is None:
+    if (name := encoder_task_of(config)) is None:
         raise RecipeError(
             f"model_name_or_path: {model_name_or_path} is {' '.join(config.architectures or ['of no known class'])}; "
             f"there is an evaluation of models whose class ends with {', '.join(HEADS)}"

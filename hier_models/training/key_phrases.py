@@ -48,8 +48,7 @@ def prepare(
             path = Path(wanted).expanduser()
             file = path if path.is_file() else cached_file(str(path) if path.exists() else wanted, KEY_PHRASES_FILE)
             reader.key_phrases = KeyPhraseExtractor.load(cast(Any, file))
-    found = reader.key_phrases
-    if found is None:
+    if (found := reader.key_phrases) is None:
         if PHRASES in (documents.column_names or ()):
             return {}
         raise RecipeError(

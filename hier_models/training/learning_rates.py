@@ -66,9 +66,8 @@ def optimizer_with_rates(
         is_new = part is None and OF_PEFT.sub("", parameter_name) in new
         groups.setdefault((part, is_new, parameter.dim() <= 1), []).append(parameter)
     _warn_of_closed_modules(model, new)
-    for name in rates:
-        if not any(part == name for part, _, _ in groups):
-            raise ValueError(f"{name!r} is of no parameter of {type(model).__name__} that is trained")
+    if unused := [name for name in rates if name not in {part for part, _, _ in groups}]:
+        raise ValueError(f"{unused[0]!r} is of no parameter of {type(model).__name__} that is trained")
     optimizer_class, options = Trainer.get_optimizer_cls_and_kwargs(arguments, model)
     is_plain = isinstance(optimizer_class, type) and issubclass(optimizer_class, torch.optim.Optimizer)
     if not is_plain or {"params", "model", "optimizer_dict"} & set(options):
@@ -126,8 +125,7 @@ class PerplexityDecay(TrainerCallback):
     def __init__(self, factor: float = 0.5, metric: str = "eval_loss") -> None:
         if not 0 < factor <= 1:
             raise ValueError(f"factor must be above 0 and at most 1, got {factor}")
-        self.factor = factor
-        self.metric = metric
+        self.factor, self.metric = factor, metric
 
     def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         if str(getattr(args.eval_strategy, "value", args.eval_strategy)) == "no":

@@ -88,10 +88,10 @@ def likelihoods(
     """Add up the negative log-likelihood of each document's labels."""
     changes: dict[str, Any] = {"predict_with_generate": False, "report_to": "none"}
     measure = _negative_log_likelihoods
-    with predicting(model, processor, training_args, preprocess_logits=measure, **changes) as trainer:
-        outcome = trainer.predict(cast(Any, dataset), metric_key_prefix="test")
-    # Several processes fill up their last batch with rows from the beginning.
     documents = cast(Any, dataset)
+    with predicting(model, processor, training_args, preprocess_logits=measure, **changes) as trainer:
+        outcome = trainer.predict(documents, metric_key_prefix="test")
+    # Several processes fill up their last batch with rows from the beginning.
     labels, found = (np.asarray(rows)[: len(documents)] for rows in (outcome.label_ids, outcome.predictions))
     counted = labels != NO_LOSS
     sums = np.where(counted, found.astype(np.float64), 0.0).sum(axis=1)

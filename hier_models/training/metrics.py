@@ -41,8 +41,7 @@ def compute_summarization_metrics(
     text_tokenizer = plain_tokenizer(tokenizer)
     if len(predictions) != len(labels):
         raise ValueError(f"eval_prediction: {len(predictions)} predictions but {len(labels)} labels")
-    summaries = decode(predictions, text_tokenizer)
-    references = decode(labels, text_tokenizer)
+    summaries, references = (decode(ids, text_tokenizer) for ids in (predictions, labels))
     scores, _ = score_summaries(summaries, references, use_stemmer, sentence_splitter)
     return {**scores, "gen_len": mean_length(predictions, text_tokenizer)}
 
@@ -83,8 +82,7 @@ def score_documents(
 
 def decode(ids: Iterable[Any], tokenizer: PreTrainedTokenizerBase) -> list[str]:
     """Token ids to texts."""
-    texts = tokenizer.batch_decode(_rows(ids, tokenizer), skip_special_tokens=True)
-    return [text.strip() for text in texts]
+    return [text.strip() for text in tokenizer.batch_decode(_rows(ids, tokenizer), skip_special_tokens=True)]
 
 
 def mean_length(ids: Iterable[Any], tokenizer: PreTrainedTokenizerBase) -> float:

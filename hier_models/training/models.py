@@ -3,7 +3,6 @@
 import inspect
 import logging
 import math
-import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -90,10 +89,8 @@ def load_model_and_processor(
     arguments = arguments.resolved()
     if arguments.from_encoder is not None:
         if arguments.model_type not in ("bart", "led", *FROM_BART):
-            families = f"bart, led, {_listed(FROM_BART)}"
-            raise RecipeError(
-                f"model: from_encoder with model_type: {arguments.model_type} makes no model; {families} do"
-            )
+            what = f"from_encoder with model_type: {arguments.model_type}"
+            raise RecipeError(f"model: {what} makes no model; bart, led, {_listed(FROM_BART)} do")
         with tempfile.TemporaryDirectory(prefix="bart-") as folder:
             return load_model_and_processor(as_warm_start(arguments, Path(folder)), auto_class, loading)
     overrides = arguments.overrides()
@@ -129,25 +126,22 @@ def load_model_and_processor(
             )
         overrides |= source_length(arguments.model_type, arguments.max_position_embeddings)
     report = {}
+    added: dict[str, Any] = {"extra_positions": arguments.extra_positions}
     if arguments.from_bart is not None and arguments.model_type == "led" and auto_class is AutoModelForSeq2SeqLM:
         with mistakes_of("model"):
-            model, report = led_from_bart(
-                arguments.from_bart, extra_positions=arguments.extra_positions, **overrides, **wider
-            )
+            model, report = led_from_bart(arguments.from_bart, **(added | overrides | wider))
     elif arguments.from_bart is not None:
         model_class = _class_from_bart(arguments.model_type, auto_class)
-        overrides = _plain(arguments.model_type, arguments, overrides)
-        told: dict[str, Any] = {"extra_positions": arguments.extra_positions, "output_loading_info": True}
+        options |= {**added, "output_loading_info": True, **_plain(arguments.model_type, arguments, overrides)}
         with mistakes_of("model"):
-            model, report = model_class.from_bart(arguments.from_bart, **told, **options, **overrides)
+            model, report = model_class.from_bart(arguments.from_bart, **options)
         model = model.float()
         _widen(model, wider, report)
     elif arguments.from_roberta is not None:
         overrides = _plain(FROM_ROBERTA, arguments, overrides)
         config: PretrainedConfig = CONFIG_MAPPING[FROM_ROBERTA].from_pretrained(arguments.from_roberta, **overrides)
-        model, report = auto_class.from_pretrained(
-            arguments.from_roberta, config=config, dtype=torch.float32, output_loading_info=True, **options
-        )
+        options |= {"config": config, "dtype": torch.float32, "output_loading_info": True}
+        model, report = auto_class.from_pretrained(arguments.from_roberta, **options)
     else:
         overrides |= PLAIN.get(arguments.model_type, {}) if arguments.plain else {}
         ids = _special_ids(tokenizer, arguments.model_type)
@@ -161,28 +155,27 @@ def load_model_and_processor(
     return model, _with_settings(_processor_for(model.config, tokenizer), arguments, model.config)
 
 
-def save_processor(
-    config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase, folder: str | os.PathLike[str]
-) -> None:
+def save_processor(config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     """Save what prepares a model's inputs beside the model."""
     tokenizer.model_max_length = positions(config, "encoder") or tokenizer.model_max_length
     _processor_for(config, tokenizer).save_pretrained(folder)
 
 
-def set_generation(model: PreTrainedModel, recipe: Recipe) -> None:
-    """Put a recipe's generation settings into a model."""
+def set_generation(model: PreTrainedModel, recipe: Recipe, max_length: int | None = None) -> None:
+    """Put a recipe's generation settings into a model, and a length where neither has one."""
     settings = recipe.generation.settings()
     for name, value in settings.items():
         setattr(model.generation_config, name, value)
     if "max_length" in settings:
         model.generation_config.max_new_tokens = None  # it would win over max_length
     if model.generation_config.num_beams == 1:
-        # A beam setting without beams is refused when the model is saved, hours after it was made. The checkpoint's
-        # own are of no use then; the recipe's are for its writer to take out.
+        # Beam settings without beams are refused when the model is saved; the recipe's are for its writer to take out.
         for name in {"early_stopping", "length_penalty"} - set(settings):
             setattr(model.generation_config, name, None)
     with mistakes_of("generation"):
         model.generation_config.validate(strict=True)
+    if model.generation_config.max_length is None and model.generation_config.max_new_tokens is None:
+        model.generation_config.max_length = max_length  # else `generate` would stop after 20 tokens
 
 
 def set_lengths(config: PretrainedConfig, processor: Processor, recipe: Recipe) -> None:
@@ -290,8 +283,7 @@ def _check_folders(arguments: ModelArguments) -> None:
         name = getattr(arguments, setting)
         if name is None or (setting == "tokenizer" and Path(name).exists()):
             continue
-        reason = why_no_checkpoint(name)
-        if reason is not None:
+        if (reason := why_no_checkpoint(name)) is not None:
             advice = "" if Path(name).is_file() else "; if another recipe makes it, run that one first, to its end"
             raise RecipeError(f"model: {setting}: {reason}{advice}")
 
@@ -331,17 +323,14 @@ def _load_checkpoint(
             raise RecipeError(f"model: plain is given, but {name} has the hierarchy; start from a plain checkpoint")
         else:
             overrides = {**overrides, **PLAIN[family]}
-    # float32, whatever the checkpoint was saved in: mixed precision keeps its master weights in it.
-    # What has another size and may not is refused below, in a recipe's words.
+    # Mixed precision keeps its master weights in float32. What has another size and may not is refused below.
     options = {**options, "dtype": torch.float32, "output_loading_info": True, "ignore_mismatched_sizes": True}
-    most = arguments.max_position_embeddings
-    if most is not None:
-        growing = ("bart", *FROM_BART)
-        if family not in growing:
-            raise RecipeError(
-                f"model: max_position_embeddings={most} does not go with {name}: only from_bart and checkpoints of "
-                f"{_listed(growing)} can grow their positions, and this is one of {family}"
-            )
+    most, growing = arguments.max_position_embeddings, ("bart", *FROM_BART)
+    if most is not None and family not in growing:
+        raise RecipeError(
+            f"model: max_position_embeddings={most} does not go with {name}: only from_bart and checkpoints of "
+            f"{_listed(growing)} can grow their positions, and this is one of {family}"
+        )
     with mistakes_of("model"):
         if most is None or family == "bart":
             model, report = auto_class.from_pretrained(name, **options, **overrides)
@@ -373,12 +362,11 @@ def _widen(model: PreTrainedModel, wider: dict[str, int], report: dict[str, Any]
 
 def _report_loading(report: dict[str, Any], loading: dict[str, list[str]] | None) -> None:
     """Say which weights are not the checkpoint's, by name with * for the numbers of layers."""
-    names = {
-        "new_weights": report.get("missing_keys", ()),
-        "resized_weights": [key for key, *_ in report.get("mismatched_keys", ())],
-        "unused_weights": report.get("unexpected_keys", ()),
+    found = {
+        "new_weights": _patterns(report.get("missing_keys", ())),
+        "resized_weights": _patterns(key for key, *_ in report.get("mismatched_keys", ())),
+        "unused_weights": _patterns(report.get("unexpected_keys", ())),
     }
-    found = {name: _patterns(keys) for name, keys in names.items()}
     for name, patterns in found.items():
         if patterns:
             logger.info("%s: %s", name.replace("_", " "), ", ".join(patterns))
@@ -417,8 +405,9 @@ def _processor_for(config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase)
 def _with_settings(processor: Processor, arguments: ModelArguments, config: PretrainedConfig) -> Processor:
     """The processor with the recipe's language and other settings; as it is where none are given."""
     given = {} if arguments.language is None else {"language": arguments.language}
+    reads_rows = hasattr(config, "attend_padding")  # as a Coarse-to-Fine LSTM does
     for origin, settings in (("language", given), ("processor_overrides", arguments.processor_settings())):
-        if origin == "processor_overrides":
+        if reads_rows and origin == "processor_overrides":
             settings = {**_arrangement(config, processor, settings), **settings}
         if not settings:
             continue
@@ -426,20 +415,18 @@ def _with_settings(processor: Processor, arguments: ModelArguments, config: Pret
         if not isinstance(processor, ProcessorMixin) or (origin == "language" and "language" not in names):
             raise RecipeError(f"model: {origin} means nothing to {type(processor).__name__}; leave it out")
         if unknown := [name for name in settings if name not in names]:
-            raise RecipeError(
-                f"model: {origin}: {type(processor).__name__} has no setting {unknown[0]!r}; it has {', '.join(names)}"
-            )
+            lacking = f"{type(processor).__name__} has no setting {unknown[0]!r}"
+            raise RecipeError(f"model: {origin}: {lacking}; it has {', '.join(names)}")
         before = {name: getattr(processor, name) for name in names}
         with mistakes_of("model"):
             processor = cast(Any, type(processor))(plain_tokenizer(processor), **{**before, **settings})
-    _check_rows(processor, config)
+    if reads_rows:
+        _check_rows(processor, config)
     return processor
 
 
 def _arrangement(config: PretrainedConfig, processor: Processor, settings: dict[str, Any]) -> dict[str, Any]:
     """What a Coarse-to-Fine LSTM's config says of rows: how many it tells apart, whether it attends to padding."""
-    if not hasattr(config, "attend_padding"):  # it reads no rows
-        return {}
     found: dict[str, Any] = {}
     rows, num_rows = (settings.get(name, getattr(processor, name)) for name in ("rows", "num_rows"))
     if config.row_position_size and num_rows is None and rows != "grid":
@@ -451,8 +438,6 @@ def _arrangement(config: PretrainedConfig, processor: Processor, settings: dict[
 
 def _check_rows(processor: Processor, config: PretrainedConfig) -> None:
     """Refuse rows that a Coarse-to-Fine LSTM has no positions for, and attention to padding that there is none of."""
-    if not hasattr(config, "attend_padding"):  # it reads no rows
-        return
     reader = cast(Any, processor)
     if config.row_position_size and (reader.num_rows is None or reader.num_rows > config.max_rows):
         raise RecipeError(
@@ -473,8 +458,8 @@ def _shared_settings(config: PretrainedConfig) -> dict[str, Any]:
 
 
 def _special_ids(tokenizer: PreTrainedTokenizerBase, family: str) -> dict[str, int]:
-    ids = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "pad", "eos")}
-    ids = {name: value for name, value in ids.items() if value is not None}
+    names = ("bos_token_id", "pad_token_id", "eos_token_id")
+    ids = {name: value for name in names if (value := getattr(tokenizer, name)) is not None}
     # BART's decoder starts with </s> and ends every summary with it; the LSTM's starts with <s>, if there is one.
     eos = ids.get("eos_token_id")
     begins_with = FAMILIES[family].decoder_starts_with if family in FAMILIES else "eos"

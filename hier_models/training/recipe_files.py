@@ -21,13 +21,11 @@ from .tasks import TASKS, task_class
 
 # What else a recipe file may say, beside its sections.
 BASE, VARIANTS, COMPARISON = "base", "variants", "comparison"
-
-
 # Recipes may use either name; Transformers' old one is deprecated.
-_RENAMED = {
-    "gradient_checkpointing": "activation_checkpointing",
-    "gradient_checkpointing_kwargs": "activation_checkpointing_kwargs",
-}
+_RENAMED = {f"gradient_checkpointing{end}": f"activation_checkpointing{end}" for end in ("", "_kwargs")}
+
+# What changes a recipe: as on the command line, or name -> value.
+Overrides = Sequence[str] | Mapping[str, Any]
 
 
 class _UniqueKeys(yaml.SafeLoader):
@@ -86,7 +84,7 @@ class _RecipeParser(HfArgumentParser):
 
 def load_recipe(
     path: str | os.PathLike[str] | None = None,
-    overrides: Sequence[str] | Mapping[str, Any] = (),
+    overrides: Overrides = (),
     variant: str | None = None,
     seed: int | None = None,
 ) -> Recipe:
@@ -181,7 +179,7 @@ def variant_names(path: str | os.PathLike[str]) -> list[str]:
     return list(_content_of_file(Path(path)).get(VARIANTS, {}))
 
 
-def check_overrides(path: str | os.PathLike[str], overrides: Sequence[str] | Mapping[str, Any]) -> None:
+def check_overrides(path: str | os.PathLike[str], overrides: Overrides) -> None:
     """Refuse to change for all variants of a sweep what they differ in: they would be one and the same."""
     options = all_options(overrides)
     names = {option[2:].split("=")[0].replace("-", "_") for option in options if option.startswith("--")}
@@ -207,12 +205,10 @@ def _content_of_file(path: Path, inheriting: tuple[Path, ...] = ()) -> dict[str,
             raise RecipeError(f"{path}: {VARIANTS} must be a mapping of names to sections, got {variants!r}")
         for name in variants:
             if not re.fullmatch(r"\w[\w.-]*", str(name)):
-                raise RecipeError(
-                    f"{path}: a variant's name becomes that of a folder: letters, digits, _ . and -; got {name!r}"
-                )
+                allowed = "becomes that of a folder: letters, digits, _ . and -"
+                raise RecipeError(f"{path}: a variant's name {allowed}; got {name!r}")
         content[VARIANTS] = {str(name): sections or {} for name, sections in variants.items()}
-    base = content.pop(BASE, None)
-    if base is None:
+    if (base := content.pop(BASE, None)) is None:
         return content
     if not isinstance(base, str):
         raise RecipeError(f"{path}: {BASE} must be the path of another recipe, got {base!r}")
@@ -226,9 +222,7 @@ def _content_of_file(path: Path, inheriting: tuple[Path, ...] = ()) -> dict[str,
     return _merged(below, content)
 
 
-def _content_of_variant(
-    content: dict[str, Any], variants: dict[str, Any] | None, variant: str | None, path: Any
-) -> dict[str, Any]:
+def _content_of_variant(content: dict[str, Any], variants: Any, variant: str | None, path: Any) -> dict[str, Any]:
     if variants is None:
         raise RecipeError(f"{path} has no variants, so no {variant!r}")
     if variant not in variants:
@@ -261,7 +255,7 @@ def _read(path: Path) -> dict[str, Any]:
     return content
 
 
-def _task(content: Mapping[str, Any], overrides: Sequence[str] | Mapping[str, Any]) -> str:
+def _task(content: Mapping[str, Any], overrides: Overrides) -> str:
     """The task, which decides what else a recipe can say."""
     given = overrides if isinstance(overrides, Mapping) else _RecipeParser({"run": RunArguments}).given(overrides)[0]
     run = content.get("run")
@@ -272,9 +266,8 @@ def _precision(values: Mapping[str, Any]) -> dict[str, bool]:
     """What `bf16_where_fast` means on this machine."""
     if not values.get("bf16_where_fast"):
         return {}
-    for name in ("bf16", "fp16"):
-        if values.get(name):
-            raise RecipeError(f"run: bf16_where_fast and training: {name} are both given; leave one out")
+    if name := next((name for name in ("bf16", "fp16") if values.get(name)), None):
+        raise RecipeError(f"run: bf16_where_fast and training: {name} are both given; leave one out")
     if not has_fast_bfloat16(bool(values.get("use_cpu"))):
         return {}
     # Transformers takes bf16 on a CPU only if it is told that a CPU is meant.
@@ -308,7 +301,7 @@ def as_options(name: str, value: Any) -> list[str]:
     return [f"{option}={_text(value)}"]  # with "=", so that a value may begin with a dash
 
 
-def all_options(overrides: Sequence[str] | Mapping[str, Any]) -> list[str]:
+def all_options(overrides: Overrides) -> list[str]:
     """Write overrides as they are given on the command line."""
     if not isinstance(overrides, Mapping):
         return list(overrides)

@@ -87,10 +87,8 @@ def check_same_model(checkpoint: str, config: PreTrainedConfig) -> None:
         if name in NOT_THE_MODEL or any(part in name for part in NOT_THE_MODEL_PARTS):
             continue
         if name in saved and name in now and saved[name] != now[name]:
-            raise RecipeError(
-                f"training: {checkpoint} is of another model ({name} is {saved[name]} there and {now[name]} here); "
-                f"{ANEW}"
-            )
+            differs = f"{name} is {saved[name]} there and {now[name]} here"
+            raise RecipeError(f"training: {checkpoint} is of another model ({differs}); {ANEW}")
 
 
 def finished_run(recipe: Recipe) -> dict[str, Any] | None:
@@ -123,8 +121,7 @@ class LengthInCheckpoint(TrainerCallback, ExportableState):
         self._max_steps = state.max_steps
 
     def state(self) -> dict[str, Any]:
-        attributes = {"max_steps": self._max_steps, "made_longer_after": self.made_longer_after}
-        return {"args": {}, "attributes": attributes}
+        return {"args": {}, "attributes": {"max_steps": self._max_steps, "made_longer_after": self.made_longer_after}}
 
 
 def experiment(recipe: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,6 +32,8 @@ FILES = {
     "model": ("checkpoint", "word_vectors"),
 }
 
+# Which memory is measured: on CUDA the most that tensors took, on the fullest device of the first process; else the
+# process' resident memory at its highest since training began, or in all, where that cannot be counted (not Linux).
 CUDA, RESIDENT, PROCESS = "CUDA", "resident", "process"
 
 
@@ -40,11 +42,7 @@ class TimeUpError(Exception):
 
 
 class RunCosts(TrainerCallback, ExportableState):
-    """Measures a run over all its sittings: each checkpoint knows what it took to get there.
-
-    Memory on CUDA is the most that tensors took, on the fullest device of the first process; on the CPU the process'
-    resident memory at its highest since training began, or in all, where that cannot be counted (not Linux).
-    """
+    """Measures a run over all its sittings: each checkpoint knows what it took to get there."""
 
     def __init__(self, arguments: TrainingArguments) -> None:
         self._arguments = arguments
@@ -138,8 +136,7 @@ class TimeLimit(TrainerCallback):
     """Stops all processes at a checkpoint once the time is up, after a step whose loss is logged anyway."""
 
     def __init__(self, deadline: float) -> None:
-        self.deadline = deadline
-        self.stopped = False
+        self.deadline, self.stopped = deadline, False
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         if args.logging_strategy == "steps" and not control.should_log:

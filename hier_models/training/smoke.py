@@ -22,7 +22,7 @@ from ..data.overlap import texts_in
 from ..families import FAMILIES
 from .arguments import ModelArguments, PrecisionError, Recipe, RecipeError
 from .models import FROM_ROBERTA, PLAIN, reads_any_length, save_processor, source_length
-from .recipe_files import all_options, load_recipe
+from .recipe_files import Overrides, all_options, load_recipe
 from .tasks import Task, task_class
 from .train import run_training
 from .twins import FEED_FORWARD
@@ -40,8 +40,7 @@ SIZES = {
 PARTS = {name: whole for family in FAMILIES.values() for name, whole in family.tiny_parts.items()}
 # Positions of a tiny checkpoint, and of one that the recipe makes longer, in tokens.
 POSITIONS, GROWN_POSITIONS = 96, 160
-# Roberta's positions begin after the padding token's.
-ENCODER_OFFSET = 2
+ENCODER_OFFSET = 2  # Roberta's positions begin after the padding token's
 # Neurons of a block that is wider than the checkpoint's, and a window that both lengths above are multiples of.
 WIDENED, LED_WINDOW = 64, 32
 TARGET_LENGTH, MAX_LENGTH, MIN_LENGTH = 24, 16, 4
@@ -58,7 +57,7 @@ EVERY = {"eval_steps": 2, "save_steps": 2, "logging_steps": 1}
 
 def run_smoke(
     path: str | os.PathLike[str] | None = None,
-    overrides: Sequence[str] | Mapping[str, Any] = (),
+    overrides: Overrides = (),
     variant: str | None = None,
 ) -> dict[str, Any]:
     """Run a recipe from beginning to end in seconds: few rows, a tiny random model of the recipe's architecture.
@@ -86,7 +85,7 @@ def run_smoke(
 
 def shrink(
     path: str | os.PathLike[str] | None,
-    overrides: Sequence[str] | Mapping[str, Any],
+    overrides: Overrides,
     folder: Path,
     variant: str | None = None,
 ) -> tuple[Recipe, dict[str, tuple[Any, Any]]]:
@@ -98,13 +97,8 @@ def shrink(
 
     recipe, machine = _on_this_machine(load)
     task = task_class(recipe.run.task)(recipe, folder)
-    changes: dict[str, Any] = {
-        **machine,
-        **task.smoke_data(folder),
-        **_model(recipe, task, folder),
-        **_lengths(recipe),
-        **_training(recipe),
-    }
+    data, model = task.smoke_data(folder), _model(recipe, task, folder)
+    changes: dict[str, Any] = {**machine, **data, **model, **_lengths(recipe), **_training(recipe)}
     if not any(option.split("=")[0] in ("--output_dir", "--output-dir") for option in given):
         changes["output_dir"] = str(folder / "run")
     changes |= task.smoke_changes()
@@ -211,8 +205,7 @@ def _sizes(family: str) -> dict[str, int]:
 
 def _family(recipe: Recipe, task: Task) -> str:
     """The family of the checkpoint that a recipe goes on from: its own if it is here, else what the recipe says."""
-    saved = _saved_config(recipe)
-    if saved is not None:
+    if (saved := _saved_config(recipe)) is not None:
         return str(saved.model_type)
     if not _writes(task) and recipe.model.model_type == ModelArguments().model_type:  # the default is no encoder
         return FROM_ROBERTA
@@ -242,9 +235,7 @@ def _lengths(recipe: Recipe) -> dict[str, Any]:
     for name, length in (("min_length", MIN_LENGTH), ("max_length", MAX_LENGTH)):
         if (value := getattr(generation, name)) is not None:
             changes[name] = min(value, length)
-    if data.num_proc is not None:
-        changes["num_proc"] = 1
-    return changes
+    return changes if data.num_proc is None else {**changes, "num_proc": 1}
 
 
 def _training(recipe: Recipe) -> dict[str, Any]:
@@ -258,8 +249,7 @@ def _training(recipe: Recipe) -> dict[str, Any]:
         changes["warmup_steps"] = 1
     changes |= {name: min(getattr(training, name), most) for name, most in MOST.items()}
     changes |= {name: steps for name, steps in EVERY.items() if (getattr(training, name) or 0) >= 1}
-    total = recipe.run.total_train_batch_size
-    if total is not None:
+    if (total := recipe.run.total_train_batch_size) is not None:
         at_once = changes["per_device_train_batch_size"] * max(1, training.n_gpu) * training.world_size
         several = total > training.train_batch_size * training.world_size
         changes["total_train_batch_size"] = at_once * (2 if several else 1)

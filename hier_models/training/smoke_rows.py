@@ -18,14 +18,6 @@ from .arguments import DataArguments
 ROWS: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 
 
-def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], split: str | None) -> Path:
-    """Write rows as JSON lines."""
-    split_column = {} if split is None else {"split": split}
-    lines = (json.dumps({**row, **split_column}, ensure_ascii=False) + "\n" for row in rows)
-    path.write_text("".join(lines), encoding="utf-8")
-    return path
-
-
 def train_tokenizer(rows: Sequence[Any], vocab_size: int = 500) -> PreTrainedTokenizerBase:
     """Train byte-level BPE on whatever text the rows hold, with the special tokens of BART and RoBERTa."""
     backend = ByteLevelBPETokenizer()

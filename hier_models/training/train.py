@@ -90,15 +90,13 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
             task.word_vectors.count(count_tokens(train_dataset))
         logger.warning("%s", task.word_vectors)
     if isinstance(train_dataset, IterableDataset):
-        # As one stream without end: the Trainer does not know where a stream's epochs end, and after resuming in the
-        # second it would start that epoch anew.
+        # Without end: after resuming in the second epoch of a stream, the Trainer would start that anew.
         prepare_streams(arguments)
         train_dataset = train_dataset.repeat(None).shuffle(seed=arguments.seed, buffer_size=recipe.data.shuffle_buffer)
     if validation_dataset is None and arguments.eval_strategy != "no":
         raise RecipeError("training: eval_strategy is on, but data: validation is not given")
 
-    own: list[TrainerCallback] = [ProcessesInCheckpoint(arguments.world_size), length, costs, LogAtCheckpoints()]
-    own += [] if limit is None else [limit]
+    own = [ProcessesInCheckpoint(arguments.world_size), length, costs, LogAtCheckpoints(), *([limit] if limit else [])]
     trainer = HierTrainer(
         model=model,
         args=arguments,
@@ -114,8 +112,7 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
     )
     # Those that report behind those that add to the log.
     for kind in get_reporting_integration_callbacks(arguments.report_to):
-        reporting = trainer.pop_callback(kind)
-        if reporting is not None:
+        if (reporting := trainer.pop_callback(kind)) is not None:
             trainer.add_callback(reporting)
     if has_loss_over_labels(model, trainer):
         trainer.compute_loss_func = loss_over_labels
@@ -126,9 +123,8 @@ def run_training(recipe: Recipe, deadline: float | None = None) -> dict[str, Any
     if limit is not None and limit.stopped:
         # A launcher ends all processes with the first, and one may still be writing the checkpoint.
         trainer.accelerator.wait_for_everyone()
-        raise TimeUpError(
-            f"the time is up: stopped at step {trainer.state.global_step} of {trainer.state.max_steps} in {output_dir}"
-        )
+        steps = f"step {trainer.state.global_step} of {trainer.state.max_steps}"
+        raise TimeUpError(f"the time is up: stopped at {steps} in {output_dir}")
     if trainer.is_world_process_zero():
         (output_dir / RESULTS_FILE).unlink(missing_ok=True)  # of a shorter run that this one went on with
     if generation_config is not None:
@@ -187,10 +183,8 @@ def _callbacks(recipe: Recipe, model: PreTrainedModel) -> list[TrainerCallback]:
     run, found = recipe.run, list[TrainerCallback]()
     is_hard = getattr(model.config, "attention", None) == "hard"
     if is_hard and recipe.training.label_smoothing_factor:
-        raise RecipeError(
-            "training: label_smoothing_factor must be 0 with hard attention: the Trainer's loss would take the place "
-            "of the model's, with which hard attention learns"
-        )
+        why = "the Trainer's loss would take the place of the model's, with which hard attention learns"
+        raise RecipeError(f"training: label_smoothing_factor must be 0 with hard attention: {why}")
     if run.perplexity_decay is not None:
         if recipe.training.eval_strategy == "no":
             raise RecipeError("run: perplexity_decay needs evaluations; set training: eval_strategy: epoch")

@@ -16,12 +16,9 @@ from .distributed import NO_LOSS
 
 
 class HierTrainer(Seq2SeqTrainer):
-    """Learns from the same examples in each step on any number of processes, and after resuming.
+    """Learns from the same examples in each step on any number of processes, and after resuming."""
 
-    With `in_order` it evaluates on every row, in the order of the data: answers are put together from windows, and
-    documents from chunks, by their order.
-    """
-
+    # With `in_order` it evaluates on every row in the order of the data, by which windows and chunks are put together.
     def __init__(self, *args: Any, in_order: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.in_order = in_order

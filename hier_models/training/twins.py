@@ -8,8 +8,7 @@ from torch import nn
 from transformers import BartForConditionalGeneration, LEDConfig, LEDForConditionalGeneration, PreTrainedModel
 
 
-# LED's names for what BART's encoder has, in each self-attention. The projections of tokens with global attention
-# begin as copies.
+# LED's names for what BART's encoder has in each self-attention; projections for global attention begin as copies.
 ATTENTION = {
     "q_proj": ("longformer_self_attn.query", "longformer_self_attn.query_global"),
     "k_proj": ("longformer_self_attn.key", "longformer_self_attn.key_global"),
@@ -67,10 +66,7 @@ def led_from_bart(
     extra_positions: str = "tile",
     **overrides: Any,
 ) -> tuple[LEDForConditionalGeneration, dict[str, Any]]:
-    """Make an LED of BART's weights: its positions repeated, its projections copied for tokens with global attention.
-
-    Source: Beltagy et al., 2020, section 7 (LED "initialized from BART", positions "copying BART's … multiple times").
-    """
+    """Make an LED of BART's weights, its positions and projections repeated (Beltagy et al., 2020, section 7)."""
     bart = BartForConditionalGeneration.from_pretrained(pretrained_model_name_or_path, dtype=torch.float32)
     if bart.config.scale_embedding:
         raise ValueError(f"{pretrained_model_name_or_path} has scale_embedding, which LED has not")

@@ -104,11 +104,8 @@ def set_word_vectors(
     Source: Coarse-to-Fine LSTM, section 5.4.
     """
     tokenizer = plain_tokenizer(processor)
-    tables = [
-        module
-        for module in model.modules()
-        if isinstance(module, nn.Embedding) and module.num_embeddings == model.config.vocab_size
-    ]
+    embeddings = [module for module in model.modules() if isinstance(module, nn.Embedding)]
+    tables = [table for table in embeddings if table.num_embeddings == model.config.vocab_size]
     sizes = sorted({table.embedding_dim for table in tables})
     if not sizes:
         raise ValueError(f"{type(model).__name__} has no embeddings of words to fill")
@@ -132,13 +129,10 @@ def set_word_vectors(
                     other_case.setdefault(index, vector)
     found = {**other_case, **exact}
     if not found:
-        raise ValueError(
-            f"{path} has a vector for no word of the vocabulary ({', '.join(list(words)[:5])}, …); its tokens must be "
-            "whole words"
-        )
+        such = f"({', '.join(list(words)[:5])}, …)"
+        raise ValueError(f"{path} has a vector for no word of the vocabulary {such}; its tokens must be whole words")
     size = len(next(iter(found.values())))
-    ids = torch.tensor(list(found))
-    values = torch.from_numpy(np.stack(list(found.values())))
+    ids, values = torch.tensor(list(found)), torch.from_numpy(np.stack(list(found.values())))
     with torch.no_grad():
         for table in tables:
             if table.embedding_dim == size:
@@ -223,10 +217,8 @@ def _read(
         count += 1
         yield word, vector
     if promised is not None and count != promised:
-        raise ValueError(
-            f"{path} has {count} vectors, and its first line says {promised}; if it was not cut short, "
-            "correct that line"
-        )
+        remedy = "if it was not cut short, correct that line"
+        raise ValueError(f"{path} has {count} vectors, and its first line says {promised}; {remedy}")
 
 
 def _read_text(
@@ -270,8 +262,7 @@ def _read_binary(
         else:
             yield word, None
         place = space + 1 + width
-    rest = data[place:].strip() or stream.read(CHUNK).strip()
-    if rest:
+    if data[place:].strip() or stream.read(CHUNK).strip():
         raise ValueError(f"{path} goes on after the {promised} vectors that its first line says it has")
 
 
@@ -282,8 +273,7 @@ def _fields(line: bytes) -> list[bytes]:
 def _is_text(start: bytes) -> bool:
     """Whether a number that is written out follows the first word."""
     _, _, values = start.replace(b"\t", b" ").lstrip(b"\n").partition(b" ")
-    written = re.match(rb"[ ]*[-+.\deEnaif]+([ \r\n]|\Z)", values)
-    return written is not None
+    return re.match(rb"[ ]*[-+.\deEnaif]+([ \r\n]|\Z)", values) is not None
 
 
 def _finite(vector: np.ndarray[Any, Any], where: str, word: str) -> np.ndarray[Any, Any]:

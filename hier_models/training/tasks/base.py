@@ -14,9 +14,10 @@ from datasets import IterableDataset
 from ...data import HierDataCollator, LoadReport
 from ..arguments import ModelArguments, Recipe, RecipeError, mistakes_of, named_in_errors
 from ..distributed import own_file
+from ..evaluation import write_json_lines
 from ..models import Processor, load_model_and_processor
 from ..own_tokenizer import own_tokenizer
-from ..smoke_rows import train_tokenizer, write_rows
+from ..smoke_rows import train_tokenizer
 from ..word_vectors import WordVectorCoverage, set_word_vectors
 
 
@@ -51,13 +52,11 @@ class Task(ABC):
     unused: ClassVar[tuple[str, ...]] = ()
     # Whether answers or documents are put together by the order of the rows; see `HierTrainer`.
     in_order: ClassVar[bool] = False
-    # The metrics that a comparison can compare: `test` writes their statistics of each document (`DocumentScores`) to
-    # `SCORES_FILE` in the folder of the run.
+    # What a comparison can compare: `test` writes the statistics of each document (`DocumentScores`) to `SCORES_FILE`.
     document_metrics: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
-        self.recipe = recipe
-        self.output_dir = output_dir
+        self.recipe, self.output_dir = recipe, output_dir
         # What of a checkpoint was loaded: see `load_model_and_processor`.
         self.loading: dict[str, list[str]] = {}
         # What the model's word vectors cover, if the recipe names any.
@@ -134,9 +133,8 @@ class Task(ABC):
         Returns:
             The model, in float32, and its processor or tokenizer.
         """
-        model, processor = load_model_and_processor(
-            self.model_arguments(), getattr(transformers, self.auto_class), self.loading
-        )
+        auto_class = getattr(transformers, self.auto_class)
+        model, processor = load_model_and_processor(self.model_arguments(), auto_class, self.loading)
         if self.recipe.model.word_vectors is not None:
             with mistakes_of("model: word_vectors", OSError):
                 self.word_vectors = set_word_vectors(model, processor, self.recipe.model.word_vectors)
@@ -221,7 +219,9 @@ class Task(ABC):
         for part, count in (("train", len(rows)), ("validation", 4), ("test", 2)):
             split = getattr(data, f"{part}_split")
             if part == "train" or getattr(data, part) is not None or split is not None:
-                changes[part] = str(write_rows(folder / f"smoke_{part}.jsonl", rows[:count], split))
+                changes[part] = str(folder / f"smoke_{part}.jsonl")
+                column = {} if split is None else {"split": split}
+                write_json_lines(changes[part], [{**row, **column} for row in rows[:count]])
         if more := getattr(self.options, "also_train", None):  # every further source is the same file
             changes["also_train"] = [changes["train"]] * len(more)
         return changes

@@ -33,10 +33,7 @@ class BookArguments:
 
 
 class BookSummarizationTask(SummarizationTask):
-    """Trained on joined summaries of chapters; at validation and test the model it begins with writes these summaries.
-
-    Source: section 3.4.2 of the Top-Down Transformer's paper.
-    """
+    """Trained on joined summaries of chapters, which the first model writes at test (Top-Down Transformer, 3.4.2)."""
 
     arguments = BookArguments
 
@@ -49,9 +46,7 @@ class BookSummarizationTask(SummarizationTask):
         super().check()
         data = self.recipe.data
         if self.recipe.model.model_name_or_path is None:
-            raise RecipeError(
-                "model: model_name_or_path is not given; book_summarization begins with the chapters' model"
-            )
+            raise RecipeError("model: model_name_or_path is not given; books begin with the chapters' model")
         if data.text_column is None:
             raise RecipeError("data: text_column is not given; it has the reference summaries of the chapters")
         if (kind := data.source_kind) is not None:
@@ -66,8 +61,7 @@ class BookSummarizationTask(SummarizationTask):
 
     def load(self, part: str, **changes: Any) -> Any:
         column = self.recipe.data.text_column if part == "train" else self.options.chapters_column
-        books = super().load(part, text_column=column, source_kind="documents")
-        if books is None:
+        if (books := super().load(part, text_column=column, source_kind="documents")) is None:
             return None
         if part != "train":
             summaries = self._summaries_of_chapters(part, books["documents"])

@@ -88,18 +88,14 @@ class ClassificationTask(EncoderTask):
         return rows.select(kept)
 
     def _classes_of_data(self) -> list[str]:
-        rows = self.rows("train") if self.recipe.data.train is not None else self.rows("validation")
-        found = set(rows["label"])
-        if all(label.isdecimal() for label in found):
-            return [str(number) for number in range(max(map(int, found)) + 1)]
-        return sorted(found)
+        found = set(self.rows("train" if self.recipe.data.train is not None else "validation")["label"])
+        is_numbers = all(label.isdecimal() for label in found)
+        return [str(number) for number in range(max(map(int, found)) + 1)] if is_numbers else sorted(found)
 
     def _inputs(self, part: str, processor: Processor) -> Any:
-        rows = self.rows(part)
-        if rows is None:
+        if (rows := self.rows(part)) is None:
             return None
-        unknown = Counter(label for label in rows["label"] if self._number(label) is None)
-        if unknown:
+        if unknown := Counter(label for label in rows["label"] if self._number(label) is None):
             most, _ = unknown.most_common(1)[0]
             raise RecipeError(
                 f"classification: {part} has {unknown.total()} rows with a label that is none of the classes "
@@ -125,9 +121,8 @@ class ClassificationTask(EncoderTask):
 
 def log_probabilities(predictions: Any) -> np.ndarray[Any, Any]:
     """Turn logits into log-probabilities."""
-    logits = predictions[0] if isinstance(predictions, tuple) else predictions
-    result: np.ndarray[Any, Any] = torch.tensor(np.asarray(logits)).double().log_softmax(-1).numpy()
-    return result
+    logits = np.asarray(predictions[0] if isinstance(predictions, tuple) else predictions)
+    return np.asarray(torch.tensor(logits).double().log_softmax(-1))
 
 
 def accuracy(eval_prediction: EvalPrediction | Any) -> dict[str, float]:
@@ -140,8 +135,7 @@ def score_choices(
     task: EncoderTask, trainer: Trainer, inputs: Any, name_of: Callable[[int], Any]
 ) -> dict[str, Any] | None:
     """Choose for each row of the validation data, and write the choices down under the names of their numbers."""
-    rows = task.rows("validation")
-    if rows is None:
+    if (rows := task.rows("validation")) is None:
         return None
     output = trainer.predict(inputs)
     scores = log_probabilities(output.predictions)

@@ -37,8 +37,7 @@ class DenoisingArguments:
     span_mean: float = 3.0  # mean length of a replaced span in tokens
     permute_sentences: bool = True  # whether the sentences of a chunk are shuffled
     copies: int = 1  # how many noises each chunk has before the first comes again; an epoch is all of them
-    # From scratch and without a tokenizer, train one like BART's on the training documents, with so many entries, and
-    # keep it in the output folder.
+    # From scratch, without a tokenizer: entries of one like BART's, trained on the documents, kept beside the model.
     tokenizer_entries: int | None = None
     also_train: list[str] | None = None  # more files or folders of training documents, of any kind
 
@@ -51,13 +50,9 @@ class DenoisingArguments:
 
 
 class DenoisingTask(Task):
-    """Whole sentences in chunks, shuffled and masked, to be written as they were; the families begin with such a BART.
-
-    Source: Lewis et al., 2020 (BART), sections 2.2 and 5.1.
-    """
+    """Whole sentences in chunks, shuffled and masked, to be written as they were (Lewis et al., 2020, 2.2 and 5.1)."""
 
     arguments = DenoisingArguments
-
     unused = (
         *("summary_column", "test", "test_split", "phrases_column", "several_references", "digits"),
         *("importance", "importance_tagger", "key_phrases", "stopwords"),
@@ -77,9 +72,7 @@ class DenoisingTask(Task):
         sources = ("model_name_or_path", "from_bart", "from_encoder", "tokenizer")
         given = [name for name in sources if getattr(self.recipe.model, name)]
         if not given and not self.fits_tokenizer():
-            raise RecipeError(
-                "model: give model_name_or_path, from_encoder, tokenizer, or tokenizer_entries to have one trained"
-            )
+            raise RecipeError(f"model: give {', '.join(sources)}, or tokenizer_entries to have one trained")
         if given and self.fits_tokenizer():
             raise RecipeError(f"model: {given[0]} and denoising: tokenizer_entries are both given; leave one out")
 
@@ -90,9 +83,7 @@ class DenoisingTask(Task):
         model, processor = super().load_model_and_processor()
         if isinstance(processor, ProcessorMixin):
             family = model.config.model_type
-            raise RecipeError(
-                f"model: denoising reads plain tokens, and {family} has a processor; train model_type: bart"
-            )
+            raise RecipeError(f"model: denoising reads plain tokens, {family} has a processor; train model_type: bart")
         length = self.recipe.data.max_source_length
         most = min(positions(model.config, side) or length for side in ("encoder", "decoder"))
         if length > most:
@@ -136,12 +127,8 @@ class DenoisingTask(Task):
         return {} if self.options.tokenizer_entries is None else {"tokenizer_entries": LEAST_ENTRIES + 40}
 
     def _noisy(self, part: str, chunks: Dataset, processor: Processor, copies: int = 1) -> NoisyChunks:
-        options = self.options
-        noise = {
-            "mask_share": options.mask_share,
-            "span_mean": options.span_mean,
-            "permute": options.permute_sentences,
-        }
+        own = self.options
+        noise = {"mask_share": own.mask_share, "span_mean": own.span_mean, "permute": own.permute_sentences}
         return NoisyChunks(chunks, processor, copies=copies, seed=self.recipe.training.seed, part=part, **noise)
 
     def _packed(self, part: str, documents: Dataset, processor: Processor) -> Dataset:

@@ -74,9 +74,8 @@ class EncoderTask(Task):
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
         self._tokenized: dict[str, Dataset] = {}
-        self._cuts = {
-            part: dict.fromkeys(("rows", "truncated_rows", "truncated_tokens"), 0) for part in self.parts[:2]
-        }
+        nothing = dict.fromkeys(("rows", "truncated_rows", "truncated_tokens"), 0)
+        self._cuts = dict.fromkeys(self.parts[:2], nothing)
 
     def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:
         """Give what recognizes the columns of a part."""
@@ -110,9 +109,8 @@ class EncoderTask(Task):
 
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
         model, processor = super().load_model_and_processor()
-        most = usable_positions(model.config)
         length = self.recipe.data.max_source_length
-        if most is not None:
+        if (most := usable_positions(model.config)) is not None:
             if length > most:
                 raise RecipeError(f"data: max_source_length is {length}, but the model takes {most} tokens at most")
             plain_tokenizer(processor).model_max_length = most
@@ -178,9 +176,8 @@ def encode(processor: Processor, limit: int, **texts: list[str]) -> tuple[dict[s
     else:
         whole = tokenizer(**texts, verbose=False)
         lengths = [len(ids) for ids in whole["input_ids"]]
-        kept = whole
-        if max(lengths) > limit:
-            kept = tokenizer(**texts, truncation="longest_first", max_length=limit)
+        is_longer = max(lengths) > limit
+        kept = tokenizer(**texts, truncation="longest_first", max_length=limit) if is_longer else whole
         cut = [before - len(ids) for before, ids in zip(lengths, kept["input_ids"], strict=True)]
     return {name: [list(row) for row in kept[name]] for name in ("input_ids", "attention_mask")}, cut
 

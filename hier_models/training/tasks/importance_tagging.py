@@ -51,8 +51,7 @@ class ImportanceTaggingTask(EncoderTask):
         return model, processor
 
     def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Any:
-        inputs = self._inputs("validation", processor)
-        if inputs is not None:
+        if (inputs := self._inputs("validation", processor)) is not None:
             # Now and not after hours of training.
             found: set[int] = set()
             for labels in inputs["labels"]:
@@ -76,11 +75,8 @@ class ImportanceTaggingTask(EncoderTask):
         return compute_tagging_metrics
 
     def evaluate(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
-        inputs = self._inputs("validation", processor)
-        if inputs is None:
-            return None
-        output = trainer.predict(inputs)
-        return {**compute_tagging_metrics(output), "rows": len(inputs)}
+        inputs: Any = self._inputs("validation", processor)
+        return None if inputs is None else {**compute_tagging_metrics(trainer.predict(inputs)), "rows": len(inputs)}
 
     def reports(self) -> dict[str, Any]:
         return {**super().reports(), "without_importance": dict(self._without)}
@@ -89,8 +85,7 @@ class ImportanceTaggingTask(EncoderTask):
         return documents_rows(self.recipe.data)
 
     def _inputs(self, part: str, processor: Processor) -> Dataset | None:
-        rows = self.rows(part)
-        if rows is None:
+        if (rows := self.rows(part)) is None:
             return None
         if "summary" not in rows.column_names:
             raise RecipeError(f"data: {part} has no summaries; name their column with summary_column if there are any")
@@ -155,9 +150,8 @@ def area_under_curve(scores: "np.ndarray[Any, Any]", positive: "np.ndarray[Any, 
     positives = int(positive.sum())
     negatives = len(positive) - positives
     if not positives or not negatives:
-        raise ValueError(
-            f"the area under the curve compares important tokens with others, got {positives}, {negatives}"
-        )
+        found = f"{positives} and {negatives}"
+        raise ValueError(f"the area under the curve compares important tokens with others, got {found}")
     ranks = pd.Series(scores).rank().to_numpy()  # from 1; ties share their mean
     above = float(ranks[positive].sum()) - positives * (positives + 1) / 2
     return above / (positives * negatives)

@@ -29,8 +29,7 @@ class MaskedLMArguments(EncoderArguments):
 
     mlm_probability: float = 0.15  # share of the tokens to tell
     across_documents: bool = False  # whether an input that is not full goes on with the next document
-    # More sources of training documents: files, folders, or hub ids, perhaps with a configuration, as
-    # `id:configuration`, of which the split `train` is taken.
+    # More training documents: files, folders, or hub ids, perhaps as `id:configuration`, of which `train` is taken.
     also_train: list[str] | None = None
 
     def __post_init__(self) -> None:
@@ -46,8 +45,13 @@ class MaskedLMTask(EncoderTask):
     auto_class = "AutoModelForMaskedLM"
     can_stream = True
     unused = (
-        *("summary_column", "test", "test_split", "importance", "importance_tagger"),
-        *("several_references", "digits"),
+        "summary_column",
+        "test",
+        "test_split",
+        "importance",
+        "importance_tagger",
+        "several_references",
+        "digits",
     )
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
@@ -60,9 +64,8 @@ class MaskedLMTask(EncoderTask):
         return load_documents(source, summary_column="", **named, **options)
 
     def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset:
-        documents = self.rows("train")
         more = [self._more(number, source) for number, source in enumerate(self.options.also_train or [])]
-        packed = [self._packed("train", part, processor) for part in (documents, *more)]
+        packed = [self._packed("train", part, processor) for part in (self.rows("train"), *more)]
         if len(packed) == 1:
             return packed[0]
         if self.recipe.data.streaming:
@@ -71,8 +74,7 @@ class MaskedLMTask(EncoderTask):
         return concatenate_datasets(packed)
 
     def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | None:
-        documents = self.rows("validation")
-        if documents is None:
+        if (documents := self.rows("validation")) is None:
             return None
         collator = MaskingCollator(processor, self.options.mlm_probability, static=True)
 
@@ -96,8 +98,7 @@ class MaskedLMTask(EncoderTask):
     def evaluate(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
         if self._validation is None:
             return None
-        output = trainer.predict(self._validation)
-        return {**perplexity(output), "rows": len(self._validation)}
+        return {**perplexity(trainer.predict(self._validation)), "rows": len(self._validation)}
 
     def reports(self) -> dict[str, Any]:
         return {**super().reports(), "truncation": as_dicts(self._packing)}

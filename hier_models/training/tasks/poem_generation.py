@@ -49,23 +49,34 @@ class PoemGenerationArguments:
     lines_column: str | None = None  # with the lines of a poem; recognized by its name if not given
     keyword_unit: Literal["words", "characters"] = "words"  # what keywords are: words (of jieba) or characters
     min_keyword_count: int = 3  # words in fewer poems of the training data are no keywords of texts
-    # From scratch and without a tokenizer, the size of the vocabulary that is fitted to the training poems, without
-    # special tokens; all their characters if not given.
+    # From scratch, without a tokenizer: characters of the training poems to know, special ones aside; all by default.
     num_characters: int | None = None
     held_out_validation: int = 0  # where the data have no validation poems, so many training poems, by chance
     held_out_test: int = 0  # the same for test poems
     split_seed: int = 0  # decides which poems are taken
 
 
-class PoemGenerationTask(WritingTask):
-    """Quatrains line by line, each line from its keyword and the lines before it, scored with the paper's BLEU.
+def poem_table(evaluation: dict[str, Any]) -> str:
+    """Lay out the scores as in the paper's Table 2."""
+    lengths = [length for length in (5, 7) if f"bleu_{length}" in evaluation]
+    rows = [["", *(f"{length}-Char" for length in lengths)]]
+    for label, name in (*((f"BLEU{line}", f"bleu{line}") for line in range(1, LINES)), ("BLEU", "bleu")):
+        rows.append([label, *(f"{evaluation[f'{name}_{length}']:.3f}" for length in lengths)])
+    rows.append(["poems", *(str(evaluation[f"poems_{length}"]) for length in lengths)])
+    width = max(len(row[0]) for row in rows)
+    text = [f"{row[0]:<{width}}" + "".join(f"  {cell:>7}" for cell in row[1:]) for row in rows]
+    if evaluation.get("poems_left_out"):
+        text.append(f"{evaluation['poems_left_out']} poems have a line without a word in the vocabulary: not scored")
+    return "\n".join(text)
 
-    Source: HAM, section 5.2; Wang et al. (2016), sections 3.3 and 4.1.
-    """
+
+class PoemGenerationTask(WritingTask):
+    """Quatrains, each line from its keyword and those before it (HAM, section 5.2; Wang et al., 2016, 3.3 and 4.1)."""
 
     arguments = PoemGenerationArguments
     unused = ("importance", "importance_tagger", "fillers", "digits", "key_phrases", "source_kind")
     document_metrics = tuple(f"{name}_{length}" for length in LINE_LENGTHS for name in POEM_METRICS)
+    table = staticmethod(poem_table)
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
@@ -93,18 +104,14 @@ class PoemGenerationTask(WritingTask):
 
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
         model, processor = super().load_model_and_processor()
-        set_generation(model, self.recipe)
-        generation = model.generation_config
-        if generation.max_length is None and generation.max_new_tokens is None:
-            generation.max_length = max(LINE_LENGTHS) + 2  # with the decoder's start and the end
+        set_generation(model, self.recipe, max_length=max(LINE_LENGTHS) + 2)  # with the decoder's start and the end
         if not hasattr(processor, "poem_keywords"):
             raise RecipeError(f"model: poem_generation is for HAM (model_type: ham), got {model.config.model_type}")
         poems: Any = processor
         if poems.poem_keywords is None:
-            options, train = self.options, self.rows("train")["lines"]
-            unit, least = options.keyword_unit, options.min_keyword_count
+            unit, least = self.options.keyword_unit, self.options.min_keyword_count
             try:
-                poems.poem_keywords = PoemKeywords.fit(train, unit, min_count=least)
+                poems.poem_keywords = PoemKeywords.fit(self.rows("train")["lines"], unit, min_count=least)
             except ImportError as error:
                 raise RecipeError(f"poem_generation: keyword_unit: {error}") from error
             except ValueError as error:  # with the name that the argument has in a recipe
@@ -123,17 +130,8 @@ class PoemGenerationTask(WritingTask):
         return None if self.rows("validation") is None else self._examples("validation", processor)
 
     def reports(self) -> dict[str, Any]:
-        return {
-            "set_aside": as_dicts(
-                {part: self.set_aside[part] for part, poems in self._rows.items() if poems is not None}
-            ),
-            "lines": as_dicts(self._tokenized),
-            "coverage": self._coverage,
-        }
-
-    @staticmethod
-    def table(evaluation: dict[str, Any]) -> str:
-        return poem_table(evaluation)
+        read = {part: self.set_aside[part] for part, poems in self._rows.items() if poems is not None}
+        return {"set_aside": as_dicts(read), "lines": as_dicts(self._tokenized), "coverage": self._coverage}
 
     def smoke_rows(self) -> list[dict[str, Any]]:
         column = self.options.lines_column or "lines"
@@ -150,8 +148,7 @@ class PoemGenerationTask(WritingTask):
     def _examples(self, part: str, processor: Processor) -> Dataset:
         poems = self.rows(part)
         self._coverage[part] = character_coverage(poems, processor).as_dict()
-        missing = self._coverage[part]["unknown"]
-        if missing:
+        if missing := self._coverage[part]["unknown"]:
             logger.warning("%s: %d characters are not in the vocabulary (see `coverage`)", part, missing)
         self._tokenized[part] = PoemReport()
         return tokenize_poems(poems, processor, self._tokenized[part])
@@ -166,10 +163,8 @@ class PoemGenerationTask(WritingTask):
             return self._read(part)
         poems = self._train_poems
         if both >= len(poems):
-            raise RecipeError(
-                f"poem_generation: held_out_validation and held_out_test are {both} of {len(poems)}; "
-                "some must be left to train on"
-            )
+            what = f"held_out_validation and held_out_test are {both} of {len(poems)}"
+            raise RecipeError(f"poem_generation: {what}; some must be left to train on")
         order = np.random.default_rng(options.split_seed).permutation(len(poems))
         if part == "train":
             return poems.select(np.sort(order[both:]))
@@ -276,17 +271,3 @@ def _write(trainer: Any, rows: Sequence[dict[str, Any]], length: int, options: d
     options = {"metric_key_prefix": "test", "logits_processor": [processor.line_length(length)], **options}
     generated = trainer.predict(inputs, **options).predictions
     return ["".join(line.split()) for line in decode(generated, plain_tokenizer(processor))]
-
-
-def poem_table(results: dict[str, Any]) -> str:
-    """Lay out the scores as in the paper's Table 2."""
-    lengths = [length for length in (5, 7) if f"bleu_{length}" in results]
-    rows = [["", *(f"{length}-Char" for length in lengths)]]
-    for label, name in (*((f"BLEU{line}", f"bleu{line}") for line in range(1, LINES)), ("BLEU", "bleu")):
-        rows.append([label, *(f"{results[f'{name}_{length}']:.3f}" for length in lengths)])
-    rows.append(["poems", *(str(results[f"poems_{length}"]) for length in lengths)])
-    width = max(len(row[0]) for row in rows)
-    text = [f"{row[0]:<{width}}" + "".join(f"  {cell:>7}" for cell in row[1:]) for row in rows]
-    if results.get("poems_left_out"):
-        text.append(f"{results['poems_left_out']} poems have a line without a word in the vocabulary: not scored")
-    return "\n".join(text)

@@ -41,8 +41,7 @@ class QuestionAnsweringTask(EncoderTask):
         return self._scores
 
     def evaluate(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
-        rows = self.rows("validation")
-        if rows is None:
+        if (rows := self.rows("validation")) is None:
             return None
         output = trainer.predict(self._inputs("validation", processor))
         predictions = self._answers(output.predictions)
@@ -65,8 +64,7 @@ class QuestionAnsweringTask(EncoderTask):
 
     def _inputs(self, part: str, processor: Processor) -> Any:
         if part not in self._windows:
-            rows = self.rows(part)
-            if rows is None:
+            if (rows := self.rows(part)) is None:
                 return None
             if "answers" not in rows.column_names:
                 raise RecipeError(f"question_answering: {part} has no answers; name their column with answers_column")
@@ -99,10 +97,8 @@ class QuestionAnsweringTask(EncoderTask):
             for key, found in zip(keys, self._answers(eval_prediction.predictions), strict=True)
         ]
         references = [{"id": key, "answers": found} for key, found in zip(keys, rows["answers"], strict=True)]
-        scores = Squad().compute(
-            predictions=predictions, references=references, no_answer_threshold=self.options.null_threshold
-        )
-        return cast(dict[str, float], scores)
+        options = {"no_answer_threshold": self.options.null_threshold}
+        return cast(dict[str, float], Squad().compute(predictions=predictions, references=references, **options))
 
 
 def _best(prediction: Prediction) -> str:

@@ -1,10 +1,9 @@
 """Training of readers on questions with their contexts or documents."""
 
-import dataclasses
 import functools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
@@ -53,8 +52,7 @@ class ReadingComprehensionArguments(QuestionArguments):
     # What a tokenizer that is fitted splits texts into; characters are for Chinese that is not split into words.
     split_into: Literal["words", "characters"] = "words"
     lowercase: bool = True  # whether the words of a tokenizer that is fitted are in small letters
-    # What F1, BLEU and ROUGE-L compare; by default characters where answers are mostly of a script that writes words
-    # without spaces, as Chinese.
+    # What F1, BLEU and ROUGE-L compare; by default characters of answers mostly written without spaces, as Chinese.
     unit: Literal["words", "characters"] | None = None
 
     def __post_init__(self) -> None:
@@ -80,11 +78,10 @@ class ReadingComprehensionTask(EncoderTask):
 
     def check(self) -> None:
         super().check()
-        if self.options.stride >= self.recipe.data.max_source_length:
-            stride, most = self.options.stride, self.recipe.data.max_source_length
-            raise RecipeError(
-                f"reading_comprehension: stride must be less than data: max_source_length, got {stride} and {most}"
-            )
+        stride, most = self.options.stride, self.recipe.data.max_source_length
+        if stride >= most:
+            found = f"got {stride} and {most}"
+            raise RecipeError(f"reading_comprehension: stride must be less than data: max_source_length, {found}")
 
     def resolver(self, part: str) -> Callable[[Mapping[str, Any]], RowFormat]:
         return functools.partial(resolve_reading, **self.columns(), named_paragraphs=part == "train")
@@ -96,9 +93,7 @@ class ReadingComprehensionTask(EncoderTask):
         characters = fit_characters(self._texts(), self.options.num_characters)
         settings = {**arguments.processor_settings(), "characters": characters}
         sizes = {**arguments.overrides(), "char_vocab_size": len(characters) + 2}
-        return dataclasses.replace(
-            arguments, processor_overrides=json.dumps(settings), config_overrides=json.dumps(sizes)
-        )
+        return replace(arguments, processor_overrides=json.dumps(settings), config_overrides=json.dumps(sizes))
 
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
         model, processor = super().load_model_and_processor()
@@ -134,8 +129,7 @@ class ReadingComprehensionTask(EncoderTask):
         return None if found is None else self._score(found, "validation")
 
     def test(self, trainer: Trainer, model: PreTrainedModel, processor: Processor) -> dict[str, Any] | None:
-        found = self._predict("test", trainer, processor, PREDICTIONS_FILE)
-        if found is None:
+        if (found := self._predict("test", trainer, processor, PREDICTIONS_FILE)) is None:
             return None
         statistics = self._statistics(found, "test")
         if statistics and trainer.is_world_process_zero():
@@ -145,8 +139,7 @@ class ReadingComprehensionTask(EncoderTask):
 
     def _predict(self, part: str, trainer: Trainer, processor: Processor, file: str) -> list[tuple[str, float]] | None:
         """Answer the questions of a part, and write the answers down."""
-        rows = self.rows(part)
-        if rows is None:
+        if (rows := self.rows(part)) is None:
             return None
         answers = self._answers(self._logits(trainer, self._inputs(part, processor)), rows, self._windows[part])
         said, scores = zip(*answers, strict=True)
@@ -187,15 +180,12 @@ class ReadingComprehensionTask(EncoderTask):
 
     def _inputs(self, part: str, processor: Processor) -> Any:
         if part not in self._windows:
-            rows = self.rows(part)
-            if rows is None:
+            if (rows := self.rows(part)) is None:
                 return None
             made = self._made_of(rows, processor)
             self._count(part, rows, made)
             if part == "train":
-                made = made.filter(
-                    lambda end: end >= 0, input_columns="end_positions", num_proc=self.recipe.data.num_proc
-                )
+                made = made.filter(lambda end: end >= 0, input_columns="end_positions", **self.of_data("num_proc"))
                 if not len(made):
                     raise RecipeError("data: train has no window with an answer")
             self._windows[part] = made
@@ -211,9 +201,8 @@ class ReadingComprehensionTask(EncoderTask):
 
     def _count(self, part: str, rows: Any, made: Any) -> None:
         examples, ends = list(made["example_index"]), list(made["end_positions"])
-        long = {i for i, cut in zip(examples, made["long_question"], strict=True) if cut}
+        long, widened = ({i for i, is_so in zip(examples, made[name], strict=True) if is_so} for name in CHECKS)
         found = {i for i, end in zip(examples, ends, strict=True) if end >= 0}
-        widened = {i for i, wide in zip(examples, made["widened_answer"], strict=True) if wide}
         if len(widened) > len(rows) / 2:
             logger.warning(
                 f"{part}: {len(widened)} of {len(rows)} answers begin or end inside of a word, and are learned with "
@@ -265,8 +254,7 @@ class ReadingComprehensionTask(EncoderTask):
         return document_answers(said, golds, unit)
 
     def _score(self, answers: Sequence[tuple[str, float]], part: str) -> dict[str, float]:
-        found = self._statistics(answers, part)
-        if not found:
+        if not (found := self._statistics(answers, part)):
             return {"total": 0.0}
         return {**{name: found[name].score() for name in self.document_metrics}, "total": len(found["exact"].values)}
 

@@ -32,7 +32,6 @@ from .base import WritingTask, as_dicts
 
 logger = logging.getLogger(__name__)
 
-
 # What of the section data says how documents are read.
 READING = ("text_column", "summary_column", "source_kind", "fillers", "phrases_column", "several_references", "digits")
 
@@ -46,7 +45,6 @@ class SummarizationTask(WritingTask):
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
         self._cuts = {part: TruncationReport() for part in self.parts}
-        self._importance: Importance | None = recipe.data.importance
         self._importance_at_test: Importance | None = recipe.data.importance
         self._key_phrases: dict[str, Any] = {}
         self._highlights = False
@@ -148,8 +146,7 @@ class SummarizationTask(WritingTask):
     def fitted_tokenizer(self) -> PreTrainedTokenizerBase:
         words = cast(int, self.recipe.model.tokenizer_words)
         tokenizer = train_word_level(_texts(self.rows("train")), words, digits=self.recipe.data.digits)
-        found = len(tokenizer) - len(tokenizer.all_special_ids)
-        if found < words:
+        if (found := len(tokenizer) - len(tokenizer.all_special_ids)) < words:
             logger.warning("model: the training documents have only %d words of tokenizer_words: %d", found, words)
         return tokenizer
 
@@ -164,7 +161,7 @@ class SummarizationTask(WritingTask):
         return documents
 
     def _tokenized(self, part: str, documents: Any, processor: Processor) -> Dataset | IterableDataset:
-        weights = self._importance if part == "train" else self._importance_at_test
+        weights = self.recipe.data.importance if part == "train" else self._importance_at_test
         settings = self.of_data("max_source_length", "max_target_length", "num_proc")
         return tokenize_documents(documents, processor, importance=weights, report=self._cuts[part], **settings)
 
@@ -222,11 +219,10 @@ def run_evaluation(
         ValueError: If the dataset has no summaries to compare with, or there are weights for a model that does not
             pool by importance.
     """
-    if importance is not None and getattr(model.config, "pooling", None) != "importance":
-        raise ValueError(
-            f"importance is for models that pool by it (pooling='importance' in the config), and "
-            f"{type(model).__name__} has pooling={getattr(model.config, 'pooling', None)!r}"
-        )
+    pooling = getattr(model.config, "pooling", None)
+    if importance is not None and pooling != "importance":
+        needed = "importance is for models that pool by it (pooling='importance' in the config)"
+        raise ValueError(f"{needed}, and {type(model).__name__} has pooling={pooling!r}")
     documents = all_rows(dataset)
     references = references_of(documents)
     most = default_max_new_tokens(model, **generate_kwargs)

@@ -40,22 +40,40 @@ class TranslationArguments:
     source_column: str | None = None  # with the sentences of the source
     target_column: str | None = None  # with the sentences of the translation
     source_language: str = "english"  # for splitting text into sentences when the model is used
-    # From scratch and without a tokenizer, train one on both sides of the training documents, with so many merges; it
-    # is kept in the output folder.
+    # From scratch, without a tokenizer: merges of one that is trained on both sides, and kept in the output folder.
     bpe_codes: int | None = None
     bleu_tokenizer: str = "13a"  # of sacrebleu: 13a, intl, zh, char, …
 
 
-class TranslationTask(WritingTask):
-    """Aligned documents in two languages, cut into chunks, scored with BLEU of whole documents (d-BLEU).
+def bleu_table(evaluation: dict[str, Any]) -> str:
+    """Lay out d-BLEU, its signature and the lengths."""
+    counts = evaluation["counts"]
+    rows = {
+        "d-BLEU": f"{evaluation['bleu']:.2f}",
+        "signature": evaluation["signature"],
+        "precisions": " ".join(f"{value:.1f}" for value in evaluation["precisions"]),
+        "brevity penalty": f"{evaluation['bp']:.3f}",
+        "documents": f"{evaluation['documents']} in {evaluation['chunks']} chunks",
+    }
+    for name, shown in (("perplexity", "perplexity"), ("perplexity_of_another_source", "… with another source")):
+        if name in evaluation:
+            rows[shown] = f"{evaluation[name]:.2f}"
+    if split := counts["num_split_sentences"]:
+        rows["split sentences"] = f"{split} (longer than a chunk)"
+    if unfinished := counts["num_unfinished_chunks"]:
+        rows["unfinished chunks"] = f"{unfinished} (ended at the maximum length)"
+    width = max(map(len, rows))
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows.items())
 
-    Source: HAT-BART, section 4.2.
-    """
+
+class TranslationTask(WritingTask):
+    """Aligned documents in two languages, cut into chunks, scored with d-BLEU (HAT-BART, section 4.2)."""
 
     arguments = TranslationArguments
     unused = ("importance", "importance_tagger", "several_references", "digits")
     in_order = True
     document_metrics = ("bleu", "perplexity")
+    table = staticmethod(bleu_table)
 
     def __init__(self, recipe: Recipe, output_dir: Path) -> None:
         super().__init__(recipe, output_dir)
@@ -76,24 +94,19 @@ class TranslationTask(WritingTask):
         codes = self.options.bpe_codes
         texts = (" ".join(document[side]) for document in self.rows("train") for side in ("source", "target"))
         tokenizer = train_joint_bpe(texts, codes, model_max_length=self.recipe.data.max_source_length)
-        found = len(tokenizer) - 256 - len(tokenizer.all_special_ids)
-        if found < codes:
+        if (found := len(tokenizer) - 256 - len(tokenizer.all_special_ids)) < codes:
             logger.warning("translation: the training documents give only %d BPE codes of %d", found, codes)
         return tokenizer
 
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
         model, processor = super().load_model_and_processor()
-        set_generation(model, self.recipe)
+        set_generation(model, self.recipe, self.recipe.data.max_target_length)
         set_lengths(model.config, processor, self.recipe)
         warn_if_endless(processor)
         if hasattr(processor, "language"):
             processor.language = self.options.source_language
         # The pipeline cuts documents into chunks as long as those of training.
         remember_task(model.config, "translation", max_source_length=self.recipe.data.max_source_length)
-        generation = model.generation_config
-        if generation.max_length is None and generation.max_new_tokens is None:
-            # `generate` alone would stop after 20 tokens.
-            generation.max_length = self.recipe.data.max_target_length
         return model, processor
 
     def train_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | IterableDataset:
@@ -103,8 +116,7 @@ class TranslationTask(WritingTask):
     def validation_dataset(self, model: PreTrainedModel, processor: Processor) -> Dataset | None:
         if "test" in self.parts:
             self.rows("test")  # now and not after training, so that what is wrong with them shows at once
-        documents = self.rows("validation")
-        if documents is None:
+        if (documents := self.rows("validation")) is None:
             return None
         chunks = self._chunks("validation", documents, processor)
         assert isinstance(chunks, Dataset)
@@ -120,10 +132,6 @@ class TranslationTask(WritingTask):
     def reports(self) -> dict[str, Any]:
         return {"chunks": as_dicts(self._chunked), **super().reports()}
 
-    @staticmethod
-    def table(evaluation: dict[str, Any]) -> str:
-        return bleu_table(evaluation)
-
     def smoke_rows(self) -> list[dict[str, Any]]:
         source, target = self.options.source_column or "source", self.options.target_column or "target"
         pairs: list[list[str]] = ROWS["translations"]
@@ -135,8 +143,8 @@ class TranslationTask(WritingTask):
 
     def smoke_changes(self) -> dict[str, Any]:
         # A translation is as long as its source, unlike a summary.
-        changes: dict[str, Any] = {"max_target_length": min(self.recipe.data.max_target_length, POSITIONS)}
-        return changes if self.options.bpe_codes is None else {**changes, "bpe_codes": 200}
+        codes = {} if self.options.bpe_codes is None else {"bpe_codes": 200}
+        return {"max_target_length": min(self.recipe.data.max_target_length, POSITIONS), **codes}
 
     def scores(self, part: str, model: PreTrainedModel, processor: Processor, **files: Any) -> dict[str, Any]:
         training, tokenizer = self.recipe.training, self.options.bleu_tokenizer
@@ -244,8 +252,7 @@ def run_translation_evaluation(
     Source: HAT-BART, section 4.2 (d-BLEU).
     """
     documents = all_rows(dataset)
-    name = "tokenizer" if isinstance(processor, PreTrainedTokenizerBase) else "processor"
-    given: dict[str, Any] = {name: processor}
+    given: Any = {"tokenizer" if isinstance(processor, PreTrainedTokenizerBase) else "processor": processor}
     pipe = TranslationPipeline(model=model, device=model.device, **given)
     owners: list[int] = []
     examples = []
@@ -261,9 +268,8 @@ def run_translation_evaluation(
         predictions = generate(trainer, inputs, generation_config=generation, **others)
         if max_target_length is not None:
             limit = pipe._chunk_limit(max_source_length, pipe._languages(None, None))
-            chunks: Any = chunk_parallel(
-                documents, processor, max_source_length=limit, max_target_length=max_target_length
-            )
+            lengths: dict[str, Any] = {"max_source_length": limit, "max_target_length": max_target_length}
+            chunks: Any = chunk_parallel(documents, processor, **lengths)
             in_chunks = np.array(chunks[DOCUMENT])
             labelled = chunks.remove_columns([DOCUMENT, SENTENCES])
             of_labels, found = perplexities(model, processor, labelled, cast(Any, trainer.args))
@@ -296,27 +302,6 @@ def run_translation_evaluation(
     rows = prediction_rows(documents, translation=translations, reference=references)
     write_evaluation(trainer, results, rows, document_scores, (results_file, predictions_file, scores_file))
     return results
-
-
-def bleu_table(results: dict[str, Any]) -> str:
-    """Lay out d-BLEU, its signature and the lengths."""
-    counts = results["counts"]
-    rows = {
-        "d-BLEU": f"{results['bleu']:.2f}",
-        "signature": results["signature"],
-        "precisions": " ".join(f"{value:.1f}" for value in results["precisions"]),
-        "brevity penalty": f"{results['bp']:.3f}",
-        "documents": f"{results['documents']} in {results['chunks']} chunks",
-    }
-    for name, shown in (("perplexity", "perplexity"), ("perplexity_of_another_source", "… with another source")):
-        if name in results:
-            rows[shown] = f"{results[name]:.2f}"
-    if split := counts["num_split_sentences"]:
-        rows["split sentences"] = f"{split} (longer than a chunk)"
-    if unfinished := counts["num_unfinished_chunks"]:
-        rows["unfinished chunks"] = f"{unfinished} (ended at the maximum length)"
-    width = max(map(len, rows))
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows.items())
 
 
 def _unfinished(predictions: Any, tokenizer: PreTrainedTokenizerBase, longest: int | None) -> int:
