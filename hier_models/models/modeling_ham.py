@@ -5,10 +5,7 @@ Source: "Hierarchical Attention: What Really Counts in Various NLP Tasks".
 In the order data flows: hierarchical_attention.py; gru_body.py and transformer_body.py, encoder and decoder of both;
 recurrent_cache.py, the GRU decoder's state; and here the models.
 
-Axes in shape comments:
-    batch       sources
-    source      source tokens
-    target      target tokens
+Axes in shape comments: batch (sources), source (source tokens), target (target tokens).
 """
 
 from typing import Any
@@ -124,12 +121,7 @@ class HamForConditionalGeneration(Seq2SeqHead, HamPreTrainedModel, GenerationMix
     target, vocab_size)`, and what else was asked for.
     """
 
-    def __init__(self, config: HamConfig):
-        super().__init__(config)
-        self.model = HamModel(config)
-        self.make_head(config)
-        self.post_init()
-
+    model_class = HamModel
     forward = writes(HamModel, HamLMOutput)
 
     def create_masks_for_generate(self, **kwargs: Any) -> Any:
@@ -137,6 +129,3 @@ class HamForConditionalGeneration(Seq2SeqHead, HamPreTrainedModel, GenerationMix
         if self.config.body == "gru":
             return kwargs.get("attention_mask")
         return create_masks_for_generate(**kwargs)
-
-
-__all__ = ["HamForConditionalGeneration", "HamModel"]

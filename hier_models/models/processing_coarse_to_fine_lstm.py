@@ -123,8 +123,7 @@ class CoarseToFineLstmProcessor(SentenceProcessor):
             TypeError: If an input is not text, or a list of text, as described.
         """
         inputs = {"text": text, "sentences": sentences, "turns": turns, "documents": documents}
-        data, batched = self._prepare(inputs, text_target, options)
-        return self._encoded(data, batched, options.get("return_tensors"))
+        return self._encoded(*self._prepare(inputs, text_target, options), options.get("return_tensors"))
 
     def _sources(  # type: ignore[override]
         self, name: str, value: Any, limit: int | None, cut: bool
@@ -162,6 +161,3 @@ class CoarseToFineLstmProcessor(SentenceProcessor):
             ids += [self.tokenizer.pad_token_id] * (whole - kept)
             mask += [0] * (whole - kept)
         return {"input_ids": ids, "attention_mask": mask, "row_ids": row_ids, **counts}
-
-
-__all__ = ["CoarseToFineLstmProcessor"]

@@ -405,6 +405,3 @@ def _at_least(name: str, value: int | None, least: int) -> int | None:
 def _plain(value: Any) -> Any:
     """Lists in place of tensors and arrays."""
     return value.tolist() if hasattr(value, "tolist") else value
-
-
-__all__ = ["AnswerNotFoundError", "HamReaderProcessor", "fit_characters"]

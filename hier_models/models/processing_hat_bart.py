@@ -210,6 +210,3 @@ def _bounds_by_width(widths: "np.ndarray[Any, Any]", document: Document) -> list
         return None
     bounds: list[int] = np.searchsorted(ends - widths, lengths[:-1]).tolist()
     return bounds
-
-
-__all__ = ["HatBartProcessor"]

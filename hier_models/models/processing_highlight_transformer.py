@@ -316,6 +316,3 @@ class HighlightTransformerProcessor(SavesPart, GivesRunningText, SourceProcessor
             for key in data.keys() & self.extra_inputs:
                 most = max(1, *map(len, data[key]))  # a tensor of no phrases would have no second axis
                 data[key] = [[*row, *[self.extra_inputs[key]] * (most - len(row))] for row in data[key]]
-
-
-__all__ = ["HighlightTransformerProcessor"]

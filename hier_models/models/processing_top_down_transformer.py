@@ -182,6 +182,3 @@ def _weights(
     places = np.asarray(offsets)
     weights = np.maximum.reduceat(characters, places.reshape(-1))[::2]
     return np.where(places[:, 0] < places[:, 1], weights, 0.0)
-
-
-__all__ = ["TopDownTransformerProcessor"]

@@ -57,12 +57,16 @@ class Seq2SeqHead(WritesTargets, nn.Module):
     _tied_weights_keys = {"lm_head.weight": "model.shared.weight"}
     _keys_to_ignore_on_load_missing: Any = ["final_logits_bias"]
 
-    def make_head(self, config: PreTrainedConfig) -> None:
-        """Make the head's layers."""
+    model_class: Any
+
+    def __init__(self, config: PreTrainedConfig):
+        super().__init__(config)  # type: ignore[call-arg]  # of the model that stands behind
+        self.model = self.model_class(config)
         self.final_logits_bias = nn.Buffer(torch.zeros(1, config.vocab_size))
         self.lm_head = nn.Linear(getattr(config, "embedding_size", config.d_model), config.vocab_size, bias=False)
         if self._copies:
             self.copy_gate = CopyGate(config.d_model, 1)
+        cast(Any, self).post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
         cast(Any, super())._init_weights(module)
