@@ -56,8 +56,7 @@ class RowScreen:
         return is_many and _product_works()
 
     def candidates(self, queries: torch.Tensor, number: int) -> torch.Tensor:
-        """Find all rows that can be among the best."""
-        # queries (documents, beams, hidden_size)
+        """Find all rows that can be among the best."""  # queries (documents, beams, hidden_size)
         short = queries.bfloat16()
         products = [
             _product(query, small, scales)

@@ -45,8 +45,7 @@ class CoarseToFineLstmAttention(nn.Module):
         self.word_query = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
 
     def forward(self, hidden: torch.Tensor, memory: WordMemory, choice: RowChoice) -> Attended:
-        """Attend to word states that are all there."""
-        # hidden (batch, hidden_size)
+        """Attend to word states that are all there."""  # hidden (batch, hidden_size)
         query = self.word_query(hidden)
         scores = _scores(query, memory.states)  # equation 4.8, (batch, source)
         row_scores = row_counts = None
@@ -94,8 +93,7 @@ class CoarseToFineLstmAttention(nn.Module):
 
 
 def select_rows(row_scores: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Take the best rows."""
-    # row_scores (batch, rows)
+    """Take the best rows."""  # row_scores (batch, rows)
     best, rows = row_scores.topk(min(number, row_scores.shape[1]), dim=-1)
     return rows, best.softmax(dim=-1)  # (batch, selected)
 

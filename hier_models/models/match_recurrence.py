@@ -15,10 +15,7 @@ from .word_encoder import reversed_places
 
 
 class MatchRecurrence(nn.Module):
-    """A recurrent network over a context that attends to the question at each word, its last state in the query.
-
-    In levels, what a level attended to stands in the place of the context's word in the next level's query.
-    """
+    """A recurrent network over a context that attends to the question at each word, its last state in the query."""
 
     # Makes what steps get of words and question, `(both, …, any)`, and weights of the state, `(any, hidden)`.
     _prepare: Callable[..., tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]]

@@ -301,8 +301,7 @@ def _check_characters(
 
 
 def _check_documents(document_ids: torch.Tensor | None, mask: torch.Tensor) -> None:
-    """Refuse documents that do not follow each other."""
-    # document_ids (batch, words), mask (batch, words)
+    """Refuse documents that do not follow each other."""  # document_ids (batch, words), mask (batch, words)
     if document_ids is None:
         return
     check_shape("document_ids", document_ids, mask.shape)

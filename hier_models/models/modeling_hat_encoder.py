@@ -421,8 +421,7 @@ def check_choices(name: str, tensor: torch.Tensor, dimensions: int) -> None:
 
 
 def check_length(config: PreTrainedConfig, input_ids: torch.Tensor | None, length: int) -> None:
-    """Refuse more tokens than there are positions."""
-    # input_ids (batch, tokens)
+    """Refuse more tokens than there are positions."""  # input_ids (batch, tokens)
     longest = config.max_position_embeddings - config.pad_token_id - 1
     if length <= longest:
         return

@@ -20,6 +20,7 @@ from .source_processing import (
     cut_at,
     pieces_of,
 )
+from .text_inputs import check_integer
 
 
 # Per processor, kept out of it as in source_processing.py: its copy of the backend, and the tokens' widths.
@@ -58,8 +59,7 @@ class HatBartProcessor(GivesRunningText, SentenceProcessor):
                 f"`tokenizer` has {self.tokenizer.bos_token!r} as bos_token and as eos_token, so that the end would "
                 'count as a sentence. Add another bos_token with tokenizer.add_special_tokens({"bos_token": …}).'
             )
-        if isinstance(num_segments, bool) or not isinstance(num_segments, int) or num_segments < 0:
-            raise ValueError(f"`num_segments` must be an integer, 0 or more, got {num_segments!r}")
+        check_integer("num_segments", num_segments, least=0)
         # By what it can: remote code has a class of its own.
         sets_markers = hasattr(self.tokenizer, "encode_sentences")
         self.num_segments = num_segments

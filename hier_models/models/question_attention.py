@@ -45,7 +45,7 @@ def masked_softmax(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:  #
 
 
 class BidafAttention(nn.Module):
-    """BiDAF's attention in both directions, in levels.
+    """BiDAF's attention in both directions, in levels. Source: Seo et al. 2016, equations 1 to 3; HAM, section 3.1.
 
     A level scores words of context and question by w·[h; u; h∘u]; the query h of the next level is the question vector
     that the level attended to. Each level also attends from the question to the context, by the best score of each of
@@ -53,8 +53,6 @@ class BidafAttention(nn.Module):
 
     With P, a level's attention, its question vector is P U, and the next level's scores are
     P (U w_h + U diag(w_hu) Uᵀ) + U w_u, where rows of P sum to one.
-
-    Source: Seo et al. 2016, equations 1 to 3; HAM, section 3.1.
     """
 
     def __init__(self, size: int, depth: int, level_weights: str):
@@ -146,8 +144,7 @@ class SelfMatchingAttention(nn.Module):
         self.levels = LevelWeights(depth, level_weights)
 
     def forward(self, states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Attend."""
-        # states (rows, queries, size), mask (rows, queries)
+        """Attend."""  # states (rows, queries, size), mask (rows, queries)
         weights = self.levels(states)
         queries, values = states, states
         keys = self.key_projection(states)

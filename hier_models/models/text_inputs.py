@@ -15,6 +15,20 @@ def check_text(name: str, value: object) -> str:
     return value if value.isascii() else LONE_SURROGATE.sub("\ufffd", value)
 
 
+def check_language_code(language: object) -> None:
+    """Check that a language is given by its code."""
+    if not isinstance(language, str) or not re.fullmatch("[a-z]{2,3}", language):
+        raise ValueError(f"`language` must be a code of two or three small letters, such as en, got {language!r}")
+
+
+def check_integer(name: str, value: object, least: int = 1, optional: bool = False) -> None:
+    """Check that a value is a whole number and large enough, or None where that is allowed."""
+    is_right = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    if not is_right and not (optional and value is None):
+        also = " or None" if optional else ""
+        raise ValueError(f"`{name}` must be an integer of at least {least}{also}, got {value!r}")
+
+
 def check_words(name: str, value: object) -> list[str]:
     """Check that a value is a list of strings: words or sentences."""
     if isinstance(value, str) or not isinstance(value, Sequence):

@@ -30,8 +30,7 @@ class RecurrentEncoder(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, states: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Read texts."""
-        # states (texts, words, input_size)
+        """Read texts."""  # states (texts, words, input_size)
         lengths = lengths.to(states.device)
         places = torch.arange(states.shape[1], device=states.device)
         mask = (places < lengths[:, None])[..., None]
