@@ -60,7 +60,6 @@ class HamConfig(BartBodyConfig):
     """
 
     model_type = "ham"
-    # Beside the cache, leave the encoder's states out of what evaluation gathers: they are as large as the batch.
     keys_to_ignore_at_inference = ["cache", "encoder_last_hidden_state", "level_weights"]
 
     vocab_size: int = 8000

@@ -14,9 +14,9 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .conditional_reading import DocumentMemory, WordMemory, make_memory
 from .configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
+from .encoder_coarse_to_fine_lstm import CoarseToFineLstmPreTrainedModel
 from .input_checks import check_target
 from .model_outputs import CoarseToFineLstmDecoderOutput, CoarseToFineLstmEncoderOutput
-from .pretrained_coarse_to_fine_lstm import CoarseToFineLstmPreTrainedModel
 from .recurrent_cache import begin_steps, take_steps
 from .reinforce import draw_rows
 

@@ -21,10 +21,9 @@ from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 from .bart_body import of_both, target_of
 from .configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
 from .decoder_coarse_to_fine_lstm import CoarseToFineLstmDecoder, RowChoice
-from .encoder_coarse_to_fine_lstm import CoarseToFineLstmEncoder
+from .encoder_coarse_to_fine_lstm import CoarseToFineLstmEncoder, CoarseToFineLstmPreTrainedModel
 from .input_checks import check_one
 from .model_outputs import CoarseToFineLstmEncoderOutput, CoarseToFineLstmLMOutput, CoarseToFineLstmModelOutput
-from .pretrained_coarse_to_fine_lstm import CoarseToFineLstmPreTrainedModel
 from .reinforce import RewardBaseline, surrogate_loss
 from .seq2seq_head import WritesTargets, writes
 

@@ -28,10 +28,7 @@ from .transformer_body import HamTransformerDecoder, HamTransformerEncoder
 
 
 class HamModel(BartBodyModel, HamPreTrainedModel):
-    """Encoder and decoder of HAM, without the head; the Transformer body of one level equals [`BartModel`].
-
-    Source: sections 3 and 5.2.
-    """
+    """HAM without a head. Source: sections 3, 5.2. The Transformer body of one level is equal to [`BartModel`]."""
 
     def __init__(self, config: HamConfig):
         super().__init__(config)

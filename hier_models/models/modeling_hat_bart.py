@@ -232,10 +232,7 @@ class HatBartDecoder(BartBodyDecoder, HatBartPreTrainedModel):
 
 
 class HatBartModel(BartBodyModel, HatBartPreTrainedModel):
-    """HAT-BART's encoder and decoder, without a head.
-
-    Source: section 3 and figure 1. With `hierarchical_layers=0`, equal to [`BartModel`].
-    """
+    """HAT-BART without a head. Source: section 3, figure 1. With `hierarchical_layers=0`, equal to [`BartModel`]."""
 
     encoder_class, decoder_class = HatBartEncoder, HatBartDecoder
 

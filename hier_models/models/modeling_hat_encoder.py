@@ -56,10 +56,7 @@ class HatEncoderPreTrainedModel(BeginsAsBase, RobertaPreTrainedModel):
 
 
 class HatEncoderModel(HatEncoderPreTrainedModel):
-    """The encoder, with RoBERTa's pooler if asked for, and without a head.
-
-    Source: section 7. With `hierarchical_attention=False`, equal to [`RobertaModel`].
-    """
+    """The encoder, without a head (section 7); with `hierarchical_attention=False`, equal to [`RobertaModel`]."""
 
     _input_embed_layer = "word_embeddings"
 
@@ -267,7 +264,9 @@ class HatEncoderForMultipleChoice(HatEncoderHead):
         found = dict(inputs)
         for name, value in inputs.items():
             if isinstance(value, torch.Tensor):
-                check_choices(name, value, 4 if name == "inputs_embeds" else 3)
+                axes = {"inputs_embeds": "tokens, hidden_size", "bos_positions": "sentences"}.get(name, "tokens")
+                if value.dim() != (4 if name == "inputs_embeds" else 3):
+                    raise ValueError(f"`{name}` must be (batch, choices, {axes}), got shape {tuple(value.shape)}.")
                 found[name] = value.flatten(0, 1)  # into the batch axis
         return found
 
@@ -324,11 +323,7 @@ class HatEncoderForQuestionAnswering(HatEncoderPreTrainedModel):
 
 
 class HatEncoderForTokenClassification(HatEncoderHead):
-    """Labels each token.
-
-    `labels` are the label of each, -100 where there is no loss, `(batch, tokens)`, and `logits` `(batch, tokens,
-    num_labels)`.
-    """
+    """Labels each token: `labels` `(batch, tokens)`, -100 without loss; `logits` `(batch, tokens, num_labels)`."""
 
     def __init__(self, config: HatEncoderConfig):
         super().__init__(config)
@@ -410,14 +405,6 @@ def check_inputs(
         check_length(config, input_ids, length)
     if bos_positions is not None:
         check_bos_positions(bos_positions, (batch, length))
-
-
-def check_choices(name: str, tensor: torch.Tensor, dimensions: int) -> None:
-    """Refuse an input of multiple choice without an axis of choices."""
-    if tensor.dim() != dimensions:
-        axes = "(batch, choices, tokens)" if dimensions == 3 else "(batch, choices, tokens, hidden_size)"
-        axes = "(batch, choices, sentences)" if name == "bos_positions" else axes
-        raise ValueError(f"`{name}` must be {axes}, got shape {tuple(tensor.shape)}.")
 
 
 def check_length(config: PreTrainedConfig, input_ids: torch.Tensor | None, length: int) -> None:

@@ -132,10 +132,7 @@ class HighlightTransformerDecoder(CopyDecoder, HighlightTransformerPreTrainedMod
 
 
 class HighlightTransformerModel(BartBodyModel, HighlightTransformerPreTrainedModel):
-    """Encoder and decoder of the Highlight-Transformer, without a head.
-
-    Source: section 3. With BART's body and nothing highlighted, equal to [`BartModel`].
-    """
+    """The Highlight-Transformer, without a head (section 3); with BART's body and no highlights, BART exactly."""
 
     encoder_class, decoder_class = HighlightTransformerEncoder, HighlightTransformerDecoder
 

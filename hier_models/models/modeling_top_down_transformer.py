@@ -40,10 +40,9 @@ class TopDownTransformerDecoder(CopyDecoder, TopDownTransformerPreTrainedModel):
 
 
 class TopDownTransformerModel(BartBodyModel, TopDownTransformerPreTrainedModel):
-    """Encoder and decoder of the Top-Down Transformer, without a head.
+    """The Top-Down Transformer, without a head. Source: section 2 and figure 1.
 
-    Source: section 2 and figure 1. With `top_down_update="none"` and a window of twice the source, equal to
-    [`BartModel`].
+    With `top_down_update="none"` and a window of twice the source, equal to [`BartModel`].
     """
 
     encoder_class, decoder_class = TopDownTransformerEncoder, TopDownTransformerDecoder
@@ -151,10 +150,7 @@ class TopDownTransformerEncoderModel(BartBodyModel, TopDownTransformerPreTrained
 
 
 class TopDownTransformerForTokenClassification(TopDownTransformerPreTrainedModel):
-    """Labels each token: the importance tagger. Source: section 2.3, "train a top-down transformer encoder".
-
-    With two labels, the importance of a token is the probability of label 1.
-    """
+    """Labels each token: the importance tagger, of two labels by the probability of label 1. Source: section 2.3."""
 
     _keys_to_ignore_on_load_unexpected = TopDownTransformerEncoderModel._keys_to_ignore_on_load_unexpected
 

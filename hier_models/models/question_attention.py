@@ -91,8 +91,7 @@ class BidafAttention(nn.Module):
 class AdditiveAttention(nn.Module):
     """Additive attention in levels: v·tanh(W_k k + W_q q + W_s s), where only the query q changes with the level.
 
-    A next query is P V; W_q of it is P (V W_qᵀ), so the values are projected once. Source: Wang and Jiang 2016,
-    equation 2; Wang et al. 2017, equation 4; HAM, section 3.1.
+    Source: Wang and Jiang 2016, equation 2; Wang et al. 2017, equation 4; HAM, section 3.1.
     """
 
     def __init__(self, size: int, state_size: int, hidden_size: int, depth: int, level_weights: str):
@@ -108,7 +107,7 @@ class AdditiveAttention(nn.Module):
         self, keys: torch.Tensor, mask: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:  # keys (rows, keys, size), mask (rows, keys)
         """Make what is the same for all queries."""
-        values = self.query_projection(keys) if self.depth > 1 else None
+        values = self.query_projection(keys) if self.depth > 1 else None  # next query P V: W_q of it is P (V W_qᵀ)
         bias = torch.zeros_like(keys[..., 0]).masked_fill(~mask, torch.finfo(keys.dtype).min)
         return self.key_projection(keys), values, bias
 

@@ -71,8 +71,7 @@ class Reader(nn.Module):
 
     def encode(self, words: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """Read questions or documents, (texts, words, word_size), by themselves: (texts, words, size)."""
-        states: torch.Tensor = getattr(self, self.encoder_name)(words, lengths)[0]
-        return states
+        return getattr(self, self.encoder_name)(words, lengths)[0]  # type: ignore[no-any-return]
 
 
 class BidafReader(Reader):

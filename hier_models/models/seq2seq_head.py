@@ -64,7 +64,7 @@ class Seq2SeqHead(WritesTargets, nn.Module):
         self.model = self.model_class(config)
         self.final_logits_bias = nn.Buffer(torch.zeros(1, config.vocab_size))
         self.lm_head = nn.Linear(getattr(config, "embedding_size", config.d_model), config.vocab_size, bias=False)
-        if self._copies:
+        if getattr(config, "use_copy", False):
             self.copy_gate = CopyGate(config.d_model, 1)
         cast(Any, self).post_init()
 
@@ -91,10 +91,6 @@ class Seq2SeqHead(WritesTargets, nn.Module):
         self.final_logits_bias = nn.Buffer(new)
         return embeddings
 
-    @property
-    def _copies(self) -> bool:
-        return getattr(self.config, "use_copy", False)
-
     def predict(
         self,
         outputs: ModelOutput,  # (batch, target, d_model)
@@ -107,7 +103,7 @@ class Seq2SeqHead(WritesTargets, nn.Module):
         logits = self.lm_head(hidden_states)  # (batch, target, vocab_size)
         logits = logits + self.final_logits_bias.to(logits.device)
         gate, copy_attentions = None, outputs.get("copy_attentions")
-        if self._copies:
+        if getattr(self.config, "use_copy", False):
             gate = self.copy_gate(hidden_states)  # (batch, target, 1)
             logits = _copy(logits, gate, copy_attentions, outputs.get("source_ids"))
         loss = None if labels is None else token_loss(logits, labels, num_items_in_batch, are_logs=gate is not None)

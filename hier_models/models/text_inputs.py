@@ -15,6 +15,24 @@ def check_text(name: str, value: object) -> str:
     return value if value.isascii() else LONE_SURROGATE.sub("\ufffd", value)
 
 
+def check_ends(tokenizer: Any) -> None:
+    """Refuse a tokenizer whose BOS token, a marker, is its EOS token too."""
+    if tokenizer.bos_token_id == tokenizer.eos_token_id:
+        raise ValueError(
+            f"`tokenizer` has {tokenizer.bos_token!r} as bos_token and as eos_token, so that the end would count as a "
+            'sentence. Add another bos_token with tokenizer.add_special_tokens({"bos_token": …}).'
+        )
+
+
+def without_special(ids: list[int], special: set[int], unknown: int | None) -> list[int]:
+    """Turn special tokens that a vocabulary still finds in text (Unigram, whole words) into unknowns."""
+    if special.isdisjoint(ids):
+        return list(ids)
+    if unknown is None:
+        raise ValueError("the text contains a special token, and `tokenizer` has no unk_token to put in its place")
+    return [unknown if i in special else i for i in ids]
+
+
 def check_language_code(language: object) -> None:
     """Check that a language is given by its code."""
     if not isinstance(language, str) or not re.fullmatch("[a-z]{2,3}", language):

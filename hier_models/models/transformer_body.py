@@ -36,8 +36,7 @@ class HamAttention(BartAttention):
     @property
     def mixture(self) -> torch.Tensor:
         """Weight of each level in the output, `(depth,)`; they sum to one."""
-        weights: torch.Tensor = self.level_weights()
-        return weights
+        return self.level_weights()  # type: ignore[no-any-return]
 
     def forward(
         self,

@@ -66,8 +66,7 @@ class CharacterEncoder(nn.Module):
         mask = char_ids != 0
         states = self.dropout(self.embed_chars(char_ids))
         if self.convolution is None:
-            final: torch.Tensor = self.recurrent(states, mask.sum(-1))[1]
-            return final
+            return self.recurrent(states, mask.sum(-1))[1]  # type: ignore[no-any-return]
         states = nn.functional.pad(states * mask[..., None], (0, 0, 0, self.kernel_size - 1))
         filtered = self.convolution(states.transpose(1, 2)).relu()  # (words, char_hidden_size, chars)
         return torch.amax(filtered * mask[:, None], -1)  # none is negative
