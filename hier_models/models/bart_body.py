@@ -302,10 +302,7 @@ def attend(
         attention.config._attn_implementation, eager_attention_forward
     )
     dropout = attention.dropout if attention.training else 0.0
-    found: tuple[torch.Tensor, torch.Tensor | None] = implementation(
-        attention, query, key, value, mask, dropout=dropout, scaling=attention.scaling, **kwargs
-    )
-    return found
+    return implementation(attention, query, key, value, mask, dropout=dropout, scaling=attention.scaling, **kwargs)
 
 
 def keys_and_values(
@@ -317,7 +314,6 @@ def keys_and_values(
         stored = cache.cross_attention_cache
         if cache.is_updated.get(layer_idx):
             return stored.layers[layer_idx].keys, stored.layers[layer_idx].values
-    assert states is not None
     shape = (*states.shape[:-1], -1, attention.head_dim)
     key, value = (part(states).view(shape).transpose(1, 2) for part in (attention.k_proj, attention.v_proj))
     if stored is not None:

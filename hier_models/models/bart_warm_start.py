@@ -38,7 +38,7 @@ class BartWarmStart(BeginsAsBase, BartBodyPreTrainedModel):
         for name, number in positions.items():
             if number is not None:
                 model.grow_positions(number, extra_positions, name, also_above=not cls._upper_positions & set(kwargs))
-        return loaded  # type: ignore[no-any-return]
+        return loaded
 
     # Fields of the configuration that number what stands above the tokens.
     _upper_positions: frozenset[str] = frozenset()

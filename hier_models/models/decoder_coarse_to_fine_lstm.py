@@ -151,7 +151,6 @@ class CoarseToFineLstmDecoderStep(GradientCheckpointingLayer):
             hidden[layer], cells[layer] = _lstm_cell(gates, cells[layer])
             below = hidden[layer] if layer == len(self.gates) - 1 else self.dropout(hidden[layer])
         if isinstance(memory[0], DocumentMemory):
-            assert choice is not None
             attended = self.attention.on_demand(below, memory[0], choice, with_weights)
         else:
             attended = self.attention(below, WordMemory(*memory), choice)
@@ -192,7 +191,6 @@ class CoarseToFineLstmDecoder(CoarseToFineLstmPreTrainedModel):
         output_hidden_states: bool | None = None,
     ) -> CoarseToFineLstmDecoderOutput:
         """Decode a target."""
-        assert encoder_outputs is not None
         check_target(self.config, input_ids, inputs_embeds, None, attention_mask, "embedding_size")
         embeddings = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         word_gates = self.word_gates(embeddings)  # (batch, target, 4 * hidden_size)

@@ -67,7 +67,7 @@ class CoarseToFineLstmEncoderLayer(GradientCheckpointingLayer):
 
     def forward(self, inputs: torch.Tensor, batch_sizes: torch.Tensor) -> torch.Tensor:
         """Return the states, `(tokens, hidden_size)`, for `(tokens, input_size)` in packed order."""
-        return self.lstm(PackedSequence(inputs, batch_sizes))[0].data  # type: ignore[no-any-return]
+        return self.lstm(PackedSequence(inputs, batch_sizes))[0].data
 
 
 # Values that the convolution may make at once. More rows are done in turns, those of like length together.
@@ -98,7 +98,6 @@ class CoarseToFineLstmRowRepresentation(nn.Module):
         if self.kind == "convolution":
             vectors = self._convolve(rows, words)
         else:
-            assert token_ids is not None
             embeddings = self.embed_tokens(token_ids)  # (tokens, embedding_size)
             zeros = embeddings.new_zeros(len(rows.lengths), embeddings.shape[-1])
             vectors = zeros.index_add(0, rows.row_of_each(), embeddings)  # equation 4.13
@@ -197,14 +196,12 @@ class CoarseToFineLstmEncoder(CoarseToFineLstmPreTrainedModel):
         if config.attends_to_rows:
             coarse_rows, token_ids = rows, None
             if config.coarse_representation == "bag_of_words":
-                assert input_ids is not None
                 token_ids = input_ids.flatten()[rows.tokens]
                 if is_padding is not None:
                     coarse_rows, token_ids = rows.only(~is_padding), token_ids[~is_padding]
             representations = self.coarse(coarse_rows, len(row_ids), words, token_ids)  # (batch, rows, row_size)
             keys = self.row_keys(representations)  # (batch, rows, hidden_size)
         if config.attention == "hard" and not torch.is_grad_enabled() and not output_hidden_states:
-            assert keys is not None
             store = CoarseToFineLstmRowStore(self.read, words, rows, is_padding, keys, shape[1])
             return CoarseToFineLstmEncoderOutput(
                 last_hidden_state=keys.new_empty(*shape, 0),

@@ -74,7 +74,7 @@ class _Asked(NamedTuple):
     def attend(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Plain attention, and the logarithm of the sum of its exponentials."""
         kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-        return kernel(*tensors, attn_mask=self.mask, scale=self.scale)  # type: ignore[no-any-return]
+        return kernel(*tensors, attn_mask=self.mask, scale=self.scale)
 
     def rows(self, head_dim: int) -> _Rows:
         return _Rows(self.band.rows, self.heads, head_dim)
@@ -82,7 +82,7 @@ class _Asked(NamedTuple):
     def backward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Gradients of queries, keys and values that the kernel gives."""
         kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
-        return kernel(*tensors, 0.0, False, attn_mask=self.mask, scale=self.scale)  # type: ignore[no-any-return]
+        return kernel(*tensors, 0.0, False, attn_mask=self.mask, scale=self.scale)
 
 
 def _near(rows: torch.Tensor, partners: torch.Tensor) -> torch.Tensor:

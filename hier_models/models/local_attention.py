@@ -106,7 +106,7 @@ def local_attention(
     if query.device.type == "cpu" and not dropout and not torch.compiler.is_compiling():
         spans = _document_spans(query, attention_mask)
         if spans is not None:
-            return _FlashOnCpu.apply(query, key, value, window, scale, spans)  # type: ignore[no-any-return]
+            return _FlashOnCpu.apply(query, key, value, window, scale, spans)
     return _attend_in_blocks(query, key, value, window, attention_mask, dropout, scale)
 
 

@@ -230,7 +230,7 @@ def _words(
     encoder: WordEncoder, embeddings: torch.Tensor, char_ids: torch.Tensor | None, layout: Layout
 ) -> torch.Tensor:
     chars = None if char_ids is None else layout.to_rows(char_ids)
-    return encoder(layout.to_rows(embeddings), layout.mask, chars)  # type: ignore[no-any-return]
+    return encoder(layout.to_rows(embeddings), layout.mask, chars)
 
 
 def _mask(attention_mask: torch.Tensor | None, words: torch.Tensor) -> torch.Tensor:

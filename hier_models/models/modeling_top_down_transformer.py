@@ -146,7 +146,7 @@ class TopDownTransformerEncoderModel(BartBodyModel, TopDownTransformerPreTrained
         **kwargs: Unpack[TransformersKwargs],
     ) -> TopDownTransformerEncoderOutput:
         """Encode documents into states of tokens and segments; takes the inputs of [`TopDownTransformerModel`]."""
-        return self.encoder(input_ids, attention_mask, token_importance, inputs_embeds, **kwargs)  # type: ignore[no-any-return]
+        return self.encoder(input_ids, attention_mask, token_importance, inputs_embeds, **kwargs)
 
 
 class TopDownTransformerForTokenClassification(TopDownTransformerPreTrainedModel):

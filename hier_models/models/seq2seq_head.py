@@ -38,7 +38,7 @@ def writes(model_class: Any, output_class: Any) -> Callable[..., Any]:
         wants_copying = output_copying or inputs.get("output_attentions", self.config.output_attentions)
         return output_class(**self.predict(outputs, labels, num_items_in_batch, wants_copying))
 
-    return forward  # type: ignore[no-any-return]
+    return forward
 
 
 class WritesTargets:

@@ -113,7 +113,6 @@ class TopDownTransformerTopDownLayer(TopDownTransformerBottomUpLayer):
             )
             hidden_states = after(self, self.segment_attn_layer_norm, hidden_states, attended)
         else:
-            assert segment_index is not None
             index = segment_index.to(hidden_states.device)[:, :, None].expand(-1, -1, segment_hidden_states.shape[-1])
             above = segment_hidden_states.gather(1, index)  # (batch, units, d_model)
             update = self.segment_concat(torch.cat([hidden_states, above], dim=-1))
