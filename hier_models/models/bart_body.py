@@ -160,7 +160,7 @@ class BartBodyDecoder(nn.Module):
         if hierarchical_hidden_states is not None:
             model.make_room(cache, hierarchical_hidden_states.shape[1])
             read.append(hierarchical_hidden_states)
-            mask = self.mask_of(inputs_embeds, hierarchical_attention_mask, hierarchical_hidden_states)
+            mask = self.mask_of(hidden_states, hierarchical_attention_mask, hierarchical_hidden_states)
             others["hierarchical_attention_mask"] = mask
         copies = getattr(self.config, "use_copy", False)
         if copies:
