@@ -17,7 +17,7 @@ from transformers.masking_utils import create_masks_for_generate
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 
-from .bart_body import BartBodyModel, as_output, make_token_embedding, of_both, target_of
+from .bart_body import BartBodyModel, as_output, of_both, target_of
 from .configuration_ham import HamConfig
 from .gru_body import HamGruDecoder, HamGruEncoder
 from .input_checks import check_shape
@@ -31,12 +31,10 @@ class HamModel(BartBodyModel, HamPreTrainedModel):
     """HAM without a head. Source: sections 3, 5.2. The Transformer body of one level is equal to [`BartModel`]."""
 
     def __init__(self, config: HamConfig):
-        super().__init__(config)
         is_gru = config.body == "gru"
-        self.shared = make_token_embedding(config)
-        self.encoder = HamGruEncoder(config) if is_gru else HamTransformerEncoder(config)
-        self.decoder = HamGruDecoder(config) if is_gru else HamTransformerDecoder(config)
-        self.post_init()
+        self.encoder_class = HamGruEncoder if is_gru else HamTransformerEncoder
+        self.decoder_class = HamGruDecoder if is_gru else HamTransformerDecoder
+        super().__init__(config)
 
     @can_return_tuple
     def forward(
