@@ -130,38 +130,11 @@ class BartBodyDecoder(nn.Module):
         cache: Cache | None = None,
         inputs_embeds: torch.Tensor | None = None,
         use_cache: bool | None = None,
+        hierarchical_hidden_states: torch.Tensor | None = None,  # of HAT-BART, (batch, sentences, d_model)
+        hierarchical_attention_mask: torch.Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> ModelOutput:
-        """Decode; the arguments are those of BART's decoder."""
-        hidden_states, causal_mask, source_mask, cache = self.start(
-            input_ids, attention_mask, encoder_hidden_states, encoder_attention_mask, cache, inputs_embeds, use_cache
-        )
-        copies = getattr(self.config, "use_copy", False)
-        if copies:
-            kwargs["source_mask"] = encoder_attention_mask  # type: ignore[typeddict-unknown-key]
-        hidden_states, copied = self.run(
-            hidden_states,
-            causal_mask,
-            encoder_hidden_states,  # positional, for gradient checkpointing
-            encoder_attention_mask=source_mask,
-            cache=cache,
-            use_cache=use_cache,
-            **kwargs,
-        )
-        found = {"copy_attentions": copied} if copies else {}
-        return self.output_class(last_hidden_state=hidden_states, cache=cache, **found)
-
-    def start(
-        self,
-        input_ids: torch.Tensor | None,  # (batch, target)
-        attention_mask: torch.Tensor | None,  # (batch, target), or with earlier tokens in front
-        encoder_hidden_states: torch.Tensor | None,  # (batch, source, d_model)
-        encoder_attention_mask: torch.Tensor | None,  # (batch, source)
-        cache: Cache | None,
-        inputs_embeds: torch.Tensor | None,  # (batch, target, d_model)
-        use_cache: bool | None,
-    ) -> tuple[torch.Tensor, Any, Any, Cache | None]:
-        """Check and embed a target: its states, the masks of target and source, and the cache."""
+        """Decode; the arguments are those of BART's decoder, and the encoder's states of sentences."""
         model: Any = self
         width = "embedding_size" if hasattr(self.config, "embedding_size") else "d_model"
         check_target(self.config, input_ids, inputs_embeds, encoder_hidden_states, attention_mask, width)
@@ -179,8 +152,22 @@ class BartBodyDecoder(nn.Module):
             attention_mask=attention_mask,
             cache=cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache,
         )
-        source_mask = self.mask_of(inputs_embeds, encoder_attention_mask, encoder_hidden_states)
-        return hidden_states, causal_mask, source_mask, cache
+        # States are positional, for gradient checkpointing.
+        read: list[Any] = [causal_mask, encoder_hidden_states]
+        others: dict[str, Any] = {
+            "encoder_attention_mask": self.mask_of(inputs_embeds, encoder_attention_mask, encoder_hidden_states)
+        }
+        if hierarchical_hidden_states is not None:
+            model.make_room(cache, hierarchical_hidden_states.shape[1])
+            read.append(hierarchical_hidden_states)
+            mask = self.mask_of(hidden_states, hierarchical_attention_mask, hierarchical_hidden_states)
+            others["hierarchical_attention_mask"] = mask
+        copies = getattr(self.config, "use_copy", False)
+        if copies:
+            others["source_mask"] = encoder_attention_mask
+        hidden_states, copied = self.run(hidden_states, *read, cache=cache, use_cache=use_cache, **others, **kwargs)
+        found = {"copy_attentions": copied} if copies else {}
+        return self.output_class(last_hidden_state=hidden_states, cache=cache, **found)
 
     def mask_of(self, targets: torch.Tensor, mask: torch.Tensor | None, states: torch.Tensor | None) -> Any:
         """Make the mask of attention to states, (batch, source, d_model), some of which are padding."""
@@ -220,6 +207,17 @@ class BartBodyModel(nn.Module):
         "encoder.embed_tokens.weight": "shared.weight",
     }
     _input_embed_layer = "shared"
+    encoder_class: Any
+    decoder_class: Any = None
+
+    def __init__(self, config: PreTrainedConfig):
+        super().__init__(config)  # type: ignore[call-arg]  # of the model that stands behind
+        self.shared = make_token_embedding(config)
+        self.encoder = self.encoder_class(config)
+        if self.decoder_class is not None:
+            self.decoder = self.decoder_class(config)
+        model: Any = self
+        model.post_init()
 
     def set_input_embeddings(self, value: Any) -> None:
         """Replace the embedding that encoder and decoder share."""
@@ -304,10 +302,7 @@ def attend(
         attention.config._attn_implementation, eager_attention_forward
     )
     dropout = attention.dropout if attention.training else 0.0
-    found: tuple[torch.Tensor, torch.Tensor | None] = implementation(
-        attention, query, key, value, mask, dropout=dropout, scaling=attention.scaling, **kwargs
-    )
-    return found
+    return implementation(attention, query, key, value, mask, dropout=dropout, scaling=attention.scaling, **kwargs)
 
 
 def keys_and_values(
@@ -319,7 +314,6 @@ def keys_and_values(
         stored = cache.cross_attention_cache
         if cache.is_updated.get(layer_idx):
             return stored.layers[layer_idx].keys, stored.layers[layer_idx].values
-    assert states is not None
     shape = (*states.shape[:-1], -1, attention.head_dim)
     key, value = (part(states).view(shape).transpose(1, 2) for part in (attention.k_proj, attention.v_proj))
     if stored is not None:

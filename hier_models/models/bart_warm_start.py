@@ -27,13 +27,18 @@ class BartWarmStart(BeginsAsBase, BartBodyPreTrainedModel):
             _check(extra_positions, name, number)
         if not isinstance(kwargs.get("config"), PreTrainedConfig):
             found, _ = PreTrainedConfig.get_config_dict(pretrained_model_name_or_path, **kwargs)
-            _check_family(cls.config_class, pretrained_model_name_or_path, found)
+            model_type, own = found.get("model_type", "bart"), cls.config_class.model_type
+            if model_type not in ("bart", own):  # whose weights would be left out, or read as BART's
+                raise ValueError(
+                    f"`from_bart` takes a checkpoint of BART or of {own}, got one of {model_type!r} in "
+                    f"{pretrained_model_name_or_path!r}."
+                )
         loaded: Any = cls.from_pretrained(pretrained_model_name_or_path, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded  # a pair with `output_loading_info=True`
         for name, number in positions.items():
             if number is not None:
                 model.grow_positions(number, extra_positions, name, also_above=not cls._upper_positions & set(kwargs))
-        return loaded  # type: ignore[no-any-return]
+        return loaded
 
     # Fields of the configuration that number what stands above the tokens.
     _upper_positions: frozenset[str] = frozenset()
@@ -143,16 +148,6 @@ def _check(extra_positions: str, name: str, number: int | None) -> None:
         raise ValueError(f"`extra_positions` must be 'tile' or 'random', got {extra_positions!r}.")
     if number is not None and type(number) is not int:
         raise ValueError(f"`{name}` must be an integer, got {number!r}.")
-
-
-def _check_family(config_class: type[PreTrainedConfig], name: str, found: dict[str, Any]) -> None:
-    """Refuse to begin with weights of another family, which would be left out, or read as BART's."""
-    model_type = found.get("model_type", "bart")
-    if model_type not in ("bart", config_class.model_type):
-        raise ValueError(
-            f"`from_bart` takes a checkpoint of BART or of {config_class.model_type}, got one of {model_type!r} in "
-            f"{name!r}."
-        )
 
 
 @torch.no_grad()

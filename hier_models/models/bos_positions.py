@@ -94,7 +94,9 @@ def silence_markers(
     return is_read, positions - (is_silent.cumsum(dim=1) - is_silent)  # (batch, tokens)
 
 
-def check_bos_positions(positions: torch.Tensor, shape: tuple[int, int], attention_mask: torch.Tensor | None) -> None:
+def check_bos_positions(
+    positions: torch.Tensor, shape: tuple[int, int], attention_mask: torch.Tensor | None = None
+) -> None:
     """Refuse positions, (batch, sentences), that are none of the source's tokens."""
     if positions.dim() != 2 or positions.shape[0] != shape[0] or positions.shape[1] == 0:
         raise ValueError(f"`bos_positions` must be (batch={shape[0]}, sentences), got shape {tuple(positions.shape)}.")

@@ -56,8 +56,7 @@ class RowScreen:
         return is_many and _product_works()
 
     def candidates(self, queries: torch.Tensor, number: int) -> torch.Tensor:
-        """Find all rows that can be among the best."""
-        # queries (documents, beams, hidden_size)
+        """Find all rows that can be among the best."""  # queries (documents, beams, hidden_size)
         short = queries.bfloat16()
         products = [
             _product(query, small, scales)
@@ -81,8 +80,7 @@ class RowScreen:
 
 def _product(queries: torch.Tensor, keys: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
     """Multiply (beams, size) in bfloat16 with (rows, size) in 8 bits, times (rows,): (beams, rows)."""
-    found: torch.Tensor = torch.ops.aten._weight_int8pack_mm(queries, keys, scales)
-    return found
+    return torch.ops.aten._weight_int8pack_mm(queries, keys, scales)  # type: ignore[no-any-return]
 
 
 @functools.cache
@@ -159,7 +157,10 @@ class CoarseToFineLstmRowStore:
 
     @torch.no_grad()  # whatever the decoder does: what the encoder returned without gradient has none
     def _add(self, rows: torch.Tensor) -> None:
-        self._leave_inference_mode()
+        for name in ("_begins", "_states", "encoded_rows"):
+            value = getattr(self, name)  # of inference mode, it cannot be written to outside of it
+            if value is not None and value.is_inference() and not torch.is_inference_mode_enabled():
+                setattr(self, name, value.clone())
         taken = self.rows.take(rows)  # its tokens are places in ours
         is_padding = None if self._is_padding is None else self._is_padding[taken.tokens]
         states = self._read(self._words(taken.tokens), taken, is_padding)[-1]
@@ -175,15 +176,6 @@ class CoarseToFineLstmRowStore:
         documents = rows.div(self.keys.shape[1], rounding_mode="floor")
         self.encoded_rows.index_add_(0, documents, (taken.lengths > 0).to(documents.dtype))
         self._longest = max(self._longest, int(taken.lengths.max()))
-
-    def _leave_inference_mode(self) -> None:
-        """Outside of inference mode its tensors cannot be written to."""
-        if torch.is_inference_mode_enabled():
-            return
-        for name in ("_begins", "_states", "encoded_rows"):
-            value = getattr(self, name)
-            if value is not None and value.is_inference():
-                setattr(self, name, value.clone())
 
 
 class WordMemory(NamedTuple):

@@ -62,9 +62,7 @@ class CoarseToFineLstmConfig(PreTrainedConfig):
         tie_word_embeddings: Always false for this model: source, target and generator have weights of their own.
 
     Raises:
-        huggingface_hub.errors.StrictDataclassClassValidationError:
-            If a value cannot work, such as a size below one or a token outside of the vocabulary, or would change
-            nothing, such as several samples without hard attention.
+        huggingface_hub.errors.StrictDataclassClassValidationError: If a value cannot work, or would change nothing.
     """
 
     model_type = "coarse_to_fine_lstm"
@@ -145,9 +143,6 @@ class CoarseToFineLstmConfig(PreTrainedConfig):
                 "`tie_word_embeddings` must be false, got True: embeddings and generator differ in width, and source "
                 "and target have embeddings of their own."
             )
-        self._refuse_what_would_change_nothing()
-
-    def _refuse_what_would_change_nothing(self) -> None:
         if self.row_position_size and not self.attends_to_rows:
             raise ValueError(
                 f"`row_position_size` must be 0 with attention={self.attention!r}, which has no attention over rows; "
@@ -161,6 +156,3 @@ class CoarseToFineLstmConfig(PreTrainedConfig):
                     f"`{name}` must be {without} with attention={self.attention!r}, which does not select rows; got "
                     f"{getattr(self, name)}. It needs attention='hard'."
                 )
-
-
-__all__ = ["CoarseToFineLstmConfig"]

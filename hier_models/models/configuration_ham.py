@@ -56,12 +56,10 @@ class HamConfig(BartBodyConfig):
     Transformer body's; `attention_dropout` is that of the weights of each level.
 
     Raises:
-        huggingface_hub.errors.StrictDataclassClassValidationError:
-            If a value cannot work, such as heads that do not divide `d_model`, or wants what this body has not.
+        huggingface_hub.errors.StrictDataclassClassValidationError: If a value cannot work, or this body lacks it.
     """
 
     model_type = "ham"
-    # Beside the cache, leave the encoder's states out of what evaluation gathers: they are as large as the batch.
     keys_to_ignore_at_inference = ["cache", "encoder_last_hidden_state", "level_weights"]
 
     vocab_size: int = 8000
@@ -98,9 +96,6 @@ class HamConfig(BartBodyConfig):
         check_least(self, {1: (*sizes, "d_model", *_HEADS)})
         check_bart_body(self)
         check_finite(self, "init_std")
-        self._refuse_what_would_change_nothing()
-
-    def _refuse_what_would_change_nothing(self) -> None:
         only: dict[str, Any] = {"attention_scoring": "scaled_dot_product", "embedding_size": self.d_model}
         if self.body == "gru":
             only = {
@@ -114,6 +109,3 @@ class HamConfig(BartBodyConfig):
         for name, value in only.items():
             if getattr(self, name) != value:
                 raise ValueError(f"`{name}` must be {value!r} with body={self.body!r}, got {getattr(self, name)!r}.")
-
-
-__all__ = ["HamConfig"]

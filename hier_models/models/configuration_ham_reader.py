@@ -42,8 +42,7 @@ class HamReaderConfig(PreTrainedConfig):
         tie_word_embeddings: Always false for this model: it generates no words.
 
     Raises:
-        huggingface_hub.errors.StrictDataclassClassValidationError:
-            If a value cannot work, such as a size below one, or an odd `char_hidden_size` with a GRU.
+        huggingface_hub.errors.StrictDataclassClassValidationError: If a value cannot work.
     """
 
     model_type = "ham_reader"
@@ -99,6 +98,3 @@ class HamReaderConfig(PreTrainedConfig):
             )
         if self.tie_word_embeddings:
             raise ValueError("`tie_word_embeddings` must be false, got True: a reader generates no words.")
-
-
-__all__ = ["HamReaderConfig"]

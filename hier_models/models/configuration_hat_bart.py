@@ -52,8 +52,7 @@ class HatBartConfig(BartBodyConfig):
     Further fields are those of [`BartBodyConfig`].
 
     Raises:
-        huggingface_hub.errors.StrictDataclassClassValidationError:
-            If a value cannot work, such as heads that do not divide the width, or a BOS token that is padding.
+        huggingface_hub.errors.StrictDataclassClassValidationError: If a value cannot work.
     """
 
     model_type = "hat_bart"
@@ -93,6 +92,3 @@ class HatBartConfig(BartBodyConfig):
         check_copy_head(self)
         check_token_ids(self, "bos_token_id")
         check_marker(self)
-
-
-__all__ = ["HatBartConfig"]

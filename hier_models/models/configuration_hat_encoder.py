@@ -61,8 +61,7 @@ class HatEncoderConfig(PreTrainedConfig):
         tie_word_embeddings: Share one embedding between encoder and masked language modeling head.
 
     Raises:
-        huggingface_hub.errors.StrictDataclassClassValidationError:
-            If a value cannot work, such as heads that do not divide the width, or a BOS token that is padding.
+        huggingface_hub.errors.StrictDataclassClassValidationError: If a value cannot work.
     """
 
     model_type = "hat_encoder"
@@ -124,6 +123,3 @@ class HatEncoderConfig(PreTrainedConfig):
                 f"`max_position_embeddings` must be at least pad_token_id + 2 = {least}, since positions begin behind "
                 f"that of padding, got {self.max_position_embeddings}."
             )
-
-
-__all__ = ["HatEncoderConfig"]

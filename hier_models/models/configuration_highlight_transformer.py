@@ -59,8 +59,7 @@ class HighlightTransformerConfig(BartBodyConfig):
     `"relu"`, and embeddings are scaled, when not given.
 
     Raises:
-        huggingface_hub.errors.StrictDataclassClassValidationError:
-            If a value cannot work, such as heads that do not divide the width, or more of them highlighted.
+        huggingface_hub.errors.StrictDataclassClassValidationError: If a value cannot work.
     """
 
     model_type = "highlight_transformer"
@@ -92,10 +91,7 @@ class HighlightTransformerConfig(BartBodyConfig):
 
     def __post_init__(self, **kwargs: Any) -> None:
         """Fill in what depends on other fields."""
-        for name, field in (
-            ("num_hidden_layers", "encoder_layers"),
-            ("num_attention_heads", "encoder_attention_heads"),
-        ):
+        for name, field in self.attribute_map.items():
             setattr(self, field, kwargs.pop(name, getattr(self, field)))
         if self.highlight_heads is None:
             self.highlight_heads = max(1, self.encoder_attention_heads // 4)
@@ -140,9 +136,6 @@ class HighlightTransformerConfig(BartBodyConfig):
         if self.position_embedding_type == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"`d_model` must be even for sinusoidal positions, got {self.d_model}.")
         check_finite(self, "brightness", "brightness_decay")
-        self._validate_highlighting()
-
-    def _validate_highlighting(self) -> None:
         heads, layers = self.highlight_heads, self.highlight_layers
         if heads is not None and not 0 <= heads <= self.encoder_attention_heads:
             raise ValueError(
@@ -159,6 +152,3 @@ class HighlightTransformerConfig(BartBodyConfig):
             raise ValueError(
                 f"`highlight_layers` must be from 0 to encoder_layers={self.encoder_layers}, got {layers}."
             )
-
-
-__all__ = ["HighlightTransformerConfig"]

@@ -56,8 +56,7 @@ class TopDownTransformerConfig(BartBodyConfig):
     Further fields are those of [`BartBodyConfig`].
 
     Raises:
-        huggingface_hub.errors.StrictDataclassClassValidationError:
-            If a value cannot work, such as heads that do not divide the width, or a stride above its kernel.
+        huggingface_hub.errors.StrictDataclassClassValidationError: If a value cannot work.
     """
 
     model_type = "top_down_transformer"
@@ -147,9 +146,6 @@ class TopDownTransformerConfig(BartBodyConfig):
                 "`attention_window` must be even and at least 2, half of it to the left of a token and half to the "
                 f"right, got {self.attention_window}."
             )
-        self._validate_pooling()
-
-    def _validate_pooling(self) -> None:
         kernels, strides = _as_list(self.pooling_kernel), _as_list(self.pooling_stride)
         if len(kernels) != len(strides) or not kernels:
             raise ValueError(
@@ -171,6 +167,3 @@ def _as_list(value: int | list[int]) -> list[int]:
 def _bottom_up_share(layers: int) -> int:
     """Two thirds of the layers, as the paper's 8 of 12; at least one stays for the top-down layers."""
     return min(round(layers * 2 / 3), layers - 1)
-
-
-__all__ = ["TopDownTransformerConfig"]

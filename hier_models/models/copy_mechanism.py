@@ -132,7 +132,7 @@ def feed_forward(layer: Any, inputs: torch.Tensor) -> torch.Tensor:
     """BART's feed-forward network."""
     expanded = layer.activation_fn(layer.fc1(inputs))
     expanded = nn.functional.dropout(expanded, p=layer.activation_dropout, training=layer.training)
-    return layer.fc2(expanded)  # type: ignore[no-any-return]
+    return layer.fc2(expanded)
 
 
 # Score of copying with a closed gate: a probability of 0.0009.
@@ -140,13 +140,11 @@ CLOSED = -7.0
 
 
 class CopyGate(nn.Linear):
-    """Score of copying. Source: Gehrmann, Deng and Rush 2018, section 3.
-
-    As a product of vectors, its last digit would depend on where in memory a checkpoint's file puts the weight.
-    """
+    """Score of copying. Source: Gehrmann, Deng and Rush 2018, section 3."""
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Return (batch, target, 1) for (batch, target, d_model)."""
+        # As a product of vectors, its last digit would depend on where in memory a checkpoint puts the weight.
         return (hidden_states * self.weight[0]).sum(dim=-1, keepdim=True) + self.bias
 
 

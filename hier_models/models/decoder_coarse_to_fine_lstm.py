@@ -14,9 +14,9 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .conditional_reading import DocumentMemory, WordMemory, make_memory
 from .configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
+from .encoder_coarse_to_fine_lstm import CoarseToFineLstmPreTrainedModel
 from .input_checks import check_target
 from .model_outputs import CoarseToFineLstmDecoderOutput, CoarseToFineLstmEncoderOutput
-from .pretrained_coarse_to_fine_lstm import CoarseToFineLstmPreTrainedModel
 from .recurrent_cache import begin_steps, take_steps
 from .reinforce import draw_rows
 
@@ -45,8 +45,7 @@ class CoarseToFineLstmAttention(nn.Module):
         self.word_query = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
 
     def forward(self, hidden: torch.Tensor, memory: WordMemory, choice: RowChoice) -> Attended:
-        """Attend to word states that are all there."""
-        # hidden (batch, hidden_size)
+        """Attend to word states that are all there."""  # hidden (batch, hidden_size)
         query = self.word_query(hidden)
         scores = _scores(query, memory.states)  # equation 4.8, (batch, source)
         row_scores = row_counts = None
@@ -94,8 +93,7 @@ class CoarseToFineLstmAttention(nn.Module):
 
 
 def select_rows(row_scores: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Take the best rows."""
-    # row_scores (batch, rows)
+    """Take the best rows."""  # row_scores (batch, rows)
     best, rows = row_scores.topk(min(number, row_scores.shape[1]), dim=-1)
     return rows, best.softmax(dim=-1)  # (batch, selected)
 
@@ -153,7 +151,6 @@ class CoarseToFineLstmDecoderStep(GradientCheckpointingLayer):
             hidden[layer], cells[layer] = _lstm_cell(gates, cells[layer])
             below = hidden[layer] if layer == len(self.gates) - 1 else self.dropout(hidden[layer])
         if isinstance(memory[0], DocumentMemory):
-            assert choice is not None
             attended = self.attention.on_demand(below, memory[0], choice, with_weights)
         else:
             attended = self.attention(below, WordMemory(*memory), choice)
@@ -194,7 +191,6 @@ class CoarseToFineLstmDecoder(CoarseToFineLstmPreTrainedModel):
         output_hidden_states: bool | None = None,
     ) -> CoarseToFineLstmDecoderOutput:
         """Decode a target."""
-        assert encoder_outputs is not None
         check_target(self.config, input_ids, inputs_embeds, None, attention_mask, "embedding_size")
         embeddings = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         word_gates = self.word_gates(embeddings)  # (batch, target, 4 * hidden_size)

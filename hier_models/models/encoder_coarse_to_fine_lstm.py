@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
+from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import can_return_tuple
 
@@ -18,8 +19,43 @@ from .conditional_reading import CoarseToFineLstmRowStore
 from .configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
 from .input_checks import check_source
 from .model_outputs import CoarseToFineLstmEncoderOutput
-from .pretrained_coarse_to_fine_lstm import CoarseToFineLstmPreTrainedModel
-from .rows import Rows, check_num_rows, check_row_ids, find_rows
+from .reinforce import RewardBaseline
+from .rows import Rows, check_row_ids, find_rows
+from .warm_start import FreezesEmbeddings
+
+
+class CoarseToFineLstmPreTrainedModel(FreezesEmbeddings):
+    """What the models of this family share."""
+
+    config: CoarseToFineLstmConfig
+    config_class = CoarseToFineLstmConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["CoarseToFineLstmEncoderLayer", "CoarseToFineLstmDecoderStep"]
+    _reads_source = False
+    # Models 2 and 3 load each other's checkpoints.
+    _keys_to_ignore_on_load_unexpected = [r"reward_baseline\."]
+    _keys_to_ignore_on_load_missing = [r"reward_baseline\."]
+
+    def _freeze(self) -> None:
+        """Make embeddings of the source's words untrainable, if they are to be."""
+        if not self.config.freeze_source_embeddings:
+            return
+        for part in self.modules():
+            if getattr(part, "_reads_source", False):
+                for module in (part, getattr(part, "coarse", None)):
+                    if hasattr(module, "embed_tokens"):
+                        module.embed_tokens.weight.requires_grad_(False)
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """Thesis, section 5.4: all weights uniform."""
+        for parameter in module.parameters(recurse=False):
+            init.uniform_(parameter, -self.config.init_range, self.config.init_range)
+        if isinstance(module, nn.Embedding) and module.padding_idx is not None:
+            init.zeros_(module.weight[module.padding_idx])
+        if isinstance(module, RewardBaseline):
+            init.zeros_(module.values)
 
 
 class CoarseToFineLstmEncoderLayer(GradientCheckpointingLayer):
@@ -31,8 +67,7 @@ class CoarseToFineLstmEncoderLayer(GradientCheckpointingLayer):
 
     def forward(self, inputs: torch.Tensor, batch_sizes: torch.Tensor) -> torch.Tensor:
         """Return the states, `(tokens, hidden_size)`, for `(tokens, input_size)` in packed order."""
-        states: torch.Tensor = self.lstm(PackedSequence(inputs, batch_sizes))[0].data
-        return states
+        return self.lstm(PackedSequence(inputs, batch_sizes))[0].data
 
 
 # Values that the convolution may make at once. More rows are done in turns, those of like length together.
@@ -63,7 +98,6 @@ class CoarseToFineLstmRowRepresentation(nn.Module):
         if self.kind == "convolution":
             vectors = self._convolve(rows, words)
         else:
-            assert token_ids is not None
             embeddings = self.embed_tokens(token_ids)  # (tokens, embedding_size)
             zeros = embeddings.new_zeros(len(rows.lengths), embeddings.shape[-1])
             vectors = zeros.index_add(0, rows.row_of_each(), embeddings)  # equation 4.13
@@ -143,7 +177,12 @@ class CoarseToFineLstmEncoder(CoarseToFineLstmPreTrainedModel):
         elif not config.attend_padding:
             row_ids = row_ids.to(given.device).where(is_word, -1)
         num_rows = max(1, int(row_ids.max()) + 1)
-        check_num_rows(config, num_rows)
+        if config.attends_to_rows and config.row_position_size and num_rows > config.max_rows:
+            raise ValueError(
+                f"`row_ids` has {num_rows} rows, more than max_rows={config.max_rows} row positions. Truncate the "
+                "document (`truncation=True` with the processor's `num_rows`), or train a model with a larger "
+                "`max_rows`, or without row positions (`row_position_size=0`)."
+            )
 
         # Model 0 reads the document as one row, whatever rows its attention is looked at by.
         read_ids, num_read = (row_ids.clamp(max=0), 1) if config.attention == "standard" else (row_ids, num_rows)
@@ -157,14 +196,12 @@ class CoarseToFineLstmEncoder(CoarseToFineLstmPreTrainedModel):
         if config.attends_to_rows:
             coarse_rows, token_ids = rows, None
             if config.coarse_representation == "bag_of_words":
-                assert input_ids is not None
                 token_ids = input_ids.flatten()[rows.tokens]
                 if is_padding is not None:
                     coarse_rows, token_ids = rows.only(~is_padding), token_ids[~is_padding]
             representations = self.coarse(coarse_rows, len(row_ids), words, token_ids)  # (batch, rows, row_size)
             keys = self.row_keys(representations)  # (batch, rows, hidden_size)
-        if self._reads_on_demand(output_hidden_states):
-            assert keys is not None
+        if config.attention == "hard" and not torch.is_grad_enabled() and not output_hidden_states:
             store = CoarseToFineLstmRowStore(self.read, words, rows, is_padding, keys, shape[1])
             return CoarseToFineLstmEncoderOutput(
                 last_hidden_state=keys.new_empty(*shape, 0),
@@ -232,9 +269,6 @@ class CoarseToFineLstmEncoder(CoarseToFineLstmPreTrainedModel):
         # Once, or each time would make a gradient as large as the whole embedding.
         found = look_up(torch.arange(len(rows.tokens), device=rows.tokens.device))
         return lambda places: nn.functional.embedding(places, found)
-
-    def _reads_on_demand(self, output_hidden_states: bool | None) -> bool:
-        return self.config.attention == "hard" and not torch.is_grad_enabled() and not output_hidden_states
 
 
 def _scatter(states: torch.Tensor, places: torch.Tensor, shape: torch.Size) -> torch.Tensor:

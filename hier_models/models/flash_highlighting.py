@@ -74,7 +74,7 @@ class _Asked(NamedTuple):
     def attend(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Plain attention, and the logarithm of the sum of its exponentials."""
         kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-        return kernel(*tensors, attn_mask=self.mask, scale=self.scale)  # type: ignore[no-any-return]
+        return kernel(*tensors, attn_mask=self.mask, scale=self.scale)
 
     def rows(self, head_dim: int) -> _Rows:
         return _Rows(self.band.rows, self.heads, head_dim)
@@ -82,7 +82,7 @@ class _Asked(NamedTuple):
     def backward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Gradients of queries, keys and values that the kernel gives."""
         kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
-        return kernel(*tensors, 0.0, False, attn_mask=self.mask, scale=self.scale)  # type: ignore[no-any-return]
+        return kernel(*tensors, 0.0, False, attn_mask=self.mask, scale=self.scale)
 
 
 def _near(rows: torch.Tensor, partners: torch.Tensor) -> torch.Tensor:
@@ -104,11 +104,6 @@ def _parts(partners: torch.Tensor, heads: int, head_dim: int) -> Iterator[slice]
     return (slice(first, first + at_once) for first in range(0, rows, at_once))
 
 
-def _log_entries(scores: torch.Tensor, entries: torch.Tensor) -> torch.Tensor:
-    """Scores where the band has an entry, else minus infinity."""
-    return scores.masked_fill(entries == 0, -torch.inf)
-
-
 def _correct(
     query: torch.Tensor,  # (batch, heads, rows, head_dim)
     key: torch.Tensor,  # (batch, heads, rows, width, head_dim)
@@ -120,7 +115,7 @@ def _correct(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Add the band's entries to the scores of rows whose plain attention is known."""
     scores = torch.einsum("bhrd,bhrwd->bhrw", query, key) * scale - log_sum[..., None]
-    scores = _log_entries(scores, entries)
+    scores = scores.masked_fill(entries == 0, -torch.inf)
     highest = (scores + entries).detach().amax(dim=-1, keepdim=True).clamp(min=0)  # no exponential overflows
     gain = (scores + entries - highest).exp() - (scores - highest).exp()
     total = (-highest).exp() + gain.sum(dim=-1, keepdim=True)
@@ -200,7 +195,7 @@ class _Weighted(torch.autograd.Function):
                 part_query, part_grad = row_query[:, :, part], row_grad[:, :, part]
                 near_key = _near(row_key, partner)
                 scores = torch.einsum("bhrd,bhrwd->bhrw", part_query, near_key) * scale - log_sums[:, :, part]
-                scores = _log_entries(scores, entries)
+                scores = scores.masked_fill(entries == 0, -torch.inf)
                 lacking = (scores + entries).exp() - scores.exp()  # of the weight that the kernel knows
                 grad_weight = torch.einsum("bhrd,bhrwd->bhrw", part_grad, _near(row_value, partner))
                 grad_score = lacking * (grad_weight - delta[:, :, part]) * scale

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import nn
 from transformers.cache_utils import Cache
+from transformers.configuration_utils import PreTrainedConfig
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import can_return_tuple
 
 from .bart_body import make_token_embedding
-from .configuration_ham import HamConfig
 from .hierarchical_attention import HamMemory, HierarchicalAttention
 from .input_checks import check_shape, check_source, check_target
 from .model_outputs import HamDecoderOutput, HamEncoderOutput
@@ -41,10 +41,8 @@ class HamGruEncoderLayer(GradientCheckpointingLayer):
 class HamGruEncoder(HamPreTrainedModel):
     """Reads the source; a keyword apart from the rest. Source: Wang et al., section 4.1."""
 
-    def __init__(self, config: HamConfig):
+    def __init__(self, config: PreTrainedConfig):
         super().__init__(config)
-        assert config.embedding_size is not None
-        assert config.encoder_layers is not None
         self.embed_tokens = make_token_embedding(config)
         sizes = [config.embedding_size, *[2 * config.d_model] * (config.encoder_layers - 1)]
         self.layers = nn.ModuleList(HamGruEncoderLayer(size, config.d_model) for size in sizes)
@@ -84,7 +82,7 @@ class HamGruEncoder(HamPreTrainedModel):
             places, lengths = _to_the_left(part)
             states = self._read(embeddings, places, lengths)
             last = states[-1]
-            exists = _exists(places, lengths)
+            exists = torch.arange(places.shape[1], device=device) < lengths[:, None]
             if number == 0:
                 memory, mask = _put(memory, self.memory(last), places, exists), exists
             else:  # the keyword becomes one state: the last one forwards and the last one backwards
@@ -94,7 +92,9 @@ class HamGruEncoder(HamPreTrainedModel):
                 memory = _put(memory, self.memory(keyword), places[:, :1], mask)
             memory_mask = memory_mask.scatter_add(1, places[:, : mask.shape[1]], mask.long())
             if wants_all:
-                everything.append([_put(_zeros(state, shape), state, places, exists) for state in states])
+                everything.append(
+                    [_put(state.new_zeros(*shape, state.shape[-1]), state, places, exists) for state in states]
+                )
         hidden_states = None
         if wants_all:
             layers = zip(*(states[1:] for states in everything), strict=True)
@@ -114,11 +114,8 @@ class HamGruEncoder(HamPreTrainedModel):
 class HamGruDecoderStep(GradientCheckpointingLayer):
     """One step of the decoder, from a word and the last state to the next state. Source: Wang et al., section 4.2."""
 
-    def __init__(self, config: HamConfig):
+    def __init__(self, config: PreTrainedConfig):
         super().__init__()
-        assert config.embedding_size is not None
-        assert config.decoder_layers is not None
-        assert config.decoder_attention_heads is not None
         size = config.d_model
         # The lower layer reads word and context, an upper one the layer below.
         inputs = [config.embedding_size + size, *[size] * (config.decoder_layers - 1)]
@@ -134,29 +131,22 @@ class HamGruDecoderStep(GradientCheckpointingLayer):
         )
 
     def forward(
-        self, word: torch.Tensor, state: torch.Tensor, with_weights: bool, *memory: torch.Tensor | None
+        self, word: torch.Tensor, state: torch.Tensor, with_weights: bool, *memory: Any
     ) -> tuple[torch.Tensor, torch.Tensor | None]:  # word (batch, embedding_size), state (batch, 1 + layers, d_model)
         """Take one step: s_t = f(s_{t-1}, c_{t-1}, y_{t-1}), c_t = HAM-V(s_t)."""
         context, *hidden = state.unbind(dim=1)
         below = torch.cat([word, context], dim=-1)
         for layer, cell in enumerate(self.cells):
             hidden[layer] = below = cell(below if layer == 0 else self.dropout(below), hidden[layer])
-        key, value, step, penalty = memory
-        assert key is not None
-        assert value is not None
-        output, weights = self.attention.attend(
-            below.unsqueeze(1), HamMemory(key, value, step, penalty), need_weights=with_weights
-        )
+        output, weights = self.attention.attend(below.unsqueeze(1), HamMemory(*memory), need_weights=with_weights)
         return torch.stack([output.squeeze(1), *hidden], dim=1), weights  # (batch, depth, heads, 1, source)
 
 
 class HamGruDecoder(HamPreTrainedModel):
     """Writes the target. Source: Wang et al., section 4.2; section 5.2 of the paper."""
 
-    def __init__(self, config: HamConfig):
+    def __init__(self, config: PreTrainedConfig):
         super().__init__(config)
-        assert config.embedding_size is not None
-        assert config.decoder_layers is not None
         self.embed_tokens = make_token_embedding(config)
         self.first_state = nn.Linear(config.d_model, config.decoder_layers * config.d_model)
         self.step = HamGruDecoderStep(config)
@@ -230,16 +220,8 @@ def _to_the_left(part: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return places, lengths
 
 
-def _exists(places: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    return torch.arange(places.shape[1], device=places.device) < lengths[:, None]
-
-
 def _take(states: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
     return states.gather(1, places.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
-
-
-def _zeros(states: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
-    return states.new_zeros(*shape, states.shape[-1])
 
 
 def _put(target: torch.Tensor, states: torch.Tensor, places: torch.Tensor, exists: torch.Tensor) -> torch.Tensor:

@@ -177,8 +177,7 @@ class HierarchicalAttention(nn.Module):
     @property
     def mixture(self) -> torch.Tensor:
         """Weight of each level in the output, `(depth,)`; they sum to one."""
-        weights: torch.Tensor = self.level_weights()
-        return weights
+        return self.level_weights()  # type: ignore[no-any-return]
 
     def forward(
         self,
@@ -340,8 +339,7 @@ class HierarchicalAttention(nn.Module):
         return weights
 
     def _scored_query(self, states: torch.Tensor) -> torch.Tensor:
-        projected: torch.Tensor = self.score_query(states) if self.scoring == "additive" else states
-        return projected
+        return self.score_query(states) if self.scoring == "additive" else states  # type: ignore[no-any-return]
 
     def _scores(self, query: torch.Tensor, memory: HamMemory, penalty: torch.Tensor | None) -> torch.Tensor:
         """Scores of queries and keys, `(batch * heads, queries, keys)`."""
@@ -403,8 +401,7 @@ class HierarchicalAttention(nn.Module):
 
     def _split(self, states: torch.Tensor) -> torch.Tensor:
         """Take heads apart: `(batch * heads, tokens, head_dim)`."""
-        found: torch.Tensor = states.unflatten(-1, (self.num_heads, -1)).transpose(1, 2).flatten(0, 1)
-        return found
+        return states.unflatten(-1, (self.num_heads, -1)).transpose(1, 2).flatten(0, 1)  # type: ignore[no-any-return]
 
     def _join(self, states: torch.Tensor) -> torch.Tensor:
         """Put heads together: `(batch, queries, embed_dim)`."""

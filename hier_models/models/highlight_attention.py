@@ -175,7 +175,6 @@ def _attend_from_rows(
     bias = bias.sub_(bias.amax(dim=-1, keepdim=True)).to(query.dtype)  # half precision might not reach the highest
     if band.exists is not None:  # not infinite: softmax over nothing is not a number
         bias = bias.masked_fill(~band.exists[:, None], torch.finfo(bias.dtype).min)
-    attended: torch.Tensor = nn.functional.scaled_dot_product_attention(
+    return nn.functional.scaled_dot_product_attention(
         query, key, value, attn_mask=bias[:, None], dropout_p=dropout, scale=scale
     )
-    return attended

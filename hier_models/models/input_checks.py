@@ -16,12 +16,12 @@ def can_look_at(tensor: torch.Tensor) -> bool:
     return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-def check_values(name: str, values: torch.Tensor, end: int, limit: str, least: int = 0, also: str = "") -> None:
+def check_values(name: str, values: torch.Tensor, end: int, limit: str, also: str = "") -> None:
     """Refuse values out of range, whose end has a name."""
     if can_look_at(values):
         low, high = (int(value) for value in torch.aminmax(values))
-        if low < least or high >= end:
-            raise ValueError(f"`{name}` must be in [{least}, {limit}={end}){also}, got values from {low} to {high}.")
+        if low < 0 or high >= end:
+            raise ValueError(f"`{name}` must be in [0, {limit}={end}){also}, got values from {low} to {high}.")
 
 
 def check_shape(

@@ -15,6 +15,7 @@ import numpy as np
 
 from .phrase_spans import Phrase
 from .phrase_words import ends_in_a_word, is_unspaced, split_words
+from .text_inputs import check_integer
 
 
 # The file beside a processor's settings.
@@ -73,10 +74,9 @@ class KeyPhraseExtractor:
         words = list(stopwords)
         if not all(isinstance(word, str) for word in words):
             raise TypeError(f"`stopwords` must be words, got {next(w for w in words if not isinstance(w, str))!r}")
-        if not lengths or not all(_is_count(n) for n in lengths):
+        if not lengths or not all(type(number) is int and number >= 1 for number in lengths):
             raise ValueError(f"`lengths` must be numbers of words of 1 or more, such as (2, 3), got {lengths!r}")
-        if not _is_count(top_k):
-            raise ValueError(f"`top_k` must be an integer of 1 or more, got {top_k!r}")
+        check_integer("top_k", top_k)
         # As words are found in texts: "won't" is one word, "e-mail" two.
         self.stopwords = frozenset(
             unicodedata.normalize("NFC", part) for word in words for part in split_words(word)[0]
@@ -132,8 +132,7 @@ class KeyPhraseExtractor:
         """
         limits = {"max_phrases": max_phrases, "min_documents": min_documents, "max_counted": max_counted}
         for name, limit in limits.items():
-            if not _is_count(limit):
-                raise ValueError(f"`{name}` must be an integer of 1 or more, got {limit!r}")
+            check_integer(name, limit)
         if isinstance(texts, str):
             raise TypeError("`texts` must be documents, got one string")
         table = _Table(max_counted)
@@ -337,10 +336,6 @@ class _Table:
 def _cut(counts: Array, size: int) -> int:
     """Give the count that at most `size` counts are above."""
     return int(np.partition(counts, len(counts) - size - 1)[len(counts) - size - 1])
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def _packed(array: Array) -> str:

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from .text_inputs import check_integer
+
 
 UNITS = ("words", "characters")
 VERSION = 1
@@ -178,8 +180,7 @@ class PoemKeywords:
             TypeError: If a poem is a single string.
         """
         for name, number in (("max_words", max_words), ("min_count", min_count), ("num_neighbours", num_neighbours)):
-            if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-                raise ValueError(f"`{name}` must be an integer of at least 1, got {number!r}")
+            check_integer(name, number)
         cut: list[list[str]] = []
         for poem in poems:
             if isinstance(poem, str):
@@ -200,7 +201,8 @@ class PoemKeywords:
         for (one, other), number in together.items():
             if number < max(min_count, LEAST_TOGETHER):
                 continue
-            value = _association(number, counts[kept[one]], counts[kept[other]], len(cut))
+            # Pointwise mutual information times the poems that it rests on, so that rare pairs do not come before all.
+            value = number * math.log(number * len(cut) / (counts[kept[one]] * counts[kept[other]]))
             if value > 0:
                 rows[one].append((other, value))
                 rows[other].append((one, value))
@@ -312,11 +314,6 @@ class PoemKeywords:
             return cls(content["words"], content["scores"], content["neighbours"], content["unit"])
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path} does not hold keywords of poems ({error})") from error
-
-
-def _association(together: int, one: int, other: int, total: int) -> float:
-    """Pointwise mutual information times the poems that it rests on, so that rare pairs do not come before all."""
-    return together * math.log(together * total / (one * other))
 
 
 def _overlaps(word: str, words: Iterable[str]) -> bool:

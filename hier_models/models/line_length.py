@@ -31,8 +31,7 @@ class LineLengthLogitsProcessor(LogitsProcessor):
         self._barred: torch.Tensor | None = None
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
-        """Leave the tokens that may come next."""
-        # input_ids (batch, tokens), scores (batch, vocabulary)
+        """Leave the tokens that may come next."""  # input_ids (batch, tokens), scores (batch, vocabulary)
         if input_ids.shape[-1] - self.prompt_length < self.length:
             barred = self._barred
             if barred is None or barred.shape[-1] != scores.shape[-1] or barred.device != scores.device:

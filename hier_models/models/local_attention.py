@@ -106,8 +106,7 @@ def local_attention(
     if query.device.type == "cpu" and not dropout and not torch.compiler.is_compiling():
         spans = _document_spans(query, attention_mask)
         if spans is not None:
-            attended: torch.Tensor = _FlashOnCpu.apply(query, key, value, window, scale, spans)
-            return attended
+            return _FlashOnCpu.apply(query, key, value, window, scale, spans)
     return _attend_in_blocks(query, key, value, window, attention_mask, dropout, scale)
 
 
@@ -171,14 +170,10 @@ class _Blocks(NamedTuple):
         return right.triu_(half - offset + 1) + left.tril_(-half - offset - 1)
 
 
-def _block_size(window: int) -> int:
-    """Queries in a block: few to waste little outside of the band, many for the matrix units."""
-    return min(256, max(64, window // 2))
-
-
 def _divide(tokens: int, window: int) -> Iterator[_Blocks]:
     """Divide a document into blocks; those in its middle, which all look alike, go together."""
-    half, size = window // 2, _block_size(window)
+    half = window // 2
+    size = min(256, max(64, half))  # few to waste little outside of the band, many for the matrix units
     if tokens <= half + 1:  # all see all
         size = max(tokens, 1)
     together = max(1, 4096 // size)  # bounds what the backward pass holds at once

@@ -13,7 +13,7 @@ from transformers.utils import logging
 
 from .marked_encoding import NO_LIMIT, MarkedEncoding, TokenizedText, layout_of, rows_of
 from .sentence_splitting import check_language, split_sentences
-from .text_inputs import check_text, check_words, read_texts
+from .text_inputs import check_ends, check_text, check_words, read_texts, without_special
 
 
 logger = logging.get_logger(__name__)
@@ -79,11 +79,7 @@ class MarkedTokenizer(PreTrainedTokenizerFast):
                     f"`tokenizer` ({name}) has no {token}; needed are {', '.join(cls.needed_tokens)}. Add one with "
                     f'tokenizer.add_special_tokens({{"{token}": …}}) and resize the model\'s embeddings.'
                 )
-        if tokenizer.bos_token_id == tokenizer.eos_token_id:
-            raise ValueError(
-                f"`tokenizer` has {tokenizer.bos_token!r} as bos_token and as eos_token, so that the end would count "
-                'as a sentence. Add another bos_token with tokenizer.add_special_tokens({"bos_token": …}).'
-            )
+        check_ends(tokenizer)
         made = cls(**cls._settings(tokenizer))
         own = tokenizer.language if hasattr(tokenizer, "encode_sentences") else "english"
         made.language = own if language is None else language
@@ -170,8 +166,7 @@ class MarkedTokenizer(PreTrainedTokenizerFast):
 
     def _targets(self, text: Any, text_pair: Any, **options: Any) -> BatchEncoding:
         """Encode targets, without markers."""
-        plain: BatchEncoding = super().__call__(text_target=text, text_pair_target=text_pair, **options)
-        return plain
+        return super().__call__(text_target=text, text_pair_target=text_pair, **options)  # type: ignore[no-any-return]
 
     def _marked(
         self,
@@ -301,19 +296,10 @@ class MarkedTokenizer(PreTrainedTokenizerFast):
         return copies[split_special_tokens]
 
     def _plain(self, ids: list[int], split_special_tokens: bool) -> list[int]:
-        """Turn special tokens that a vocabulary still finds in text (Unigram, whole words) into unknowns."""
         unknown = self.unk_token_id
-        special = set(self.all_special_ids if split_special_tokens else self._structure_ids()) - {unknown}
-        if special.isdisjoint(ids):
-            return ids
-        if unknown is None:
-            raise ValueError(
-                "the text contains a special token, and the tokenizer has no unk_token to put in its place"
-            )
-        return [unknown if i in special else i for i in ids]
-
-    def _structure_ids(self) -> list[int | None]:
-        return [getattr(self, f"{name}_id") for name in STRUCTURE]
+        structure = [getattr(self, f"{name}_id") for name in STRUCTURE]
+        special = set(self.all_special_ids if split_special_tokens else structure) - {unknown}
+        return without_special(ids, special, unknown)
 
     # --------------------------------------------------------------------------------------------- padding and reports
 

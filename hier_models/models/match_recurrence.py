@@ -5,7 +5,7 @@ are one batch. Axes in shape comments: as in question_attention.py, and both (ro
 direction).
 """
 
-from abc import abstractmethod
+from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -15,10 +15,11 @@ from .word_encoder import reversed_places
 
 
 class MatchRecurrence(nn.Module):
-    """A recurrent network over a context that attends to the question at each word, its last state in the query.
+    """A recurrent network over a context that attends to the question at each word, its last state in the query."""
 
-    In levels, what a level attended to stands in the place of the context's word in the next level's query.
-    """
+    # Makes what steps get of words and question, `(both, …, any)`, and weights of the state, `(any, hidden)`.
+    _prepare: Callable[..., tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]]
+    _step: Callable[..., tuple[torch.Tensor, torch.Tensor]]  # gives the next state and memory
 
     def __init__(self, size: int, hidden_size: int, cells: list[nn.RNNCellBase], depth: int, level_weights: str):
         super().__init__()
@@ -45,18 +46,6 @@ class MatchRecurrence(nn.Module):
         found = (found[0], *(part[rows, reverse] for part in found[1:]))
         both = torch.stack(found, 2) * context_mask[..., None, None]  # (rows, queries, directions, hidden + keys)
         return both[..., : self.hidden_size].flatten(2), both[..., self.hidden_size :].mean(2)
-
-    @abstractmethod
-    def _prepare(
-        self, contexts: list[torch.Tensor], question: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]:
-        """Make what steps get of words and question, `(both, …, any)`, and weights of the state, `(any, hidden)`."""
-
-    @abstractmethod
-    def _step(
-        self, word: torch.Tensor, seen: torch.Tensor, in_cell: torch.Tensor, state: torch.Tensor, memory: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Give the next state and memory, from what `_prepare` made."""
 
     def _read(
         self, contexts: list[torch.Tensor], question: torch.Tensor, question_mask: torch.Tensor

@@ -234,11 +234,7 @@ class CoarseToFineLstmModelOutput(Seq2SeqModelOutput):
 
 @dataclass
 class CoarseToFineLstmLMOutput(Seq2SeqLMOutput):
-    """Loss, logits, and how the model attends, see [`CoarseToFineLstmModelOutput`].
-
-    The value of `loss` is the negative log-likelihood. When rows were drawn, its gradient is that of the likelihood
-    and of the surrogate.
-    """
+    """Loss (of the likelihood; its gradient also the surrogate's), logits, and how the model attends."""
 
     surrogate: torch.Tensor | None = None  # value of the surrogate term, without gradient; when rows were drawn
     row_attentions: torch.Tensor | None = None

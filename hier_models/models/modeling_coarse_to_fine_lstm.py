@@ -6,11 +6,7 @@ In the order data flows: encoder_coarse_to_fine_lstm.py, with its rows (rows.py)
 (conditional_reading.py); decoder_coarse_to_fine_lstm.py, with its state (recurrent_cache.py); reinforce.py; and here
 the models.
 
-Axes in shape comments:
-    batch       documents
-    source      source tokens
-    rows        rows of a document
-    target      target tokens
+Axes in shape comments: batch (documents), source (source tokens), rows (of a document), target (target tokens).
 """
 
 from typing import Any
@@ -25,10 +21,9 @@ from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 from .bart_body import of_both, target_of
 from .configuration_coarse_to_fine_lstm import CoarseToFineLstmConfig
 from .decoder_coarse_to_fine_lstm import CoarseToFineLstmDecoder, RowChoice
-from .encoder_coarse_to_fine_lstm import CoarseToFineLstmEncoder
+from .encoder_coarse_to_fine_lstm import CoarseToFineLstmEncoder, CoarseToFineLstmPreTrainedModel
 from .input_checks import check_one
 from .model_outputs import CoarseToFineLstmEncoderOutput, CoarseToFineLstmLMOutput, CoarseToFineLstmModelOutput
-from .pretrained_coarse_to_fine_lstm import CoarseToFineLstmPreTrainedModel
 from .reinforce import RewardBaseline, surrogate_loss
 from .seq2seq_head import WritesTargets, writes
 
@@ -313,6 +308,3 @@ def _from_tuple(encoder_outputs: tuple[Any, ...]) -> CoarseToFineLstmEncoderOutp
         else:
             found[{1: "document_ids", 2: "row_ids", 3: "row_tokens"}[value.dim()]] = value
     return CoarseToFineLstmEncoderOutput(**found)
-
-
-__all__ = ["CoarseToFineLstmForConditionalGeneration", "CoarseToFineLstmModel"]

@@ -5,10 +5,7 @@ Source: "Hierarchical Attention: What Really Counts in Various NLP Tasks".
 In the order data flows: hierarchical_attention.py; gru_body.py and transformer_body.py, encoder and decoder of both;
 recurrent_cache.py, the GRU decoder's state; and here the models.
 
-Axes in shape comments:
-    batch       sources
-    source      source tokens
-    target      target tokens
+Axes in shape comments: batch (sources), source (source tokens), target (target tokens).
 """
 
 from typing import Any
@@ -20,7 +17,7 @@ from transformers.masking_utils import create_masks_for_generate
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 
-from .bart_body import BartBodyModel, as_output, make_token_embedding, of_both, target_of
+from .bart_body import BartBodyModel, as_output, of_both, target_of
 from .configuration_ham import HamConfig
 from .gru_body import HamGruDecoder, HamGruEncoder
 from .input_checks import check_shape
@@ -31,18 +28,13 @@ from .transformer_body import HamTransformerDecoder, HamTransformerEncoder
 
 
 class HamModel(BartBodyModel, HamPreTrainedModel):
-    """Encoder and decoder of HAM, without the head; the Transformer body of one level equals [`BartModel`].
-
-    Source: sections 3 and 5.2.
-    """
+    """HAM without a head. Source: sections 3, 5.2. The Transformer body of one level is equal to [`BartModel`]."""
 
     def __init__(self, config: HamConfig):
-        super().__init__(config)
         is_gru = config.body == "gru"
-        self.shared = make_token_embedding(config)
-        self.encoder = HamGruEncoder(config) if is_gru else HamTransformerEncoder(config)
-        self.decoder = HamGruDecoder(config) if is_gru else HamTransformerDecoder(config)
-        self.post_init()
+        self.encoder_class = HamGruEncoder if is_gru else HamTransformerEncoder
+        self.decoder_class = HamGruDecoder if is_gru else HamTransformerDecoder
+        super().__init__(config)
 
     @can_return_tuple
     def forward(
@@ -124,12 +116,7 @@ class HamForConditionalGeneration(Seq2SeqHead, HamPreTrainedModel, GenerationMix
     target, vocab_size)`, and what else was asked for.
     """
 
-    def __init__(self, config: HamConfig):
-        super().__init__(config)
-        self.model = HamModel(config)
-        self.make_head(config)
-        self.post_init()
-
+    model_class = HamModel
     forward = writes(HamModel, HamLMOutput)
 
     def create_masks_for_generate(self, **kwargs: Any) -> Any:
@@ -137,6 +124,3 @@ class HamForConditionalGeneration(Seq2SeqHead, HamPreTrainedModel, GenerationMix
         if self.config.body == "gru":
             return kwargs.get("attention_mask")
         return create_masks_for_generate(**kwargs)
-
-
-__all__ = ["HamForConditionalGeneration", "HamModel"]

@@ -5,12 +5,8 @@ Source: "Hierarchical Attention: What Really Counts in Various NLP Tasks", secti
 In the order data flows: here the layout of documents; word_encoder.py (words and characters); readers.py, with its
 attentions (question_attention.py, match_recurrence.py) and its pointer; and here the model.
 
-Axes in shape comments:
-    batch       questions, each with its context
-    words       words of a context, of all its documents
-    keys        words of a question
-    chars       characters of a word
-    depth       levels of an attention
+Axes in shape comments: batch (questions, each with its context), words (of a context, of all its documents), keys
+(words of a question), chars (characters of a word), depth (levels of an attention).
 """
 
 from dataclasses import dataclass
@@ -234,7 +230,7 @@ def _words(
     encoder: WordEncoder, embeddings: torch.Tensor, char_ids: torch.Tensor | None, layout: Layout
 ) -> torch.Tensor:
     chars = None if char_ids is None else layout.to_rows(char_ids)
-    return encoder(layout.to_rows(embeddings), layout.mask, chars)  # type: ignore[no-any-return]
+    return encoder(layout.to_rows(embeddings), layout.mask, chars)
 
 
 def _mask(attention_mask: torch.Tensor | None, words: torch.Tensor) -> torch.Tensor:
@@ -305,8 +301,7 @@ def _check_characters(
 
 
 def _check_documents(document_ids: torch.Tensor | None, mask: torch.Tensor) -> None:
-    """Refuse documents that do not follow each other."""
-    # document_ids (batch, words), mask (batch, words)
+    """Refuse documents that do not follow each other."""  # document_ids (batch, words), mask (batch, words)
     if document_ids is None:
         return
     check_shape("document_ids", document_ids, mask.shape)
@@ -328,6 +323,3 @@ def _in_given_order(attention: torch.Tensor, layout: Layout, asked: Layout) -> t
     """Attention of the rows, `(batch, words, keys)` as words of context and question were given."""
     given = layout.to_given(attention) * layout.given_mask[..., None]
     return asked.to_given(given.transpose(1, 2)).transpose(1, 2)
-
-
-__all__ = ["HamReaderForQuestionAnswering", "HamReaderOutput", "HamReaderPreTrainedModel"]

@@ -4,12 +4,8 @@ Source: Rohde, Wu and Liu, "Hierarchical Learning for Generation with Long Sourc
 A BOS token stands before every sentence of the source. After BART's encoder, the *hierarchical layers* are encoder
 layers over the embeddings at these BOS positions only. Every decoder layer has a third attention, over their outputs.
 
-Axes in shape comments:
-    batch       documents
-    source      source tokens, BOS markers included
-    sentences   BOS markers of a document, padded to the most in the batch
-    target      target tokens
-    d_model     width
+Axes in shape comments: batch (documents), source (source tokens, BOS markers included), sentences (BOS markers of a
+document, padded to the most in the batch), target (target tokens), d_model (width).
 """
 
 import torch
@@ -28,7 +24,6 @@ from .bart_body import (
     BartBodyModel,
     as_output,
     attention_sizes,
-    make_token_embedding,
     of_both,
     recorded,
     target_of,
@@ -217,50 +212,10 @@ class HatBartDecoder(BartBodyDecoder, HatBartPreTrainedModel):
         "hierarchical_attentions": OutputRecorder(BartAttention, index=1, layer_name="hierarchical_attn"),
     }
     layer_class = HatBartDecoderLayer
+    output_class = HatBartDecoderOutput
 
-    @merge_with_config_defaults
-    @capture_outputs
-    def forward(
-        self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        encoder_hidden_states: torch.Tensor | None = None,
-        encoder_attention_mask: torch.Tensor | None = None,
-        hierarchical_hidden_states: torch.Tensor | None = None,
-        hierarchical_attention_mask: torch.Tensor | None = None,
-        cache: Cache | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        use_cache: bool | None = None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> HatBartDecoderOutput:
-        """Decode; the hierarchical arguments are the encoder's outputs of the same names, see [`HatBartModel`]."""
-        hidden_states, causal_mask, token_mask, cache = self.start(
-            input_ids, attention_mask, encoder_hidden_states, encoder_attention_mask, cache, inputs_embeds, use_cache
-        )
-        sentence_mask = None
-        if hierarchical_hidden_states is not None:
-            self._make_room(cache, hierarchical_hidden_states.shape[1])
-            sentence_mask = self.mask_of(hidden_states, hierarchical_attention_mask, hierarchical_hidden_states)
-        hidden_states, copy_attentions = self.run(
-            hidden_states,
-            causal_mask,
-            encoder_hidden_states,  # positional, as are the sentence states, for gradient checkpointing
-            hierarchical_hidden_states,
-            encoder_attention_mask=token_mask,
-            hierarchical_attention_mask=sentence_mask,
-            cache=cache,
-            use_cache=use_cache,
-            source_mask=encoder_attention_mask,
-            **kwargs,
-        )
-        return HatBartDecoderOutput(last_hidden_state=hidden_states, cache=cache, copy_attentions=copy_attentions)
-
-    def _make_room(self, cache: Cache | None, sentences: int) -> None:
-        """Append to the cross-attention cache, which has one for each layer, a layer for each third attention.
-
-        So beam search reorders, resets and moves them with the rest. After a reset, the next document may have other
-        sentences.
-        """
+    def make_room(self, cache: Cache | None, sentences: int) -> None:
+        """Append a layer for each third attention to the cross-attention cache; beam search moves it with the rest."""
         if not isinstance(cache, EncoderDecoderCache):
             return
         attended = cache.cross_attention_cache
@@ -269,6 +224,7 @@ class HatBartDecoder(BartBodyDecoder, HatBartPreTrainedModel):
         make_layer = (lambda: StaticLayer(max_cache_len=sentences)) if attended.is_compileable else DynamicLayer
         first = self.config.decoder_layers
         was_reset = len(attended.layers) > first and not cache.is_updated.get(first)
+        # After a reset, the next document may have other sentences.
         if attended.is_compileable and was_reset and attended.layers[first].max_cache_len != sentences:
             del attended.layers[first:]
         while len(attended.layers) < 2 * first:
@@ -276,17 +232,9 @@ class HatBartDecoder(BartBodyDecoder, HatBartPreTrainedModel):
 
 
 class HatBartModel(BartBodyModel, HatBartPreTrainedModel):
-    """HAT-BART's encoder and decoder, without a head.
+    """HAT-BART without a head. Source: section 3, figure 1. With `hierarchical_layers=0`, equal to [`BartModel`]."""
 
-    Source: section 3 and figure 1. With `hierarchical_layers=0`, equal to [`BartModel`].
-    """
-
-    def __init__(self, config: HatBartConfig):
-        super().__init__(config)
-        self.shared = make_token_embedding(config)
-        self.encoder = HatBartEncoder(config)
-        self.decoder = HatBartDecoder(config)
-        self.post_init()
+    encoder_class, decoder_class = HatBartEncoder, HatBartDecoder
 
     @can_return_tuple
     @with_attentions("hierarchical_attentions")
@@ -381,13 +329,5 @@ class HatBartForConditionalGeneration(Seq2SeqHead, HatBartPreTrainedModel, Gener
     `output_copying=True` adds `copy_probability` and `copy_attentions`.
     """
 
-    def __init__(self, config: HatBartConfig):
-        super().__init__(config)
-        self.model = HatBartModel(config)
-        self.make_head(config)
-        self.post_init()
-
+    model_class = HatBartModel
     forward = writes(HatBartModel, HatBartLMOutput)
-
-
-__all__ = ["HatBartForConditionalGeneration", "HatBartModel", "HatBartPreTrainedModel"]

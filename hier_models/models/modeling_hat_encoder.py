@@ -4,11 +4,8 @@ Source: Rohde, Wu and Liu, "Hierarchical Learning for Generation with Long Sourc
 transformer hierarchical attention". A BOS token stands before every sentence. In every layer, after the
 self-attention, the *hierarchical attention* attends to the states at these BOS positions (hat_encoder_layers.py).
 
-Axes in shape comments:
-    batch       texts; of multiple choice, texts times choices
-    tokens      tokens of a text, BOS markers included
-    sentences   BOS markers of a text, padded to the most in the batch
-    hidden_size width
+Axes in shape comments: batch (texts; of multiple choice, texts times choices), tokens (of a text, BOS markers
+included), sentences (BOS markers of a text, padded to the most in the batch), hidden_size (width).
 """
 
 from typing import Any
@@ -30,7 +27,7 @@ from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .bos_positions import find_bos_positions, find_first_tokens, silence_markers
+from .bos_positions import check_bos_positions, find_bos_positions, find_first_tokens, silence_markers
 from .configuration_hat_encoder import HatEncoderConfig
 from .hat_encoder_layers import HatEncoderLayer, HatEncoderLayers, make_sentence_level
 from .input_checks import check_one, check_shape, check_source, check_values
@@ -59,10 +56,7 @@ class HatEncoderPreTrainedModel(BeginsAsBase, RobertaPreTrainedModel):
 
 
 class HatEncoderModel(HatEncoderPreTrainedModel):
-    """The encoder, with RoBERTa's pooler if asked for, and without a head.
-
-    Source: section 7. With `hierarchical_attention=False`, equal to [`RobertaModel`].
-    """
+    """The encoder, without a head (section 7); with `hierarchical_attention=False`, equal to [`RobertaModel`]."""
 
     _input_embed_layer = "word_embeddings"
 
@@ -121,10 +115,13 @@ class HatEncoderModel(HatEncoderPreTrainedModel):
             bos_positions = find_bos_positions(ids, attention_mask, self.config.bos_token_id)
         read_mask = attention_mask
         if self.config.silent_markers:
-            default_ids = self._default_position_ids(input_ids, inputs_embeds)
+            padding = self.embeddings.padding_idx
+            if input_ids is not None:  # RoBERTa's own count, (batch, tokens)
+                default_ids = self.embeddings.create_position_ids_from_input_ids(input_ids, padding)
+            else:
+                default_ids = self.embeddings.create_position_ids_from_inputs_embeds(inputs_embeds, padding)
             read_mask, counted_ids = silence_markers(self.config, bos_positions, attention_mask, default_ids)
             if position_ids is None:
-                padding = self.embeddings.padding_idx
                 position_ids = counted_ids.clamp(min=padding)  # of padding, which has that one
                 is_long = position_ids.shape[1] > self.config.max_position_embeddings - padding - 1
                 if is_long and not torch.compiler.is_compiling():
@@ -148,15 +145,6 @@ class HatEncoderModel(HatEncoderPreTrainedModel):
         if self.pooler is not None:
             pooled = self.pooler(_states_at(hidden_states, first_tokens, attention_mask))
         return HatEncoderModelOutput(last_hidden_state=hidden_states, pooler_output=pooled)
-
-    def _default_position_ids(
-        self, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None
-    ) -> torch.Tensor:
-        """RoBERTa's own count of positions, `(batch, tokens)`."""
-        embeddings = self.embeddings
-        if input_ids is not None:
-            return embeddings.create_position_ids_from_input_ids(input_ids, embeddings.padding_idx)
-        return embeddings.create_position_ids_from_inputs_embeds(inputs_embeds, embeddings.padding_idx)
 
 
 def _states_at(
@@ -276,7 +264,9 @@ class HatEncoderForMultipleChoice(HatEncoderHead):
         found = dict(inputs)
         for name, value in inputs.items():
             if isinstance(value, torch.Tensor):
-                check_choices(name, value, 4 if name == "inputs_embeds" else 3)
+                axes = {"inputs_embeds": "tokens, hidden_size", "bos_positions": "sentences"}.get(name, "tokens")
+                if value.dim() != (4 if name == "inputs_embeds" else 3):
+                    raise ValueError(f"`{name}` must be (batch, choices, {axes}), got shape {tuple(value.shape)}.")
                 found[name] = value.flatten(0, 1)  # into the batch axis
         return found
 
@@ -333,11 +323,7 @@ class HatEncoderForQuestionAnswering(HatEncoderPreTrainedModel):
 
 
 class HatEncoderForTokenClassification(HatEncoderHead):
-    """Labels each token.
-
-    `labels` are the label of each, -100 where there is no loss, `(batch, tokens)`, and `logits` `(batch, tokens,
-    num_labels)`.
-    """
+    """Labels each token: `labels` `(batch, tokens)`, -100 without loss; `logits` `(batch, tokens, num_labels)`."""
 
     def __init__(self, config: HatEncoderConfig):
         super().__init__(config)
@@ -361,10 +347,9 @@ def cross_entropy(
     """Mean cross entropy over the labels."""
     labels = labels.to(logits.device).reshape(-1)
     logits = logits.reshape(len(labels), -1)
-    if num_items_in_batch is None:
-        return nn.functional.cross_entropy(logits, labels, ignore_index=ignore_index)
-    total = nn.functional.cross_entropy(logits, labels, ignore_index=ignore_index, reduction="sum")
-    return total / num_items_in_batch
+    reduction = "mean" if num_items_in_batch is None else "sum"
+    loss = nn.functional.cross_entropy(logits, labels, ignore_index=ignore_index, reduction=reduction)
+    return loss if num_items_in_batch is None else loss / num_items_in_batch
 
 
 def classification_loss(
@@ -396,9 +381,6 @@ def classification_loss(
     return measure(logits, labels.view_as(logits), reduction="sum") / num_items_in_batch
 
 
-_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-
-
 def check_inputs(
     config: PreTrainedConfig,
     input_ids: torch.Tensor | None,  # (batch, tokens)
@@ -422,30 +404,11 @@ def check_inputs(
     elif not config.silent_markers:  # they take no position, see `silence_markers`
         check_length(config, input_ids, length)
     if bos_positions is not None:
-        if (
-            bos_positions.dim() != 2
-            or bos_positions.shape[0] != batch
-            or not bos_positions.shape[1]
-            or bos_positions.dtype not in _INTEGERS
-        ):
-            raise ValueError(
-                f"`bos_positions` must be integers of shape (batch={batch}, sentences), padded with -1, got "
-                f"shape {tuple(bos_positions.shape)} of {bos_positions.dtype}."
-            )
-        check_values("bos_positions", bos_positions, length, "number of tokens", least=-1)
-
-
-def check_choices(name: str, tensor: torch.Tensor, dimensions: int) -> None:
-    """Refuse an input of multiple choice without an axis of choices."""
-    if tensor.dim() != dimensions:
-        axes = "(batch, choices, tokens)" if dimensions == 3 else "(batch, choices, tokens, hidden_size)"
-        axes = "(batch, choices, sentences)" if name == "bos_positions" else axes
-        raise ValueError(f"`{name}` must be {axes}, got shape {tuple(tensor.shape)}.")
+        check_bos_positions(bos_positions, (batch, length))
 
 
 def check_length(config: PreTrainedConfig, input_ids: torch.Tensor | None, length: int) -> None:
-    """Refuse more tokens than there are positions."""
-    # input_ids (batch, tokens)
+    """Refuse more tokens than there are positions."""  # input_ids (batch, tokens)
     longest = config.max_position_embeddings - config.pad_token_id - 1
     if length <= longest:
         return
@@ -460,14 +423,3 @@ def check_length(config: PreTrainedConfig, input_ids: torch.Tensor | None, lengt
             "(`truncation=True` in the processor's call), or cut it into windows (`stride` and "
             "`return_overflowing_tokens=True`)."
         )
-
-
-__all__ = [
-    "HatEncoderForMaskedLM",
-    "HatEncoderForMultipleChoice",
-    "HatEncoderForQuestionAnswering",
-    "HatEncoderForSequenceClassification",
-    "HatEncoderForTokenClassification",
-    "HatEncoderModel",
-    "HatEncoderPreTrainedModel",
-]

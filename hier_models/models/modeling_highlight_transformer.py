@@ -6,12 +6,8 @@ Summarization", section 3.
 In the order data flows: highlight_band.py, what is highlighted; highlight_attention.py; here the encoder; the decoder
 of copy_mechanism.py; and here the models.
 
-Axes in shape comments:
-    batch       documents, each of which may be several articles
-    source      source tokens
-    phrases     occurrences of phrases in a document, padded to the most in the batch
-    target      target tokens
-    d_model     width
+Axes in shape comments: batch (documents, each of which may be several articles), source (source tokens), phrases
+(occurrences in a document, padded to the most in the batch), target (target tokens), d_model (width).
 """
 
 import torch
@@ -25,7 +21,7 @@ from transformers.utils import TransformersKwargs, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .bart_body import BartBodyModel, as_output, make_token_embedding, of_both, target_of
+from .bart_body import BartBodyModel, as_output, of_both, target_of
 from .bart_warm_start import BartWarmStart
 from .bos_positions import token_positions
 from .configuration_highlight_transformer import HighlightTransformerConfig
@@ -111,7 +107,18 @@ class HighlightTransformerEncoder(HighlightTransformerPreTrainedModel):
         implementation = self.config._attn_implementation
         queries = inputs_embeds[:, :1] if implementation in ("eager", "sdpa") else inputs_embeds
         mask = create_bidirectional_mask(self.config, queries, attention_mask, encoder_hidden_states=inputs_embeds)
-        band = self._make_band(hidden_states, attention_mask, phrase_positions, phrase_values)
+        band = None
+        if phrase_positions is not None and phrase_values is not None and self.config.highlighted_layers:
+            device = hidden_states.device
+            band = make_band(
+                phrase_positions.to(device),
+                phrase_values.to(device),
+                None if attention_mask is None else attention_mask.to(device),
+                tokens=shape[1],
+                brightness=self.config.brightness,
+                max_phrase_length=self.config.max_phrase_length,
+                dtype=torch.promote_types(hidden_states.dtype, torch.float32),
+            )
         for layer in self.layers:
             if not self._drops_layer(self.config.encoder_layerdrop):
                 hidden_states = layer(hidden_states, mask, band=band, **kwargs)
@@ -119,43 +126,15 @@ class HighlightTransformerEncoder(HighlightTransformerPreTrainedModel):
             hidden_states = self.layer_norm(hidden_states)
         return HighlightTransformerEncoderOutput(last_hidden_state=hidden_states, source_ids=source_ids)
 
-    def _make_band(
-        self,
-        hidden_states: torch.Tensor,
-        attention_mask: torch.Tensor | None,
-        phrase_positions: torch.Tensor | None,
-        phrase_values: torch.Tensor | None,
-    ) -> Band | None:
-        if phrase_positions is None or phrase_values is None or not self.config.highlighted_layers:
-            return None
-        device = hidden_states.device
-        return make_band(
-            phrase_positions.to(device),
-            phrase_values.to(device),
-            None if attention_mask is None else attention_mask.to(device),
-            tokens=hidden_states.shape[1],
-            brightness=self.config.brightness,
-            max_phrase_length=self.config.max_phrase_length,
-            dtype=torch.promote_types(hidden_states.dtype, torch.float32),
-        )
-
 
 class HighlightTransformerDecoder(CopyDecoder, HighlightTransformerPreTrainedModel):
     """The CopyTransformer's decoder, or BART's; the last layer says what is copied. Source: section 3."""
 
 
 class HighlightTransformerModel(BartBodyModel, HighlightTransformerPreTrainedModel):
-    """Encoder and decoder of the Highlight-Transformer, without a head.
+    """The Highlight-Transformer, without a head (section 3); with BART's body and no highlights, BART exactly."""
 
-    Source: section 3. With BART's body and nothing highlighted, equal to [`BartModel`].
-    """
-
-    def __init__(self, config: HighlightTransformerConfig):
-        super().__init__(config)
-        self.shared = make_token_embedding(config)
-        self.encoder = HighlightTransformerEncoder(config)
-        self.decoder = HighlightTransformerDecoder(config)
-        self.post_init()
+    encoder_class, decoder_class = HighlightTransformerEncoder, HighlightTransformerDecoder
 
     @can_return_tuple
     def forward(
@@ -243,17 +222,5 @@ class HighlightTransformerForConditionalGeneration(Seq2SeqHead, HighlightTransfo
     `source_ids`, or encoder outputs that hold them.
     """
 
-    def __init__(self, config: HighlightTransformerConfig):
-        super().__init__(config)
-        self.model = HighlightTransformerModel(config)
-        self.make_head(config)
-        self.post_init()
-
+    model_class = HighlightTransformerModel
     forward = writes(HighlightTransformerModel, CopyLMOutput)
-
-
-__all__ = [
-    "HighlightTransformerForConditionalGeneration",
-    "HighlightTransformerModel",
-    "HighlightTransformerPreTrainedModel",
-]

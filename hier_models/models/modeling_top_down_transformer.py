@@ -6,12 +6,8 @@ In the order data flows: encoder_top_down_transformer.py, with its window (local
 (segment_pooling.py) and its layers (top_down_layers.py); the decoder of copy_mechanism.py; and here the models, with
 and without heads.
 
-Axes in shape comments:
-    batch       documents
-    source      source tokens
-    segments    segments of a document
-    target      target tokens
-    d_model     width
+Axes in shape comments: batch (documents), source (source tokens), segments (of a document), target (target tokens),
+d_model (width).
 """
 
 from typing import Any
@@ -23,7 +19,7 @@ from transformers.generation import GenerationMixin
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 
-from .bart_body import BartBodyModel, as_output, make_token_embedding, of_both, target_of
+from .bart_body import BartBodyModel, as_output, of_both, target_of
 from .configuration_top_down_transformer import TopDownTransformerConfig
 from .copy_mechanism import CopyDecoder
 from .encoder_top_down_transformer import TopDownTransformerEncoder, TopDownTransformerPreTrainedModel
@@ -44,18 +40,12 @@ class TopDownTransformerDecoder(CopyDecoder, TopDownTransformerPreTrainedModel):
 
 
 class TopDownTransformerModel(BartBodyModel, TopDownTransformerPreTrainedModel):
-    """Encoder and decoder of the Top-Down Transformer, without a head.
+    """The Top-Down Transformer, without a head. Source: section 2 and figure 1.
 
-    Source: section 2 and figure 1. With `top_down_update="none"` and a window of twice the source, equal to
-    [`BartModel`].
+    With `top_down_update="none"` and a window of twice the source, equal to [`BartModel`].
     """
 
-    def __init__(self, config: TopDownTransformerConfig):
-        super().__init__(config)
-        self.shared = make_token_embedding(config)
-        self.encoder = TopDownTransformerEncoder(config)
-        self.decoder = TopDownTransformerDecoder(config)
-        self.post_init()
+    encoder_class, decoder_class = TopDownTransformerEncoder, TopDownTransformerDecoder
 
     @can_return_tuple
     def forward(
@@ -135,12 +125,7 @@ class TopDownTransformerForConditionalGeneration(Seq2SeqHead, TopDownTransformer
     probabilities, and `output_copying=True` adds `copy_probability` and `copy_attentions`.
     """
 
-    def __init__(self, config: TopDownTransformerConfig):
-        super().__init__(config)
-        self.model = TopDownTransformerModel(config)
-        self.make_head(config)
-        self.post_init()
-
+    model_class = TopDownTransformerModel
     forward = writes(TopDownTransformerModel, TopDownTransformerLMOutput)
 
 
@@ -150,11 +135,7 @@ class TopDownTransformerEncoderModel(BartBodyModel, TopDownTransformerPreTrained
     _tied_weights_keys = {"encoder.embed_tokens.weight": "shared.weight"}
     _keys_to_ignore_on_load_unexpected = [r"decoder\.", r"lm_head", r"final_logits_bias", r"encoder\.version"]
 
-    def __init__(self, config: TopDownTransformerConfig):
-        super().__init__(config)
-        self.shared = make_token_embedding(config)
-        self.encoder = TopDownTransformerEncoder(config)
-        self.post_init()
+    encoder_class = TopDownTransformerEncoder
 
     def forward(
         self,
@@ -165,14 +146,11 @@ class TopDownTransformerEncoderModel(BartBodyModel, TopDownTransformerPreTrained
         **kwargs: Unpack[TransformersKwargs],
     ) -> TopDownTransformerEncoderOutput:
         """Encode documents into states of tokens and segments; takes the inputs of [`TopDownTransformerModel`]."""
-        return self.encoder(input_ids, attention_mask, token_importance, inputs_embeds, **kwargs)  # type: ignore[no-any-return]
+        return self.encoder(input_ids, attention_mask, token_importance, inputs_embeds, **kwargs)
 
 
 class TopDownTransformerForTokenClassification(TopDownTransformerPreTrainedModel):
-    """Labels each token: the importance tagger. Source: section 2.3, "train a top-down transformer encoder".
-
-    With two labels, the importance of a token is the probability of label 1.
-    """
+    """Labels each token: the importance tagger, of two labels by the probability of label 1. Source: section 2.3."""
 
     _keys_to_ignore_on_load_unexpected = TopDownTransformerEncoderModel._keys_to_ignore_on_load_unexpected
 
@@ -200,12 +178,3 @@ class TopDownTransformerForTokenClassification(TopDownTransformerPreTrainedModel
         names = ("hidden_states", "attentions", "segment_attentions", "token_segment_attentions")
         recorded = {name: getattr(outputs, name) for name in names}
         return TopDownTransformerTokenClassifierOutput(loss=loss, logits=logits, **recorded)
-
-
-__all__ = [
-    "TopDownTransformerEncoderModel",
-    "TopDownTransformerForConditionalGeneration",
-    "TopDownTransformerForTokenClassification",
-    "TopDownTransformerModel",
-    "TopDownTransformerPreTrainedModel",
-]

@@ -9,6 +9,7 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from .sentence_splitting import check_language
 from .source_processing import SentenceProcessor, SourceOptions
+from .text_inputs import check_integer
 
 
 ARRANGEMENTS = ("sentences", "grid")
@@ -62,8 +63,7 @@ class CoarseToFineLstmProcessor(SentenceProcessor):
             row_length = GRID_ROW_LENGTH if row_length is None else row_length
             num_rows = GRID_ROWS if num_rows is None else num_rows
         for name, number in (("row_length", row_length), ("num_rows", num_rows)):
-            if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
-                raise ValueError(f"`{name}` must be an integer of at least 1 or None, got {number!r}")
+            check_integer(name, number, optional=True)
         if not isinstance(pad_grid, bool):
             raise ValueError(f"`pad_grid` must be True or False, got {pad_grid!r}")
         if pad_grid and rows != "grid":
@@ -123,8 +123,7 @@ class CoarseToFineLstmProcessor(SentenceProcessor):
             TypeError: If an input is not text, or a list of text, as described.
         """
         inputs = {"text": text, "sentences": sentences, "turns": turns, "documents": documents}
-        data, batched = self._prepare(inputs, text_target, options)
-        return self._encoded(data, batched, options.get("return_tensors"))
+        return self._encoded(*self._prepare(inputs, text_target, options), options.get("return_tensors"))
 
     def _sources(  # type: ignore[override]
         self, name: str, value: Any, limit: int | None, cut: bool
@@ -162,6 +161,3 @@ class CoarseToFineLstmProcessor(SentenceProcessor):
             ids += [self.tokenizer.pad_token_id] * (whole - kept)
             mask += [0] * (whole - kept)
         return {"input_ids": ids, "attention_mask": mask, "row_ids": row_ids, **counts}
-
-
-__all__ = ["CoarseToFineLstmProcessor"]

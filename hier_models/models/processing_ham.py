@@ -108,8 +108,7 @@ class HamProcessor(SavesPart, SourceProcessor):
         """
         inputs: dict[str, Any] = {"text": text, "sentences": sentences, "turns": turns, "documents": documents}
         inputs["keywords"] = keywords if lines is None else (keywords, lines)
-        data, batched = self._prepare(inputs, text_target, options, lines=lines)
-        return self._encoded(data, batched, options.get("return_tensors"))
+        return self._encoded(*self._prepare(inputs, text_target, options, lines=lines), options.get("return_tensors"))
 
     def _sources(  # type: ignore[override]
         self, name: str, value: Any, limit: int | None, cut: bool, *, lines: Any
@@ -204,6 +203,3 @@ def _read_chinese(name: str, value: object, what: str) -> str:
     if not is_chinese(text):
         raise ValueError(f"`{name}` must be Chinese characters alone ({what}), got {text!r}")
     return text
-
-
-__all__ = ["HamProcessor"]

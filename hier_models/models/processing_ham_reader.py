@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from transformers import BatchEncoding, PreTrainedTokenizerBase, ProcessorMixin
 
 from .source_text import read_items, read_texts
+from .text_inputs import check_integer
 
 
 # Ids of characters: padding, all unknown ones, and then `characters` in their order.
@@ -85,8 +86,7 @@ class HamReaderProcessor(ProcessorMixin):
         if characters is not None and len(set(characters)) < len(characters):
             twice = next(c for i, c in enumerate(characters) if c in characters[:i])
             raise ValueError(f"`characters` must have each character once, got {twice!r} more often")
-        if isinstance(max_word_length, bool) or not isinstance(max_word_length, int) or max_word_length < 1:
-            raise ValueError(f"`max_word_length` must be an integer of at least 1, got {max_word_length!r}")
+        check_integer("max_word_length", max_word_length)
         super().__init__(tokenizer)
         self.characters = characters
         self.max_word_length = max_word_length
@@ -153,28 +153,28 @@ class HamReaderProcessor(ProcessorMixin):
             TypeError: If an input is not text, or a list of text, as described.
         """
         questions, contexts, batched = self._read(question, context, documents)
-        limit = _at_least("max_length", max_length, 1)
-        question_limit = _at_least("max_question_length", max_question_length, 1)
-        stride = _at_least("stride", stride, 0)
-        if stride is not None and (limit is None or stride >= limit):
-            raise ValueError(f"`stride` must be less than `max_length`, got stride={stride} and max_length={limit}")
+        check_integer("max_length", max_length, optional=True)
+        check_integer("max_question_length", max_question_length, optional=True)
+        check_integer("stride", stride, least=0, optional=True)
+        if stride is not None and (max_length is None or stride >= max_length):
+            raise ValueError(f"`stride` must be less than `max_length`, got {stride} and max_length={max_length}")
         found = [_answer(answer) for answer in _as_list("answers", answers, len(questions), batched)]
 
         asked = self._words(questions)
         for number, words in enumerate(asked):
             if not words.ids:
                 raise ValueError(f"`question` must have a word, got {questions[number]!r} (question {number})")
-            if question_limit is not None and len(words.ids) > question_limit:
+            if max_question_length is not None and len(words.ids) > max_question_length:
                 raise ValueError(
-                    f"`question` must be of at most max_question_length={question_limit} words, got {len(words.ids)} "
-                    f"(question {number}); shorten it or raise the limit"
+                    f"`question` must be of at most max_question_length={max_question_length} words, got "
+                    f"{len(words.ids)} (question {number}); shorten it or raise the limit"
                 )
         read = [self._context(number, parts) for number, parts in enumerate(contexts)]
         joined = [DOCUMENT_SEPARATOR.join(parts) for parts in contexts]
         windows = [
             (number, *place)
             for number, (words, _) in enumerate(read)
-            for place in _windows(number, words, limit, stride)
+            for place in _windows(number, words, max_length, stride)
         ]
         data: dict[str, list[Any]] = {name: [] for name in ("input_ids", "attention_mask")}
         for number, first, end in windows:
@@ -197,7 +197,7 @@ class HamReaderProcessor(ProcessorMixin):
                 row["context_spans"] = words.spans[first:end]
             for name, value in row.items():
                 data.setdefault(name, []).append(value)
-        data = self._padded(data, padding, limit, pad_to_multiple_of)
+        data = self._padded(data, padding, max_length, pad_to_multiple_of)
         if not batched and return_tensors is None and len(windows) == 1:
             return BatchEncoding({name: values[0] for name, values in data.items()})
         if return_tensors is not None and return_spans:
@@ -223,7 +223,10 @@ class HamReaderProcessor(ProcessorMixin):
         for number, row in enumerate(features):
             if set(row) != set(names):
                 raise ValueError(f"`features` must all have {', '.join(names)}; row {number} has {', '.join(row)}")
-        data = {name: [_plain(row[name]) for row in features] for name in names}
+        data = {
+            name: [row[name].tolist() if hasattr(row[name], "tolist") else row[name] for row in features]
+            for name in names
+        }
         data = self._padded(data, padding, max_length, pad_to_multiple_of, padding_side)
         return BatchEncoding(data, tensor_type=return_tensors)
 
@@ -394,17 +397,3 @@ def _as_list(name: str, value: Any, count: int, batched: bool) -> list[Any]:
     if len(values) != count:
         raise ValueError(f"`{name}` must be one for each of {count} questions, got {len(values)}")
     return values
-
-
-def _at_least(name: str, value: int | None, least: int) -> int | None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-        raise ValueError(f"`{name}` must be an integer of at least {least}, got {value!r}")
-    return value
-
-
-def _plain(value: Any) -> Any:
-    """Lists in place of tensors and arrays."""
-    return value.tolist() if hasattr(value, "tolist") else value
-
-
-__all__ = ["AnswerNotFoundError", "HamReaderProcessor", "fit_characters"]

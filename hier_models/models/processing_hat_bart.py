@@ -20,6 +20,7 @@ from .source_processing import (
     cut_at,
     pieces_of,
 )
+from .text_inputs import check_ends, check_integer
 
 
 # Per processor, kept out of it as in source_processing.py: its copy of the backend, and the tokens' widths.
@@ -53,13 +54,8 @@ class HatBartProcessor(GivesRunningText, SentenceProcessor):
         super().__init__(tokenizer)
         marks = {"bos_token": "BOS tokens mark the sentences", "eos_token": "an EOS token ends the document"}
         self._check_tokens(tokenizer, marks)
-        if self.tokenizer.bos_token_id == self.tokenizer.eos_token_id:
-            raise ValueError(
-                f"`tokenizer` has {self.tokenizer.bos_token!r} as bos_token and as eos_token, so that the end would "
-                'count as a sentence. Add another bos_token with tokenizer.add_special_tokens({"bos_token": …}).'
-            )
-        if isinstance(num_segments, bool) or not isinstance(num_segments, int) or num_segments < 0:
-            raise ValueError(f"`num_segments` must be an integer, 0 or more, got {num_segments!r}")
+        check_ends(self.tokenizer)
+        check_integer("num_segments", num_segments, least=0)
         # By what it can: remote code has a class of its own.
         sets_markers = hasattr(self.tokenizer, "encode_sentences")
         self.num_segments = num_segments
@@ -208,8 +204,4 @@ def _bounds_by_width(widths: "np.ndarray[Any, Any]", document: Document) -> list
     lengths = list(itertools.accumulate(len(piece.encode()) for piece in pieces_of(document)))
     if (int(ends[-1]) if len(ends) else 0) != lengths[-1]:
         return None
-    bounds: list[int] = np.searchsorted(ends - widths, lengths[:-1]).tolist()
-    return bounds
-
-
-__all__ = ["HatBartProcessor"]
+    return np.searchsorted(ends - widths, lengths[:-1]).tolist()  # type: ignore[no-any-return]

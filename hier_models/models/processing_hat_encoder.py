@@ -110,6 +110,3 @@ class HatEncoderProcessor(ProcessorMixin):
         if not batched and return_tensors is None:
             data = {key: rows[0] for key, rows in data.items()}
         return BatchEncoding(data, tensor_type=return_tensors)
-
-
-__all__ = ["HatEncoderProcessor"]

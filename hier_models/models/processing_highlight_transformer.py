@@ -1,6 +1,5 @@
 """Processor of the Highlight-Transformer: articles in, `<s> articles </s>` out, and tokens of their key phrases."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Unpack
 
@@ -11,9 +10,7 @@ from .key_phrase_extraction import KEY_PHRASES_FILE, KeyPhraseExtractor
 from .phrase_spans import Phrase, place_phrases, read_phrases, shares
 from .source_processing import NO_PADDING, GivesRunningText, Place, SavesPart, SourceOptions, SourceProcessor
 from .source_text import SEPARATORS, given_input, part_places, read_items, read_parts
-
-
-LANGUAGE_CODE = re.compile("[a-z]{2,3}")
+from .text_inputs import check_integer, check_language_code
 
 
 class HighlightTransformerProcessor(SavesPart, GivesRunningText, SourceProcessor):
@@ -52,10 +49,8 @@ class HighlightTransformerProcessor(SavesPart, GivesRunningText, SourceProcessor
         super().__init__(tokenizer)
         why = "documents begin with BOS and end with EOS"
         self._check_tokens(tokenizer, {"bos_token": why, "eos_token": why})
-        if not isinstance(language, str) or not LANGUAGE_CODE.fullmatch(language):
-            raise ValueError(f"`language` must be a code of two or three small letters, such as en, got {language!r}")
-        if isinstance(max_phrase_length, bool) or not isinstance(max_phrase_length, int) or max_phrase_length < 1:
-            raise ValueError(f"`max_phrase_length` must be an integer of 1 or more, got {max_phrase_length!r}")
+        check_language_code(language)
+        check_integer("max_phrase_length", max_phrase_length)
         self.language = language
         self.key_phrases = key_phrases
         self.max_phrase_length = max_phrase_length
@@ -291,14 +286,11 @@ class HighlightTransformerProcessor(SavesPart, GivesRunningText, SourceProcessor
         messages = {}
         names = ("num_missing_phrases", "num_truncated_phrases", "num_long_phrases", "without_phrases")
         missing, truncated, too_long, without = (sum(data.pop(name, [])) for name in names)
+        of_long = f"occurrences of phrases have more than {self.max_phrase_length} tokens, and are left out"
         for kind, number, what in (
             ("missing", missing, "phrases are not in their texts"),
             ("truncated", truncated, "occurrences of phrases lost tokens to truncation"),
-            (
-                "long",
-                too_long,
-                f"occurrences of phrases have more than {self.max_phrase_length} tokens, and are left out",
-            ),
+            ("long", too_long, of_long),
         ):
             if number:
                 messages[kind] = f"{number} {what}. return_phrases=True returns which."
@@ -316,6 +308,3 @@ class HighlightTransformerProcessor(SavesPart, GivesRunningText, SourceProcessor
             for key in data.keys() & self.extra_inputs:
                 most = max(1, *map(len, data[key]))  # a tensor of no phrases would have no second axis
                 data[key] = [[*row, *[self.extra_inputs[key]] * (most - len(row))] for row in data[key]]
-
-
-__all__ = ["HighlightTransformerProcessor"]

@@ -1,6 +1,5 @@
 """Processor of the Top-Down Transformer: text in, `<s> text </s>` out, and a weight for each token where wanted."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Unpack
 
@@ -9,9 +8,7 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from .source_processing import GivesRunningText, SourceOptions, SourceProcessor
 from .source_text import read_items
-
-
-LANGUAGE_CODE = re.compile("[a-z]{2,3}")
+from .text_inputs import check_language_code
 
 
 class TopDownTransformerProcessor(GivesRunningText, SourceProcessor):
@@ -35,8 +32,7 @@ class TopDownTransformerProcessor(GivesRunningText, SourceProcessor):
         super().__init__(tokenizer)
         why = "documents begin with BOS and end with EOS"
         self._check_tokens(tokenizer, {"bos_token": why, "eos_token": why})
-        if not isinstance(language, str) or not LANGUAGE_CODE.fullmatch(language):
-            raise ValueError(f"`language` must be a code of two or three small letters, such as en, got {language!r}")
+        check_language_code(language)
         self.language = language
 
     @property
@@ -182,6 +178,3 @@ def _weights(
     places = np.asarray(offsets)
     weights = np.maximum.reduceat(characters, places.reshape(-1))[::2]
     return np.where(places[:, 0] < places[:, 1], weights, 0.0)
-
-
-__all__ = ["TopDownTransformerProcessor"]

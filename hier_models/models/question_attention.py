@@ -45,7 +45,7 @@ def masked_softmax(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:  #
 
 
 class BidafAttention(nn.Module):
-    """BiDAF's attention in both directions, in levels.
+    """BiDAF's attention in both directions, in levels. Source: Seo et al. 2016, equations 1 to 3; HAM, section 3.1.
 
     A level scores words of context and question by w·[h; u; h∘u]; the query h of the next level is the question vector
     that the level attended to. Each level also attends from the question to the context, by the best score of each of
@@ -53,8 +53,6 @@ class BidafAttention(nn.Module):
 
     With P, a level's attention, its question vector is P U, and the next level's scores are
     P (U w_h + U diag(w_hu) Uᵀ) + U w_u, where rows of P sum to one.
-
-    Source: Seo et al. 2016, equations 1 to 3; HAM, section 3.1.
     """
 
     def __init__(self, size: int, depth: int, level_weights: str):
@@ -93,8 +91,7 @@ class BidafAttention(nn.Module):
 class AdditiveAttention(nn.Module):
     """Additive attention in levels: v·tanh(W_k k + W_q q + W_s s), where only the query q changes with the level.
 
-    A next query is P V; W_q of it is P (V W_qᵀ), so the values are projected once. Source: Wang and Jiang 2016,
-    equation 2; Wang et al. 2017, equation 4; HAM, section 3.1.
+    Source: Wang and Jiang 2016, equation 2; Wang et al. 2017, equation 4; HAM, section 3.1.
     """
 
     def __init__(self, size: int, state_size: int, hidden_size: int, depth: int, level_weights: str):
@@ -110,7 +107,7 @@ class AdditiveAttention(nn.Module):
         self, keys: torch.Tensor, mask: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:  # keys (rows, keys, size), mask (rows, keys)
         """Make what is the same for all queries."""
-        values = self.query_projection(keys) if self.depth > 1 else None
+        values = self.query_projection(keys) if self.depth > 1 else None  # next query P V: W_q of it is P (V W_qᵀ)
         bias = torch.zeros_like(keys[..., 0]).masked_fill(~mask, torch.finfo(keys.dtype).min)
         return self.key_projection(keys), values, bias
 
@@ -146,8 +143,7 @@ class SelfMatchingAttention(nn.Module):
         self.levels = LevelWeights(depth, level_weights)
 
     def forward(self, states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Attend."""
-        # states (rows, queries, size), mask (rows, queries)
+        """Attend."""  # states (rows, queries, size), mask (rows, queries)
         weights = self.levels(states)
         queries, values = states, states
         keys = self.key_projection(states)

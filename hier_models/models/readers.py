@@ -28,17 +28,13 @@ class QuestionPooling(nn.Module):
         self.score = nn.Linear(hidden_size, 1, bias=False)
 
     def forward(self, question: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Attend."""
-        # question (batch, words, size), mask (batch, words)
+        """Attend."""  # question (batch, words, size), mask (batch, words)
         attention = masked_softmax(self.score(self.projection(question).tanh()).squeeze(-1), mask)
         return (attention[:, None] @ question).squeeze(1)  # (batch, size)
 
 
 class AnswerPointer(nn.Module):
-    """Points at the first word of the answer, reads what it pointed at, and points at the last.
-
-    Source: Wang and Jiang 2016, equations 10 to 13 (an LSTM); Wang et al. 2017, equations 9 to 11 (a GRU).
-    """
+    """Points at the answer's first word, reads it, and points at the last: equations 10 to 13, in R-NET 9 to 11."""
 
     def __init__(self, size: int, hidden_size: int, state_size: int, cell: str):
         super().__init__()
@@ -51,8 +47,7 @@ class AnswerPointer(nn.Module):
     def forward(
         self, context: torch.Tensor, mask: torch.Tensor, state: torch.Tensor | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Point."""
-        # context (batch, words, size), mask (batch, words), state (batch, state_size)
+        """Point."""  # context (batch, words, size), mask (batch, words), state (batch, state_size)
         projected = self.projection(context)
         if state is None:
             state = context.new_zeros(len(context), self.state_size)
@@ -76,15 +71,11 @@ class Reader(nn.Module):
 
     def encode(self, words: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """Read questions or documents, (texts, words, word_size), by themselves: (texts, words, size)."""
-        states: torch.Tensor = getattr(self, self.encoder_name)(words, lengths)[0]
-        return states
+        return getattr(self, self.encoder_name)(words, lengths)[0]  # type: ignore[no-any-return]
 
 
 class BidafReader(Reader):
-    """Bi-directional attention flow. Source: Seo et al. 2016, section 2, layers 3 to 6; HAM, section 3.1.
-
-    Start and end are looked for in all documents together, as DuReader's authors do.
-    """
+    """Bi-directional attention flow. Source: Seo et al. 2016, section 2, layers 3 to 6; HAM, section 3.1."""
 
     encoder_name = "contextual"
 
@@ -109,7 +100,7 @@ class BidafReader(Reader):
         return (torch.cat([joined, modeled], -1), torch.cat([joined, for_end], -1)), attention
 
     def point(self, read: Any, mask: Any, question: Any, question_mask: Any) -> Any:
-        """Score words as the answer's first and last."""
+        """Score words of all documents together as the answer's first and last, as DuReader's authors do."""
         for_start, for_end = read
         start = self.start_score(self.dropout(for_start)).squeeze(-1)
         return start, self.end_score(self.dropout(for_end)).squeeze(-1)  # (batch, words)

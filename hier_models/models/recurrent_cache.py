@@ -108,18 +108,6 @@ class RecurrentCache(Cache):
         return True
 
 
-def own_cache(cache: Cache | None) -> RecurrentCache | None:
-    """Put our cache in the place of the empty one that generation makes for Transformers."""
-    if cache is None or isinstance(cache, RecurrentCache):
-        return cache
-    if cache.get_seq_length():
-        raise ValueError(
-            f"`cache` must be what this model returned, got a {type(cache).__name__} with "
-            f"{cache.get_seq_length()} tokens."
-        )
-    return None
-
-
 def begin_steps(
     decoder: Any, cache: Cache | None, use_cache: bool | None, make_memory: Callable[[], Any]
 ) -> tuple[RecurrentCache | None, Any, torch.Tensor | None, bool]:
@@ -127,7 +115,10 @@ def begin_steps(
     use_cache = decoder.config.use_cache if use_cache is None else use_cache
     if decoder.training and decoder.step.gradient_checkpointing:
         use_cache = False
-    own = own_cache(cache)
+    own = cache if isinstance(cache, RecurrentCache) else None  # generation makes an empty one of Transformers'
+    if own is None and cache is not None and cache.get_seq_length():
+        got = f"a {type(cache).__name__} with {cache.get_seq_length()} tokens"
+        raise ValueError(f"`cache` must be what this model returned, got {got}.")
     memory = None if own is None else own.memory
     memory = make_memory() if memory is None else memory
     if own is None and use_cache:

@@ -85,9 +85,5 @@ class RewardBaseline(nn.Module):
         moved = torch.lerp(self.values.to(wide), means, self.rate)
         self.values.copy_(moved.where(sums[1] > 0, self.values.to(wide)))
 
-    def extra_repr(self) -> str:
-        """Say how it is made."""
-        return f"rate={self.rate}, steps={self.steps}"
-
     def _places(self, target_length: int) -> torch.Tensor:
         return torch.arange(target_length, device=self.values.device).clamp(max=self.steps - 1)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from transformers.configuration_utils import PreTrainedConfig
 
 from .input_checks import can_look_at, check_integers, check_shape
 
@@ -79,14 +78,4 @@ def check_row_ids(row_ids: torch.Tensor, shape: torch.Size) -> None:
         raise ValueError(
             f"`row_ids` must not decrease in a document, got {int(row_ids[document, token])} after "
             f"{int(before[document, token])} at token {token} of document {document}."
-        )
-
-
-def check_num_rows(config: PreTrainedConfig, num_rows: int) -> None:
-    """Refuse more rows than there are row positions."""
-    if config.attends_to_rows and config.row_position_size and num_rows > config.max_rows:
-        raise ValueError(
-            f"`row_ids` has {num_rows} rows, more than max_rows={config.max_rows} row positions. Truncate the "
-            "document (`truncation=True` with the processor's `num_rows`), or train a model with a larger `max_rows`, "
-            "or without row positions (`row_position_size=0`)."
         )

@@ -38,7 +38,7 @@ def writes(model_class: Any, output_class: Any) -> Callable[..., Any]:
         wants_copying = output_copying or inputs.get("output_attentions", self.config.output_attentions)
         return output_class(**self.predict(outputs, labels, num_items_in_batch, wants_copying))
 
-    return forward  # type: ignore[no-any-return]
+    return forward
 
 
 class WritesTargets:
@@ -57,12 +57,16 @@ class Seq2SeqHead(WritesTargets, nn.Module):
     _tied_weights_keys = {"lm_head.weight": "model.shared.weight"}
     _keys_to_ignore_on_load_missing: Any = ["final_logits_bias"]
 
-    def make_head(self, config: PreTrainedConfig) -> None:
-        """Make the head's layers."""
+    model_class: Any
+
+    def __init__(self, config: PreTrainedConfig):
+        super().__init__(config)  # type: ignore[call-arg]  # of the model that stands behind
+        self.model = self.model_class(config)
         self.final_logits_bias = nn.Buffer(torch.zeros(1, config.vocab_size))
         self.lm_head = nn.Linear(getattr(config, "embedding_size", config.d_model), config.vocab_size, bias=False)
-        if self._copies:
+        if getattr(config, "use_copy", False):
             self.copy_gate = CopyGate(config.d_model, 1)
+        cast(Any, self).post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
         cast(Any, super())._init_weights(module)
@@ -87,10 +91,6 @@ class Seq2SeqHead(WritesTargets, nn.Module):
         self.final_logits_bias = nn.Buffer(new)
         return embeddings
 
-    @property
-    def _copies(self) -> bool:
-        return getattr(self.config, "use_copy", False)
-
     def predict(
         self,
         outputs: ModelOutput,  # (batch, target, d_model)
@@ -103,7 +103,7 @@ class Seq2SeqHead(WritesTargets, nn.Module):
         logits = self.lm_head(hidden_states)  # (batch, target, vocab_size)
         logits = logits + self.final_logits_bias.to(logits.device)
         gate, copy_attentions = None, outputs.get("copy_attentions")
-        if self._copies:
+        if getattr(self.config, "use_copy", False):
             gate = self.copy_gate(hidden_states)  # (batch, target, 1)
             logits = _copy(logits, gate, copy_attentions, outputs.get("source_ids"))
         loss = None if labels is None else token_loss(logits, labels, num_items_in_batch, are_logs=gate is not None)

@@ -15,6 +15,7 @@ from transformers.utils.hub import cached_file
 from .sentence_splitting import split_sentences
 from .source_text import given_input, read_parts, read_rows, read_running_texts, read_texts, read_turn
 from .summary_lengths import begin_with_lengths
+from .text_inputs import without_special
 
 
 Place = tuple[int, int]  # first character, and the one after the last
@@ -162,14 +163,8 @@ class SourceProcessor(ProcessorMixin):
         return known[2]
 
     def _plain(self, ids: list[int]) -> list[int]:
-        """Turn special tokens that a vocabulary still finds in text (Unigram, whole words) into the unknown token."""
         unknown = self.tokenizer.unk_token_id
-        special = set(self.tokenizer.all_special_ids) - {unknown}
-        if special.isdisjoint(ids):
-            return list(ids)
-        if unknown is None:
-            raise ValueError("the text contains a special token, and `tokenizer` has no unk_token to put in its place")
-        return [unknown if i in special else i for i in ids]
+        return without_special(ids, set(self.tokenizer.all_special_ids) - {unknown}, unknown)
 
     def _report(self, data: dict[str, Any]) -> None:
         """Take the counts out of the result and log them, each kind as a warning when it is the first."""

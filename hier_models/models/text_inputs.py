@@ -15,6 +15,38 @@ def check_text(name: str, value: object) -> str:
     return value if value.isascii() else LONE_SURROGATE.sub("\ufffd", value)
 
 
+def check_ends(tokenizer: Any) -> None:
+    """Refuse a tokenizer whose BOS token, a marker, is its EOS token too."""
+    if tokenizer.bos_token_id == tokenizer.eos_token_id:
+        raise ValueError(
+            f"`tokenizer` has {tokenizer.bos_token!r} as bos_token and as eos_token, so that the end would count as a "
+            'sentence. Add another bos_token with tokenizer.add_special_tokens({"bos_token": …}).'
+        )
+
+
+def without_special(ids: list[int], special: set[int], unknown: int | None) -> list[int]:
+    """Turn special tokens that a vocabulary still finds in text (Unigram, whole words) into unknowns."""
+    if special.isdisjoint(ids):
+        return list(ids)
+    if unknown is None:
+        raise ValueError("the text contains a special token, and `tokenizer` has no unk_token to put in its place")
+    return [unknown if i in special else i for i in ids]
+
+
+def check_language_code(language: object) -> None:
+    """Check that a language is given by its code."""
+    if not isinstance(language, str) or not re.fullmatch("[a-z]{2,3}", language):
+        raise ValueError(f"`language` must be a code of two or three small letters, such as en, got {language!r}")
+
+
+def check_integer(name: str, value: object, least: int = 1, optional: bool = False) -> None:
+    """Check that a value is a whole number and large enough, or None where that is allowed."""
+    is_right = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    if not is_right and not (optional and value is None):
+        also = " or None" if optional else ""
+        raise ValueError(f"`{name}` must be an integer of at least {least}{also}, got {value!r}")
+
+
 def check_words(name: str, value: object) -> list[str]:
     """Check that a value is a list of strings: words or sentences."""
     if isinstance(value, str) or not isinstance(value, Sequence):

@@ -76,6 +76,3 @@ def _find(name: Any, file: str, place: dict[str, Any]) -> str | None:
 def _read(name: Any, file: str, place: dict[str, Any]) -> dict[str, Any]:
     found = _find(name, file, place)
     return {} if found is None else json.loads(Path(found).read_text(encoding="utf-8"))
-
-
-__all__ = ["HatBartTokenizer"]

@@ -22,6 +22,3 @@ class HatEncoderTokenizer(MarkedTokenizer, RobertaTokenizer):
     @classmethod
     def _settings(cls, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
         return {"cls_token": tokenizer.bos_token, "sep_token": tokenizer.eos_token, **super()._settings(tokenizer)}
-
-
-__all__ = ["HatEncoderTokenizer"]

@@ -17,6 +17,7 @@ from transformers.utils import TransformersKwargs
 
 from .bart_body import attention_sizes
 from .configuration_top_down_transformer import TopDownTransformerConfig
+from .copy_mechanism import after, feed_forward
 from .input_checks import refuse_flash_mask
 from .local_attention import TopDownTransformerLocalAttention
 from .segment_pooling import Segments, align, pool, segment_of_units
@@ -29,6 +30,8 @@ TOKENS_AT_ONCE = 2048
 
 class TopDownTransformerBottomUpLayer(BartEncoderLayer):
     """BART's encoder layer, with local attention (section 2.1)."""
+
+    normalize_before = False
 
     def __init__(self, config: TopDownTransformerConfig, layer_idx: int, is_local: bool = True):
         super().__init__(config, layer_idx=layer_idx)
@@ -43,19 +46,13 @@ class TopDownTransformerBottomUpLayer(BartEncoderLayer):
     ) -> torch.Tensor:
         """Update units by each other, then each by itself."""
         attended, _ = self.self_attn(hidden_states, attention_mask=attention_mask, **kwargs)
-        return self._feed_forward(self._add_and_norm(self.self_attn_layer_norm, hidden_states, attended))
-
-    def _add_and_norm(self, norm: nn.LayerNorm, residual: torch.Tensor, update: torch.Tensor) -> torch.Tensor:
-        update = nn.functional.dropout(update, p=self.dropout, training=self.training)
-        return norm(residual + update)  # (batch, units, d_model)
+        return self._feed_forward(after(self, self.self_attn_layer_norm, hidden_states, attended))
 
     def _feed_forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         at_once = torch.is_grad_enabled() or torch.compiler.is_compiling()
         if not at_once and hidden_states.shape[1] > TOKENS_AT_ONCE:
             return torch.cat([self._feed_forward(part) for part in hidden_states.split(TOKENS_AT_ONCE, dim=1)], dim=1)
-        expanded = self.activation_fn(self.fc1(hidden_states))
-        expanded = nn.functional.dropout(expanded, p=self.activation_dropout, training=self.training)
-        return self._add_and_norm(self.final_layer_norm, hidden_states, self.fc2(expanded))
+        return after(self, self.final_layer_norm, hidden_states, feed_forward(self, hidden_states))
 
 
 class TopDownTransformerSegmentAttention(BartAttention):
@@ -80,11 +77,8 @@ class TopDownTransformerTopDownLayer(TopDownTransformerBottomUpLayer):
             self.segment_concat_layer_norm = nn.LayerNorm(config.d_model)
 
     def begin_as_identity(self, new: set[str]) -> list[str]:
-        """Begin the update from the segments as if it were not there, with the self-attention's projections.
-
-        That of segments from segments above begins open where these are all new: what is below it is not in the base,
-        and a second closed door would keep gradients from what is above for another step.
-        """
+        """Begin the update from the segments as if it were not there, with the self-attention's projections."""
+        # That of segments from new segments above begins open: a second closed door would keep gradients from these.
         opens = not self.is_local and "fc1.weight" in new and bool(self.fc2.weight.any())
         norm_before = self.self_attn_layer_norm
         if "segment_attn.out_proj.weight" in new:
@@ -111,29 +105,23 @@ class TopDownTransformerTopDownLayer(TopDownTransformerBottomUpLayer):
     ) -> torch.Tensor:
         """Update units by each other and by their segments."""
         attended, _ = self.self_attn(hidden_states, attention_mask=attention_mask, **kwargs)
-        hidden_states = self._add_and_norm(self.self_attn_layer_norm, hidden_states, attended)
+        hidden_states = after(self, self.self_attn_layer_norm, hidden_states, attended)
 
         if self.top_down_update == "cross_attention":
             attended, _ = self.segment_attn(
                 hidden_states, key_value_states=segment_hidden_states, attention_mask=segment_mask, **kwargs
             )
-            hidden_states = self._add_and_norm(self.segment_attn_layer_norm, hidden_states, attended)
+            hidden_states = after(self, self.segment_attn_layer_norm, hidden_states, attended)
         else:
-            assert segment_index is not None
             index = segment_index.to(hidden_states.device)[:, :, None].expand(-1, -1, segment_hidden_states.shape[-1])
             above = segment_hidden_states.gather(1, index)  # (batch, units, d_model)
             update = self.segment_concat(torch.cat([hidden_states, above], dim=-1))
-            hidden_states = self._add_and_norm(self.segment_concat_layer_norm, hidden_states, update)
+            hidden_states = after(self, self.segment_concat_layer_norm, hidden_states, update)
         return self._feed_forward(hidden_states)  # (batch, units, d_model)
 
 
 class TopDownTransformerSegmentLevels(nn.ModuleList):
-    """Pools tokens into segments, level by level, and updates the segments from the top down.
-
-    The top level has full self-attention; a level below it is updated by the one above, as tokens are.
-
-    Source: sections 2.2 and 2.3. The paper has one level ("we use a single top level").
-    """
+    """Pools tokens into levels of segments, each updated by the one above (sections 2.2, 2.3; the paper has one)."""
 
     def __init__(self, config: TopDownTransformerConfig):
         top = len(config.pooling_windows) - 1

@@ -36,8 +36,7 @@ class HamAttention(BartAttention):
     @property
     def mixture(self) -> torch.Tensor:
         """Weight of each level in the output, `(depth,)`; they sum to one."""
-        weights: torch.Tensor = self.level_weights()
-        return weights
+        return self.level_weights()
 
     def forward(
         self,
@@ -49,10 +48,7 @@ class HamAttention(BartAttention):
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Attend at every level."""
         if self.level_weights.computed == 1:
-            result: tuple[torch.Tensor, torch.Tensor | None] = super().forward(
-                hidden_states, key_value_states, cache, attention_mask, **kwargs
-            )
-            return result
+            return super().forward(hidden_states, key_value_states, cache, attention_mask, **kwargs)
         shape = (*hidden_states.shape[:-1], -1, self.head_dim)
         query = self.q_proj(hidden_states).view(shape).transpose(1, 2)  # (batch, heads, queries, head_dim)
         source = hidden_states if key_value_states is None else key_value_states
@@ -97,7 +93,6 @@ class HamTransformerEncoder(HamPreTrainedModel):
 
     def __init__(self, config: HamConfig):
         super().__init__(config)
-        assert config.encoder_layers is not None
         layers = (HamTransformerEncoderLayer(config, i) for i in range(config.encoder_layers))
         self.add_layers(layers, config.max_position_embeddings)
         self.embed_keyword = nn.Embedding(1, config.d_model)

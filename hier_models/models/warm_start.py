@@ -59,7 +59,13 @@ def begin_as_identity(model: PreTrainedModel, lacking: set[str]) -> tuple[str, .
         prefix = f"{name}." if name else ""
         new = {key.removeprefix(prefix) for key in lacking if key.startswith(prefix)}
         if new and hasattr(module, "begin_as_identity"):
-            _check_writable(module)
+            parts = module.parameters()
+            if any(part.is_meta or not part.numel() or not part.is_floating_point() for part in parts):
+                raise ValueError(
+                    "The checkpoint lacks modules, which begin as the identity by values of those around them; these "
+                    "are quantized, offloaded or sharded here. Load the base once without that, `save_pretrained` it "
+                    'and load what was saved, or give `new_modules="random"`.'
+                )
             inside = tuple(f"{prefix}{began}." for began in module.begin_as_identity(new))
             begun += [key for key in parameters if key in lacking and key.startswith(inside)] if inside else []
     return tuple(dict.fromkeys(begun))
@@ -97,13 +103,3 @@ def begin_layers(layers: Any, base: Any, new: set[str], name: str) -> bool:
             begin_update(layer.self_attn.out_proj, layer.self_attn_layer_norm, before.final_layer_norm)
             begin_update(layer.fc2, layer.final_layer_norm, layer.self_attn_layer_norm)
     return any(is_new)
-
-
-def _check_writable(module: nn.Module) -> None:
-    for parameter in module.parameters():
-        if parameter.is_meta or not parameter.numel() or not parameter.is_floating_point():
-            raise ValueError(
-                "The checkpoint lacks modules, which begin as the identity by values of those around them; these are "
-                "quantized, offloaded or sharded here. Load the base once without that, `save_pretrained` it and load "
-                'what was saved, or give `new_modules="random"`.'
-            )

@@ -17,31 +17,20 @@ def reversed_places(lengths: torch.Tensor, count: int) -> torch.Tensor:
 
 
 class RecurrentEncoder(nn.Module):
-    """Recurrent layers that read in both directions, or in one; padding changes nothing."""
+    """Recurrent layers that read in both directions; padding changes nothing."""
 
-    def __init__(
-        self,
-        cell: str,
-        input_size: int,
-        hidden_size: int,
-        layers: int = 1,
-        *,
-        bidirectional: bool = True,
-        dropout: float = 0.0,
-    ):
+    def __init__(self, cell: str, input_size: int, hidden_size: int, layers: int = 1, *, dropout: float = 0.0):
         super().__init__()
         make = AutocastLstm if cell == "lstm" else nn.GRU
-        sizes = [input_size] + [hidden_size * (1 + bidirectional)] * layers
+        sizes = [input_size] + [2 * hidden_size] * layers
         # Packed sequences would do without `backward_layers`, and are several times slower on CPU.
-        self.layers = nn.ModuleList(make(sizes[i], hidden_size, batch_first=True) for i in range(layers))
-        self.backward_layers = nn.ModuleList(
-            make(sizes[i], hidden_size, batch_first=True) for i in range(layers if bidirectional else 0)
+        self.layers, self.backward_layers = (
+            nn.ModuleList(make(size, hidden_size, batch_first=True) for size in sizes[:layers]) for _ in range(2)
         )
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, states: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Read texts."""
-        # states (texts, words, input_size)
+        """Read texts."""  # states (texts, words, input_size)
         lengths = lengths.to(states.device)
         places = torch.arange(states.shape[1], device=states.device)
         mask = (places < lengths[:, None])[..., None]
@@ -49,14 +38,10 @@ class RecurrentEncoder(nn.Module):
         rows = torch.arange(len(states), device=states.device)
         ends = (lengths - 1).clamp(min=0)
         final = states.new_zeros(len(states), 0)
-        for number, layer in enumerate(self.layers):
+        for layer, backward_layer in zip(self.layers, self.backward_layers, strict=True):
             states = self.dropout(states)
             there = layer(states)[0]
-            if not self.backward_layers:
-                states = there * mask
-                final = states[rows, ends]
-                continue
-            back = self.backward_layers[number](states[rows[:, None], reverse])[0]
+            back = backward_layer(states[rows[:, None], reverse])[0]
             states = torch.cat([there, back[rows[:, None], reverse]], -1) * mask
             final = torch.cat([there[rows, ends], back[rows, ends]], -1)
         return states, final
@@ -81,8 +66,7 @@ class CharacterEncoder(nn.Module):
         mask = char_ids != 0
         states = self.dropout(self.embed_chars(char_ids))
         if self.convolution is None:
-            final: torch.Tensor = self.recurrent(states, mask.sum(-1))[1]
-            return final
+            return self.recurrent(states, mask.sum(-1))[1]  # type: ignore[no-any-return]
         states = nn.functional.pad(states * mask[..., None], (0, 0, 0, self.kernel_size - 1))
         filtered = self.convolution(states.transpose(1, 2)).relu()  # (words, char_hidden_size, chars)
         return torch.amax(filtered * mask[:, None], -1)  # none is negative

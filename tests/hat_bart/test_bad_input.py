@@ -145,7 +145,7 @@ def test_more_roles_than_segments(processor: HatBartProcessor) -> None:
     [
         ({"bos_token": None}, {}, "has no bos_token.*add_special_tokens"),
         ({"bos_token": "</s>"}, {}, "'</s>' as bos_token and as eos_token"),
-        ({}, {"num_segments": -1}, "`num_segments` must be an integer, 0 or more, got -1"),
+        ({}, {"num_segments": -1}, "`num_segments` must be an integer of at least 0, got -1"),
         ({}, {"num_segments": "2"}, "`num_segments`.*got '2'"),
         ({}, {"num_segments": True}, "`num_segments`.*got True"),
         ({}, {"language": "elvish"}, "`language` must be one of .*english.*got 'elvish'"),

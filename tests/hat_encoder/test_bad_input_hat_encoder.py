@@ -74,20 +74,20 @@ WRONG = {
     ),
     "sentence behind the text": (
         {"input_ids": IDS, "bos_positions": torch.tensor([[0], [8]])},
-        r"`bos_positions` must be in \[-1, number of tokens=8\), got values from 0 to 8",
+        r"`bos_positions` must be positions of the source's 8 tokens, or -1 for padding, got values from 0 to 8",
     ),
     "sentence before the text": (
         {"input_ids": IDS, "bos_positions": torch.tensor([[0], [-2]])},
-        r"`bos_positions` must be in \[-1, .* got values from -2 to 0",
+        r"`bos_positions` must be positions of .* -1 for padding, got values from -2 to 0",
     ),
     "sentences of one row": (
         {"input_ids": IDS, "bos_positions": torch.tensor([0, 3])},
-        r"`bos_positions` must be integers of shape \(batch=2, sentences\), padded with -1, got shape \(2,\)",
+        r"`bos_positions` must be \(batch=2, sentences\), got shape \(2,\)",
     ),
     "sentences of fewer rows": ({"input_ids": IDS, "bos_positions": torch.tensor([[0, 3]])}, r"got shape \(1, 2\)"),
     "no sentences": ({"input_ids": IDS, "bos_positions": torch.zeros(2, 0, dtype=torch.long)}, r"got shape \(2, 0\)"),
-    "sentences as a mask": ({"input_ids": IDS, "bos_positions": IDS == BOS}, r"must be integers .* torch.bool"),
-    "sentences as floats": ({"input_ids": IDS, "bos_positions": torch.zeros(2, 1)}, r"must be integers .*float32"),
+    "sentences as a mask": ({"input_ids": IDS, "bos_positions": IDS == BOS}, r"must be integers, got torch.bool"),
+    "sentences as floats": ({"input_ids": IDS, "bos_positions": torch.zeros(2, 1)}, r"must be integers.*float32"),
     "packed texts": (
         {"input_ids": IDS, "cu_seq_lens_q": torch.tensor([0, 8, 16], dtype=torch.int32)},
         "`cu_seq_lens_q` packs several texts into one row.* Pad them",

@@ -354,7 +354,7 @@ def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
         ({"lengths": ()}, "`lengths` must be numbers of words"),
         ({"lengths": (0, 1)}, "`lengths` must be numbers of words"),
         ({"lengths": (2.0,)}, "`lengths` must be numbers of words"),
-        ({"top_k": 0}, "`top_k` must be an integer of 1 or more, got 0"),
+        ({"top_k": 0}, "`top_k` must be an integer of at least 1, got 0"),
         ({"top_k": True}, "`top_k` must be an integer"),
     ],
 )
@@ -370,7 +370,7 @@ def test_bad_settings(arguments: dict[str, Any], message: str) -> None:
         ("one text", {}, "`texts` must be documents, got one string"),
         (["a", 3], {}, "document 1 of `texts` must be a string or a list of strings, got int"),
         ([["a", None]], {}, "document 0 of `texts` must be"),
-        (["a"], {"max_phrases": 0}, "`max_phrases` must be an integer of 1 or more"),
+        (["a"], {"max_phrases": 0}, "`max_phrases` must be an integer of at least 1"),
         (["a"], {"min_documents": 1.5}, "`min_documents` must be an integer"),
         (["a"], {"max_counted": -1}, "`max_counted` must be an integer"),
     ],

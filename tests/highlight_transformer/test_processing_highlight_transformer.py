@@ -515,7 +515,7 @@ def test_what_no_processor_can_be_made_of_is_refused(tokenizer: PreTrainedTokeni
         with pytest.raises(ValueError, match="`language` must be a code"):
             HighlightTransformerProcessor(tokenizer, language=language)
     for length in (0, 1.5, True):
-        with pytest.raises(ValueError, match="`max_phrase_length` must be an integer of 1 or more"):
+        with pytest.raises(ValueError, match="`max_phrase_length` must be an integer of at least 1"):
             HighlightTransformerProcessor(tokenizer, max_phrase_length=length)
     with pytest.raises(TypeError, match="`key_phrases` must be a KeyPhraseExtractor or None, got str"):
         HighlightTransformerProcessor(tokenizer, key_phrases="key_phrases.json")
