@@ -31,36 +31,20 @@ ENTROPY_FILE = "entropy.json"
 @command("analyze")
 def analyze(
     data: options.Data,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the report goes.")],
-    models: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--model", "-m", metavar="[NAME=]MODEL", help="A checkpoint of any kind. May be repeated. [mini]"
-        ),
-    ] = None,
-    predictions: Annotated[
-        list[str] | None,
-        typer.Option("--predictions", "-p", metavar="[NAME=]FILE", help="Summaries made before. May be repeated."),
-    ] = None,
-    reference: Annotated[bool, typer.Option("--reference", help="Compare with the reference summaries, too.")] = False,
-    limit: Annotated[
-        int | None, typer.Option("--documents", min=1, metavar="N", help="Take only the first N documents.")
-    ] = None,
-    shown: Annotated[int, typer.Option(min=0, metavar="N", help="Documents on the page.")] = 10,
-    heatmaps: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Documents to draw the hierarchical attention of.")
-    ] = 3,
-    threshold: Annotated[
-        float, typer.Option(metavar="SHARE", help="Words of a sentence that must be copied, in order.")
-    ] = 0.8,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER")],
+    models: Annotated[list[str] | None, typer.Option("--model", "-m", metavar="[NAME=]MODEL")] = None,
+    predictions: Annotated[list[str] | None, typer.Option("--predictions", "-p", metavar="[NAME=]FILE")] = None,
+    reference: Annotated[bool, typer.Option("--reference")] = False,
+    limit: Annotated[int | None, typer.Option("--documents", min=1, metavar="N")] = None,
+    shown: Annotated[int, typer.Option(min=0, metavar="N")] = 10,
+    heatmaps: Annotated[int, typer.Option(min=0, metavar="N")] = 3,
+    threshold: Annotated[float, typer.Option(metavar="SHARE")] = 0.8,
     split: options.Split = None,
     config_name: options.ConfigName = None,
     revision: options.Revision = None,
     text_column: options.TextColumn = None,
-    summary_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Column with the references, for --reference.")
-    ] = None,
-    language: Annotated[str, typer.Option(metavar="NAME", help="Of the documents, for their sentences.")] = "english",
+    summary_column: Annotated[str | None, typer.Option(metavar="NAME")] = None,
+    language: Annotated[str, typer.Option(metavar="NAME")] = "english",
     max_length: options.MaxLength = None,
     min_length: options.MinLength = None,
     num_beams: options.NumBeams = None,

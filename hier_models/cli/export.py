@@ -16,13 +16,11 @@ from .options import InputsFirst, command
 
 @command("export", cls=InputsFirst)
 def export(
-    folder: Annotated[Path | None, typer.Argument(metavar="[FOLDER]", help="Where to write.")] = None,
+    folder: Annotated[Path | None, typer.Argument(metavar="[FOLDER]")] = None,
     model: options.Model = MINI_NAME,
-    card: Annotated[Path | None, typer.Option(metavar="FILE", help="YAML: what the model card says.")] = None,
-    push: Annotated[
-        str | None, typer.Option(metavar="REPO", help="Push to this repository on the Hub, as name/model.")
-    ] = None,
-    private: Annotated[bool, typer.Option("--private", help="Make a new repository a private one.")] = False,
+    card: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    push: Annotated[str | None, typer.Option(metavar="REPO")] = None,
+    private: Annotated[bool, typer.Option("--private")] = False,
 ) -> None:
     """Write a checkpoint with its code, and push it."""
     if folder is None and push is None:

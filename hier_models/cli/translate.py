@@ -19,26 +19,14 @@ from .options import Dtype, InputsFirst, command
 def translate(
     inputs: options.Inputs = None,
     model: options.RequiredModel = None,
-    src_lang: Annotated[
-        str | None, typer.Option(metavar="CODE", help="Language of the documents, for models of several languages.")
-    ] = None,
-    tgt_lang: Annotated[
-        str | None, typer.Option(metavar="CODE", help="Language to translate to, in the model's own codes.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here; .jsonl can be continued.")
-    ] = None,
+    src_lang: Annotated[str | None, typer.Option(metavar="CODE")] = None,
+    tgt_lang: Annotated[str | None, typer.Option(metavar="CODE")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE")] = None,
     as_json: options.AsJson = False,
-    max_length: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="TOKENS", help="Longest translation of a chunk. Default: the model's setting."),
-    ] = None,
+    max_length: Annotated[int | None, typer.Option(min=1, metavar="TOKENS")] = None,
     num_beams: options.NumBeams = None,
     settings: options.Set = None,
-    chunk_length: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="TOKENS", help="Tokens of a chunk. Default: the model's, or what it can take."),
-    ] = None,
+    chunk_length: Annotated[int | None, typer.Option(min=1, metavar="TOKENS")] = None,
     batch_size: options.BatchSize = 1,
     text_column: options.TextColumn = None,
     set_aside: options.SetAside = None,
