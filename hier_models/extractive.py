@@ -146,9 +146,6 @@ def pagerank(weights: Any, damping: float = DAMPING) -> Any:
     return page_rank(size, lambda rank: rank @ steps, damping)
 
 
-# Words and weights
-
-
 def _counts(sentences: Sequence[Sequence[str]]) -> Any:
     """How often each word stands in each sentence, (sentences, words)."""
     vocabulary = {word: number for number, word in enumerate(dict.fromkeys(w for words in sentences for w in words))}

@@ -171,25 +171,16 @@ def _chapter(item: Any, number: int) -> Chapter:
     if isinstance(item, str):
         return Chapter("", [block.text for block in text_blocks(item)])
     if not isinstance(item, Mapping):
-        raise ValueError(
-            f"`book`: chapter {number} must be a string or a dictionary with text or paragraphs, got "
-            f"{type(item).__name__}."
-        )
+        kinds = "a string or a dictionary with text or paragraphs"
+        raise ValueError(f"`book`: chapter {number} must be {kinds}, got {type(item).__name__}.")
     given = [name for name in ("text", "paragraphs") if item.get(name) is not None]
     if len(given) != 1:
-        raise ValueError(
-            f"`book`: chapter {number} must have one of text and paragraphs, got the entries {list(item)}."
-        )
-    value, title = item[given[0]], item.get("title") or ""
+        raise ValueError(f"`book`: chapter {number} must have text or paragraphs, got the entries {list(item)}.")
+    [name], title = given, item.get("title") or ""
+    value, kind = item[name], "string" if name == "text" else "list"
+    if isinstance(value, str) != (name == "text") or not isinstance(value, Sequence) or isinstance(value, bytes):
+        raise ValueError(f"`book`: the {name} of chapter {number} must be a {kind}, got {type(value).__name__}.")
     paragraphs = [block.text for block in text_blocks(value)] if isinstance(value, str) else value
-    if given[0] == "text" and not isinstance(value, str):
-        raise ValueError(f"`book`: the text of chapter {number} must be a string, got {type(value).__name__}.")
-    if (
-        isinstance(paragraphs, bytes | Mapping)
-        or not isinstance(paragraphs, Sequence)
-        or (isinstance(value, str) and (given[0] == "paragraphs"))
-    ):
-        raise ValueError(f"`book`: the paragraphs of chapter {number} must be a list, got {type(value).__name__}.")
     if not all(isinstance(text, str) for text in [*paragraphs, title]):
         raise ValueError(f"`book`: the title and paragraphs of chapter {number} must be strings.")
     return Chapter(title.strip(), [" ".join(text.split()) for text in paragraphs if text.strip()])

@@ -7,7 +7,7 @@ chapters by the text that follows them.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from .book import Book, Chapter, is_aside, left_out
@@ -110,7 +110,7 @@ def title_of(blocks: list[Block]) -> tuple[str, list[Block]]:
     if number:
         return ": ".join(block.text for block in blocks[:number]), blocks[number:]
     blocks = list(_opened(blocks))
-    found = _find(blocks[:3], {"chapter": _CHAPTER, "part": _PART})
+    found = _find(blocks[:3])
     return (found[0].title, blocks[found[0].end :]) if found and not found[0].start else ("", blocks)
 
 
@@ -159,11 +159,11 @@ def _by_levels(blocks: list[Block]) -> Book | None:
 def _by_words(blocks: list[Block]) -> Book | None:
     blocks = list(_opened(blocks))
     looks = [_looks_like_contents(block) for block in blocks]
-    for find in (_chapter_words, _part_words, _numbered_titles, _bare_numbers):
-        lists, rest = _contents_lists(blocks, looks, find)
-        headings = _without_contents(rest, find(rest))
+    for pattern in (_CHAPTER, _PART, _NUMBERED, _BARE):
+        lists, rest = _contents_lists(blocks, looks, pattern)
+        headings = _without_contents(rest, _find(rest, pattern))
         has_chapters = any(heading.kind == "chapter" and heading.number for heading in headings)
-        if has_chapters and (find in (_chapter_words, _part_words) or _is_row(rest, headings)):
+        if has_chapters and (pattern in (_CHAPTER, _PART) or _is_row(rest, headings)):
             book = _assembled(rest, headings)
             if lists:
                 words = sum(block.words for block in lists)
@@ -202,13 +202,13 @@ def _looks_like_contents(block: Block) -> bool:
 
 
 def _contents_lists(
-    blocks: list[Block], looks: list[bool], find: Callable[[list[Block]], list[Heading]]
+    blocks: list[Block], looks: list[bool], pattern: re.Pattern[str]
 ) -> tuple[list[Block], list[Block]]:
     """Take out what looks like a contents list where one can stand.
 
     That is before the text, under "Contents", or wherever the entries come again as headings. All else is text.
     """
-    headings = find([Block("") if is_list else block for block, is_list in zip(blocks, looks, strict=True)])
+    headings = _find([Block("") if is_list else block for block, is_list in zip(blocks, looks, strict=True)], pattern)
     if not headings:
         return [], []  # what only looks like a contents list is no heading
     ends = [heading.start for heading in headings[1:]] + [len(blocks)]
@@ -239,8 +239,7 @@ def _come_again(block: Block, keys: set[str], names: set[str]) -> bool:
     lines = [_PAGE_NUMBER.sub("", line).strip() for line in block.lines]
     # A number alone is the key of any numbered list.
     again = sum(
-        _name(line) in names - {""} or any(heading.key in keys for heading in _chapter_words([Block(line)]))
-        for line in lines
+        _name(line) in names - {""} or any(heading.key in keys for heading in _find([Block(line)])) for line in lines
     )
     return 2 * again >= len(lines)
 
@@ -262,29 +261,14 @@ def _is_heading(match: re.Match[str]) -> bool:
     return (words[0].isupper() or words[0].isdecimal()) and len(match[0]) < 100 and not re.search(r"[.!?,;]$", words)
 
 
-def _chapter_words(blocks: list[Block]) -> list[Heading]:
-    return _find(blocks, {"chapter": _CHAPTER, "part": _PART})
-
-
-def _part_words(blocks: list[Block]) -> list[Heading]:
-    return _find(blocks, {"chapter": _PART})
-
-
-def _numbered_titles(blocks: list[Block]) -> list[Heading]:
-    return _in_order(_find(blocks, {"chapter": _NUMBERED, "part": _PART}))
-
-
-def _bare_numbers(blocks: list[Block]) -> list[Heading]:
-    return _in_order(_find(blocks, {"chapter": _BARE, "part": _PART}))
-
-
-def _find(blocks: list[Block], patterns: dict[str, re.Pattern[str]]) -> list[Heading]:
+def _find(blocks: list[Block], chapter: re.Pattern[str] = _CHAPTER) -> list[Heading]:
+    """Headings of chapters by a pattern, and of parts; numbers only where they count on."""
     found = []
     for number, block in enumerate(blocks):
         text = block.text.strip("_*")
         if len(block.lines) > 5:
             continue
-        for kind, pattern in patterns.items():
+        for kind, pattern in (("chapter", chapter), ("part", _PART)):
             match = pattern.fullmatch(text)
             if match and (pattern is _BARE or _is_heading(match)):
                 groups = match.groupdict()
@@ -298,7 +282,7 @@ def _find(blocks: list[Block], patterns: dict[str, re.Pattern[str]]) -> list[Hea
         else:
             if len(block.lines) <= 1 and (_SPECIAL.fullmatch(text) or is_aside(text)) and not text.islower():
                 found.append(Heading(number, number + 1, "chapter", text.casefold().rstrip(".:"), text))
-    return found
+    return _in_order(found) if chapter in (_NUMBERED, _BARE) else found
 
 
 def _title_below(blocks: list[Block], number: int) -> str:

@@ -15,6 +15,7 @@ from tqdm.auto import tqdm
 from ..checkpoints import resolve_checkpoint
 from ..journal import Journal, digest
 from ..pipelines.chunking_hier import pack, plain_sentences, smaller_parts
+from ..pipelines.document_pipeline_hier import check_integers
 from ..pipelines.summarization_hier import SummarizationPipeline
 from .book import Book, Chapter
 from .book_files import BookSource, read_book
@@ -83,8 +84,7 @@ def summarize_book(
         >>> print(result.summary)
         >>> result.save_html("out/book.html")
     """
-    if not isinstance(batch_size, int) or batch_size < 1:
-        raise ValueError(f"`batch_size` must be an integer of at least 1, got {batch_size!r}.")
+    check_integers(batch_size=batch_size)
     if refused := [name for name in _NOT_HERE if name in settings]:
         raise ValueError(f"`{refused[0]}` cannot be set here: a book gets one summary, and nothing is cut.")
     as_read = read_book(book, title)
@@ -127,6 +127,13 @@ class _Model:
 
     def fits(self, text: str) -> bool:
         return self.limit is None or self.count(text) <= self.limit
+
+    def groups(self, texts: Sequence[str], separator: str) -> list[tuple[int, int]]:
+        """Divide texts that follow one another into as few inputs as it takes, of about the same length."""
+        sizes = [self.count(text) for text in texts]
+        return _balanced(
+            sizes, self.frame, self.limit, lambda start, end: self.count(separator.join(texts[start:end]))
+        )
 
     def check_joins(self) -> None:
         """Refuse, before the first summary is made, settings by which joined summaries would get no shorter."""
@@ -209,8 +216,6 @@ class _Job:
             logger.warning("The model gave no summary for %d texts: %s", len(empty), ", ".join(empty[:5]))
         return result
 
-    # Texts
-
     def _chapters(self) -> list[SummaryNode]:
         """A node for each chapter, with one for each part where it is too long."""
         chapters = []
@@ -242,11 +247,7 @@ class _Job:
         if model.fits(SEPARATOR.join(paragraphs)):
             return [paragraphs]
         units = [unit for paragraph in paragraphs for unit in self._units(paragraph)]
-        sizes = [model.count(unit) for unit in units]
-        groups = _balanced(
-            sizes, model.frame, model.limit, lambda start, end: model.count(SEPARATOR.join(units[start:end]))
-        )
-        return [units[start:end] for start, end in groups]
+        return [units[start:end] for start, end in model.groups(units, SEPARATOR)]
 
     def _units(self, paragraph: str) -> list[str]:
         """A paragraph; where it alone is too long, pieces of it between sentences, or between words."""
@@ -260,23 +261,13 @@ class _Job:
         else:
             parts, separator = smaller_parts(paragraph)
             if len(parts) < 2:
-                raise ValueError(
-                    f"`max_source_length`: an input of `model` takes {model.limit} tokens, too few for a single "
-                    "character of the book."
-                )
+                few = f"{model.limit} tokens, too few for a single character of the book"
+                raise ValueError(f"`max_source_length`: an input of `model` takes {few}.")
         # Words or letters, which there may be a million of, are not weighed one by one.
         step = max(1, len(parts) * model.limit // (FINENESS * size))
         parts = [separator.join(parts[start : start + step]) for start in range(0, len(parts), step)]
         parts = [piece for part in parts for piece in self._units(part)]
-        groups = _balanced(
-            [model.count(part) for part in parts],
-            model.frame,
-            model.limit,
-            lambda start, end: model.count(separator.join(parts[start:end])),
-        )
-        return [separator.join(parts[start:end]) for start, end in groups]
-
-    # Levels
+        return [separator.join(parts[start:end]) for start, end in model.groups(parts, separator)]
 
     def _condense(self, label: str, parents: list[SummaryNode], model: _Model, later: list[SummaryNode]) -> None:
         """Summarize the joined summaries of each node's children, in groups first where they are too long."""
@@ -426,9 +417,6 @@ def _balanced(
 
 def _summaries(nodes: Sequence[SummaryNode]) -> list[str]:
     return [node.summary for node in nodes if node.summary]
-
-
-# What a run is known by
 
 
 def _plain(value: Any) -> Any:

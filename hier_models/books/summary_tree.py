@@ -81,9 +81,7 @@ class BookSummary(Page):
         if pieces := sum(node.kind == "piece" for node in nodes):
             lines.append(f"The text is longer than the model takes and was divided into {pieces} pieces by length.")
         if groups := sum(node.is_group for node in nodes):
-            lines.append(
-                f"All summaries together are longer than it takes, so they were joined in {groups} groups first."
-            )
+            lines.append(f"All summaries are too long together, so they were joined in {groups} groups first.")
         if empty := [node.id for node in nodes if not node.summary]:
             lines.append(f"The model gave no summary for {len(empty)} texts: {', '.join(empty[:5])}.")
         return "\n".join(lines)

@@ -83,9 +83,7 @@ def analyze(
     on_hub = given_only(config_name=config_name, revision=revision)
     documents = _load(data, split, text_column, summary_column if with_references else "", limit, **on_hub)
     if reference and documents.references is None:
-        raise MistakeError(
-            f"--reference: {data} has no reference summaries; --summary-column names their column, if any"
-        )
+        raise MistakeError(f"--reference: {data} has no reference summaries; --summary-column names their column")
     summaries = {name: _match(f"--predictions: {files[name]}", rows, documents) for name, rows in given.items()}
     if reference:
         summaries[REFERENCE] = (documents.references or [])[: len(documents)]
@@ -167,9 +165,7 @@ def _named(option: str, given: list[str] | None) -> dict[str, str]:
         if not value:
             raise MistakeError(f"{option}: got {entry!r}; write NAME=VALUE, or only the value")
         if not re.fullmatch(r"[\w.+-]+", name) or name.startswith("."):
-            raise MistakeError(
-                f"{option}: {name!r} cannot be part of a file's name; give letters and digits: NAME={value}"
-            )
+            raise MistakeError(f"{option}: {name!r} cannot be part of a file's name; give letters: NAME={value}")
         if name in found:
             raise MistakeError(f"{option}: two are called {name!r}; give them names: NAME={value}")
         found[name] = value
@@ -209,9 +205,6 @@ def _load(
     return _Documents(rows, identifiers, any(own), references, data, min(limit or len(rows), len(rows)))
 
 
-# Summaries made before
-
-
 def _read_rows(file: Path) -> list[dict[str, Any]]:
     """Read what `evaluate --predictions` or `summarize --output` wrote."""
     rows: list[dict[str, Any]] = []
@@ -222,9 +215,7 @@ def _read_rows(file: Path) -> list[dict[str, Any]]:
             with mistakes(f"--predictions: {file}:{number} is no JSON", ValueError):
                 row = json.loads(line)
             if not isinstance(row, dict) or not isinstance(row.get("summary"), str):
-                raise MistakeError(
-                    f"--predictions: {file}:{number} has no summary; give what evaluate or summarize wrote"
-                )
+                raise MistakeError(f"--predictions: {file}:{number} has no summary; give what a command here wrote")
             rows.append(row)
     if not rows:
         raise MistakeError(f"--predictions: {file} is empty; it must have a summary of each document")
@@ -248,9 +239,8 @@ def _match(what: str, rows: list[dict[str, Any]], documents: _Documents) -> list
     elif len(rows) in (total, len(documents)):
         places = list(range(len(rows)))
     else:
-        raise MistakeError(
-            f"{what} has {len(rows)} summaries, and {documents.data} has {total} documents; without ids, match both"
-        )
+        has = f"{len(rows)} summaries, and {documents.data} has {total} documents"
+        raise MistakeError(f"{what} has {has}; without ids, match both")
     found: dict[int, dict[str, Any]] = {}
     for number, (place, row) in enumerate(zip(places, rows, strict=True), start=1):
         if place is None:
@@ -269,9 +259,6 @@ def _match(what: str, rows: list[dict[str, Any]], documents: _Documents) -> list
             "the job that makes them, or take fewer with --documents"
         )
     return [found[number]["summary"] for number in range(len(documents))]
-
-
-# Summaries and heatmaps made now
 
 
 def _generate(

@@ -108,9 +108,8 @@ def inspect_attention(
     from ..inspection import hierarchical_attention
 
     if pipe.processor is None:
-        raise MistakeError(
-            f"--model: {type(pipe.model).__name__} has no hierarchical attention to show; give one that has"
-        )
+        kind = type(pipe.model).__name__
+        raise MistakeError(f"--model: {kind} has no hierarchical attention to show; give one that has")
     title = title or f"Hierarchical attention: {name}"
     attention = hierarchical_attention(pipe.model, pipe.processor, **made_of, top_k=top_k, title=title)
     print(attention.summary)

@@ -47,22 +47,16 @@ def poem(
             raise MistakeError("--candidates: of many texts only JSON has a place for more; give --json or a .jsonl")
         if seed is not None and batch_size > 1:
             raise MistakeError("--seed: each text is drawn for by itself, so leave out --batch-size")
+        job: dict[str, Any] = {"output": output, "as_json": as_json, "batch_size": batch_size, "seed": seed}
+        job |= {"text_column": text_column, "set_aside": None, "device": device, "dtype": dtype}
+        asked_for = {"length": length, "num_candidates": candidates}
         run_job(
             POEMS,
             model,
             [str(file)],
-            settings=lambda: (
-                {"length": length, "num_candidates": candidates} | generation_settings(None, None, num_beams, settings)
-            ),
-            output=output,
-            as_json=as_json,
-            batch_size=batch_size,
-            text_column=text_column,
-            set_aside=None,
-            device=device,
-            dtype=dtype,
-            seed=seed,
+            settings=lambda: asked_for | generation_settings(None, None, num_beams, settings),
             check=_check_texts,
+            **job,
         )
         return
     if output is not None:

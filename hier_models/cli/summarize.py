@@ -61,6 +61,8 @@ def summarize(
     )
     phrases = read_phrases(phrase)
     loading: dict[str, Any] = {"device": device, "dtype": dtype, "importance_tagger": importance_tagger}
+    writing: dict[str, Any] = {"output": output, "as_json": as_json, "batch_size": batch_size}
+    reading: dict[str, Any] = {"text_column": text_column, "set_aside": set_aside, "phrases_column": phrases_column}
     if show_phrases and not as_json and (output is None or output.suffix.lower() not in (".jsonl", ".ndjson")):
         raise MistakeError("--show-phrases: only JSON has a place for them; give --json, or an --output in .jsonl")
     if book is not None:
@@ -74,9 +76,7 @@ def summarize(
             book_model,
             settings=generation_settings(max_length, min_length, num_beams, settings)
             | given_only(max_source_length=max_source_length, length=length),
-            output=output,
-            as_json=as_json,
-            batch_size=batch_size,
+            **writing,
             **loading,
         )
         return
@@ -93,12 +93,8 @@ def summarize(
             | given_only(phrases=phrases, return_phrases=show_phrases or None)
             | given_only(return_copied=mark_copied or None, return_sources=sources or None)
         ),
-        output=output,
-        as_json=as_json,
-        batch_size=batch_size,
-        text_column=text_column,
-        set_aside=set_aside,
-        phrases_column=phrases_column,
+        **reading,
+        **writing,
         **loading,
     )
     for name, what in (

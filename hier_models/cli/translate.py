@@ -34,6 +34,8 @@ def translate(
     dtype: options.NumberFormat = Dtype.auto,
 ) -> None:
     """Translate documents."""
+    job: dict[str, Any] = {"output": output, "as_json": as_json, "batch_size": batch_size, "device": device}
+    job |= {"text_column": text_column, "set_aside": set_aside, "dtype": dtype}
     counts, _ = run_job(
         TRANSLATIONS,
         required(model, "one that translates", "hier-models translate letter.txt -m ./my-model"),
@@ -42,14 +44,8 @@ def translate(
             generation_settings(max_length, None, num_beams, settings)
             | given_only(max_source_length=chunk_length, src_lang=src_lang, tgt_lang=tgt_lang)
         ),
-        output=output,
-        as_json=as_json,
-        batch_size=batch_size,
-        text_column=text_column,
-        set_aside=set_aside,
-        device=device,
-        dtype=dtype,
         check=_check_documents,
+        **job,
     )
     split, unfinished, chunks = (
         sum(count[name] for count in counts) for name in ("num_split_sentences", "num_unfinished_chunks", "num_chunks")

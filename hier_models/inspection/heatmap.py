@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from .pages import Page, printable, require_matplotlib, save_figure
+from .pages import Page, counted, printable, require_matplotlib, save_figure
 
 
 if TYPE_CHECKING:
@@ -202,18 +202,12 @@ class HierarchicalAttentionMap(Page):
 
     def _caption(self) -> str:
         num_layers, num_sentences, num_tokens = self.weights.shape
-        parts = [
-            f"{num_sentences} {self.unit}{'' if num_sentences == 1 else 's'}",
-            f"{num_tokens} summary token{'' if num_tokens == 1 else 's'}",
-        ]
+        parts = [counted(num_sentences, self.unit), counted(num_tokens, "summary token")]
         if self.top_k is not None:
-            parts += [
-                f"{num_layers} decoder layer{'' if num_layers == 1 else 's'}",
-                f"top {self.top_k} {self.unit}s per token across heads, normalized to 1",
-            ]
+            parts.append(counted(num_layers, "decoder layer"))
+            parts.append(f"top {self.top_k} {self.unit}s per token across heads, normalized to 1")
         if self.num_truncated_tokens:
-            cut = self.num_truncated_tokens
-            parts.append(f"{cut} token{'' if cut == 1 else 's'} of the document cut")
+            parts.append(f"{counted(self.num_truncated_tokens, 'token')} of the document cut")
         return "  ·  ".join(parts)
 
     def _label_sentences(self, axes: Axes, height: float, *, labeled: bool) -> None:

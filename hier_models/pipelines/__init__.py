@@ -1,4 +1,4 @@
-"""Pipelines: text in, text out, through `transformers.pipeline`."""
+"""Pipelines: text in, text out, through `transformers.pipeline`. Exported checkpoints carry copies of `*_hier.py`."""
 
 import importlib
 import re

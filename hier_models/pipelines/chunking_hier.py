@@ -1,7 +1,4 @@
-"""Cutting long documents into chunks between sentences, for one language or for two that are kept aligned.
-
-Exported checkpoints carry a copy of this file, so it needs nothing but the standard library.
-"""
+"""Cutting long documents into chunks between sentences, for one language or for two that are kept aligned."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,4 @@
-"""Which words of a summary a model with a copy mechanism has copied, and from where.
-
-Exported checkpoints carry a copy of this file, so it needs nothing but torch and the public names of Transformers.
-"""
+"""Which words of a summary a model with a copy mechanism has copied, and from where."""
 
 import itertools
 import re

@@ -1,7 +1,4 @@
-"""What the pipelines share: documents in many containers, tokenizing, padding, limits, generation settings.
-
-Exported checkpoints carry a copy of this file, so it needs nothing but torch and the public names of Transformers.
-"""
+"""What the pipelines share: documents in many containers, tokenizing, padding, limits, generation settings."""
 
 import copy
 import re
@@ -22,7 +19,7 @@ logger = logging.get_logger(__name__)
 DEFAULT_MAX_NEW_TOKENS = 256
 
 # A tokenizer without a limit says so with a huge number.
-_NO_LIMIT = 10**9
+NO_LIMIT = 10**9
 
 # What a processor counts of a document; not every one tells sentences apart, or knows phrases.
 _COUNTS = (
@@ -33,6 +30,8 @@ _COUNTS = (
 _NOTES = ("phrases", "offset_mapping")
 
 Languages = tuple[str | None, str | None]
+Arguments = dict[str, Any]
+Tensors = dict[str, torch.Tensor]
 
 
 @dataclass
@@ -97,6 +96,9 @@ class DocumentPipeline(HierPipeline):
     structures: tuple[str, ...] = ("text", "sentences", "turns", "documents")
     # What the config's `task_specific_params` may say beside settings of `generate`.
     task_settings: tuple[str, ...] = ("prefix",)
+    # Arguments of the call that `preprocess` and `postprocess` take, beside those that all tasks have.
+    document_arguments: tuple[str, ...] = ("max_source_length",)
+    result_arguments: tuple[str, ...] = ()
 
     def __init__(self, model: Any, tokenizer: Any = None, processor: Any = None, **kwargs: Any) -> None:
         config = model.config
@@ -122,9 +124,7 @@ class DocumentPipeline(HierPipeline):
             if not has_processor:
                 processor = None
         if tokenizer is None:
-            raise ValueError(
-                "`tokenizer` is missing: none was given or could be loaded. Pass tokenizer= or processor=."
-            )
+            raise ValueError("`tokenizer` is missing: none was given or could be loaded. Pass it, or a processor.")
         # What Transformers makes of a folder without the tokenizer's files.
         if len(tokenizer) <= len(tokenizer.all_special_ids):
             raise ValueError(
@@ -160,6 +160,25 @@ class DocumentPipeline(HierPipeline):
             # The base class looks at the first element, so it cannot be asked for an empty list.
             return flat(super().__call__(many, **kwargs) if many else [])
         return super().__call__(_as_stream(inputs, self.structures), **kwargs)
+
+    def _sanitize_parameters(
+        self,
+        truncation: Any = None,
+        return_tensors: bool | None = None,
+        return_text: bool | None = None,
+        clean_up_tokenization_spaces: bool | None = None,
+        **kwargs: Any,
+    ) -> tuple[Arguments, Arguments, Arguments]:
+        of_documents, of_results = (
+            given(**{name: kwargs.pop(name, None) for name in names})
+            for names in (self.document_arguments, self.result_arguments)
+        )
+        if truncation is not None:
+            of_documents["truncation"] = as_truncation(truncation)
+        if return_tensors is None and return_text is not None:  # as in Transformers 4
+            return_tensors = not return_text
+        of_results |= given(return_tensors=return_tensors, clean_up_tokenization_spaces=clean_up_tokenization_spaces)
+        return of_documents, kwargs, of_results
 
     def _process(
         self, name: str, value: Any, limit: int | None, truncation: bool | None = None, **options: Any
@@ -198,17 +217,12 @@ class DocumentPipeline(HierPipeline):
         return {"output_ids": ids, "examples": examples, **found}
 
     def _looked_up(
-        self,
-        examples: list[Example],
-        batch: dict[str, torch.Tensor],
-        ids: torch.Tensor,
-        output: Any,
-        generation_config: GenerationConfig,
-    ) -> dict[str, torch.Tensor]:
+        self, examples: list[Example], batch: Tensors, ids: torch.Tensor, output: Any, config: GenerationConfig
+    ) -> Tensors:
         """What `postprocess` wants to know beside the ids (batch, sequences, target) and the examples."""
         return {}
 
-    def _pad(self, examples: list[Example]) -> dict[str, torch.Tensor]:
+    def _pad(self, examples: list[Example]) -> Tensors:
         """Pad on the right, where it shifts no position of an encoder's input."""
         pad_id = self.tokenizer.pad_token_id
         pad_values = {"input_ids": self.model.config.pad_token_id if pad_id is None else pad_id, "attention_mask": 0}
@@ -230,7 +244,7 @@ class DocumentPipeline(HierPipeline):
         tokenizer_limit = self.tokenizer.model_max_length
         # Grown positions (`from_bart`) leave the tokenizer's limit behind, so it counts only where it is all there is,
         # or where the model's own says too much: encoders in the manner of RoBERTa lose a few positions.
-        if (limit is None or hasattr(self.model.config, "encoder")) and tokenizer_limit < _NO_LIMIT:
+        if (limit is None or hasattr(self.model.config, "encoder")) and tokenizer_limit < NO_LIMIT:
             limit = tokenizer_limit if limit is None else min(limit, tokenizer_limit)
         if getattr(self.processor, "rows", None) == "grid":
             grid = self.processor.num_rows * self.processor.row_length
@@ -320,9 +334,6 @@ class DocumentPipeline(HierPipeline):
         return generation_config, other_kwargs
 
 
-# Arguments
-
-
 def check_generates(model: Any) -> None:
     """Refuse a model that is no encoder-decoder."""
     if not getattr(model.config, "is_encoder_decoder", False) or not model.can_generate():
@@ -340,16 +351,6 @@ def check_integers(least: int = 1, **values: Any) -> None:
 def given(**values: Any) -> dict[str, Any]:
     """The arguments that were given."""
     return {name: value for name, value in values.items() if value is not None}
-
-
-def decoding(return_tensors: bool | None, return_text: bool | None, clean_up: bool | None) -> dict[str, Any]:
-    """The arguments of `postprocess` that say what becomes of ids, as in Transformers 4."""
-    if return_tensors is None and return_text is not None:
-        return_tensors = not return_text
-    return given(return_tensors=return_tensors, clean_up_tokenization_spaces=clean_up)
-
-
-# Inputs
 
 
 def _check_settings(processor: Any, config: Any) -> None:

@@ -3,8 +3,6 @@
 Words are runs of letters and digits. One may be written if it stands in the document, with or without a capital, or if
 it is one of the commonest words; of a word that takes several tokens, each token only if such a word goes on with it.
 Signs other than punctuation (%, €, &, …) and Chinese or Thai characters must stand in the document one by one.
-
-Exported checkpoints carry a copy of this file, so it needs nothing but torch and the public names of Transformers.
 """
 
 import functools

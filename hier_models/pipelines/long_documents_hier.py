@@ -1,7 +1,4 @@
-"""Reading a document that is longer than the model can take in parts, between its articles, turns or sentences.
-
-Exported checkpoints carry a copy of this file, so it needs nothing but torch.
-"""
+"""Reading a document that is longer than the model can take in parts, between its articles, turns or sentences."""
 
 import math
 import re

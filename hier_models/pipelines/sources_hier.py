@@ -3,8 +3,6 @@
 Two signs are added up, both from 0 to 1: the words and pairs of words that two sentences have in common, rare ones
 first, which needs no model; and, of models that tell, how much the summary's tokens were copied from the sentence or,
 without copying, how much attention they paid to it. `examples/mini/sources.py` measures both.
-
-Exported checkpoints carry a copy of this file, so it needs nothing but torch and the public names of Transformers.
 """
 
 import itertools

@@ -376,8 +376,8 @@ def test_list_of_chapters():
     [
         ([], "holds no text"),
         (["", "  "], "holds no text to summarize; left out: chapter 1; chapter 2"),
-        ([{"title": "x"}], r"chapter 1 must have one of text and paragraphs, got the entries \['title'\]"),
-        ([{"text": "x", "paragraphs": ["x"]}], "must have one of text and paragraphs"),
+        ([{"title": "x"}], r"chapter 1 must have text or paragraphs, got the entries \['title'\]"),
+        ([{"text": "x", "paragraphs": ["x"]}], "must have text or paragraphs"),
         ([{"text": ["x"]}], "text of chapter 1 must be a string, got list"),
         ([{"paragraphs": "x"}], "paragraphs of chapter 1 must be a list, got str"),
         ([{"paragraphs": ["x", 3]}], "paragraphs of chapter 1 must be strings"),
