@@ -65,12 +65,7 @@ class _Piece:
 
 
 def read_epub(path: Path) -> Book:
-    """Read the chapters of an EPUB.
-
-    A chapter begins where the table of contents (EPUB 3's, or the NCX of EPUB 2) says, and at a page that begins with
-    a heading. Entries for parts, which only hold chapters, go into the titles of these; entries for sections inside a
-    chapter do not divide it. Cover, title page, contents, licence, notes and their like are left out.
-    """
+    """Read the chapters of an EPUB: where its table of contents says, and at pages that begin with a heading."""
     with path.open("rb") as stream:
         beginning = stream.read(80)
     if not zipfile.is_zipfile(path):
@@ -259,12 +254,8 @@ def _holds_chapters(entry: _Entry) -> bool:
     """Whether an entry stands for a part, with the chapters below it, and not for a chapter with its sections."""
     if not entry.children or heading_kind(entry.title) == "chapter":
         return False
-    kinds = {heading_kind(child.title) for child in entry.children}
-    return (
-        heading_kind(entry.title) == "part"
-        or bool(kinds - {""})
-        or any(child.file != entry.file for child in entry.children)
-    )
+    in_other_files = any(child.file != entry.file for child in entry.children)
+    return heading_kind(entry.title) == "part" or in_other_files or any(heading_kind(e.title) for e in entry.children)
 
 
 def _pieces(pages: list[_Page], entries: list[_Entry]) -> list[_Piece]:

@@ -204,10 +204,7 @@ def _looks_like_contents(block: Block) -> bool:
 def _contents_lists(
     blocks: list[Block], looks: list[bool], pattern: re.Pattern[str]
 ) -> tuple[list[Block], list[Block]]:
-    """Take out what looks like a contents list where one can stand.
-
-    That is before the text, under "Contents", or wherever the entries come again as headings. All else is text.
-    """
+    """Take out what looks like a contents list before the text, under "Contents", or with entries that come again."""
     headings = _find([Block("") if is_list else block for block, is_list in zip(blocks, looks, strict=True)], pattern)
     if not headings:
         return [], []  # what only looks like a contents list is no heading

@@ -80,10 +80,7 @@ def markdown_blocks(text: str) -> list[Block]:
 
 
 def html_blocks(content: bytes, name: str) -> tuple[list[Block], str]:
-    """Find the paragraphs and headings of an HTML or XHTML page.
-
-    Left out are what is not shown, page numbers, and the marks that lead to notes.
-    """
+    """Find the paragraphs and headings of an (X)HTML page, without what is hidden, page numbers and marks of notes."""
     if not content.strip():
         return [], ""
     root = parse_markup(content, name)

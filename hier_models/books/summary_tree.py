@@ -16,9 +16,7 @@ class SummaryNode:
     """A text of the book, or what is made of several, and its summary."""
 
     id: str  # what it is called where summaries are kept: "chapter 3, part 2"
-    # "book", "chapter", or "part" of a chapter that is too long; "piece" of a book without chapters; "chapters",
-    # "parts" and "pieces" are several of them together.
-    kind: str
+    kind: str  # "book", "chapter", "part" of a long chapter, "piece" of a book without any; "chapters", … are groups
     title: str  # its title
     words: int  # words of the book's own text that it covers
     # The text that was summarized; none where that was the summaries of the children.

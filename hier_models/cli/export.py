@@ -48,9 +48,7 @@ def export(
             status = getattr(error.response, "status_code", 0)
             if status not in (401, 403, 404):
                 raise
-            raise MistakeError(
-                f"--push: the Hub refuses {push!r} ({status}); `hf auth login` as one who may"
-            ) from error
+            raise MistakeError(f"--push: the Hub refuses {push!r} ({status}); see `hf auth login`") from error
         print(address)
 
 

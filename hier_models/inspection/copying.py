@@ -246,10 +246,7 @@ def _common_subsequence(positions: Mapping[str, int], length: int, words: Sequen
 
 
 def _marks(sentence: str, words: list[str]) -> tuple[tuple[int, int], ...]:
-    """Find the pieces of at least two words that a sentence has in common with a list of words, in order.
-
-    A piece that reaches to the end of the sentence takes its full stop along, one at the beginning its quotation mark.
-    """
+    """Pieces of two words or more that a sentence shares with others in order, with marks at its beginning and end."""
     found = list(WORD.finditer(sentence))
     there = [_folded(match[0]) for match in found]
     starts = [0, *(match.start() for match in found[1:])]

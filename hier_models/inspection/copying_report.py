@@ -393,10 +393,7 @@ def _center(values: list[Any]) -> dict[str, Any]:
 
 
 def _interval(entries: list[_Copies]) -> list[float] | None:
-    """Give the 95 % interval of the mean position: the documents are drawn again and again, with replacement.
-
-    Documents, not sentences: what one summary copies does not lie independently.
-    """
+    """The mean position's 95 % interval, by a bootstrap of documents: sentences of one summary are not independent."""
     sums = np.array([sum(copy.position for _, copy in entry.copies) for entry in entries if entry.copies])
     counts = np.array([len(entry.copies) for entry in entries if entry.copies])
     if len(counts) < 2:

@@ -1,7 +1,4 @@
-"""The heatmap of hierarchical attention: from the weights of a run to a PNG and to a page for the browser.
-
-Nothing here knows a model: `capture.py` runs one and fills a `HierarchicalAttentionMap`.
-"""
+"""The heatmap of hierarchical attention, as a PNG and as a page, of weights that `capture.py` gets from a model."""
 
 from __future__ import annotations
 

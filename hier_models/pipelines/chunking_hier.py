@@ -30,12 +30,9 @@ _SPACE = re.compile(r"\s+")
 def pack(
     sizes: Sequence[Sequence[int]],
     limits: Sequence[int | None],
-    encode: Callable[[int, int], tuple[Item, Sequence[int]]],
+    encode: Callable[[int, int], tuple[Item, Sequence[int]]],  # makes a chunk, and counts its tokens on each side
 ) -> Iterator[tuple[int, int, Item, bool]]:
-    """Put as many neighbours together as the limits allow; a chunk that does not fit is a single element.
-
-    `sizes` are about the tokens of each element on each side; `encode` makes a chunk of some, and counts its tokens.
-    """
+    """Put as many neighbours together as the limits allow, by about their sizes; what does not fit is one element."""
     start = 0
     while start < len(sizes):
         end = start + 1

@@ -87,10 +87,7 @@ class HierPipeline(Pipeline):
 
 
 class DocumentPipeline(HierPipeline):
-    """Everything that the pipelines from documents to text have in common; a task adds what it makes of a document.
-
-    A task defines `__call__`, `preprocess` and `postprocess`, and what it warns of.
-    """
+    """What pipelines from documents to text have in common; a task adds its call, its pre- and postprocessing."""
 
     # What a document may be given as; one of them at a time.
     structures: tuple[str, ...] = ("text", "sentences", "turns", "documents")

@@ -381,11 +381,8 @@ class SummarizationPipeline(DocumentPipeline):
         """Note the sentences of a document that are read."""
         text = self.running_text({name: value})
         offsets = None if "parts" in example.notes else example.notes.get("offset_mapping")
-        if (
-            "parts" not in example.notes
-            and example.counts["num_truncated_tokens"]
-            and not hasattr(self.processor, "extra_inputs")
-        ):
+        is_cut = "parts" not in example.notes and example.counts["num_truncated_tokens"]
+        if is_cut and not hasattr(self.processor, "extra_inputs"):
             offsets = plain_offsets(self.tokenizer, self._prefix(), text, len(example))
         example.notes["sentences"] = document_sentences(name, value, text, self.processor, offsets)
 
