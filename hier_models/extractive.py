@@ -20,10 +20,8 @@ from .models.sentence_splitting import check_language
 Method = Literal["lead", "lexrank", "textrank", "tf-idf"]
 METHODS: tuple[str, ...] = get_args(Method)
 
-# LexRank, section 3.2: sentences are linked from this similarity on.
-LEXRANK_THRESHOLD = 0.1
-# Sentences more alike than this say the same: of articles about one event many do.
-ALIKE = 0.5
+LEXRANK_THRESHOLD = 0.1  # LexRank, section 3.2: sentences are linked from this similarity on
+ALIKE = 0.5  # sentences more alike than this say the same: of articles about one event many do
 
 
 class ExtractiveSummarizer:

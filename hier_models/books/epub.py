@@ -23,8 +23,7 @@ _ASIDE_ROLES = frozenset(_ASIDE_NAMES.split())
 # What hides the letters of embedded fonts; the text is not touched.
 _FONT_ALGORITHMS = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
 _PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml")
-# Bytes of a file in the archive, unpacked. A long book has a few millions in all.
-LARGEST_FILE = 2**27
+LARGEST_FILE = 2**27  # bytes of a file in the archive, unpacked. A long book has a few millions in all
 _OTHER_FORMATS = {b"%PDF": "a PDF", b"BOOKMOBI": "a Kindle book (MOBI)", b"\xd0\xcf\x11\xe0": "a Word document"}
 
 

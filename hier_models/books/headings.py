@@ -14,11 +14,9 @@ from .book import Book, Chapter, is_aside, left_out
 from .markup import Block
 
 
-# Text before the first chapter that is shorter is a title page.
-LEAST_OPENING = 100
+LEAST_OPENING = 100  # text before the first chapter that is shorter is a title page
 BEFORE = "Before the first chapter"
-# Words of an entry in a table of contents, at most.
-LONGEST_ENTRY = 60
+LONGEST_ENTRY = 60  # words of an entry in a table of contents, at most
 
 _UNITS = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
 _UNITS += "eighteen nineteen"

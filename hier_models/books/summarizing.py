@@ -24,11 +24,9 @@ from .summary_tree import BookSummary, SummaryNode
 
 logger = logging.getLogger(__name__)
 
-# Between paragraphs, and between summaries that are summarized again.
-SEPARATOR = "\n"
+SEPARATOR = "\n"  # between paragraphs, and between summaries that are summarized again
 SUMMARIES_FILE = "summaries.jsonl"
-# A paragraph that is too long is divided to about this part of the model's input.
-FINENESS = 32
+FINENESS = 32  # a paragraph that is too long is divided to about this part of the model's input
 
 # Arguments of the pipeline's call that make something else than one summary of each text.
 _NOT_HERE = ("num_return_sequences", "return_tensors", "return_text", "return_truncation", "truncation")

@@ -19,8 +19,7 @@ class SummaryNode:
     kind: str  # "book", "chapter", "part" of a long chapter, "piece" of a book without any; "chapters", … are groups
     title: str  # its title
     words: int  # words of the book's own text that it covers
-    # The text that was summarized; none where that was the summaries of the children.
-    paragraphs: list[str] = field(default_factory=list)
+    paragraphs: list[str] = field(default_factory=list)  # what was summarized, if not the summaries of its children
     children: list["SummaryNode"] = field(default_factory=list)  # the nodes whose summaries were summarized, in order
     tokens: int = 0  # how long the text was that the model summarized
     summary: str = ""  # its summary; empty if the model made none

@@ -17,12 +17,10 @@ from .options import Dtype, InputsFirst, command
 from .reporting import rouge_table, tokens_were
 
 
-class Task(StrEnum):
-    """What documents can be made into."""
-
-    summarization = "summarization"
-    translation = "translation"
-    poem_generation = "poem-generation"
+# What documents can be made into.
+Task = StrEnum(
+    "Task", {"summarization": "summarization", "translation": "translation", "poem_generation": "poem-generation"}
+)
 
 
 @command("evaluate", cls=InputsFirst)

@@ -21,9 +21,7 @@ from .row_attention import attends_to_rows, row_attention_weights, row_texts
 # Eager attention keeps every weight of a step, the attention over all source tokens among them. So many summary tokens
 # at a time keep that to some hundred MB for the paper's largest model.
 CHUNK = 64
-
-# Sentences that each summary token keeps, as in the paper.
-TOP_K = 16
+TOP_K = 16  # sentences that each summary token keeps, as in the paper
 
 
 def hierarchical_attention(

@@ -23,8 +23,7 @@ UNSPACED = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 # An accent may stand behind its letter as a character of its own.
 WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+(?:[\u0300-\u036f]+[^\W_{UNSPACED}]*)*")
 BLANK_LINE = re.compile(r"\n[ \t\r\f\v]*\n|\u2029")
-# A line without a full stop and of fewer words is the heading of the paragraph that follows.
-HEADING_WORDS = 10
+HEADING_WORDS = 10  # a line without a full stop and of fewer words is the heading of the paragraph that follows
 SENTENCE_MARKS = tuple(".?!:;…。！？।॥۔؟\"'”’»)")  # noqa: RUF001
 
 

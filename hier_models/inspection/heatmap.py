@@ -23,19 +23,13 @@ FloatArray = npt.NDArray[np.float32]
 # Light to dark on white paper, and dark to light on a dark screen: zero is the background in both.
 LIGHT_RAMP = ("#ffffff", "#e3f0ea", "#a9d8d0", "#5cb4c4", "#2c82b5", "#33509b", "#3a2670", "#26103f")
 DARK_RAMP = ("#14171f", "#1d2a4a", "#27467c", "#2a6ea3", "#35989f", "#6bc192", "#bfe28c", "#fdf8bd")
-
-# Most of 16 shares of one are far below one; the square root spreads the small ones over the colors.
-COLOR_POWER = 0.5
+COLOR_POWER = 0.5  # most of 16 shares of one are far below one; the square root spreads the small ones over the colors
 
 # Inches from one label to the next.
 SENTENCE_ROOM = 0.115
 TOKEN_ROOM = 0.12
-
-# Cells that are narrower than a pixel at this resolution are merged.
-MOST_DPI = 400
-
-# The page keeps weights as whole ten-thousandths.
-PAGE_SCALE = 10_000
+MOST_DPI = 400  # cells that are narrower than a pixel at this resolution are merged
+PAGE_SCALE = 10_000  # the page keeps weights as whole ten-thousandths
 
 
 def top_sentences(weights: npt.ArrayLike, top_k: int = 16) -> FloatArray:

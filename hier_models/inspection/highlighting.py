@@ -19,8 +19,7 @@ from .heatmap import FloatArray
 from .pages import Page, aligned, counted, printable
 
 
-# The page keeps shares as whole ten-thousandths.
-PAGE_SCALE = 10_000
+PAGE_SCALE = 10_000  # the page keeps shares as whole ten-thousandths
 
 _DECODING = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
 

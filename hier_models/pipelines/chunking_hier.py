@@ -21,8 +21,7 @@ _NO_END = re.compile(
     r"(?:^|[\s(\"'“„])(?:[^\W\d_]|\d{1,2}|Mrs?|Ms|Dr|Prof|St|No|Nr|vs|etc|e\.g|i\.e|cf|bzw|Hr|Fr|vgl|d\.h|z\.B|M|Mme)\.$",
     re.IGNORECASE,
 )
-# Characters that are enough to know such an end.
-_NO_END_LENGTH = 15
+_NO_END_LENGTH = 15  # characters that are enough to know such an end
 _CLAUSE = re.compile(r"(?<=[,;:–—])\s+")
 _SPACE = re.compile(r"\s+")
 

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 
 
-# A word counts as copied when more than this share of its probability is that of copying.
-MOSTLY = 0.5
+MOSTLY = 0.5  # a word counts as copied when more than this share of its probability is that of copying
 
 # Of Chinese and kana each character is a word.
 UNSPACED = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"

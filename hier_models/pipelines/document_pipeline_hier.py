@@ -17,17 +17,14 @@ logger = logging.get_logger(__name__)
 
 # Without a length of its own, `generate` stops after 20 tokens, in the middle of nearly every text.
 DEFAULT_MAX_NEW_TOKENS = 256
-
-# A tokenizer without a limit says so with a huge number.
-NO_LIMIT = 10**9
+NO_LIMIT = 10**9  # a tokenizer without a limit says so with a huge number
 
 # What a processor counts of a document; not every one tells sentences apart, or knows phrases.
 _COUNTS = (
     *("num_truncated_tokens", "num_truncated_sentences"),
     *("num_missing_phrases", "num_truncated_phrases", "num_long_phrases", "without_phrases"),
 )
-# What else it may be asked for.
-_NOTES = ("phrases", "offset_mapping")
+_NOTES = ("phrases", "offset_mapping")  # what else it may be asked for
 
 Languages = tuple[str | None, str | None]
 Arguments = dict[str, Any]

@@ -15,8 +15,7 @@ from .sources_hier import evaluating
 
 logger = logging.get_logger(__name__)
 
-# The tagger's class of important tokens; 0 is that of all others.
-IMPORTANT = 1
+IMPORTANT = 1  # the tagger's class of important tokens; 0 is that of all others
 
 Span = tuple[int, int, float]
 
@@ -205,8 +204,7 @@ def _windows(tokens: int, size: int) -> Iterator[tuple[int, int, int, int]]:
     step = max(1, 3 * size // 4)
     start, own = 0, 0
     while start + size < tokens:
-        # Half of what two windows share belongs to each.
-        own_end = (2 * start + step + size) // 2
+        own_end = (2 * start + step + size) // 2  # half of what two windows share belongs to each
         yield start, start + size, own, max(own_end, own)
         start, own = start + step, own_end
     yield start, tokens, own, max(tokens, own)

@@ -12,8 +12,7 @@ from .chunking_hier import pack, sentence_spans, smaller_parts
 from .document_pipeline_hier import Example, as_text
 
 
-# Parts are about as long as one another, and may be so much longer than the mean.
-EVEN = 1.15
+EVEN = 1.15  # parts are about as long as one another, and may be so much longer than the mean
 _WORD = re.compile(r"\w+")
 
 Encode = Callable[[str, Any], Example]

@@ -10,11 +10,9 @@ import numpy as np
 from .document_pipeline_hier import NO_LIMIT, HierPipeline, check_integers, given
 
 
-# Words that neighboring windows share, where a processor has a limit and none is given.
-DEFAULT_STRIDE = 128
+DEFAULT_STRIDE = 128  # words that neighboring windows share, where a processor has a limit and none is given
 DEFAULT_MAX_ANSWER_LENGTH = 30
-# What the processor adds for the pipeline, and the model does not know.
-_NOTES = ("example_index", "context_spans")
+_NOTES = ("example_index", "context_spans")  # what the processor adds for the pipeline, and the model does not know
 
 Array = np.ndarray[Any, Any]
 

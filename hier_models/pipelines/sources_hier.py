@@ -27,8 +27,7 @@ Span = tuple[int, int]
 MOST = 3  # sources of a sentence
 # What has less than this share of the best one's score is left out: on the development pairs it hardly ever was right.
 LEAST = 0.25
-# Pairs of neighbouring words count half as much as words: the pair has its two words counted already.
-PAIR = 0.5
+PAIR = 0.5  # pairs of neighbouring words count half as much as words: the pair has its two words counted already
 
 _WORD = re.compile(f"[{UNSPACED}]|[^\\W_{UNSPACED}]+")
 

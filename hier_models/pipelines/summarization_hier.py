@@ -340,11 +340,8 @@ class SummarizationPipeline(DocumentPipeline):
             trained = "that were trained with lengths ([line], [short] and [long] in their tokenizer)"
             raise self._only("`length` is", trained, "Give max_new_tokens and min_new_tokens instead.")
         most = self._positions("decoder")
-        new_tokens = NEW_TOKENS[length][1] if most is None else min(NEW_TOKENS[length][1], most - 1)
-        return {
-            "forced_bos_token_id": self.tokenizer.convert_tokens_to_ids(f"[{length}]"),
-            "max_new_tokens": new_tokens,
-        }
+        room = NEW_TOKENS[length][1] if most is None else min(NEW_TOKENS[length][1], most - 1)
+        return {"forced_bos_token_id": self.tokenizer.convert_tokens_to_ids(f"[{length}]"), "max_new_tokens": room}
 
     def _options(self, input_: Any, phrases: Any, return_phrases: bool, return_copied: bool) -> dict[str, Any]:
         """What the processor is told, and asked for, beside the document."""
