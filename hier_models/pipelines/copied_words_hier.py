@@ -11,9 +11,7 @@ import torch
 
 
 MOSTLY = 0.5  # a word counts as copied when more than this share of its probability is that of copying
-
-# Of Chinese and kana each character is a word.
-UNSPACED = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+UNSPACED = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # Chinese and kana: each character is a word
 
 
 @lru_cache(1)

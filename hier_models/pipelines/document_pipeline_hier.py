@@ -36,13 +36,10 @@ class Example:
     """One tokenized document. Not a tensor, so that batches are padded in `_forward`, by the processor's values."""
 
     inputs: dict[str, list[Any]]  # name of a model input -> one value per token, or as many as the processor makes
-    # What is to be said of it, by name: `num_truncated_tokens`, and what else the task counts.
-    counts: dict[str, int] = field(default_factory=dict)
-    # Arguments of `generate` that it needs; the same for all examples of a batch.
-    settings: dict[str, Any] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)  # `num_truncated_tokens`, and what else the task counts
+    settings: dict[str, Any] = field(default_factory=dict)  # for `generate`; the same for all examples of a batch
     languages: Languages = (None, None)  # from and to which language it is to be translated, where known
-    # What it was given as, its value, and how many of its tokens are read (None for all).
-    source: tuple[str, Any, int | None] = ("text", "", None)
+    source: tuple[str, Any, int | None] = ("text", "", None)  # what it is given as, its value, tokens read (None: all)
     notes: dict[str, Any] = field(default_factory=dict)  # what else is known of it and no tensor, by name
 
     def __len__(self) -> int:
@@ -86,10 +83,8 @@ class HierPipeline(Pipeline):
 class DocumentPipeline(HierPipeline):
     """What pipelines from documents to text have in common; a task adds its call, its pre- and postprocessing."""
 
-    # What a document may be given as; one of them at a time.
-    structures: tuple[str, ...] = ("text", "sentences", "turns", "documents")
-    # What the config's `task_specific_params` may say beside settings of `generate`.
-    task_settings: tuple[str, ...] = ("prefix",)
+    structures: tuple[str, ...] = ("text", "sentences", "turns", "documents")  # what a document may be given as
+    task_settings: tuple[str, ...] = ("prefix",)  # of `task_specific_params`, beside settings of `generate`
     # Arguments of the call that `preprocess` and `postprocess` take, beside those that all tasks have.
     document_arguments: tuple[str, ...] = ("max_source_length",)
     result_arguments: tuple[str, ...] = ()

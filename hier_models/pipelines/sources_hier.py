@@ -40,8 +40,7 @@ class DocumentSentences:
 
     text: str  # the document as running text
     spans: list[Span]  # where each sentence begins and ends, in characters
-    # The sentence of each source token, -1 for those of none; empty if that is not known.
-    tokens: list[int] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)  # the sentence of each source token, -1 for none; empty: not known
 
 
 def document_sentences(
