@@ -66,8 +66,8 @@ def _load(name: str) -> tuple[Any, Any]:
         if model_class is None:
             if not config.architectures:
                 raise MistakeError(f"--model: config.json of {name!r} does not name the model's class (architectures)")
-            name = config.architectures[0]
-            raise MistakeError(f"--model: {name} is no model of hier_models; save_pretrained exports it")
+            found = config.architectures[0]
+            raise MistakeError(f"--model: {found} is no model of hier_models; save_pretrained exports it")
         return model_class.from_pretrained(name), AutoProcessor.from_pretrained(name)
 
 

@@ -184,8 +184,8 @@ def highlighting_report(
     kind, source = given_document(text=text, sentences=sentences, turns=turns, documents=documents)
     check_generation(summary, generate_kwargs, "a report shows one summary")
     if not hasattr(model.config, "highlighted_layers") or not hasattr(processor, "article_spans"):
-        kind = type(model).__name__
-        raise ValueError(f"model: {kind} highlights nothing; give a Highlight-Transformer and its processor")
+        name = type(model).__name__
+        raise ValueError(f"model: {name} highlights nothing; give a Highlight-Transformer and its processor")
     with evaluating(model):
         pipeline = SummarizationPipeline(model=model, processor=processor, device=model.device)
         limit, _ = pipeline.limits(max_source_length=max_source_length)

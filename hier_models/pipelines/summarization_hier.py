@@ -388,7 +388,8 @@ class SummarizationPipeline(DocumentPipeline):
     ) -> Tensors:
         """How much of each token is copied from where, or which sentences it rests on, and how many rows were read."""
         found: Tensors = {}
-        notes, places, model = examples[0].notes, None, self.model
+        notes, model = examples[0].notes, self.model
+        places = None
         if "sentences" in notes:
             places = self._token_sentences([example.notes["sentences"] for example in examples], batch)
         if "offset_mapping" in notes:
