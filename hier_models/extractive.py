@@ -20,10 +20,8 @@ from .models.sentence_splitting import check_language
 Method = Literal["lead", "lexrank", "textrank", "tf-idf"]
 METHODS: tuple[str, ...] = get_args(Method)
 
-# LexRank, section 3.2: sentences are linked from this similarity on.
-LEXRANK_THRESHOLD = 0.1
-# Sentences more alike than this say the same: of articles about one event many do.
-ALIKE = 0.5
+LEXRANK_THRESHOLD = 0.1  # LexRank, section 3.2: sentences are linked from this similarity on
+ALIKE = 0.5  # sentences more alike than this say the same: of articles about one event many do
 
 
 class ExtractiveSummarizer:
@@ -144,9 +142,6 @@ def pagerank(weights: Any, damping: float = DAMPING) -> Any:
     sums = weights.sum(axis=1)
     steps = np.divide(weights, sums[:, None], out=np.full_like(weights, 1 / size), where=sums[:, None] > 0)
     return page_rank(size, lambda rank: rank @ steps, damping)
-
-
-# Words and weights
 
 
 def _counts(sentences: Sequence[Sequence[str]]) -> Any:

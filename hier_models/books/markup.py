@@ -13,8 +13,7 @@ _FENCE = re.compile(r"\s{0,3}(```+|~~~+)")
 _ATX = re.compile(r"\s{0,3}(#{1,6})\s+(.*?)(?:\s+#+)?\s*$")
 _SETEXT = re.compile(r"\s{0,3}(=+|-{2,})\s*$")
 _YAML_KEY = re.compile(r"[\w\"'][^:]*:(?:\s|$)")
-# Lines of a text whose paragraphs are broken into lines are hardly ever longer.
-_LONGEST_BROKEN_LINE = 120
+_LONGEST_BROKEN_LINE = 120  # lines of a text whose paragraphs are broken into lines are hardly ever longer
 
 _BLOCKS = """address article aside blockquote body center dd div dl dt fieldset figcaption figure footer form h1 h2 h3
     h4 h5 h6 header hgroup hr li main nav ol p pre section table tbody tr ul"""
@@ -34,8 +33,7 @@ class Block:
     level: int = 0  # 1 to 6 for a heading that is marked as one
     lines: tuple[str, ...] = ()  # the lines of a paragraph of plain text
     anchors: frozenset[str] = field(default_factory=frozenset)  # names by which links lead here
-    # What EPUB calls the pages it stands in: "titlepage", "toc".
-    roles: frozenset[str] = field(default_factory=frozenset)
+    roles: frozenset[str] = field(default_factory=frozenset)  # what EPUB calls its pages: "titlepage", "toc"
     is_link: bool = False  # whether it is nothing but a link, as an entry of a contents list is
 
     @property
@@ -77,10 +75,7 @@ def markdown_blocks(text: str) -> list[Block]:
 
 
 def html_blocks(content: bytes, name: str) -> tuple[list[Block], str]:
-    """Find the paragraphs and headings of an HTML or XHTML page.
-
-    Left out are what is not shown, page numbers, and the marks that lead to notes.
-    """
+    """Find the paragraphs and headings of an (X)HTML page, without what is hidden, page numbers and marks of notes."""
     if not content.strip():
         return [], ""
     root = parse_markup(content, name)

@@ -16,13 +16,10 @@ class SummaryNode:
     """A text of the book, or what is made of several, and its summary."""
 
     id: str  # what it is called where summaries are kept: "chapter 3, part 2"
-    # "book", "chapter", or "part" of a chapter that is too long; "piece" of a book without chapters; "chapters",
-    # "parts" and "pieces" are several of them together.
-    kind: str
+    kind: str  # "book", "chapter", "part" of a long chapter, "piece" of a book without any; "chapters", … are groups
     title: str  # its title
     words: int  # words of the book's own text that it covers
-    # The text that was summarized; none where that was the summaries of the children.
-    paragraphs: list[str] = field(default_factory=list)
+    paragraphs: list[str] = field(default_factory=list)  # what was summarized, if not the summaries of its children
     children: list["SummaryNode"] = field(default_factory=list)  # the nodes whose summaries were summarized, in order
     tokens: int = 0  # how long the text was that the model summarized
     summary: str = ""  # its summary; empty if the model made none
@@ -81,9 +78,7 @@ class BookSummary(Page):
         if pieces := sum(node.kind == "piece" for node in nodes):
             lines.append(f"The text is longer than the model takes and was divided into {pieces} pieces by length.")
         if groups := sum(node.is_group for node in nodes):
-            lines.append(
-                f"All summaries together are longer than it takes, so they were joined in {groups} groups first."
-            )
+            lines.append(f"All summaries are too long together, so they were joined in {groups} groups first.")
         if empty := [node.id for node in nodes if not node.summary]:
             lines.append(f"The model gave no summary for {len(empty)} texts: {', '.join(empty[:5])}.")
         return "\n".join(lines)

@@ -31,36 +31,20 @@ ENTROPY_FILE = "entropy.json"
 @command("analyze")
 def analyze(
     data: options.Data,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the report goes.")],
-    models: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--model", "-m", metavar="[NAME=]MODEL", help="A checkpoint of any kind. May be repeated. [mini]"
-        ),
-    ] = None,
-    predictions: Annotated[
-        list[str] | None,
-        typer.Option("--predictions", "-p", metavar="[NAME=]FILE", help="Summaries made before. May be repeated."),
-    ] = None,
-    reference: Annotated[bool, typer.Option("--reference", help="Compare with the reference summaries, too.")] = False,
-    limit: Annotated[
-        int | None, typer.Option("--documents", min=1, metavar="N", help="Take only the first N documents.")
-    ] = None,
-    shown: Annotated[int, typer.Option(min=0, metavar="N", help="Documents on the page.")] = 10,
-    heatmaps: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Documents to draw the hierarchical attention of.")
-    ] = 3,
-    threshold: Annotated[
-        float, typer.Option(metavar="SHARE", help="Words of a sentence that must be copied, in order.")
-    ] = 0.8,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER")],
+    models: Annotated[list[str] | None, typer.Option("--model", "-m", metavar="[NAME=]MODEL")] = None,
+    predictions: Annotated[list[str] | None, typer.Option("--predictions", "-p", metavar="[NAME=]FILE")] = None,
+    reference: Annotated[bool, typer.Option("--reference")] = False,
+    limit: Annotated[int | None, typer.Option("--documents", min=1, metavar="N")] = None,
+    shown: Annotated[int, typer.Option(min=0, metavar="N")] = 10,
+    heatmaps: Annotated[int, typer.Option(min=0, metavar="N")] = 3,
+    threshold: Annotated[float, typer.Option(metavar="SHARE")] = 0.8,
     split: options.Split = None,
     config_name: options.ConfigName = None,
     revision: options.Revision = None,
     text_column: options.TextColumn = None,
-    summary_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Column with the references, for --reference.")
-    ] = None,
-    language: Annotated[str, typer.Option(metavar="NAME", help="Of the documents, for their sentences.")] = "english",
+    summary_column: Annotated[str | None, typer.Option(metavar="NAME")] = None,
+    language: Annotated[str, typer.Option(metavar="NAME")] = "english",
     max_length: options.MaxLength = None,
     min_length: options.MinLength = None,
     num_beams: options.NumBeams = None,
@@ -99,9 +83,7 @@ def analyze(
     on_hub = given_only(config_name=config_name, revision=revision)
     documents = _load(data, split, text_column, summary_column if with_references else "", limit, **on_hub)
     if reference and documents.references is None:
-        raise MistakeError(
-            f"--reference: {data} has no reference summaries; --summary-column names their column, if any"
-        )
+        raise MistakeError(f"--reference: {data} has no reference summaries; --summary-column names their column")
     summaries = {name: _match(f"--predictions: {files[name]}", rows, documents) for name, rows in given.items()}
     if reference:
         summaries[REFERENCE] = (documents.references or [])[: len(documents)]
@@ -183,9 +165,7 @@ def _named(option: str, given: list[str] | None) -> dict[str, str]:
         if not value:
             raise MistakeError(f"{option}: got {entry!r}; write NAME=VALUE, or only the value")
         if not re.fullmatch(r"[\w.+-]+", name) or name.startswith("."):
-            raise MistakeError(
-                f"{option}: {name!r} cannot be part of a file's name; give letters and digits: NAME={value}"
-            )
+            raise MistakeError(f"{option}: {name!r} cannot be part of a file's name; give letters: NAME={value}")
         if name in found:
             raise MistakeError(f"{option}: two are called {name!r}; give them names: NAME={value}")
         found[name] = value
@@ -225,9 +205,6 @@ def _load(
     return _Documents(rows, identifiers, any(own), references, data, min(limit or len(rows), len(rows)))
 
 
-# Summaries made before
-
-
 def _read_rows(file: Path) -> list[dict[str, Any]]:
     """Read what `evaluate --predictions` or `summarize --output` wrote."""
     rows: list[dict[str, Any]] = []
@@ -238,9 +215,7 @@ def _read_rows(file: Path) -> list[dict[str, Any]]:
             with mistakes(f"--predictions: {file}:{number} is no JSON", ValueError):
                 row = json.loads(line)
             if not isinstance(row, dict) or not isinstance(row.get("summary"), str):
-                raise MistakeError(
-                    f"--predictions: {file}:{number} has no summary; give what evaluate or summarize wrote"
-                )
+                raise MistakeError(f"--predictions: {file}:{number} has no summary; give what a command here wrote")
             rows.append(row)
     if not rows:
         raise MistakeError(f"--predictions: {file} is empty; it must have a summary of each document")
@@ -264,9 +239,8 @@ def _match(what: str, rows: list[dict[str, Any]], documents: _Documents) -> list
     elif len(rows) in (total, len(documents)):
         places = list(range(len(rows)))
     else:
-        raise MistakeError(
-            f"{what} has {len(rows)} summaries, and {documents.data} has {total} documents; without ids, match both"
-        )
+        has = f"{len(rows)} summaries, and {documents.data} has {total} documents"
+        raise MistakeError(f"{what} has {has}; without ids, match both")
     found: dict[int, dict[str, Any]] = {}
     for number, (place, row) in enumerate(zip(places, rows, strict=True), start=1):
         if place is None:
@@ -285,9 +259,6 @@ def _match(what: str, rows: list[dict[str, Any]], documents: _Documents) -> list
             "the job that makes them, or take fewer with --documents"
         )
     return [found[number]["summary"] for number in range(len(documents))]
-
-
-# Summaries and heatmaps made now
 
 
 def _generate(

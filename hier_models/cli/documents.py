@@ -19,8 +19,7 @@ from .errors import MistakeError
 DATA_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
 COMPRESSED = (".gz", ".xz", ".bz2")
 KINDS = ("text", "sentences", "turns", "documents")
-# What a record may name to be highlighted in its document.
-PHRASES = "phrases"
+PHRASES = "phrases"  # what a record may name to be highlighted in its document
 STDIN = "-"
 STDIN_NAME = "standard input"
 

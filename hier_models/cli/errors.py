@@ -18,8 +18,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 FAILURE, MISTAKE, INTERRUPTED = 1, 2, 130
-# That of EX_TEMPFAIL in sysexits.h: begun well, to be gone on with.
-NOT_FINISHED = 75
+NOT_FINISHED = 75  # that of EX_TEMPFAIL in sysexits.h: begun well, to be gone on with
 
 
 class MistakeError(Exception):
@@ -31,10 +30,8 @@ class State:
     """What the options before the command, and the command itself, say of its errors."""
 
     debug: bool = False
-    # Name of an argument -> the option that the user gave for it.
-    given: dict[str, str] = field(default_factory=dict)
-    # What to tell when the command is stopped with Ctrl-C.
-    when_interrupted: str = ""
+    given: dict[str, str] = field(default_factory=dict)  # name of an argument -> the option that the user gave for it
+    when_interrupted: str = ""  # what to tell when the command is stopped with Ctrl-C
 
 
 state = State()

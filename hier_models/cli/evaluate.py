@@ -17,12 +17,10 @@ from .options import Dtype, InputsFirst, command
 from .reporting import rouge_table, tokens_were
 
 
-class Task(StrEnum):
-    """What documents can be made into."""
-
-    summarization = "summarization"
-    translation = "translation"
-    poem_generation = "poem-generation"
+# What documents can be made into.
+Task = StrEnum(
+    "Task", {"summarization": "summarization", "translation": "translation", "poem_generation": "poem-generation"}
+)
 
 
 @command("evaluate", cls=InputsFirst)
@@ -35,49 +33,21 @@ def evaluate(
     text_column: options.TextColumn = None,
     summary_column: options.SummaryColumn = None,
     source_kind: options.SourceKind = None,
-    fillers: Annotated[
-        str | None,
-        typer.Option(metavar="WORDS", help="Take filler words out of transcripts: `english`, or a file with a list."),
-    ] = None,
-    several_references: Annotated[
-        bool,
-        typer.Option(
-            "--several-references",
-            help="Each string of a list, or each line, of the column is a reference by itself; the best counts.",
-        ),
-    ] = False,
-    digits: Annotated[
-        str | None,
-        typer.Option(metavar="MARK", help="What every digit of documents and references becomes, such as #."),
-    ] = None,
-    predictions: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write each summary and its reference here, as JSON lines.")
-    ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write scores and settings here, as JSON.")
-    ] = None,
-    task: Annotated[
-        Task | None, typer.Option(help="What the model is for. Recognized by its config if not given.")
-    ] = None,
+    fillers: Annotated[str | None, typer.Option(metavar="WORDS")] = None,
+    several_references: Annotated[bool, typer.Option("--several-references")] = False,
+    digits: Annotated[str | None, typer.Option(metavar="MARK")] = None,
+    predictions: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE")] = None,
+    task: Annotated[Task | None, typer.Option()] = None,
     length: options.SummaryLength = None,
     max_length: options.MaxLength = None,
     min_length: options.MinLength = None,
     num_beams: options.NumBeams = None,
     settings: options.Set = None,
     max_source_length: options.MaxSourceLength = None,
-    perplexity: Annotated[
-        int | None,
-        typer.Option(
-            "--perplexity",
-            min=3,
-            metavar="N",
-            help="Also the perplexity of the references, cut to N tokens; of translations, in chunks of N.",
-        ),
-    ] = None,
+    perplexity: Annotated[int | None, typer.Option("--perplexity", min=3, metavar="N")] = None,
     importance_tagger: options.ImportanceTagger = None,
-    oracle_importance: Annotated[
-        bool, typer.Option("--oracle-importance", help="Weigh tokens by whether their word is in the reference.")
-    ] = False,
+    oracle_importance: Annotated[bool, typer.Option("--oracle-importance")] = False,
     phrases_column: options.PhrasesColumn = None,
     max_words: options.MaxWords = None,
     max_sentences: options.MaxSentences = None,

@@ -16,13 +16,11 @@ from .options import InputsFirst, command
 
 @command("export", cls=InputsFirst)
 def export(
-    folder: Annotated[Path | None, typer.Argument(metavar="[FOLDER]", help="Where to write.")] = None,
+    folder: Annotated[Path | None, typer.Argument(metavar="[FOLDER]")] = None,
     model: options.Model = MINI_NAME,
-    card: Annotated[Path | None, typer.Option(metavar="FILE", help="YAML: what the model card says.")] = None,
-    push: Annotated[
-        str | None, typer.Option(metavar="REPO", help="Push to this repository on the Hub, as name/model.")
-    ] = None,
-    private: Annotated[bool, typer.Option("--private", help="Make a new repository a private one.")] = False,
+    card: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    push: Annotated[str | None, typer.Option(metavar="REPO")] = None,
+    private: Annotated[bool, typer.Option("--private")] = False,
 ) -> None:
     """Write a checkpoint with its code, and push it."""
     if folder is None and push is None:
@@ -50,9 +48,7 @@ def export(
             status = getattr(error.response, "status_code", 0)
             if status not in (401, 403, 404):
                 raise
-            raise MistakeError(
-                f"--push: the Hub refuses {push!r} ({status}); `hf auth login` as one who may"
-            ) from error
+            raise MistakeError(f"--push: the Hub refuses {push!r} ({status}); see `hf auth login`") from error
         print(address)
 
 
@@ -70,9 +66,8 @@ def _load(name: str) -> tuple[Any, Any]:
         if model_class is None:
             if not config.architectures:
                 raise MistakeError(f"--model: config.json of {name!r} does not name the model's class (architectures)")
-            raise MistakeError(
-                f"--model: {config.architectures[0]} is no model of hier_models; save_pretrained exports it"
-            )
+            found = config.architectures[0]
+            raise MistakeError(f"--model: {found} is no model of hier_models; save_pretrained exports it")
         return model_class.from_pretrained(name), AutoProcessor.from_pretrained(name)
 
 

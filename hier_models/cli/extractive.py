@@ -9,8 +9,7 @@ from typing import Any
 from .errors import MistakeError, mistakes
 
 
-# As in `hier_models.extractive`, which takes torch to import.
-METHODS = ("lead", "lexrank", "textrank", "tf-idf")
+METHODS = ("lead", "lexrank", "textrank", "tf-idf")  # as in `hier_models.extractive`, which takes torch to import
 
 
 def is_extractive(model: str) -> bool:

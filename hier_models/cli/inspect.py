@@ -23,26 +23,13 @@ if TYPE_CHECKING:
 
 @command("inspect", cls=InputsFirst)
 def inspect_attention(
-    inputs: Annotated[
-        str | None,
-        typer.Argument(metavar="INPUT", help="A text file or a file of records. - or nothing: standard input."),
-    ] = None,
+    inputs: Annotated[str | None, typer.Argument(metavar="INPUT")] = None,
     model: options.Model = MINI_NAME,
-    output: Annotated[
-        list[Path] | None,
-        typer.Option("--output", "-o", metavar="FILE", help="A .html or .png file; may be repeated. [attention.html]"),
-    ] = None,
-    summary: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A text file with the summary to look at. Default: the model's."),
-    ] = None,
-    number: Annotated[
-        int, typer.Option("--document", min=1, metavar="N", help="Which document of INPUT, counted from 1.")
-    ] = 1,
-    title: Annotated[str | None, typer.Option(metavar="TEXT", help="The heading. Default: the name of INPUT.")] = None,
-    top_k: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Sentences kept for each token of the summary. [16]")
-    ] = None,
+    output: Annotated[list[Path] | None, typer.Option("--output", "-o", metavar="FILE")] = None,
+    summary: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    number: Annotated[int, typer.Option("--document", min=1, metavar="N")] = 1,
+    title: Annotated[str | None, typer.Option(metavar="TEXT")] = None,
+    top_k: Annotated[int | None, typer.Option(min=1, metavar="N")] = None,
     phrase: options.Phrase = None,
     phrases_column: options.PhrasesColumn = None,
     length: options.SummaryLength = None,
@@ -121,9 +108,8 @@ def inspect_attention(
     from ..inspection import hierarchical_attention
 
     if pipe.processor is None:
-        raise MistakeError(
-            f"--model: {type(pipe.model).__name__} has no hierarchical attention to show; give one that has"
-        )
+        kind = type(pipe.model).__name__
+        raise MistakeError(f"--model: {kind} has no hierarchical attention to show; give one that has")
     title = title or f"Hierarchical attention: {name}"
     attention = hierarchical_attention(pipe.model, pipe.processor, **made_of, top_k=top_k, title=title)
     print(attention.summary)

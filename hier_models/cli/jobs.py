@@ -81,9 +81,7 @@ def run_job(
         also = given_only(importance_tagger=importance_tagger, phrases_column=phrases_column, seed=seed)
         asked = settings()
         if kind is not POEMS and asked.get("num_return_sequences", 1) != 1:
-            raise MistakeError(
-                f"--set num_return_sequences: one {kind.product} of a document is written; leave it out"
-            )
+            raise MistakeError(f"--set num_return_sequences: one {kind.product} of a document is made; leave it out")
         if asked.get("return_sources") and len(digests) > 1 and not (as_json or lines):
             raise MistakeError("--sources: of many documents only JSON has a place for them; give --json or a .jsonl")
         making = making_of(model, asked | also, dtype, importance_tagger)

@@ -6,22 +6,27 @@ import importlib.metadata
 import os
 import re
 import shlex
+import tomllib
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
-from ..checkpoints import MINI_NAME, is_hub_id
+from ..checkpoints import is_hub_id
 from .errors import MistakeError, P, R, guarded, state
-from .extractive import METHODS
+
+
+HELP = Path(__file__).parent / "help"
+# Of arguments and options: command -> parameter -> help; what several commands share stands under "shared".
+PARAMETERS = tomllib.loads((HELP / "parameters.toml").read_text(encoding="utf-8"))
 
 
 def help_text(command: str) -> str:
     """Read the help of a command; lines of paragraphs are joined, which typer would leave broken, but not examples."""
-    text = (Path(__file__).parent / "help" / f"{command}.txt").read_text(encoding="utf-8")
+    text = (HELP / f"{command}.txt").read_text(encoding="utf-8")
     return "\n\n".join(
         f"\b\n{part}" if re.search("^  ", part, re.MULTILINE) else " ".join(part.split())
         for part in text.rstrip().split("\n\n")
@@ -39,8 +44,17 @@ app = typer.Typer(
 
 
 def command(name: str, **settings: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function a command, with its help and its exit codes."""
-    return lambda function: app.command(name, help=help_text(name), **settings)(guarded(function))
+    """Make a function a command, with its help, that of its parameters, and its exit codes."""
+
+    def register(function: Callable[P, R]) -> Callable[P, R]:
+        texts = PARAMETERS["shared"] | PARAMETERS.get(name, {})
+        function.__annotations__ = get_type_hints(function, include_extras=True)  # which typer then takes as they are
+        for parameter, hint in function.__annotations__.items():
+            for option in getattr(hint, "__metadata__", ()):
+                option.help = option.help or texts[parameter]
+        return app.command(name, help=help_text(name), **settings)(guarded(function))
+
+    return register
 
 
 def _version(wanted: bool) -> None:
@@ -113,105 +127,30 @@ def _is_model(name: str, alone: bool) -> bool:
 
 Dtype = StrEnum("Dtype", ["auto", "float32", "bfloat16", "float16"])  # number formats of weights and computation
 Length = StrEnum("Length", ["line", "short", "long"])  # of a summary, for models that were trained to be told so
-MODEL_HELP = "A checkpoint: a folder, or the id of a model on the Hub"
-Model = Annotated[
-    str, typer.Option("--model", "-m", metavar="MODEL", help=f"{MODEL_HELP}; {MINI_NAME} comes with hier_models.")
-]
-# Of commands that not every model can do.
-RequiredModel = Annotated[
-    str | None, typer.Option("--model", "-m", metavar="MODEL", help=f"{MODEL_HELP}. Must be given.")
-]
-Inputs = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="INPUT",
-        help="Text files, folders of them, or .jsonl, .json, .csv, .tsv files with a document in each record "
-        "(all also with .gz, .xz or .bz2). - or nothing: standard input, a text or JSON lines.",
-    ),
-]
-Data = Annotated[
-    str,
-    typer.Argument(
-        metavar="DATA", help="A .jsonl, .json, .csv or .tsv file, a folder of them, or a dataset on the Hub."
-    ),
-]
-TextColumn = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Column with the documents. Recognized by its name if not given.")
-]
-Split = Annotated[str | None, typer.Option(metavar="NAME", help="Part of the data: test, validation, …")]
-SummaryColumn = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Column with the references. Recognized by its name if not given.")
-]
-ConfigName = Annotated[str | None, typer.Option(metavar="NAME", help="Configuration of a dataset on the Hub.")]
-Revision = Annotated[str | None, typer.Option(metavar="NAME", help="Branch, tag or commit of a dataset on the Hub.")]
-SourceKind = Annotated[
-    str | None,
-    typer.Option(
-        metavar="KIND",
-        help="What the documents are: text, sentences, turns (also of `Name: words` lines), documents (also one text "
-        "with ||||| between).",
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Write JSON objects, one a line, to standard output.")]
-SetAside = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Write records that cannot be used here and go on. Default: stop at one."),
-]
-BatchSize = Annotated[int, typer.Option(min=1, metavar="N", help="Documents at a time.")]
-SummaryLength = Annotated[
-    Length | None, typer.Option(help="How long the summary is, for models like mini that know these lengths.")
-]
-MaxLength = Annotated[
-    int | None, typer.Option(min=1, metavar="TOKENS", help="Longest summary. Default: the model's setting.")
-]
-MinLength = Annotated[
-    int | None, typer.Option(min=0, metavar="TOKENS", help="Shortest summary. Default: the model's setting.")
-]
-NumBeams = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Beams of the search. Default: the model's setting.")
-]
-Set = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Any other generation setting of Transformers, such as length_penalty=2.0. May be repeated.",
-    ),
-]
-MaxSourceLength = Annotated[
-    int | None,
-    typer.Option(min=1, metavar="TOKENS", help="Cut documents to this length. Default: what the model can take."),
-]
-ImportanceTagger = Annotated[
-    str | None,
-    typer.Option(
-        metavar="MODEL",
-        help="Checkpoint that says how important each token is, for a Top-Down Transformer that pools by importance.",
-    ),
-]
-Phrase = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--phrase",
-        metavar="TEXT[=VALUE]",
-        help="Highlight this phrase in every document, in the place of those that the model finds. May be repeated.",
-    ),
-]
-PhrasesColumn = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Column with a list of phrases to highlight in each document.")
-]
-MaxWords = Annotated[
-    int | None,
-    typer.Option(min=1, metavar="N", help=f"With -m {', '.join(METHODS)}: longest summary, in words. [256]"),
-]
-MaxSentences = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help=f"With -m {', '.join(METHODS)}: most sentences of a summary.")
-]
-MethodLanguage = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help=f"With -m {', '.join(METHODS)}: language of the documents. [english]"),
-]
-Device = Annotated[
-    str | None, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, mps, … Default: an accelerator if there is one.")
-]
-NumberFormat = Annotated[Dtype, typer.Option(help="Number format of the weights. auto: as they were saved.")]
+Model = Annotated[str, typer.Option("--model", "-m", metavar="MODEL")]
+RequiredModel = Annotated[str | None, typer.Option("--model", "-m", metavar="MODEL")]  # not every model can do it
+Inputs = Annotated[list[str] | None, typer.Argument(metavar="INPUT")]
+Data = Annotated[str, typer.Argument(metavar="DATA")]
+TextColumn = Annotated[str | None, typer.Option(metavar="NAME")]
+Split = Annotated[str | None, typer.Option(metavar="NAME")]
+SummaryColumn = Annotated[str | None, typer.Option(metavar="NAME")]
+ConfigName = Annotated[str | None, typer.Option(metavar="NAME")]
+Revision = Annotated[str | None, typer.Option(metavar="NAME")]
+SourceKind = Annotated[str | None, typer.Option(metavar="KIND")]
+AsJson = Annotated[bool, typer.Option("--json")]
+SetAside = Annotated[Path | None, typer.Option(metavar="FILE")]
+BatchSize = Annotated[int, typer.Option(min=1, metavar="N")]
+SummaryLength = Annotated[Length | None, typer.Option()]
+MaxLength = Annotated[int | None, typer.Option(min=1, metavar="TOKENS")]
+MinLength = Annotated[int | None, typer.Option(min=0, metavar="TOKENS")]
+NumBeams = Annotated[int | None, typer.Option(min=1, metavar="N")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE")]
+MaxSourceLength = Annotated[int | None, typer.Option(min=1, metavar="TOKENS")]
+ImportanceTagger = Annotated[str | None, typer.Option(metavar="MODEL")]
+Phrase = Annotated[list[str] | None, typer.Option("--phrase", metavar="TEXT[=VALUE]")]
+PhrasesColumn = Annotated[str | None, typer.Option(metavar="NAME")]
+MaxWords = Annotated[int | None, typer.Option(min=1, metavar="N")]
+MaxSentences = Annotated[int | None, typer.Option(min=1, metavar="N")]
+MethodLanguage = Annotated[str | None, typer.Option(metavar="NAME")]
+Device = Annotated[str | None, typer.Option(metavar="NAME")]
+NumberFormat = Annotated[Dtype, typer.Option()]

@@ -16,35 +16,19 @@ from .options import InputsFirst, command
 
 @command("fit-phrases", cls=InputsFirst)
 def fit_phrases(
-    documents: Annotated[
-        str,
-        typer.Argument(
-            metavar="DOCUMENTS",
-            help="A .jsonl, .json, .csv, .tsv file, a folder of text files, or the id of a dataset on the Hub.",
-        ),
-    ],
+    documents: Annotated[str, typer.Argument(metavar="DOCUMENTS")],
     model: options.RequiredModel = None,
-    split: Annotated[str | None, typer.Option(metavar="NAME", help="Only this split of the documents.")] = None,
+    split: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     config_name: options.ConfigName = None,
     revision: options.Revision = None,
     text_column: options.TextColumn = None,
     source_kind: options.SourceKind = None,
-    output: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where to save the processor. Default: the model's folder.")
-    ] = None,
-    max_source_length: Annotated[
-        int | None,
-        typer.Option(min=3, metavar="TOKENS", help="Count only what the model reads. Default: whole documents."),
-    ] = None,
-    stopwords: Annotated[
-        str | None,
-        typer.Option(metavar="LIST", help="en, de, or a file with words. Default: those of the processor's language."),
-    ] = None,
-    top_k: Annotated[int, typer.Option(min=1, metavar="N", help="Key phrases of a document.")] = 10,
-    max_phrases: Annotated[int, typer.Option(min=1, metavar="N", help="Phrases to keep.")] = 1_000_000,
-    min_documents: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Keep only phrases of so many documents.")
-    ] = 2,
+    output: Annotated[Path | None, typer.Option(metavar="FOLDER")] = None,
+    max_source_length: Annotated[int | None, typer.Option(min=3, metavar="TOKENS")] = None,
+    stopwords: Annotated[str | None, typer.Option(metavar="LIST")] = None,
+    top_k: Annotated[int, typer.Option(min=1, metavar="N")] = 10,
+    max_phrases: Annotated[int, typer.Option(min=1, metavar="N")] = 1_000_000,
+    min_documents: Annotated[int, typer.Option(min=1, metavar="N")] = 2,
 ) -> None:
     """Fit the key phrases of a processor."""
     model = required(model, "a Highlight-Transformer", "hier-models fit-phrases train.jsonl -m ./my-model")

@@ -20,29 +20,16 @@ from .options import Dtype, InputsFirst, command
 
 @command("poem", cls=InputsFirst)
 def poem(
-    text: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="TEXT",
-            help="A text with Chinese characters, a file with one, or a folder or records with many. - or nothing: "
-            "standard input.",
-        ),
-    ] = None,
+    text: Annotated[str | None, typer.Argument(metavar="TEXT")] = None,
     model: options.RequiredModel = None,
-    keywords: Annotated[
-        list[str] | None,
-        typer.Option("--keyword", "-k", metavar="WORD", help="A keyword, in the place of TEXT. Up to four times."),
-    ] = None,
-    length: Annotated[int, typer.Option(metavar="N", help="Characters of a line: 5 or 7.")] = 7,
-    candidates: Annotated[int, typer.Option(min=1, metavar="N", help="Poems to write about a text.")] = 1,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the poems of files here; .jsonl can be continued."),
-    ] = None,
+    keywords: Annotated[list[str] | None, typer.Option("--keyword", "-k", metavar="WORD")] = None,
+    length: Annotated[int, typer.Option(metavar="N")] = 7,
+    candidates: Annotated[int, typer.Option(min=1, metavar="N")] = 1,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE")] = None,
     as_json: options.AsJson = False,
     num_beams: options.NumBeams = None,
     settings: options.Set = None,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="Decides what sampling draws.")] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N")] = None,
     batch_size: options.BatchSize = 1,
     text_column: options.TextColumn = None,
     device: options.Device = None,
@@ -60,22 +47,16 @@ def poem(
             raise MistakeError("--candidates: of many texts only JSON has a place for more; give --json or a .jsonl")
         if seed is not None and batch_size > 1:
             raise MistakeError("--seed: each text is drawn for by itself, so leave out --batch-size")
+        job: dict[str, Any] = {"output": output, "as_json": as_json, "batch_size": batch_size, "seed": seed}
+        job |= {"text_column": text_column, "set_aside": None, "device": device, "dtype": dtype}
+        asked_for = {"length": length, "num_candidates": candidates}
         run_job(
             POEMS,
             model,
             [str(file)],
-            settings=lambda: (
-                {"length": length, "num_candidates": candidates} | generation_settings(None, None, num_beams, settings)
-            ),
-            output=output,
-            as_json=as_json,
-            batch_size=batch_size,
-            text_column=text_column,
-            set_aside=None,
-            device=device,
-            dtype=dtype,
-            seed=seed,
+            settings=lambda: asked_for | generation_settings(None, None, num_beams, settings),
             check=_check_texts,
+            **job,
         )
         return
     if output is not None:
@@ -120,11 +101,9 @@ def _check_texts(pipe: Any, documents: Iterable[dict[str, Any]]) -> None:
 
 @command("quatrains")
 def quatrains(
-    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="The folder with the JSON files.")],
-    output: Annotated[Path, typer.Argument(metavar="OUTPUT", help="JSON lines to write.")],
-    simplify: Annotated[
-        bool, typer.Option("--simplify", help="Change traditional characters into simplified ones, with OpenCC.")
-    ] = False,
+    folder: Annotated[str, typer.Argument(metavar="FOLDER")],
+    output: Annotated[Path, typer.Argument(metavar="OUTPUT")],
+    simplify: Annotated[bool, typer.Option("--simplify")] = False,
 ) -> None:
     """Collect quatrains."""
     if output.exists():

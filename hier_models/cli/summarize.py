@@ -27,19 +27,9 @@ OF_OUTPUT = ("show_phrases", "sources", "cut", "mark_copied")
 def summarize(
     inputs: options.Inputs = None,
     model: options.Model = MINI_NAME,
-    book: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Summarize this book: EPUB, folder of chapters, or text.")
-    ] = None,
-    book_model: Annotated[
-        str | None,
-        typer.Option(metavar="MODEL", help="With --book: for the joined summaries of chapters. Default: the same."),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write here; .jsonl can be continued. With --book a folder."
-        ),
-    ] = None,
+    book: Annotated[str | None, typer.Option(metavar="PATH")] = None,
+    book_model: Annotated[str | None, typer.Option(metavar="MODEL")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE")] = None,
     as_json: options.AsJson = False,
     length: options.SummaryLength = None,
     max_length: options.MaxLength = None,
@@ -47,24 +37,16 @@ def summarize(
     num_beams: options.NumBeams = None,
     settings: options.Set = None,
     max_source_length: options.MaxSourceLength = None,
-    cut: Annotated[
-        bool, typer.Option("--cut", help="Cut a long document at its end. Default: read it in parts.")
-    ] = False,
+    cut: Annotated[bool, typer.Option("--cut")] = False,
     batch_size: options.BatchSize = 1,
     text_column: options.TextColumn = None,
     set_aside: options.SetAside = None,
     importance_tagger: options.ImportanceTagger = None,
     phrase: options.Phrase = None,
     phrases_column: options.PhrasesColumn = None,
-    show_phrases: Annotated[
-        bool, typer.Option("--show-phrases", help="Write which phrases were highlighted into the JSON objects.")
-    ] = False,
-    sources: Annotated[
-        bool, typer.Option("--sources", help="Show for each sentence of the summary what in the document it is from.")
-    ] = False,
-    mark_copied: Annotated[
-        bool, typer.Option("--mark-copied", help="[Mark] the words that the model copied from the document.")
-    ] = False,
+    show_phrases: Annotated[bool, typer.Option("--show-phrases")] = False,
+    sources: Annotated[bool, typer.Option("--sources")] = False,
+    mark_copied: Annotated[bool, typer.Option("--mark-copied")] = False,
     max_words: options.MaxWords = None,
     max_sentences: options.MaxSentences = None,
     language: options.MethodLanguage = None,
@@ -79,6 +61,8 @@ def summarize(
     )
     phrases = read_phrases(phrase)
     loading: dict[str, Any] = {"device": device, "dtype": dtype, "importance_tagger": importance_tagger}
+    writing: dict[str, Any] = {"output": output, "as_json": as_json, "batch_size": batch_size}
+    reading: dict[str, Any] = {"text_column": text_column, "set_aside": set_aside, "phrases_column": phrases_column}
     if show_phrases and not as_json and (output is None or output.suffix.lower() not in (".jsonl", ".ndjson")):
         raise MistakeError("--show-phrases: only JSON has a place for them; give --json, or an --output in .jsonl")
     if book is not None:
@@ -92,9 +76,7 @@ def summarize(
             book_model,
             settings=generation_settings(max_length, min_length, num_beams, settings)
             | given_only(max_source_length=max_source_length, length=length),
-            output=output,
-            as_json=as_json,
-            batch_size=batch_size,
+            **writing,
             **loading,
         )
         return
@@ -111,12 +93,8 @@ def summarize(
             | given_only(phrases=phrases, return_phrases=show_phrases or None)
             | given_only(return_copied=mark_copied or None, return_sources=sources or None)
         ),
-        output=output,
-        as_json=as_json,
-        batch_size=batch_size,
-        text_column=text_column,
-        set_aside=set_aside,
-        phrases_column=phrases_column,
+        **reading,
+        **writing,
         **loading,
     )
     for name, what in (

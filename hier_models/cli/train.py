@@ -19,19 +19,10 @@ from .reporting import rouge_table
 
 @command("train", context_settings={"ignore_unknown_options": True})
 def train(
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="RECIPE", help="A YAML file, and any number of --NAME VALUE.")
-    ] = None,
-    smoke: Annotated[
-        bool,
-        typer.Option(
-            "--smoke", help="Try the recipe in seconds: a few made-up rows, a tiny random model, nothing downloaded."
-        ),
-    ] = False,
-    variant: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Run only this variant of a recipe that has some.")
-    ] = None,
-    flags: Annotated[bool, typer.Option("--flags", help="List all flags and exit.")] = False,
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="RECIPE")] = None,
+    smoke: Annotated[bool, typer.Option("--smoke")] = False,
+    variant: Annotated[str | None, typer.Option(metavar="NAME")] = None,
+    flags: Annotated[bool, typer.Option("--flags")] = False,
 ) -> None:
     """Train a model by a recipe."""
     if flags:

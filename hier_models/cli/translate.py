@@ -19,26 +19,14 @@ from .options import Dtype, InputsFirst, command
 def translate(
     inputs: options.Inputs = None,
     model: options.RequiredModel = None,
-    src_lang: Annotated[
-        str | None, typer.Option(metavar="CODE", help="Language of the documents, for models of several languages.")
-    ] = None,
-    tgt_lang: Annotated[
-        str | None, typer.Option(metavar="CODE", help="Language to translate to, in the model's own codes.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here; .jsonl can be continued.")
-    ] = None,
+    src_lang: Annotated[str | None, typer.Option(metavar="CODE")] = None,
+    tgt_lang: Annotated[str | None, typer.Option(metavar="CODE")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE")] = None,
     as_json: options.AsJson = False,
-    max_length: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="TOKENS", help="Longest translation of a chunk. Default: the model's setting."),
-    ] = None,
+    max_length: Annotated[int | None, typer.Option(min=1, metavar="TOKENS")] = None,
     num_beams: options.NumBeams = None,
     settings: options.Set = None,
-    chunk_length: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="TOKENS", help="Tokens of a chunk. Default: the model's, or what it can take."),
-    ] = None,
+    chunk_length: Annotated[int | None, typer.Option(min=1, metavar="TOKENS")] = None,
     batch_size: options.BatchSize = 1,
     text_column: options.TextColumn = None,
     set_aside: options.SetAside = None,
@@ -46,6 +34,8 @@ def translate(
     dtype: options.NumberFormat = Dtype.auto,
 ) -> None:
     """Translate documents."""
+    job: dict[str, Any] = {"output": output, "as_json": as_json, "batch_size": batch_size, "device": device}
+    job |= {"text_column": text_column, "set_aside": set_aside, "dtype": dtype}
     counts, _ = run_job(
         TRANSLATIONS,
         required(model, "one that translates", "hier-models translate letter.txt -m ./my-model"),
@@ -54,14 +44,8 @@ def translate(
             generation_settings(max_length, None, num_beams, settings)
             | given_only(max_source_length=chunk_length, src_lang=src_lang, tgt_lang=tgt_lang)
         ),
-        output=output,
-        as_json=as_json,
-        batch_size=batch_size,
-        text_column=text_column,
-        set_aside=set_aside,
-        device=device,
-        dtype=dtype,
         check=_check_documents,
+        **job,
     )
     split, unfinished, chunks = (
         sum(count[name] for count in counts) for name in ("num_split_sentences", "num_unfinished_chunks", "num_chunks")

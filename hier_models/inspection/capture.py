@@ -21,9 +21,7 @@ from .row_attention import attends_to_rows, row_attention_weights, row_texts
 # Eager attention keeps every weight of a step, the attention over all source tokens among them. So many summary tokens
 # at a time keep that to some hundred MB for the paper's largest model.
 CHUNK = 64
-
-# Sentences that each summary token keeps, as in the paper.
-TOP_K = 16
+TOP_K = 16  # sentences that each summary token keeps, as in the paper
 
 
 def hierarchical_attention(
@@ -154,9 +152,8 @@ def summary_ids(pipeline: Any, processor: Any, document: Any, summary: str | Non
 
 
 def _no_hierarchy(model: Any) -> str:
-    return (
-        f"model: {type(model).__name__} has no hierarchical attention to show; hierarchical_layers must be at least 1"
-    )
+    kind = type(model).__name__
+    return f"model: {kind} has no hierarchical attention to show; hierarchical_layers must be at least 1"
 
 
 @torch.no_grad()
@@ -171,17 +168,10 @@ def _attention_weights(
     others = {name: value for name, value in inputs.items() if name != "input_ids"}
     chunks: list[FloatArray] = []
     cache = None
+    options = {"use_cache": True, "output_attentions": True, "return_dict": True}
     with eager_attention(model):
         for part in decoder_input_ids.split(CHUNK, dim=1):
-            outputs = model(
-                **others,
-                encoder_outputs=encoder_outputs,
-                decoder_input_ids=part,
-                cache=cache,
-                use_cache=True,
-                output_attentions=True,
-                return_dict=True,
-            )
+            outputs = model(**others, encoder_outputs=encoder_outputs, decoder_input_ids=part, cache=cache, **options)
             attentions = getattr(outputs, "hierarchical_attentions", None)
             if not attentions:
                 raise ValueError(_no_hierarchy(model))

@@ -1,15 +1,6 @@
-"""Where in a document the sentences stand that a summary copies: the analysis of section 6 of the paper.
+"""Where in a document the sentences stand that a summary copies.
 
-The paper colors, in three articles, the sentences that each model extracted, and observes that "the hierarchical model
-extracts sentences throughout multiple paragraphs of the introduction, while the plain model generally extracts only
-from the first paragraph and sometimes does not extract entire sentences". It did so by eye. Here it is measured, over
-any number of documents; `copying_report.py` adds the numbers up and draws them.
-
-What counts as copied, in one place (`find_copies`): a sentence of the summary is copied from a sentence of the
-document if at least `threshold` (80 %) of its words stand there in the same order (the longest common subsequence, so
-ROUGE-L precision), and at least `min_run` (4) of them in one piece. The second condition keeps apart what a long
-sentence holds by chance, scattered. Sentences of fewer than `min_words` (5) words are not judged: everybody writes
-them.
+Section 6 of HAT-BART's paper finds them by eye, in three articles; here they are found by a rule, in any number.
 """
 
 from __future__ import annotations
@@ -32,20 +23,20 @@ UNSPACED = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 # An accent may stand behind its letter as a character of its own.
 WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+(?:[\u0300-\u036f]+[^\W_{UNSPACED}]*)*")
 BLANK_LINE = re.compile(r"\n[ \t\r\f\v]*\n|\u2029")
-# A line without a full stop and of fewer words is the heading of the paragraph that follows.
-HEADING_WORDS = 10
+HEADING_WORDS = 10  # a line without a full stop and of fewer words is the heading of the paragraph that follows
 SENTENCE_MARKS = tuple(".?!:;…。！？।॥۔؟\"'”’»)")  # noqa: RUF001
 
 
 @dataclass(frozen=True)
 class CopyRule:
-    """When a sentence of a summary counts as copied; the reasons stand at the top of this file.
+    """When a sentence of a summary counts as copied from one of its document.
 
     Args:
         threshold: The least share of its words that must stand, in order, in one sentence of the document; above 0.5,
             up to 1.
-        min_run: How many of them at least must stand there without anything between.
-        min_words: Sentences of fewer words are not judged.
+        min_run: How many of them at least must stand there without anything between: a long sentence holds others
+            by chance, scattered.
+        min_words: Sentences of fewer words are not judged: everybody writes them.
 
     Raises:
         ValueError: If a value is out of its range.
@@ -254,10 +245,7 @@ def _common_subsequence(positions: Mapping[str, int], length: int, words: Sequen
 
 
 def _marks(sentence: str, words: list[str]) -> tuple[tuple[int, int], ...]:
-    """Find the pieces of at least two words that a sentence has in common with a list of words, in order.
-
-    A piece that reaches to the end of the sentence takes its full stop along, one at the beginning its quotation mark.
-    """
+    """Pieces of two words or more that a sentence shares with others in order, with marks at its beginning and end."""
     found = list(WORD.finditer(sentence))
     there = [_folded(match[0]) for match in found]
     starts = [0, *(match.start() for match in found[1:])]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .copying import Copy, CopyRule, SourceText, find_copies, is_judged, source_text, split_summary
-from .pages import Page, aligned, printable, require_matplotlib, save_figure
+from .pages import Page, aligned, counted, printable, require_matplotlib, save_figure
 
 
 if TYPE_CHECKING:
@@ -219,10 +219,10 @@ class CopyingReport(Page):
         self._draw_sums(figure.add_subplot(grid[:, 1]))
         left = {"x": 0.01, "horizontalalignment": "left"}
         figure.suptitle(printable(self.title), fontsize=13, weight="bold", **left).set_parse_math(False)
-        documents = f"{self.documents} document{'' if self.documents == 1 else 's'}"
         figure.supxlabel(
-            f"{documents}. Copied: at least {self.rule.threshold:.0%} of a summary sentence's words in one sentence "
-            f"of the document, in order, {self.rule.min_run} or more in one piece. Dashed: if they lay evenly.",
+            f"{counted(self.documents, 'document')}. Copied: at least {self.rule.threshold:.0%} of a summary "
+            f"sentence's words in one sentence of the document, in order, {self.rule.min_run} or more in one piece. "
+            "Dashed: if they lay evenly.",
             fontsize=8,
             color=SOFT,
             **left,
@@ -243,8 +243,6 @@ class CopyingReport(Page):
             "total": self.documents,
         }
         return {"caption": str(self.rule), "data": data}
-
-    # The numbers
 
     def _numbers(self, entries: list[_Copies]) -> dict[str, Any]:
         copies = [copy for entry in entries for _, copy in entry.copies]
@@ -302,8 +300,6 @@ class CopyingReport(Page):
     def _check_filled(self) -> None:
         if not self._copies:
             raise ValueError("nothing to draw: no document was added")
-
-    # The pictures
 
     def _draw_histogram(
         self, axes: Axes, name: str, entry: dict[str, Any], shares: list[float], color: str, highest: float
@@ -397,10 +393,7 @@ def _center(values: list[Any]) -> dict[str, Any]:
 
 
 def _interval(entries: list[_Copies]) -> list[float] | None:
-    """Give the 95 % interval of the mean position: the documents are drawn again and again, with replacement.
-
-    Documents, not sentences: what one summary copies does not lie independently.
-    """
+    """The mean position's 95 % interval, by a bootstrap of documents: sentences of one summary are not independent."""
     sums = np.array([sum(copy.position for _, copy in entry.copies) for entry in entries if entry.copies])
     counts = np.array([len(entry.copies) for entry in entries if entry.copies])
     if len(counts) < 2:

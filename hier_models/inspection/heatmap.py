@@ -1,7 +1,4 @@
-"""The heatmap of hierarchical attention: from the weights of a run to a PNG and to a page for the browser.
-
-Nothing here knows a model: `capture.py` runs one and fills a `HierarchicalAttentionMap`.
-"""
+"""The heatmap of hierarchical attention, as a PNG and as a page, of weights that `capture.py` gets from a model."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from .pages import Page, printable, require_matplotlib, save_figure
+from .pages import Page, counted, printable, require_matplotlib, save_figure
 
 
 if TYPE_CHECKING:
@@ -26,19 +23,13 @@ FloatArray = npt.NDArray[np.float32]
 # Light to dark on white paper, and dark to light on a dark screen: zero is the background in both.
 LIGHT_RAMP = ("#ffffff", "#e3f0ea", "#a9d8d0", "#5cb4c4", "#2c82b5", "#33509b", "#3a2670", "#26103f")
 DARK_RAMP = ("#14171f", "#1d2a4a", "#27467c", "#2a6ea3", "#35989f", "#6bc192", "#bfe28c", "#fdf8bd")
-
-# Most of 16 shares of one are far below one; the square root spreads the small ones over the colors.
-COLOR_POWER = 0.5
+COLOR_POWER = 0.5  # most of 16 shares of one are far below one; the square root spreads the small ones over the colors
 
 # Inches from one label to the next.
 SENTENCE_ROOM = 0.115
 TOKEN_ROOM = 0.12
-
-# Cells that are narrower than a pixel at this resolution are merged.
-MOST_DPI = 400
-
-# The page keeps weights as whole ten-thousandths.
-PAGE_SCALE = 10_000
+MOST_DPI = 400  # cells that are narrower than a pixel at this resolution are merged
+PAGE_SCALE = 10_000  # the page keeps weights as whole ten-thousandths
 
 
 def top_sentences(weights: npt.ArrayLike, top_k: int = 16) -> FloatArray:
@@ -202,18 +193,12 @@ class HierarchicalAttentionMap(Page):
 
     def _caption(self) -> str:
         num_layers, num_sentences, num_tokens = self.weights.shape
-        parts = [
-            f"{num_sentences} {self.unit}{'' if num_sentences == 1 else 's'}",
-            f"{num_tokens} summary token{'' if num_tokens == 1 else 's'}",
-        ]
+        parts = [counted(num_sentences, self.unit), counted(num_tokens, "summary token")]
         if self.top_k is not None:
-            parts += [
-                f"{num_layers} decoder layer{'' if num_layers == 1 else 's'}",
-                f"top {self.top_k} {self.unit}s per token across heads, normalized to 1",
-            ]
+            parts.append(counted(num_layers, "decoder layer"))
+            parts.append(f"top {self.top_k} {self.unit}s per token across heads, normalized to 1")
         if self.num_truncated_tokens:
-            cut = self.num_truncated_tokens
-            parts.append(f"{cut} token{'' if cut == 1 else 's'} of the document cut")
+            parts.append(f"{counted(self.num_truncated_tokens, 'token')} of the document cut")
         return "  ·  ".join(parts)
 
     def _label_sentences(self, axes: Axes, height: float, *, labeled: bool) -> None:

@@ -16,11 +16,10 @@ from ..pipelines.copied_words_hier import copied_words, copy_shares
 from ..pipelines.sources_hier import eager_attention, evaluating
 from .capture import check_generation, given_document, summary_ids
 from .heatmap import FloatArray
-from .pages import Page, aligned, printable
+from .pages import Page, aligned, counted, printable
 
 
-# The page keeps shares as whole ten-thousandths.
-PAGE_SCALE = 10_000
+PAGE_SCALE = 10_000  # the page keeps shares as whole ten-thousandths
 
 _DECODING = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
 
@@ -105,16 +104,16 @@ class HighlightingReport(Page):
     def _caption(self) -> str:
         found = sum(bool(phrase["positions"]) for phrase in self.phrases)
         parts = [
-            f"{len(self.articles)} article{'' if len(self.articles) == 1 else 's'}",
+            counted(len(self.articles), "article"),
             f"{len(self.tokens):,} tokens",
             f"{found} of {len(self.phrases)} phrases in the text",
             f"{self.settings.get('highlighting', 'no')} highlighting",
             f"brightness {self.settings.get('brightness', 0):.3g}",
         ]
         if cut := self.counts.get("num_truncated_tokens", 0):
-            parts.append(f"{cut:,} token{'' if cut == 1 else 's'} cut")
+            parts.append(f"{counted(cut, 'token')} cut")
         if cut := self.counts.get("num_truncated_phrases", 0):
-            parts.append(f"{cut} occurrence{'' if cut == 1 else 's'} of phrases cut")
+            parts.append(f"{counted(cut, 'occurrence')} of phrases cut")
         return "  ·  ".join(parts)
 
     def _fields(self) -> dict[str, Any]:
@@ -185,9 +184,8 @@ def highlighting_report(
     kind, source = given_document(text=text, sentences=sentences, turns=turns, documents=documents)
     check_generation(summary, generate_kwargs, "a report shows one summary")
     if not hasattr(model.config, "highlighted_layers") or not hasattr(processor, "article_spans"):
-        raise ValueError(
-            f"model: {type(model).__name__} highlights nothing; give a Highlight-Transformer and its processor"
-        )
+        name = type(model).__name__
+        raise ValueError(f"model: {name} highlights nothing; give a Highlight-Transformer and its processor")
     with evaluating(model):
         pipeline = SummarizationPipeline(model=model, processor=processor, device=model.device)
         limit, _ = pipeline.limits(max_source_length=max_source_length)
@@ -229,9 +227,6 @@ def highlighting_report(
         settings={"highlighting": model.config.highlighting, "brightness": float(model.config.brightness)},
         **({} if title is None else {"title": title}),
     )
-
-
-# Attention
 
 
 @torch.no_grad()

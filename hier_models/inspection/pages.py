@@ -91,6 +91,11 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], dpi: float = 150) 
     return Path(path)
 
 
+def counted(number: int, noun: str) -> str:
+    """Say how many there are of something."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def aligned(rows: Sequence[Sequence[str]]) -> str:
     """Lay out rows of cells for a terminal: the first column to the left, the others to the right."""
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]

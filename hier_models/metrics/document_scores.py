@@ -128,7 +128,6 @@ class DocumentScores:
             path: The file; its folder is made if it is not there.
         """
         metrics = {name: {**vars(found), "values": found.values.tolist()} for name, found in self.metrics.items()}
-        content = {"documents": list(self.documents), "metrics": metrics}
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({"documents": list(self.documents), "metrics": metrics}) + "\n", encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Pipelines: text in, text out, through `transformers.pipeline`."""
+"""Pipelines: text in, text out, through `transformers.pipeline`. Exported checkpoints carry copies of `*_hier.py`."""
 
 import importlib
 import re
@@ -34,16 +34,12 @@ __all__ = [*sorted(_HOMES), "register_pipelines"]
 
 
 def register_pipelines() -> None:
-    """Make the tasks of `PIPELINES` work with `pipeline(task, …)` on every supported release of Transformers.
-
-    Call it once `transformers.pipelines` has been imported. Releases that removed a task refuse it even after it is
-    registered, so it is also taken out of their list of removed tasks.
-    """
+    """Make `pipeline(task, …)` know the tasks of `PIPELINES`, once `transformers.pipelines` has been imported."""
     pipelines = importlib.import_module("transformers.pipelines")
     auto = importlib.import_module("transformers.models.auto.modeling_auto")
     registry = pipelines.PIPELINE_REGISTRY
     for task, (module, name) in PIPELINES.items():
-        getattr(pipelines, "REMOVED_TASKS", {}).pop(task, None)
+        getattr(pipelines, "REMOVED_TASKS", {}).pop(task, None)  # else releases without the task refuse it
         registry.supported_tasks.pop(task, None)  # else replacing it is warned about
         registry.register_pipeline(
             task,
@@ -89,10 +85,7 @@ class _NoDefaultModel(dict[str, Any]):
 
 
 class _CustomPipelines:
-    """The `custom_pipelines` of a config: kept and saved, but not shown to `transformers.pipeline`.
-
-    That would ask for `trust_remote_code=True` for a checkpoint's own copy of a pipeline that is installed.
-    """
+    """A config's `custom_pipelines`, saved, but hidden from `pipeline`, which would ask to trust their code."""
 
     def __get__(self, config: Any, owner: type | None = None) -> dict[str, Any]:
         return {}

@@ -1,7 +1,4 @@
-"""Cutting long documents into chunks between sentences, for one language or for two that are kept aligned.
-
-Exported checkpoints carry a copy of this file, so it needs nothing but the standard library.
-"""
+"""Cutting long documents into chunks between sentences, for one language or for two that are kept aligned."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -24,8 +21,7 @@ _NO_END = re.compile(
     r"(?:^|[\s(\"'“„])(?:[^\W\d_]|\d{1,2}|Mrs?|Ms|Dr|Prof|St|No|Nr|vs|etc|e\.g|i\.e|cf|bzw|Hr|Fr|vgl|d\.h|z\.B|M|Mme)\.$",
     re.IGNORECASE,
 )
-# Characters that are enough to know such an end.
-_NO_END_LENGTH = 15
+_NO_END_LENGTH = 15  # characters that are enough to know such an end
 _CLAUSE = re.compile(r"(?<=[,;:–—])\s+")
 _SPACE = re.compile(r"\s+")
 
@@ -33,12 +29,9 @@ _SPACE = re.compile(r"\s+")
 def pack(
     sizes: Sequence[Sequence[int]],
     limits: Sequence[int | None],
-    encode: Callable[[int, int], tuple[Item, Sequence[int]]],
+    encode: Callable[[int, int], tuple[Item, Sequence[int]]],  # makes a chunk, and counts its tokens on each side
 ) -> Iterator[tuple[int, int, Item, bool]]:
-    """Put as many neighbours together as the limits allow; a chunk that does not fit is a single element.
-
-    `sizes` are about the tokens of each element on each side; `encode` makes a chunk of some, and counts its tokens.
-    """
+    """Put as many neighbours together as the limits allow, by about their sizes; what does not fit is one element."""
     start = 0
     while start < len(sizes):
         end = start + 1

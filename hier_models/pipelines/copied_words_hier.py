@@ -1,7 +1,4 @@
-"""Which words of a summary a model with a copy mechanism has copied, and from where.
-
-Exported checkpoints carry a copy of this file, so it needs nothing but torch and the public names of Transformers.
-"""
+"""Which words of a summary a model with a copy mechanism has copied, and from where."""
 
 import itertools
 import re
@@ -13,11 +10,8 @@ from typing import Any
 import torch
 
 
-# A word counts as copied when more than this share of its probability is that of copying.
-MOSTLY = 0.5
-
-# Of Chinese and kana each character is a word.
-UNSPACED = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+MOSTLY = 0.5  # a word counts as copied when more than this share of its probability is that of copying
+UNSPACED = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # Chinese and kana: each character is a word
 
 
 @lru_cache(1)

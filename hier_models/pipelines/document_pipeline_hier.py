@@ -1,7 +1,4 @@
-"""What the pipelines share: documents in many containers, tokenizing, padding, limits, generation settings.
-
-Exported checkpoints carry a copy of this file, so it needs nothing but torch and the public names of Transformers.
-"""
+"""What the pipelines share: documents in many containers, tokenizing, padding, limits, generation settings."""
 
 import copy
 import re
@@ -20,19 +17,18 @@ logger = logging.get_logger(__name__)
 
 # Without a length of its own, `generate` stops after 20 tokens, in the middle of nearly every text.
 DEFAULT_MAX_NEW_TOKENS = 256
-
-# A tokenizer without a limit says so with a huge number.
-_NO_LIMIT = 10**9
+NO_LIMIT = 10**9  # a tokenizer without a limit says so with a huge number
 
 # What a processor counts of a document; not every one tells sentences apart, or knows phrases.
 _COUNTS = (
     *("num_truncated_tokens", "num_truncated_sentences"),
     *("num_missing_phrases", "num_truncated_phrases", "num_long_phrases", "without_phrases"),
 )
-# What else it may be asked for.
-_NOTES = ("phrases", "offset_mapping")
+_NOTES = ("phrases", "offset_mapping")  # what else it may be asked for
 
 Languages = tuple[str | None, str | None]
+Arguments = dict[str, Any]
+Tensors = dict[str, torch.Tensor]
 
 
 @dataclass
@@ -40,13 +36,10 @@ class Example:
     """One tokenized document. Not a tensor, so that batches are padded in `_forward`, by the processor's values."""
 
     inputs: dict[str, list[Any]]  # name of a model input -> one value per token, or as many as the processor makes
-    # What is to be said of it, by name: `num_truncated_tokens`, and what else the task counts.
-    counts: dict[str, int] = field(default_factory=dict)
-    # Arguments of `generate` that it needs; the same for all examples of a batch.
-    settings: dict[str, Any] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)  # `num_truncated_tokens`, and what else the task counts
+    settings: dict[str, Any] = field(default_factory=dict)  # for `generate`; the same for all examples of a batch
     languages: Languages = (None, None)  # from and to which language it is to be translated, where known
-    # What it was given as, its value, and how many of its tokens are read (None for all).
-    source: tuple[str, Any, int | None] = ("text", "", None)
+    source: tuple[str, Any, int | None] = ("text", "", None)  # what it is given as, its value, tokens read (None: all)
     notes: dict[str, Any] = field(default_factory=dict)  # what else is known of it and no tensor, by name
 
     def __len__(self) -> int:
@@ -88,15 +81,13 @@ class HierPipeline(Pipeline):
 
 
 class DocumentPipeline(HierPipeline):
-    """Everything that the pipelines from documents to text have in common; a task adds what it makes of a document.
+    """What pipelines from documents to text have in common; a task adds its call, its pre- and postprocessing."""
 
-    A task defines `__call__`, `preprocess` and `postprocess`, and what it warns of.
-    """
-
-    # What a document may be given as; one of them at a time.
-    structures: tuple[str, ...] = ("text", "sentences", "turns", "documents")
-    # What the config's `task_specific_params` may say beside settings of `generate`.
-    task_settings: tuple[str, ...] = ("prefix",)
+    structures: tuple[str, ...] = ("text", "sentences", "turns", "documents")  # what a document may be given as
+    task_settings: tuple[str, ...] = ("prefix",)  # of `task_specific_params`, beside settings of `generate`
+    # Arguments of the call that `preprocess` and `postprocess` take, beside those that all tasks have.
+    document_arguments: tuple[str, ...] = ("max_source_length",)
+    result_arguments: tuple[str, ...] = ()
 
     def __init__(self, model: Any, tokenizer: Any = None, processor: Any = None, **kwargs: Any) -> None:
         config = model.config
@@ -122,9 +113,7 @@ class DocumentPipeline(HierPipeline):
             if not has_processor:
                 processor = None
         if tokenizer is None:
-            raise ValueError(
-                "`tokenizer` is missing: none was given or could be loaded. Pass tokenizer= or processor=."
-            )
+            raise ValueError("`tokenizer` is missing: none was given or could be loaded. Pass it, or a processor.")
         # What Transformers makes of a folder without the tokenizer's files.
         if len(tokenizer) <= len(tokenizer.all_special_ids):
             raise ValueError(
@@ -160,6 +149,25 @@ class DocumentPipeline(HierPipeline):
             # The base class looks at the first element, so it cannot be asked for an empty list.
             return flat(super().__call__(many, **kwargs) if many else [])
         return super().__call__(_as_stream(inputs, self.structures), **kwargs)
+
+    def _sanitize_parameters(
+        self,
+        truncation: Any = None,
+        return_tensors: bool | None = None,
+        return_text: bool | None = None,
+        clean_up_tokenization_spaces: bool | None = None,
+        **kwargs: Any,
+    ) -> tuple[Arguments, Arguments, Arguments]:
+        of_documents, of_results = (
+            given(**{name: kwargs.pop(name, None) for name in names})
+            for names in (self.document_arguments, self.result_arguments)
+        )
+        if truncation is not None:
+            of_documents["truncation"] = as_truncation(truncation)
+        if return_tensors is None and return_text is not None:  # as in Transformers 4
+            return_tensors = not return_text
+        of_results |= given(return_tensors=return_tensors, clean_up_tokenization_spaces=clean_up_tokenization_spaces)
+        return of_documents, kwargs, of_results
 
     def _process(
         self, name: str, value: Any, limit: int | None, truncation: bool | None = None, **options: Any
@@ -198,17 +206,12 @@ class DocumentPipeline(HierPipeline):
         return {"output_ids": ids, "examples": examples, **found}
 
     def _looked_up(
-        self,
-        examples: list[Example],
-        batch: dict[str, torch.Tensor],
-        ids: torch.Tensor,
-        output: Any,
-        generation_config: GenerationConfig,
-    ) -> dict[str, torch.Tensor]:
+        self, examples: list[Example], batch: Tensors, ids: torch.Tensor, output: Any, config: GenerationConfig
+    ) -> Tensors:
         """What `postprocess` wants to know beside the ids (batch, sequences, target) and the examples."""
         return {}
 
-    def _pad(self, examples: list[Example]) -> dict[str, torch.Tensor]:
+    def _pad(self, examples: list[Example]) -> Tensors:
         """Pad on the right, where it shifts no position of an encoder's input."""
         pad_id = self.tokenizer.pad_token_id
         pad_values = {"input_ids": self.model.config.pad_token_id if pad_id is None else pad_id, "attention_mask": 0}
@@ -230,7 +233,7 @@ class DocumentPipeline(HierPipeline):
         tokenizer_limit = self.tokenizer.model_max_length
         # Grown positions (`from_bart`) leave the tokenizer's limit behind, so it counts only where it is all there is,
         # or where the model's own says too much: encoders in the manner of RoBERTa lose a few positions.
-        if (limit is None or hasattr(self.model.config, "encoder")) and tokenizer_limit < _NO_LIMIT:
+        if (limit is None or hasattr(self.model.config, "encoder")) and tokenizer_limit < NO_LIMIT:
             limit = tokenizer_limit if limit is None else min(limit, tokenizer_limit)
         if getattr(self.processor, "rows", None) == "grid":
             grid = self.processor.num_rows * self.processor.row_length
@@ -320,9 +323,6 @@ class DocumentPipeline(HierPipeline):
         return generation_config, other_kwargs
 
 
-# Arguments
-
-
 def check_generates(model: Any) -> None:
     """Refuse a model that is no encoder-decoder."""
     if not getattr(model.config, "is_encoder_decoder", False) or not model.can_generate():
@@ -340,16 +340,6 @@ def check_integers(least: int = 1, **values: Any) -> None:
 def given(**values: Any) -> dict[str, Any]:
     """The arguments that were given."""
     return {name: value for name, value in values.items() if value is not None}
-
-
-def decoding(return_tensors: bool | None, return_text: bool | None, clean_up: bool | None) -> dict[str, Any]:
-    """The arguments of `postprocess` that say what becomes of ids, as in Transformers 4."""
-    if return_tensors is None and return_text is not None:
-        return_tensors = not return_text
-    return given(return_tensors=return_tensors, clean_up_tokenization_spaces=clean_up)
-
-
-# Inputs
 
 
 def _check_settings(processor: Any, config: Any) -> None:

@@ -3,8 +3,6 @@
 Words are runs of letters and digits. One may be written if it stands in the document, with or without a capital, or if
 it is one of the commonest words; of a word that takes several tokens, each token only if such a word goes on with it.
 Signs other than punctuation (%, €, &, …) and Chinese or Thai characters must stand in the document one by one.
-
-Exported checkpoints carry a copy of this file, so it needs nothing but torch and the public names of Transformers.
 """
 
 import functools
@@ -25,8 +23,7 @@ from .copied_words_hier import UNSPACED, combining_marks
 
 logger = logging.get_logger(__name__)
 
-# Of a token that may not be written: more tokens than any word still needs.
-NEVER = 127
+NEVER = 127  # of a token that may not be written: more tokens than any word still needs
 # As in BERT's tokenizer. Longer runs, such as those of encoded files, are no words that anyone summarizes.
 LONGEST_WORD = 100  # characters
 ENOUGH, FEW_WORDS, ENGLISH = 20000, 10, 1 / 3  # characters; words; share of words
@@ -39,8 +36,7 @@ _UNSPACED = (
     r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
     rf"{UNSPACED}\U00020000-\U0003ffff"  # kana, Chinese
 )
-# Parts of characters, as bytes are decoded below.
-_PARTS = r"\udc80-\udcff"
+_PARTS = r"\udc80-\udcff"  # parts of characters, as bytes are decoded below
 
 _Table = dict[str, list[int]]
 

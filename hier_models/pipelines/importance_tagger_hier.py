@@ -1,7 +1,4 @@
-"""The importance tagger at work: documents in, how important each of their tokens is out.
-
-Exported checkpoints carry a copy of this file, so it needs nothing but torch and the public names of Transformers.
-"""
+"""The importance tagger at work: documents in, how important each of their tokens is out."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -12,16 +9,13 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForTokenClassification, AutoProcessor
 from transformers.utils import logging
 
+from .document_pipeline_hier import NO_LIMIT
 from .sources_hier import evaluating
 
 
 logger = logging.get_logger(__name__)
 
-# The tagger's class of important tokens; 0 is that of all others.
-IMPORTANT = 1
-
-# A tokenizer without a limit says so with a huge number.
-_NO_LIMIT = 10**9
+IMPORTANT = 1  # the tagger's class of important tokens; 0 is that of all others
 
 Span = tuple[int, int, float]
 
@@ -202,7 +196,7 @@ def _positions(config: Any, tokenizer: Any) -> int | None:
         return int(own)
     # Encoders in the manner of RoBERTa lose a few of their positions, which their tokenizers know.
     limits = [getattr(config, "max_position_embeddings", None), tokenizer.model_max_length]
-    return min((int(limit) for limit in limits if limit is not None and limit < _NO_LIMIT), default=None)
+    return min((int(limit) for limit in limits if limit is not None and limit < NO_LIMIT), default=None)
 
 
 def _windows(tokens: int, size: int) -> Iterator[tuple[int, int, int, int]]:
@@ -210,8 +204,7 @@ def _windows(tokens: int, size: int) -> Iterator[tuple[int, int, int, int]]:
     step = max(1, 3 * size // 4)
     start, own = 0, 0
     while start + size < tokens:
-        # Half of what two windows share belongs to each.
-        own_end = (2 * start + step + size) // 2
+        own_end = (2 * start + step + size) // 2  # half of what two windows share belongs to each
         yield start, start + size, own, max(own_end, own)
         start, own = start + step, own_end
     yield start, tokens, own, max(tokens, own)

@@ -1,7 +1,4 @@
-"""Reading a document that is longer than the model can take in parts, between its articles, turns or sentences.
-
-Exported checkpoints carry a copy of this file, so it needs nothing but torch.
-"""
+"""Reading a document that is longer than the model can take in parts, between its articles, turns or sentences."""
 
 import math
 import re
@@ -15,8 +12,7 @@ from .chunking_hier import pack, sentence_spans, smaller_parts
 from .document_pipeline_hier import Example, as_text
 
 
-# Parts are about as long as one another, and may be so much longer than the mean.
-EVEN = 1.15
+EVEN = 1.15  # parts are about as long as one another, and may be so much longer than the mean
 _WORD = re.compile(r"\w+")
 
 Encode = Callable[[str, Any], Example]

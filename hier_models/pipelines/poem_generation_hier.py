@@ -1,7 +1,4 @@
-"""Poems: a text or keywords in, Chinese quatrains out.
-
-Exported checkpoints carry a copy of this file, so it needs nothing but torch and the public names of Transformers.
-"""
+"""Poems: a text or keywords in, Chinese quatrains out."""
 
 import copy
 import re
@@ -127,8 +124,6 @@ class PoemGenerationPipeline(HierPipeline):
             raise ValueError(f"`top_p` must be between 0 and 1, got {top_p!r}.")
         return {}, generate_kwargs | given(length=length, num_candidates=num_candidates), {}
 
-    # Keywords
-
     def preprocess(self, input_: Any) -> dict[str, Request]:  # type: ignore[override]
         """Find the keywords of a poem."""
         if isinstance(input_, Mapping):
@@ -166,8 +161,6 @@ class PoemGenerationPipeline(HierPipeline):
         if _LETTERS.search(text):
             self._say_once("letters", LATIN, logger)
         return keywords
-
-    # Lines
 
     def _forward(  # type: ignore[override]
         self,

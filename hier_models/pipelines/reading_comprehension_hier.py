@@ -1,8 +1,4 @@
-"""The reading-comprehension pipeline: a question and its context in, answers out, as spans of the context.
-
-Exported checkpoints carry a copy of this file, so it needs nothing but numpy, torch and the public names of
-Transformers.
-"""
+"""The reading-comprehension pipeline: a question and its context in, answers out, as spans of the context."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,16 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from .document_pipeline_hier import HierPipeline, check_integers, given
+from .document_pipeline_hier import NO_LIMIT, HierPipeline, check_integers, given
 
 
-# Words that neighboring windows share, where a processor has a limit and none is given.
-DEFAULT_STRIDE = 128
+DEFAULT_STRIDE = 128  # words that neighboring windows share, where a processor has a limit and none is given
 DEFAULT_MAX_ANSWER_LENGTH = 30
-# A tokenizer without a limit says so with a huge number.
-_NO_LIMIT = 10**9
-# What the processor adds for the pipeline, and the model does not know.
-_NOTES = ("example_index", "context_spans")
+_NOTES = ("example_index", "context_spans")  # what the processor adds for the pipeline, and the model does not know
 
 Array = np.ndarray[Any, Any]
 
@@ -137,7 +129,7 @@ class ReadingComprehensionPipeline(HierPipeline):
         limit, trained = max_length, self._trained()
         if limit is None and "max_length" in trained:
             limit, stride = int(trained["max_length"]), trained.get("stride") if stride is None else stride
-        if limit is None and self.processor.tokenizer.model_max_length < _NO_LIMIT:
+        if limit is None and self.processor.tokenizer.model_max_length < NO_LIMIT:
             limit = int(self.processor.tokenizer.model_max_length)
         if limit is not None and stride is None:
             stride = min(DEFAULT_STRIDE, limit // 2)

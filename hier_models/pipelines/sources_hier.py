@@ -3,8 +3,6 @@
 Two signs are added up, both from 0 to 1: the words and pairs of words that two sentences have in common, rare ones
 first, which needs no model; and, of models that tell, how much the summary's tokens were copied from the sentence or,
 without copying, how much attention they paid to it. `examples/mini/sources.py` measures both.
-
-Exported checkpoints carry a copy of this file, so it needs nothing but torch and the public names of Transformers.
 """
 
 import itertools
@@ -29,8 +27,7 @@ Span = tuple[int, int]
 MOST = 3  # sources of a sentence
 # What has less than this share of the best one's score is left out: on the development pairs it hardly ever was right.
 LEAST = 0.25
-# Pairs of neighbouring words count half as much as words: the pair has its two words counted already.
-PAIR = 0.5
+PAIR = 0.5  # pairs of neighbouring words count half as much as words: the pair has its two words counted already
 
 _WORD = re.compile(f"[{UNSPACED}]|[^\\W_{UNSPACED}]+")
 
@@ -43,8 +40,7 @@ class DocumentSentences:
 
     text: str  # the document as running text
     spans: list[Span]  # where each sentence begins and ends, in characters
-    # The sentence of each source token, -1 for those of none; empty if that is not known.
-    tokens: list[int] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)  # the sentence of each source token, -1 for none; empty: not known
 
 
 def document_sentences(

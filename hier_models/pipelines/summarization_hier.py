@@ -1,7 +1,4 @@
-"""Summarization: text, turns or articles in, summary out, for any encoder-decoder model of Transformers.
-
-Exported checkpoints carry a copy of this file, so it needs nothing but torch and the public names of Transformers.
-"""
+"""Summarization: text, turns or articles in, summary out, for any encoder-decoder model of Transformers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,14 +12,13 @@ from .common_words_hier import COMMON_WORDS
 from .copied_words_hier import copied_words, copy_shares
 from .document_pipeline_hier import (
     DEFAULT_MAX_NEW_TOKENS,
+    Arguments,
     DocumentPipeline,
     Example,
     Languages,
+    Tensors,
     as_text,
-    as_truncation,
-    decoding,
     example_of,
-    given,
     structure_of,
     total_length,
 )
@@ -105,6 +101,11 @@ class SummarizationPipeline(DocumentPipeline):
     """
 
     task_settings = (*DocumentPipeline.task_settings, "faithful", "common_words", "max_source_length")
+    document_arguments = (
+        *("max_source_length", "phrases", "return_phrases"),
+        *("return_copied", "return_sources", "return_encoded_rows"),
+    )
+    result_arguments = ("length", "return_truncation")
 
     def __init__(
         self, model: Any, tokenizer: Any = None, processor: Any = None, importance_tagger: Any = None, **kwargs: Any
@@ -195,39 +196,14 @@ class SummarizationPipeline(DocumentPipeline):
         named = {"text": text, "sentences": sentences, "turns": turns, "documents": documents}
         return self._call(inputs, named, **kwargs)
 
-    def _sanitize_parameters(
-        self,
-        truncation: Any = None,
-        max_source_length: int | None = None,
-        length: str | None = None,
-        return_truncation: bool | None = None,
-        return_tensors: bool | None = None,
-        return_text: bool | None = None,
-        clean_up_tokenization_spaces: bool | None = None,
-        phrases: Any = None,
-        return_phrases: bool | None = None,
-        return_copied: bool | None = None,
-        return_sources: bool | None = None,
-        return_encoded_rows: bool | None = None,
-        **generate_kwargs: Any,
-    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        preprocess = given(
-            truncation=None if truncation is None else as_truncation(truncation),
-            max_source_length=max_source_length,
-            phrases=phrases,
-            return_phrases=return_phrases,
-            return_copied=return_copied,
-            return_sources=return_sources,
-            return_encoded_rows=return_encoded_rows,
-        )
-        if length is not None:
-            settings = self._length_settings(length)
-            if "max_length" in generate_kwargs:
+    def _sanitize_parameters(self, **kwargs: Any) -> tuple[Arguments, Arguments, Arguments]:
+        of_documents, of_generation, of_results = super()._sanitize_parameters(**kwargs)
+        if "length" in of_results:
+            settings = self._length_settings(of_results["length"])
+            if "max_length" in of_generation:
                 del settings["max_new_tokens"]
-            generate_kwargs = {**settings, **generate_kwargs}
-        postprocess = given(length=length, return_truncation=return_truncation)
-        postprocess |= decoding(return_tensors, return_text, clean_up_tokenization_spaces)
-        return preprocess, generate_kwargs, postprocess
+            of_generation = {**settings, **of_generation}
+        return of_documents, of_generation, of_results
 
     def preprocess(  # type: ignore[override]
         self,
@@ -255,9 +231,7 @@ class SummarizationPipeline(DocumentPipeline):
         else:
             example = self._encoded(name, value, None if truncation is False else limit)
         if not len(example):
-            raise ValueError(
-                f"`{name}` is empty, and the tokenizer gives no token for it: there is nothing to summarize."
-            )
+            raise ValueError(f"`{name}` is empty, without a token of the tokenizer's: there is nothing to summarize.")
         if limit is not None and len(example) > limit:
             raise ValueError(
                 f"The input is {len(example)} tokens long, more than the {limit} that "
@@ -276,10 +250,8 @@ class SummarizationPipeline(DocumentPipeline):
             example.notes["phrases"] = example.notes.get("phrases") or []
         if return_encoded_rows:
             if getattr(self.model.config, "attention", None) != "hard":
-                raise ValueError(
-                    f"`return_encoded_rows` is for models that read only the rows that they select (Coarse-to-Fine "
-                    f'LSTM with attention="hard"), and {type(self.model).__name__} reads all. Leave it out.'
-                )
+                selecting = 'that read only the rows that they select (Coarse-to-Fine LSTM with attention="hard")'
+                raise self._only("`return_encoded_rows` is", selecting)
             example.settings["return_dict_in_generate"] = True
             example.notes["num_rows"] = len({row for row in example.inputs.get("row_ids", [0]) if row >= 0})
         return {"examples": example}
@@ -365,25 +337,18 @@ class SummarizationPipeline(DocumentPipeline):
         if length not in NEW_TOKENS:
             raise ValueError(f"`length` must be one of {', '.join(NEW_TOKENS)}, got {length!r}.")
         if not self._knows_lengths():
-            raise ValueError(
-                f"`length` is for models that were trained with lengths ([line], [short] and [long] in their "
-                f"tokenizer), and {type(self.model).__name__} was not. Give max_new_tokens and min_new_tokens instead."
-            )
+            trained = "that were trained with lengths ([line], [short] and [long] in their tokenizer)"
+            raise self._only("`length` is", trained, "Give max_new_tokens and min_new_tokens instead.")
         most = self._positions("decoder")
-        new_tokens = NEW_TOKENS[length][1] if most is None else min(NEW_TOKENS[length][1], most - 1)
-        return {
-            "forced_bos_token_id": self.tokenizer.convert_tokens_to_ids(f"[{length}]"),
-            "max_new_tokens": new_tokens,
-        }
+        room = NEW_TOKENS[length][1] if most is None else min(NEW_TOKENS[length][1], most - 1)
+        return {"forced_bos_token_id": self.tokenizer.convert_tokens_to_ids(f"[{length}]"), "max_new_tokens": room}
 
     def _options(self, input_: Any, phrases: Any, return_phrases: bool, return_copied: bool) -> dict[str, Any]:
         """What the processor is told, and asked for, beside the document."""
         knows_phrases = "phrase_positions" in getattr(self.processor, "extra_inputs", ())
         if (phrases is not None or return_phrases) and not knows_phrases:
-            raise ValueError(
-                f"`phrases` and `return_phrases` are for models with a processor that knows phrases "
-                f"(Highlight-Transformer), and {type(self.model).__name__} has none. Leave them out."
-            )
+            knowing = "with a processor that knows phrases (Highlight-Transformer)"
+            raise self._only("`phrases` and `return_phrases` are", knowing)
         options: dict[str, Any] = {}
         if knows_phrases:
             own = input_.get("phrases") if isinstance(input_, Mapping) else None
@@ -398,12 +363,12 @@ class SummarizationPipeline(DocumentPipeline):
             options |= {"return_phrases": True} if return_phrases else {}
         if return_copied:
             if not getattr(self.model.config, "use_copy", False):
-                raise ValueError(
-                    f"`return_copied` is for models that copy (use_copy in the config), and "
-                    f"{type(self.model).__name__} does not. Leave it out."
-                )
+                raise self._only("`return_copied` is", "that copy (use_copy in the config)")
             options["return_offsets_mapping"] = True
         return options
+
+    def _only(self, what: str, models: str, instead: str = "Leave it out.") -> ValueError:
+        return ValueError(f"{what} for models {models}, and {type(self.model).__name__} is none of them. {instead}")
 
     def _knows_offsets(self) -> bool:
         """Whether the model's processor can tell where its tokens stand in the running text."""
@@ -413,45 +378,37 @@ class SummarizationPipeline(DocumentPipeline):
         """Note the sentences of a document that are read."""
         text = self.running_text({name: value})
         offsets = None if "parts" in example.notes else example.notes.get("offset_mapping")
-        if (
-            "parts" not in example.notes
-            and example.counts["num_truncated_tokens"]
-            and not hasattr(self.processor, "extra_inputs")
-        ):
+        is_cut = "parts" not in example.notes and example.counts["num_truncated_tokens"]
+        if is_cut and not hasattr(self.processor, "extra_inputs"):
             offsets = plain_offsets(self.tokenizer, self._prefix(), text, len(example))
         example.notes["sentences"] = document_sentences(name, value, text, self.processor, offsets)
 
     def _looked_up(
-        self,
-        examples: list[Example],
-        batch: dict[str, torch.Tensor],
-        ids: torch.Tensor,
-        output: Any = None,
-        generation_config: GenerationConfig | None = None,
-    ) -> dict[str, torch.Tensor]:
+        self, examples: list[Example], batch: Tensors, ids: torch.Tensor, output: Any = None, config: Any = None
+    ) -> Tensors:
         """How much of each token is copied from where, or which sentences it rests on, and how many rows were read."""
-        found: dict[str, torch.Tensor] = {}
-        notes, config = examples[0].notes, self.model.config
+        found: Tensors = {}
+        notes, model = examples[0].notes, self.model
         places = None
         if "sentences" in notes:
             places = self._token_sentences([example.notes["sentences"] for example in examples], batch)
         if "offset_mapping" in notes:
-            found |= copy_shares(self.model, batch, ids, places)
-        elif places is not None and getattr(config, "use_copy", False):
-            found["source_shares"] = copy_shares(self.model, batch, ids, places)["source_shares"]
-        elif places is not None and getattr(config, "hierarchical_layers", None):
-            found["source_shares"] = attended_sentences(self.model, batch, ids, places)
+            found |= copy_shares(model, batch, ids, places)
+        elif places is not None and getattr(model.config, "use_copy", False):
+            found["source_shares"] = copy_shares(model, batch, ids, places)["source_shares"]
+        elif places is not None and getattr(model.config, "hierarchical_layers", None):
+            found["source_shares"] = attended_sentences(model, batch, ids, places)
         if "num_rows" in notes:
             found["num_encoded_rows"] = output["encoded_rows"]
         return found
 
-    def _token_sentences(self, documents: list[Any], batch: dict[str, torch.Tensor]) -> torch.Tensor | None:
+    def _token_sentences(self, documents: list[Any], batch: Tensors) -> torch.Tensor | None:
         """The sentence of each source token, (batch, source); None if it is not known, or there are no sentences."""
         length = batch["input_ids"].shape[1]
         rows = [document.tokens + [-1] * (length - len(document.tokens)) for document in documents]
         return torch.tensor(rows) if self._knows_offsets() and any(document.spans for document in documents) else None
 
-    def _pad(self, examples: list[Example]) -> dict[str, torch.Tensor]:
+    def _pad(self, examples: list[Example]) -> Tensors:
         # Here, and not where documents are tokenized, which may be in another process that must not use the GPU.
         if self.importance_tagger is not None:
             for name, limit in {(example.source[0], example.source[2]) for example in examples}:

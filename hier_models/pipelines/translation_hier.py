@@ -1,7 +1,4 @@
-"""Translation: a document of any length in, its translation out, for any encoder-decoder model of Transformers.
-
-Exported checkpoints carry a copy of this file, so it needs nothing but torch and the public names of Transformers.
-"""
+"""Translation: a document of any length in, its translation out, for any encoder-decoder model of Transformers."""
 
 import re
 from collections.abc import Iterator
@@ -17,12 +14,10 @@ from .document_pipeline_hier import (
     DocumentPipeline,
     Example,
     Languages,
+    Tensors,
     as_list,
     as_text,
-    as_truncation,
-    decoding,
     example_of,
-    given,
     structure_of,
     total_length,
 )
@@ -75,6 +70,8 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
 
     structures = ("text", "sentences")
     task_settings = ("prefix", "max_source_length")
+    document_arguments = ("max_source_length", "src_lang", "tgt_lang")
+    result_arguments = ("return_chunks",)
 
     def __call__(  # type: ignore[override]
         self, inputs: Any = None, *, text: Any = None, sentences: Any = None, **kwargs: Any
@@ -109,28 +106,6 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
         """
         return self._call(inputs, {"text": text, "sentences": sentences}, **kwargs)
 
-    def _sanitize_parameters(
-        self,
-        src_lang: str | None = None,
-        tgt_lang: str | None = None,
-        truncation: Any = None,
-        max_source_length: int | None = None,
-        return_chunks: bool | None = None,
-        return_tensors: bool | None = None,
-        return_text: bool | None = None,
-        clean_up_tokenization_spaces: bool | None = None,
-        **generate_kwargs: Any,
-    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        preprocess = given(
-            truncation=None if truncation is None else as_truncation(truncation),
-            src_lang=src_lang,
-            tgt_lang=tgt_lang,
-            max_source_length=max_source_length,
-        )
-        postprocess = given(return_chunks=return_chunks)
-        postprocess |= decoding(return_tensors, return_text, clean_up_tokenization_spaces)
-        return preprocess, generate_kwargs, postprocess
-
     def preprocess(  # type: ignore[override]
         self,
         input_: Any,
@@ -156,8 +131,6 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
             counts = {"num_split_sentences": 0, "num_truncated_tokens": 0, "is_last": int(number == len(examples))}
             example.counts = {**counts, **example.counts}
             yield {"examples": example}
-
-    # Sentences and chunks
 
     def _sentences(self, name: str, value: Any) -> list[str]:
         splits = hasattr(self.processor, "split_sentences")
@@ -243,8 +216,6 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
         lengths = (own, params.get("max_source_length"), self._positions("decoder"), written)
         return min((length for length in lengths if length is not None), default=None)
 
-    # Languages
-
     def _languages(self, src_lang: str | None, tgt_lang: str | None) -> Languages:
         named = TASK_NAME.fullmatch(self.task or "")
         source, target = named.groups() if named else (None, None)
@@ -290,34 +261,25 @@ class TranslationPipeline(DocumentPipeline, ChunkPipeline):
             self._say_once("pairs", f"The model was trained for {', '.join(pairs)}; {say_which}.", logger)
         elif given and not pairs:
             kind = type(self.tokenizer).__name__
-            self._say_once(
-                "languages", f"`src_lang` and `tgt_lang` change nothing: {kind} knows no languages.", logger
-            )
-
-    # Results
+            unused = f"`src_lang` and `tgt_lang` change nothing: {kind} knows no languages."
+            self._say_once("languages", unused, logger)
 
     def _default_new_tokens(self, examples: list[Example]) -> int:
         return 50 + 2 * max(len(example) for example in examples)
 
     def _looked_up(
-        self,
-        examples: list[Example],
-        batch: dict[str, torch.Tensor],
-        ids: torch.Tensor,
-        output: Any,
-        generation_config: GenerationConfig,
-    ) -> dict[str, torch.Tensor]:
+        self, examples: list[Example], batch: Tensors, ids: torch.Tensor, output: Any, config: GenerationConfig
+    ) -> Tensors:
         """Which translations ended because they had to, (batch, sequences), and which chunks end a document."""
-        longest, pad = total_length(generation_config, "max", 1), generation_config.pad_token_id
+        longest, pad = total_length(config, "max", 1), config.pad_token_id
         last = ids[..., -1]
         if longest is None or ids.shape[-1] < longest:
             done = torch.ones_like(last, dtype=torch.bool)
         else:
             done = torch.zeros_like(last, dtype=torch.bool) if pad is None else last == pad
             # The last token of all may be the end that the model chose, unless it is put there at that length.
-            if generation_config.forced_eos_token_id is None and generation_config.eos_token_id is not None:
-                ends = torch.as_tensor(generation_config.eos_token_id, device=ids.device).reshape(-1)
-                done |= torch.isin(last, ends)
+            if config.forced_eos_token_id is None and config.eos_token_id is not None:
+                done |= torch.isin(last, torch.as_tensor(config.eos_token_id, device=ids.device).reshape(-1))
         with_text = torch.tensor([not example.notes.get("is_blank") for example in examples])
         if not done.cpu()[with_text].all():
             self._say_once(

@@ -17,8 +17,7 @@ TOKEN = re.compile(r"[^\W_]+|[^\w\s]|_")
 OPENING, CLOSING = "([{“‘«¿¡$£€#@", ")]}”’»%,.;:!?…"  # noqa: RUF001
 JOINING = "-‐/'’_"  # noqa: RUF001
 ENDS = frozenset(".!?。！？")
-# A word of a heading, which may have capitals for being one, counts less than one of a sentence.
-HEADING = 0.1
+HEADING = 0.1  # a word of a heading, which may have capitals for being one, counts less than one of a sentence
 LONGEST_HEADING = 12  # words
 
 
