@@ -196,7 +196,9 @@ class SummarizationPipeline(DocumentPipeline):
         named = {"text": text, "sentences": sentences, "turns": turns, "documents": documents}
         return self._call(inputs, named, **kwargs)
 
-    def _sanitize_parameters(self, **kwargs: Any) -> tuple[Arguments, Arguments, Arguments]:
+    def _sanitize_parameters(  # type: ignore[override]
+        self, **kwargs: Any
+    ) -> tuple[Arguments, Arguments, Arguments]:
         of_documents, of_generation, of_results = super()._sanitize_parameters(**kwargs)
         if "length" in of_results:
             settings = self._length_settings(of_results["length"])
