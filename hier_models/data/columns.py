@@ -216,7 +216,7 @@ def resolve_columns(
         found = found or [name for name in matching(names, SECTION_ALIASES) if name != summary_column]
         if len(found) != 1:
             what = f"columns {listing(found)} could all be the source" if found else "no column has a known name"
-            what += f"; the columns are {listing(names)}. Pass text_column=…"
+            what += f"; the columns are {listing(names)}. Pass text_column=… with the one that holds it"
             raise ValueError(f"cannot tell which column holds the source: {what}")
         text_column = found[0]
     if summary_column is None:

@@ -90,7 +90,9 @@ class TopDownTransformerModel(BartBodyModel, TopDownTransformerPreTrainedModel):
         """
         decoder_input_ids = target_of(self.config, input_ids, decoder_input_ids, decoder_inputs_embeds)
         if encoder_outputs is None:
-            encoder_outputs = self.encoder(input_ids, attention_mask, token_importance, inputs_embeds, **kwargs)
+            encoder_outputs = self.encoder(
+                input_ids, attention_mask, token_importance=token_importance, inputs_embeds=inputs_embeds, **kwargs
+            )
         of_segments = ("segment_hidden_states", "segment_attention_mask") if self.config.pooling_windows else ()
         names = ("last_hidden_state", *of_segments)
         encoder_outputs = as_output(encoder_outputs, TopDownTransformerEncoderOutput, *names, perhaps="source_ids")

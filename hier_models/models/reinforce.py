@@ -64,6 +64,10 @@ class RewardBaseline(nn.Module):
         self.steps = steps
         self.register_buffer("values", torch.zeros(steps))
 
+    def extra_repr(self) -> str:
+        """Show the settings where modules are printed."""
+        return f"rate={self.rate}, steps={self.steps}"
+
     def forward(self, target_length: int) -> torch.Tensor:
         """Give the baseline of a mini-batch, to be asked for before `update` is told its rewards."""
         return self.values[self._places(target_length)]

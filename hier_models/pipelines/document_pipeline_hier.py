@@ -317,8 +317,9 @@ class DocumentPipeline(HierPipeline):
         if decoder_limit is not None and max_length is not None and max_length > decoder_limit:
             most, wanted = decoder_limit - prompt_length, max_length - prompt_length
             raise ValueError(
-                f"At most {most} new tokens (`max_new_tokens`, or --max-length; `max_length={decoder_limit}`) has the "
-                f"decoder of {type(self.model).__name__} positions for, got {wanted} (`max_length={max_length}`)."
+                f"At most {most} new tokens have positions in the decoder of {type(self.model).__name__} "
+                f"(`max_new_tokens`, or --max-length; `max_length={decoder_limit}`), got {wanted} "
+                f"(`max_length={max_length}`)."
             )
         return generation_config, other_kwargs
 

@@ -133,7 +133,7 @@ def test_a_stopped_run_goes_on_with_the_chapters(values, tmp_path, monkeypatch):
     [
         (
             {"model_name_or_path": None, "tokenizer": "x"},
-            "model_name_or_path is not given; book_summarization",
+            "model_name_or_path is not given; books begin with",
         ),
         ({"text_column": None}, "text_column is not given; it has the reference summaries"),
         ({"source_kind": "text"}, "source_kind is text, but books are lists of chapters; leave it out"),

@@ -135,5 +135,5 @@ def test_wrong_numbers_are_refused(wrong, message):
 
 def test_a_model_that_highlights_nothing_is_refused(tiny_model, tmp_path):
     trainer = trainer_of(tmp_path, BrightnessDecay(), Seen(), model=tiny_model)
-    with pytest.raises(ValueError, match="HatBartForConditionalGeneration has none"):
+    with pytest.raises(ValueError, match="HatBartForConditionalGeneration has no brightness"):
         trainer.train()

@@ -494,7 +494,7 @@ def test_plain_models(trained, bart, tokenizer, tmp_path):
         again, _ = load_model_and_processor(ModelArguments(model_name_or_path=name, **plain))
         assert type(again) is kind
         assert again.config.dropout == 0.2
-    with pytest.raises(RecipeError, match=r"plain is given, but .* was trained with the hierarchy"):
+    with pytest.raises(RecipeError, match=r"plain is given, but .* has the hierarchy"):
         load_model_and_processor(ModelArguments(model_name_or_path=trained[0], plain=True))
 
 
