@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from accelerate import cpu_offload
+from accelerate import Accelerator, cpu_offload
 from transformers import AutoConfig, PreTrainedModel
 
 import hier_models
@@ -428,6 +428,14 @@ def test_tuples_hold_the_same(case, model, batch, target):
     encoded = case.encode(model, batch, return_dict=False)
     assert isinstance(encoded, tuple)
     assert torch.equal(encoded[0], case.encode(model, batch).last_hidden_state)
+
+
+def test_what_mixed_precision_put_around_a_forward_is_taken_off_again(case, model, batch, target):
+    signature, loss = inspect.signature(model.forward), model(**case.training_inputs(batch, target)).loss
+    accelerator = Accelerator(mixed_precision="bf16", cpu=True)
+    again = accelerator.unwrap_model(accelerator.prepare(model), keep_fp32_wrapper=False)
+    assert inspect.signature(again.forward) == signature
+    assert torch.equal(again(**case.training_inputs(batch, target)).loss, loss)
 
 
 @decoders_only

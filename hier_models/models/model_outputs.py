@@ -49,6 +49,7 @@ def takes(model_class: Any, *also: str) -> Callable[[Any], Any]:
             return forward(self, **dict(zip(names, args, strict=False)), **kwargs)
 
         wrapped.__signature__ = signature.replace(parameters=[*named, *added, others])  # type: ignore[attr-defined]
+        del wrapped.__wrapped__  # accelerate takes decorators off after mixed precision; this one has to stay
         return wrapped
 
     return decorate
