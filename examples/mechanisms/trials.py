@@ -24,11 +24,10 @@ def train(
     groups: Sequence[dict[str, Any]] | None = None,
     watch: Callable[[int], bool] | None = None,
 ) -> list[float]:
-    """Train a model that returns a loss, with AdamW after a tenth of warm-up, and give the loss of each step.
+    """Train a model that returns a loss, and give the loss of each step.
 
-    Args:
-        groups: the optimizer's, with rates of their own, in place of all parameters at one rate.
-        watch: called after each step with its number, from 1; training ends when it returns True.
+    AdamW after a tenth of warm-up; `groups` are its parameters with rates of their own; `watch` is called with the
+    number of each step, from 1, and ends the training when it is True.
     """
     optimizer = torch.optim.AdamW(groups or model.parameters(), lr=learning_rate or 1e-3)
     warm_up = max(1, steps // 10)
@@ -63,7 +62,8 @@ def table(rows: list[dict[str, Any]], by: Sequence[str], values: Sequence[str]) 
     groups = pd.DataFrame(rows).groupby(list(by), sort=False)
     lines = []
     for setting, own in groups:
-        cells = {value: f"{own[value].mean():.2f} ({own[value].min():.2f} to {own[value].max():.2f})" for value in values}
+        seen = {value: (own[value].mean(), own[value].min(), own[value].max()) for value in values}
+        cells = {value: f"{mean:.2f} ({least:.2f} to {most:.2f})" for value, (mean, least, most) in seen.items()}
         lines.append({**dict(zip(by, map(str, setting), strict=True)), **cells})
     return markdown(pd.DataFrame(lines))
 
