@@ -68,13 +68,11 @@ def summarize(pipe: Any, document: dict[str, Any], **settings: Any) -> tuple[str
     """The summary, what of the document was read, and the page of where the model looked if there is one."""
     config = pipe.model.config
     highlights, attends = hasattr(config, "highlighted_layers"), bool(getattr(config, "hierarchical_layers", None))
-    in_parts = not highlights and "parts" in pipe.preprocess(document)["examples"].notes
-    if in_parts or not (highlights or attends):
+    omitted = 0 if highlights else pipe.preprocess(document)["examples"].counts.get("num_omitted_tokens", 0)
+    if omitted or not (highlights or attends):
         [result] = pipe(document, return_truncation=True, **settings)
-        read = (
-            f"It is longer than the model takes, and was read in **{result['num_parts']}** parts. " if in_parts else ""
-        )
-        none = "of more than one part." if attends else f"{type(pipe.model).__name__} has no hierarchical attention."
+        read = f"It is longer than the model takes: **{omitted}** tokens were left out. " if omitted else ""
+        none = "of a part of it." if attends else f"{type(pipe.model).__name__} has no hierarchical attention."
         note = f"{read}{said(result['num_truncated_tokens'])} No heatmap{' ' if attends else ': '}{none}"
         return result["summary_text"].strip(), note, None
     show = highlighting_report if highlights else hierarchical_attention

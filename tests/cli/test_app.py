@@ -90,8 +90,8 @@ def test_hat_bart(tmp_path: Path, tiny_model: HatBartForConditionalGeneration, p
             assert summary == result["summary_text"].strip()
             assert html.escape(expected.find_sources(document, summary)[0]["text"]) in html.unescape(sources)
             assert f"**{result['num_truncated_tokens']}** token" in note
-            if "num_parts" in result:
-                assert f"read in **{result['num_parts']}** parts" in note
+            if "num_omitted_tokens" in result:
+                assert f"**{result['num_omitted_tokens']}** tokens were left out" in note
                 assert frame == ""
                 return {}
             page = page_of(frame)
