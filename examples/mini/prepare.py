@@ -222,7 +222,8 @@ def _f1(parts: list[Counter[tuple[str, ...]]], wanted: Counter[tuple[str, ...]])
 def shared_with(train: list[dict[str, str]], rows: list[dict[str, str]]) -> set[int]:
     """Which rows share a whole text or a long passage with training pairs."""
     named = (
-        [(str(place), [row["document"], row["summary"]]) for place, row in enumerate(part)] for part in (rows, train)
+        [(str(place), [row.get("whole", row["document"]), row["summary"]]) for place, row in enumerate(part)]
+        for part in (rows, train)
     )
     return {int(overlap.id) for overlap in find_overlaps(*named).overlaps}
 
@@ -230,7 +231,9 @@ def shared_with(train: list[dict[str, str]], rows: list[dict[str, str]]) -> set[
 def write(path: Path, rows: list[dict[str, str]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        for row in rows:
+            written = {name: value for name, value in row.items() if name != "whole"}
+            file.write(json.dumps(written, ensure_ascii=False) + "\n")
     print(f"{path}: {len(rows)} rows")
 
 
@@ -255,6 +258,7 @@ def main() -> None:
                 continue
             if row.get("title") and generator.random() < 0.5:  # documents come with and without
                 pair["document"] = f"{row['title']}\n\n{row['document']}"
+            pair["whole"] = pair["document"]  # not written: what no held-out document may share
             pair["document"] = condensed(pair["document"])
             if is_supported(name, pair["document"], row["summary"]) and (summary := shortened(row["summary"])):
                 kept.append({**pair, "summary": summary})
