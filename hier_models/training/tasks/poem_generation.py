@@ -230,7 +230,8 @@ def run_poem_evaluation(
 
     Returns:
         What `PoemBleu` and `poem_form` give, what this gives of the poets' lines (poets_…), `poems` (scored),
-        `poems_left_out` (with a line that has no keyword in the vocabulary), and `generation` (the settings generated with).
+        `poems_left_out` (with a line that has no keyword in the vocabulary), and `generation` (the settings generated
+        with).
 
     Raises:
         ValueError: If the processor has no keywords, or no poem can be scored.
