@@ -59,10 +59,13 @@ class RepeatedCharacterLogitsProcessor(LogitsProcessor):
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
         """Bar the line's own characters."""  # input_ids (batch, tokens), scores (batch, vocabulary)
-        barred = scores.scatter(1, input_ids[:, self.prompt_length :], -torch.inf)
-        for row, ids in enumerate(_each(self.earlier, len(scores))):
-            barred[row, ids] -= EARLIER
-        return barred  # type: ignore[return-value]
+        if self.earlier:
+            less = torch.zeros(len(self.earlier), scores.shape[-1])  # (poems, vocabulary)
+            for row, ids in zip(less, self.earlier, strict=True):
+                row[ids] = EARLIER
+            each = len(scores) // len(self.earlier)  # rows of a poem: its beams
+            scores = scores - less.to(scores).repeat_interleave(each, dim=0)  # type: ignore[assignment]
+        return scores.scatter(1, input_ids[:, self.prompt_length :], -torch.inf)  # type: ignore[return-value]
 
 
 class PoemFormLogitsProcessor(LogitsProcessor):
@@ -128,8 +131,3 @@ class PoemFormLogitsProcessor(LogitsProcessor):
         kept = scores.masked_fill(~allowed, -torch.inf)
         nothing = kept.isneginf().all(dim=-1, keepdim=True)
         return torch.where(nothing, scores, kept)  # type: ignore[return-value]
-
-
-def _each(poems: Sequence[list[int]], rows: int) -> list[list[int]]:
-    """Those of each row of a batch, where every poem has several rows."""
-    return [poem for poem in poems for _ in range(rows // len(poems))] if poems else []

@@ -4,7 +4,7 @@ import copy
 import functools
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -86,6 +86,13 @@ def poem_table(evaluation: dict[str, Any]) -> str:
     return "\n".join(text)
 
 
+def _tokenizer_of(lines: Iterable[str], num_characters: int | None = None) -> PreTrainedTokenizerBase:
+    """Characters, and the tokens that say how long a line gets."""
+    tokenizer = train_characters(lines, num_characters)
+    tokenizer.add_special_tokens({"additional_special_tokens": list(LENGTH_TOKENS.values())})
+    return tokenizer
+
+
 class PoemGenerationTask(WritingTask):
     """Quatrains, each line from its keyword and those before it (HAM, section 5.2; Wang et al., 2016, 3.3 and 4.1)."""
 
@@ -116,9 +123,7 @@ class PoemGenerationTask(WritingTask):
 
     def fitted_tokenizer(self) -> PreTrainedTokenizerBase:
         lines = (line for lines in self.rows("train")["lines"] for line in lines)
-        tokenizer = train_characters(lines, self.options.num_characters)
-        tokenizer.add_special_tokens({"additional_special_tokens": list(LENGTH_TOKENS.values())})
-        return tokenizer
+        return _tokenizer_of(lines, self.options.num_characters)
 
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
         model, processor = super().load_model_and_processor()
@@ -157,7 +162,7 @@ class PoemGenerationTask(WritingTask):
         return [{column: list(lines)} for lines in ROWS["poems"] * 3]
 
     def smoke_tokenizer(self) -> PreTrainedTokenizerBase:
-        return train_characters(line for lines in ROWS["poems"] for line in lines)
+        return _tokenizer_of(line for lines in ROWS["poems"] for line in lines)
 
     def smoke_changes(self) -> dict[str, Any]:
         held_out = {name: 2 for name in ("held_out_validation", "held_out_test") if getattr(self.options, name)}
