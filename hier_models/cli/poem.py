@@ -24,6 +24,8 @@ def poem(
     model: options.RequiredModel = None,
     keywords: Annotated[list[str] | None, typer.Option("--keyword", "-k", metavar="WORD")] = None,
     length: Annotated[int, typer.Option(metavar="N")] = 7,
+    rhyme: Annotated[bool, typer.Option("--rhyme")] = False,
+    tones: Annotated[bool, typer.Option("--tones")] = False,
     candidates: Annotated[int, typer.Option(min=1, metavar="N")] = 1,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE")] = None,
     as_json: options.AsJson = False,
@@ -41,6 +43,8 @@ def poem(
         raise MistakeError("--keyword: give keywords or TEXT, not both")
     if length not in (5, 7):
         raise MistakeError(f"--length: must be 5 or 7, got {length}")
+    asked_for: dict[str, Any] = {"length": length, "num_candidates": candidates}
+    asked_for |= {name: True for name, wanted in (("rhyme", rhyme), ("tones", tones)) if wanted}
     file = None if keywords or text in (None, "-") else _file(str(text))
     if file is not None and (output is not None or file.is_dir() or data_suffix(file) in DATA_SUFFIXES):
         if candidates > 1 and not as_json and (output is None or output.suffix.lower() not in (".jsonl", ".ndjson")):
@@ -49,13 +53,12 @@ def poem(
             raise MistakeError("--seed: each text is drawn for by itself, so leave out --batch-size")
         job: dict[str, Any] = {"output": output, "as_json": as_json, "batch_size": batch_size, "seed": seed}
         job |= {"text_column": text_column, "set_aside": None, "device": device, "dtype": dtype}
-        asked_for = {"length": length, "num_candidates": candidates}
         run_job(
             POEMS,
             model,
             [str(file)],
             settings=lambda: asked_for | generation_settings(None, None, num_beams, settings),
-            check=_check_texts,
+            check=lambda pipe, documents: _check_texts(pipe, documents, asked_for),
             **job,
         )
         return
@@ -63,13 +66,14 @@ def poem(
         raise MistakeError("--output: poems of a file or folder go there; that of a text or of keywords is printed")
     asked = None if keywords else _read(text, file)
     pipe = load_pipeline(model, device, dtype, "poem-generation")
+    _check_sounds(pipe, asked_for)
     if seed is not None:
         from transformers import set_seed
 
         set_seed(seed)
     given = generation_settings(None, None, num_beams, settings)
     with mistakes("--keyword" if keywords else "TEXT", ValueError):
-        poems = pipe(asked, keywords=keywords or None, length=length, num_candidates=candidates, **given)
+        poems = pipe(asked, keywords=keywords or None, **asked_for, **given)
     if as_json:
         for written in poems:
             print(json.dumps({name: written[name] for name in written if name != "poem_text"}, ensure_ascii=False))
@@ -92,8 +96,15 @@ def _read(text: str | None, file: Path | None) -> str:
     return text if file is None else read_text(file, f"TEXT: {text}")
 
 
-def _check_texts(pipe: Any, documents: Iterable[dict[str, Any]]) -> None:
+def _check_sounds(pipe: Any, asked_for: dict[str, Any]) -> None:
+    """Refuse rhymes and tones where the model does not know how characters sound."""
+    with mistakes(", ".join(f"--{name}" for name in ("rhyme", "tones") if name in asked_for), ValueError):
+        pipe._sanitize_parameters(**asked_for)
+
+
+def _check_texts(pipe: Any, documents: Iterable[dict[str, Any]], asked_for: dict[str, Any]) -> None:
     """Refuse texts that no poem can be written about, before the first poem is written."""
+    _check_sounds(pipe, asked_for)
     for document in documents:
         with mistakes(document.pop("id"), ValueError):
             pipe.preprocess(document)

@@ -4,6 +4,7 @@ from .answers import AnswerOverlap
 from .bleu import Bleu
 from .document_scores import DocumentScores, DocumentStatistics, document_keys, paired_bootstrap
 from .poem_bleu import PoemBleu
+from .poem_form import poem_form
 from .rouge import Rouge
 from .rouge_su import RougeSu
 from .squad import Squad
@@ -20,4 +21,5 @@ __all__ = [
     "Squad",
     "document_keys",
     "paired_bootstrap",
+    "poem_form",
 ]

@@ -26,7 +26,11 @@ class PoemBleu(NumbersMetric):
     FEATURES = datasets.Features(dict.fromkeys(("predictions", "references"), datasets.Sequence(TEXT, id="lines")))
 
     def _compute(  # type: ignore[override]
-        self, predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]], smooth_method: str = "exp"
+        self,
+        predictions: Sequence[Sequence[str]],
+        references: Sequence[Sequence[str]],
+        smooth_method: str = "exp",
+        keywords: Sequence[Sequence[str]] | None = None,
     ) -> dict[str, Any]:
         """Score lines.
 
@@ -34,39 +38,55 @@ class PoemBleu(NumbersMetric):
             predictions: For each poem the three lines that were written: the second, third and fourth.
             references: For each poem its four lines.
             smooth_method: exp, floor, add-k or none, as in sacrebleu; matters only where no pair is found.
+            keywords: For each poem the keywords that the three lines were written from. A line has its keyword from
+                the poet's own line; BLEU is then also given of all characters but those of the keyword.
 
         Returns:
             For each length n of lines that there is, bleu1_n, bleu2_n, bleu3_n (of the second, third, fourth lines),
-            bleu_n (their mean) and poems_n (number of poems). `settings` has sacrebleu's signature.
+            bleu_n (their mean), with keywords bleu_without_keywords_n (the same mean), and poems_n (number of poems).
+            `settings` has sacrebleu's signature.
         """
         check_smoothing(smooth_method)
-        by_length: dict[int, list[tuple[Sequence[str], Sequence[str]]]] = {}
-        for number, (written, poem) in enumerate(zip(predictions, references, strict=True)):
-            if len(poem) != LINES or len(written) != LINES - 1:
-                raise ValueError(
-                    f"predictions must be the 3 lines after the first, and references the 4 lines of a poem, got "
-                    f"{len(written)} and {len(poem)} for poem {number}"
-                )
-            lengths = {len(line) for line in poem}
-            if len(lengths) > 1:
-                found = ", ".join(map(str, sorted(lengths)))
-                raise ValueError(f"references: the lines of a poem must be of one length, poem {number} has {found}")
-            by_length.setdefault(lengths.pop(), []).append((written, poem))
         bleu = sacrebleu.BLEU(max_ngram_order=2, tokenize="none", smooth_method=smooth_method, force=True)
         scores: dict[str, Any] = {}
-        for length, poems in sorted(by_length.items()):
-            of_lines = {}
-            for line in range(1, LINES):
-                texts, golds = zip(
-                    *((apart(written[line - 1]), apart(poem[line])) for written, poem in poems), strict=True
-                )
-                of_lines[f"bleu{line}_{length}"] = bleu.corpus_score(texts, [golds]).score / 100
-            scores |= {**of_lines, f"bleu_{length}": sum(of_lines.values()) / len(of_lines)}
-            scores[f"poems_{length}"] = len(poems)
+        for length, numbers in by_length(predictions, references).items():
+
+            def scores_of(left_out: Sequence[Sequence[str]] | None, numbers: Sequence[int] = numbers) -> list[float]:
+                found = []
+                for line in range(1, LINES):
+                    without = {i: left_out[i][line - 1] if left_out else "" for i in numbers}
+                    texts = [apart(predictions[i][line - 1], without[i]) for i in numbers]
+                    golds = [apart(references[i][line], without[i]) for i in numbers]
+                    found.append(bleu.corpus_score(texts, [golds]).score / 100)
+                return found
+
+            of_lines = scores_of(None)
+            scores |= {f"bleu{line}_{length}": score for line, score in enumerate(of_lines, 1)}
+            scores[f"bleu_{length}"] = sum(of_lines) / len(of_lines)
+            if keywords is not None:
+                scores[f"bleu_without_keywords_{length}"] = sum(scores_of(keywords)) / len(of_lines)
+            scores[f"poems_{length}"] = len(numbers)
         self._settings = {"signature": str(bleu.get_signature())}
         return scores
 
 
-def apart(line: str) -> str:
-    """A line with its characters apart, whatever spaces it has."""
-    return " ".join("".join(line.split()))
+def by_length(predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> dict[int, list[int]]:
+    """The numbers of the poems of each length of lines, the shortest first."""
+    found: dict[int, list[int]] = {}
+    for number, (written, poem) in enumerate(zip(predictions, references, strict=True)):
+        if len(poem) != LINES or len(written) != LINES - 1:
+            raise ValueError(
+                f"predictions must be the 3 lines after the first, and references the 4 lines of a poem, got "
+                f"{len(written)} and {len(poem)} for poem {number}"
+            )
+        lengths = sorted({len(line) for line in poem})
+        if len(lengths) > 1:
+            got = ", ".join(map(str, lengths))
+            raise ValueError(f"references: the lines of a poem must be of one length, poem {number} has {got}")
+        found.setdefault(lengths[0], []).append(number)
+    return dict(sorted(found.items()))
+
+
+def apart(line: str, without: str = "") -> str:
+    """A line with its characters apart, whatever spaces it has, and without some of them."""
+    return " ".join(character for character in "".join(line.split()) if character not in without)

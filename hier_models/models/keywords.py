@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from .poem_sounds import PATTERNS, PoemSounds
 from .text_inputs import check_integer
 
 
@@ -61,6 +62,25 @@ def segment(text: str, unit: str = "words") -> list[str]:
     if unit == "characters":
         return [character for run in chinese_runs(text) for character in run]
     return [word for run in chinese_runs(text) for word in _jieba().cut(run, HMM=False)]
+
+
+@lru_cache(maxsize=1)
+def _plain_verbs() -> frozenset[str]:
+    """The verbs of jieba's dictionary, such as 吹, but for what most of its compounds show as a noun: 花, 树."""
+    with _jieba().get_dict_file() as file:
+        parts = {word: part for word, _, part in (line.decode("utf-8").split() for line in file)}
+    compounds: defaultdict[str, list[bool]] = defaultdict(list)
+    for word, part in parts.items():
+        if len(word) == 2:
+            compounds[word[1]].append(part.startswith("n"))
+    return frozenset(
+        word for word, part in parts.items() if part == "v" and 2 * sum(compounds[word]) < max(1, len(compounds[word]))
+    )
+
+
+def _says_something(word: str, unit: str) -> bool:
+    """Whether a word can be a keyword: no function word, no plain verb."""
+    return word not in STOPWORDS and (unit == "characters" or word not in _plain_verbs())
 
 
 @lru_cache(maxsize=1)
@@ -125,6 +145,7 @@ class PoemKeywords:
         neighbours: For each word those that it shares most poems with for how common they are: (number of the word,
             pointwise mutual information times the shared poems), the best first.
         unit: What words are: "words" or "characters".
+        sounds: How characters sound in the corpus, if it has quatrains: what rhymes and tones of poems need.
 
     Raises:
         ValueError: If the lists differ in length, or the unit is unknown.
@@ -138,6 +159,7 @@ class PoemKeywords:
         scores: Sequence[float],
         neighbours: Sequence[Sequence[tuple[int, float]]],
         unit: str = "words",
+        sounds: PoemSounds | None = None,
     ) -> None:
         if unit not in UNITS:
             raise ValueError(f"`unit` must be one of {', '.join(UNITS)}, got {unit!r}")
@@ -148,6 +170,7 @@ class PoemKeywords:
             )
         self.words = list(words)
         self.unit = unit
+        self.sounds = sounds
         self._scores = dict(zip(self.words, scores, strict=True))
         self._neighbours = [[(int(number), float(value)) for number, value in row] for row in neighbours]
         self._numbers = {word: number for number, word in enumerate(self.words)}
@@ -162,7 +185,7 @@ class PoemKeywords:
         min_count: int = 3,
         num_neighbours: int = 32,
     ) -> "PoemKeywords":
-        """Learn from a corpus which words are important and which go together.
+        """Learn from a corpus which words are important and which go together, and from quatrains how they sound.
 
         Args:
             poems: Poems as lists of their lines.
@@ -182,10 +205,13 @@ class PoemKeywords:
         for name, number in (("max_words", max_words), ("min_count", min_count), ("num_neighbours", num_neighbours)):
             check_integer(name, number)
         cut: list[list[str]] = []
+        quatrains = []
         for poem in poems:
             if isinstance(poem, str):
                 raise TypeError("`poems` must be lists of lines, got a single string for a poem")
-            cut.append([word for line in poem for word in segment(line, unit) if word not in STOPWORDS])
+            if len(poem) == 4 and [len(line) for line in poem] in [[length] * 4 for length in PATTERNS]:
+                quatrains.append(poem)
+            cut.append([word for line in poem for word in segment(line, unit) if _says_something(word, unit)])
         counts = Counter(word for words in cut for word in set(words))
         # Of equally common words, those that come first by their characters.
         kept = sorted((word for word in counts if counts[word] >= min_count), key=lambda word: (-counts[word], word))
@@ -210,7 +236,8 @@ class PoemKeywords:
             sorted(rows[number], key=lambda entry: (-entry[1], entry[0]))[:num_neighbours]
             for number in range(len(kept))
         ]
-        return cls(kept, [scores[word] for word in kept], neighbours, unit)
+        sounds = PoemSounds.fit(quatrains) if quatrains else None
+        return cls(kept, [scores[word] for word in kept], neighbours, unit, sounds)
 
     def of_line(self, line: str, usable: Callable[[str], bool] | None = None) -> str | None:
         """Find the keyword of a line of a poem, as in training; None if no word of it is `usable`.
@@ -225,7 +252,7 @@ class PoemKeywords:
         candidates = [word for word in words if usable is None or usable(word)]
         if known := [word for word in candidates if word in self._scores]:
             return max(known, key=lambda word: self._scores[word])
-        candidates = [word for word in candidates if word not in STOPWORDS] or candidates
+        candidates = [word for word in candidates if _says_something(word, self.unit)] or candidates
         candidates = candidates or [c for word in words for c in word if usable is None or usable(c)]
         return candidates[0] if candidates else None
 
@@ -241,7 +268,8 @@ class PoemKeywords:
             raise ValueError(f"`text` must have Chinese characters to take keywords from, got {text[:60]!r}")
         # Sentences are no bounds: the window goes over them, as in TextRank.
         words = [word for run in runs for word in segment(run, self.unit)]
-        ranked = text_rank([[word for word in words if word not in STOPWORDS]])
+        words = [word for word in words if word not in STOPWORDS]
+        ranked = text_rank([[word for word in words if _says_something(word, self.unit)] or words])
         order = sorted(ranked, key=lambda word: (-round(ranked[word], 9), -self._scores.get(word, 0.0)))
         chosen: list[str] = []
         for word in order:
@@ -301,6 +329,7 @@ class PoemKeywords:
             "words": self.words,
             "scores": [float(f"{self._scores[word]:.6g}") for word in self.words],
             "neighbours": [[[number, round(value, 4)] for number, value in row] for row in self._neighbours],
+            "sounds": self.sounds and self.sounds.as_dict(),
         }
         path.write_text(json.dumps(content, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
 
@@ -311,7 +340,8 @@ class PoemKeywords:
             content = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(content, Mapping) or content.get("version") != VERSION:
                 raise ValueError(f"it has no version {VERSION}")
-            return cls(content["words"], content["scores"], content["neighbours"], content["unit"])
+            sounds = PoemSounds(**content["sounds"]) if content.get("sounds") else None
+            return cls(content["words"], content["scores"], content["neighbours"], content["unit"], sounds)
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path} does not hold keywords of poems ({error})") from error
 

@@ -5,10 +5,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Unpack
 
-from transformers import BatchEncoding, PreTrainedTokenizerBase
+from transformers import BatchEncoding, LogitsProcessorList, PreTrainedTokenizerBase
 
 from .keywords import PoemKeywords, is_chinese
-from .line_length import LineLengthLogitsProcessor
+from .line_length import (
+    LENGTH_TOKENS,
+    LineLengthLogitsProcessor,
+    PoemFormLogitsProcessor,
+    RepeatedCharacterLogitsProcessor,
+    check_line_length,
+)
 from .source_processing import SavesPart, SourceOptions, SourceProcessor
 from .source_text import read_items, read_running_texts
 from .text_inputs import check_text
@@ -18,8 +24,9 @@ class HamProcessor(SavesPart, SourceProcessor):
     """Prepares HAM's input: of any text its tokens and EOS; of a poem a line's keyword and the lines before it.
 
     A line of a poem is written from `keyword </s> line </s> line </s> …`, where `keyword_mask` tells the keyword from
-    the lines. The first line is written from `keyword </s>`. The EOS tokens are inserted as ids: the literal text
-    `</s>` stays text.
+    the lines. The first line is written from `keyword </s>`. A tokenizer with the special tokens `[5]` and `[7]` has
+    one of them before the keyword, so that the model knows from the start how long a line gets. The EOS tokens are
+    inserted as ids: the literal text `</s>` stays text.
 
     Args:
         tokenizer: Any tokenizer of Transformers that has an EOS token; for poems one of single characters, such as
@@ -77,6 +84,7 @@ class HamProcessor(SavesPart, SourceProcessor):
         documents: Sequence[str] | Sequence[Sequence[str]] | None = None,
         keywords: str | Sequence[str] | None = None,
         lines: Sequence[str] | Sequence[Sequence[str]] | None = None,
+        length: int | None = None,
         text_target: str | Sequence[str] | None = None,
         **options: Unpack[SourceOptions],
     ) -> BatchEncoding:
@@ -92,6 +100,8 @@ class HamProcessor(SavesPart, SourceProcessor):
             documents: Several articles that make one input, a blank line between.
             keywords: The keyword of a poem's next line.
             lines: With `keywords`, the lines of the poem so far; none by default.
+            length: With `keywords`, the characters of a line, 5 or 7; by default those of the lines so far, or of the
+                target. Only a tokenizer with tokens of lengths makes something of it.
             text_target: The summary, translation or next line, or a list of them: gives `labels`.
             **options: `padding`, `truncation`, `max_length` and others, see `SourceOptions`; with
                 `return_truncation=True` also counts per input: `num_truncated_tokens` (tokens that are missing) and
@@ -103,19 +113,22 @@ class HamProcessor(SavesPart, SourceProcessor):
 
         Raises:
             ValueError: If the inputs are none, several, empty lists or of different lengths, a turn is malformed, a
-                keyword or line is not Chinese, a keyword is not in the vocabulary, or a limit is too small.
+                keyword or line is not Chinese, a keyword is not in the vocabulary, a limit is too small, or the length
+                of a line is needed and not known, or neither 5 nor 7.
             TypeError: If an input is not text, or a list of text, as described.
         """
         inputs: dict[str, Any] = {"text": text, "sentences": sentences, "turns": turns, "documents": documents}
         inputs["keywords"] = keywords if lines is None else (keywords, lines)
-        return self._encoded(*self._prepare(inputs, text_target, options, lines=lines), options.get("return_tensors"))
+        targets = [text_target] if isinstance(text_target, str) else text_target
+        data, batched = self._prepare(inputs, text_target, options, lines=lines, length=length, targets=targets)
+        return self._encoded(data, batched, options.get("return_tensors"))
 
     def _sources(  # type: ignore[override]
-        self, name: str, value: Any, limit: int | None, cut: bool, *, lines: Any
+        self, name: str, value: Any, limit: int | None, cut: bool, *, lines: Any, length: int | None, targets: Any
     ) -> tuple[dict[str, list[Any]], bool]:
         if name == "keywords":
             poems, batched = _read_poems(value if lines is None else value[0], lines)
-            return self._poems(poems, limit), batched
+            return self._poems(poems, self._length_ids(poems, length, targets), limit), batched
         texts, batched = read_running_texts(name, value)
         whole = [ids for ids, _ in self._encode(texts)]
         kept = [ids if limit is None else ids[: limit - 1] for ids in whole]
@@ -141,15 +154,76 @@ class HamProcessor(SavesPart, SourceProcessor):
             character for character in dict.fromkeys(text) if is_chinese(character) and character not in vocabulary
         ]
 
-    def line_length(self, length: int) -> LineLengthLogitsProcessor:
-        """Make a logits processor for `generate` that keeps a line at its length, 5 or 7 characters."""
-        return LineLengthLogitsProcessor(length, self.character_ids(), int(self.tokenizer.eos_token_id))
+    def line_rules(
+        self,
+        length: int,
+        lines: Sequence[Sequence[str]] = (),
+        *,
+        repeats: bool = False,
+        rhyme: bool = False,
+        tones: bool = False,
+    ) -> LogitsProcessorList:
+        """Make the logits processors for `generate` that keep lines of poems to their rules.
 
-    def _poems(self, poems: list[tuple[str, list[str]]], limit: int | None) -> dict[str, Any]:
+        Args:
+            length: Characters of a line, 5 or 7.
+            lines: The lines of each poem of the batch so far; without them only the line itself is looked at.
+            repeats: Whether a character may stand twice in a line, and be as frequent as it likes in a poem.
+            rhyme: Whether the second and fourth lines rhyme, and the first with them if it ends level. Needs `lines`.
+            tones: Whether the lines have the tones of regulated quatrains. Needs `lines`.
+
+        Returns:
+            The processors.
+
+        Raises:
+            ValueError: If the length is neither 5 nor 7, or rhymes or tones are asked for and there are no lines, or
+                `poem_keywords` does not know how characters sound.
+        """
+        ids = self.character_ids()
+        rules = LogitsProcessorList()
+        if not repeats:
+            earlier = [self.tokenizer.convert_tokens_to_ids(list("".join(poem))) for poem in lines]
+            rules.append(RepeatedCharacterLogitsProcessor(earlier))
+        rules.append(LineLengthLogitsProcessor(length, ids, int(self.tokenizer.eos_token_id)))
+        if rhyme or tones:
+            sounds = getattr(self.poem_keywords, "sounds", None)
+            if sounds is None:
+                raise ValueError(
+                    "`rhyme` and `tones` need to know how characters sound, and poem_keywords does not say: set "
+                    "processor.poem_keywords to PoemKeywords.fit(…) of quatrains, and save the processor"
+                )
+            if not lines:
+                raise ValueError(
+                    "`rhyme` and `tones` need `lines`, the lines of each poem so far: [[]] for a first one"
+                )
+            characters = dict(zip(ids, self.tokenizer.convert_ids_to_tokens(ids), strict=True))
+            rules.append(PoemFormLogitsProcessor(sounds, lines, length, characters, rhyme=rhyme, tones=tones))
+        return rules
+
+    def _length_ids(self, poems: list[tuple[str, list[str]]], length: int | None, targets: Any) -> list[list[int]]:
+        """The token that says how long the next line of each poem gets, if there are such tokens."""
+        if length is not None:
+            check_line_length(length)
+        if not set(LENGTH_TOKENS.values()) <= set(self.tokenizer.all_special_tokens):
+            return [[] for _ in poems]
+        ids = []
+        for number, (_, lines) in enumerate(poems):
+            line = next(iter([*lines, *(targets[number : number + 1] if targets else [])]), None)
+            if length is None and line is None:
+                raise ValueError(
+                    "`length` is missing: give 5 or 7, since the model is told how long a first line gets"
+                )
+            token = LENGTH_TOKENS[check_line_length(len(str(line)) if length is None else length)]
+            ids.append([self.tokenizer.convert_tokens_to_ids(token)])
+        return ids
+
+    def _poems(
+        self, poems: list[tuple[str, list[str]]], length_ids: list[list[int]], limit: int | None
+    ) -> dict[str, Any]:
         eos, unknown = self.tokenizer.eos_token_id, self.tokenizer.unk_token_id
         data: dict[str, Any] = {"input_ids": [], "attention_mask": [], "keyword_mask": [], "num_truncated_tokens": []}
         encoded = (ids for ids, _ in self._encode([text for word, lines in poems for text in (word, *lines)]))
-        for word, lines in poems:
+        for (word, lines), first in zip(poems, length_ids, strict=True):
             keyword = next(encoded)
             if unknown in keyword:
                 missing = self.unknown_characters(word)
@@ -158,17 +232,17 @@ class HamProcessor(SavesPart, SourceProcessor):
                     f"{' '.join(missing) or word}); give another keyword, in the script that the model was trained on"
                 )
             before = [token for _ in lines for token in (*next(encoded), eos)]
-            room = len(before) if limit is None else limit - len(keyword) - 1
+            least = len(first) + len(keyword) + 1
+            room = len(before) if limit is None else limit - least
             if room < 0:
                 raise ValueError(
-                    f"`max_length` must be at least {len(keyword) + 1}, the tokens of the keyword {word!r} and EOS, "
-                    f"got {limit}"
+                    f"`max_length` must be at least {least}, the tokens of the keyword {word!r} and EOS, got {limit}"
                 )
             kept = before[len(before) - min(room, len(before)) :]
-            ids = [*keyword, eos, *kept]
+            ids = [*first, *keyword, eos, *kept]
             data["input_ids"].append(ids)
             data["attention_mask"].append([1] * len(ids))
-            data["keyword_mask"].append([1] * len(keyword) + [0] * (len(ids) - len(keyword)))
+            data["keyword_mask"].append([0] * len(first) + [1] * len(keyword) + [0] * (1 + len(kept)))
             data["num_truncated_tokens"].append(len(before) - len(kept))
         return data
 

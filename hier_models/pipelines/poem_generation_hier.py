@@ -16,6 +16,9 @@ from .document_pipeline_hier import HierPipeline, check_generates, check_integer
 logger = logging.get_logger(__name__)
 
 LINES, LENGTHS, DEFAULT_LENGTH = 4, (5, 7), 7
+FORM = ("rhyme", "tones")
+# How several candidates are drawn.
+SAMPLING = {"do_sample": True, "num_beams": 1, "top_p": 0.9, "temperature": 0.7}
 # Settings of `generate` that are not the user's to make: the length of a line says how long it gets.
 _LENGTHS = ("max_length", "max_new_tokens", "min_length", "min_new_tokens")
 _BETWEEN_KEYWORDS = re.compile("[\\s,;、，；]+")  # Chinese marks too
@@ -36,7 +39,7 @@ class PoemGenerationPipeline(HierPipeline):
 
     The important words of the user's text (TextRank) become keywords, one a line. Where they are fewer than four,
     those are added that go with them in the poems of the corpus. Each line is written from its keyword and the lines
-    before it, and has exactly as many characters as it shall have, without marks.
+    before it, and has exactly as many characters as it shall have, without marks, and none of them twice.
 
     Generation settings are those of `model.generation_config`; arguments of the call come before them.
 
@@ -61,7 +64,7 @@ class PoemGenerationPipeline(HierPipeline):
 
     def __init__(self, model: Any, tokenizer: Any = None, processor: Any = None, **kwargs: Any) -> None:
         check_generates(model)
-        if not hasattr(processor, "line_length"):
+        if not hasattr(processor, "line_rules"):
             got = "none was given or could be loaded" if processor is None else f"got {type(processor).__name__}"
             raise ValueError(f"`processor` must be a HamProcessor, {got}. Poems need one: AutoProcessor loads it.")
         if processor.poem_keywords is None:
@@ -79,21 +82,26 @@ class PoemGenerationPipeline(HierPipeline):
                 read); or many of these as a list, a dataset, or a generator.
             keywords: instead of `inputs`: one to four keywords, as a list or as one string with spaces or commas
                 between.
-            **kwargs: `length` (5 or 7 characters a line, 7), `num_candidates` (poems for each text, 1), `batch_size`
-                (texts at a time, 1), `num_workers`; and arguments of `generate`, which hold for each line, such as
-                `num_beams`, `do_sample`, `temperature`.
+            **kwargs: `length` (5 or 7 characters a line, 7); `rhyme` (whether the second and fourth lines rhyme, and
+                the first with them if it ends in a level tone) and `tones` (whether the lines have the tones of one of
+                the four forms of regulated quatrains), as characters sound in the poems of the corpus;
+                `num_candidates` (poems for each text, 1; more are sampled, unless `num_beams` or `do_sample` says
+                otherwise); `repeats` (whether a character may stand twice in a line, False); `batch_size` (texts at a
+                time, 1), `num_workers`; and arguments of `generate`, which hold for each line, such as `num_beams`,
+                `do_sample`, `temperature`.
 
         Returns:
             For one text a list of poems, the most probable first, each `{"poem_text": …, "lines": […],
             "keywords": […], "num_added_keywords": …, "score": …}`: the lines as one text and as a list, the keyword of
-            each line, how many of these the corpus added, and the sum of the log-probabilities of all characters. For
-            a list of texts a list of such dictionaries, or of such lists if `num_candidates` is above 1. For a dataset
-            or a generator an iterator over such lists.
+            each line, how many of these the corpus added, and the sum of the log-probabilities of all characters.
+            With `rhyme` or `tones` also whether the poem has them ("rhyme", "tones"), which a small vocabulary can
+            prevent; those that do come first. For a list of texts a list of such dictionaries, or of such lists if
+            `num_candidates` is above 1. For a dataset or a generator an iterator over such lists.
 
         Raises:
             ValueError: If the input is not one of the above, a length is neither 5 nor 7, a number is out of range,
-                there are more than four keywords, a keyword is not Chinese or not in the vocabulary, or a text has no
-                usable word.
+                there are more than four keywords, a keyword is not Chinese or not in the vocabulary, a text has no
+                usable word, or the processor does not know how characters sound, and rhymes or tones are asked for.
         """
         check_integers(batch_size=kwargs.get("batch_size"))
         check_integers(0, num_workers=kwargs.get("num_workers"))
@@ -109,7 +117,13 @@ class PoemGenerationPipeline(HierPipeline):
         return super().__call__(inputs, **kwargs)
 
     def _sanitize_parameters(
-        self, length: int | None = None, num_candidates: int | None = None, **generate_kwargs: Any
+        self,
+        length: int | None = None,
+        num_candidates: int | None = None,
+        rhyme: bool | None = None,
+        tones: bool | None = None,
+        repeats: bool | None = None,
+        **generate_kwargs: Any,
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         for name in generate_kwargs:
             if name in _LENGTHS:
@@ -122,7 +136,14 @@ class PoemGenerationPipeline(HierPipeline):
         top_p = generate_kwargs.get("top_p")
         if top_p is not None and not 0 <= top_p <= 1:  # `generate` reads more as no limit
             raise ValueError(f"`top_p` must be between 0 and 1, got {top_p!r}.")
-        return {}, generate_kwargs | given(length=length, num_candidates=num_candidates), {}
+        rules = given(rhyme=rhyme, tones=tones, repeats=repeats)
+        for name, value in rules.items():
+            if not isinstance(value, bool):
+                raise ValueError(f"`{name}` must be True or False, got {value!r}.")
+        if rhyme or tones:
+            self.processor.line_rules(DEFAULT_LENGTH, [[]], rhyme=True)  # refuses where nobody knows how words sound
+        own = given(length=length, num_candidates=num_candidates, rules=rules or None)
+        return {}, generate_kwargs | own, {}
 
     def preprocess(self, input_: Any) -> dict[str, Request]:  # type: ignore[override]
         """Find the keywords of a poem."""
@@ -146,7 +167,9 @@ class PoemGenerationPipeline(HierPipeline):
             raise ValueError(f"`keywords` must be a list of strings, or one string, got {value!r}.")
         if not 1 <= len(words) <= LINES:
             raise ValueError(f"`keywords` must be 1 to {LINES}, one a line, got {len(words)}.")
-        self.processor(keywords=list(words))  # refuses what is no word, or not in the vocabulary
+        self.processor(
+            keywords=list(words), length=DEFAULT_LENGTH
+        )  # refuses what is no word, or not in the vocabulary
         return [word.strip() for word in words]
 
     def _found(self, text: Any) -> list[str]:
@@ -167,18 +190,23 @@ class PoemGenerationPipeline(HierPipeline):
         model_inputs: dict[str, Any],
         length: int = DEFAULT_LENGTH,
         num_candidates: int = 1,
+        rules: dict[str, bool] | None = None,
         **generate_kwargs: Any,
     ) -> dict[str, Any]:
+        rules = rules or {}
+        if num_candidates > 1 and not {"num_beams", "do_sample", "generation_config"} & set(generate_kwargs):
+            generate_kwargs = SAMPLING | generate_kwargs
         requests = model_inputs["request"]
         requests = requests if isinstance(requests, list) else [requests]
         # Of each poem its keywords, and the lines so far.
         rows: list[tuple[list[str], list[str]]] = [(request.keywords, []) for request in requests]
         scores = torch.zeros(len(rows), device=self.device)
         for number in range(LINES):
-            inputs = self._inputs(rows, number)
+            inputs = self._inputs(rows, number, length)
             each = num_candidates if number == 0 else 1
             config, others = self._generation_config(generate_kwargs, length, each)
-            others["logits_processor"] = [*others.get("logits_processor", ()), self.processor.line_length(length)]
+            own = self.processor.line_rules(length, [lines for _, lines in rows], **rules)
+            others["logits_processor"] = [*others.get("logits_processor", ()), *own]
             output = self.model.generate(**inputs, generation_config=config, **others)
             ids = output if isinstance(output, torch.Tensor) else output.sequences  # (poems * each, 1 + length + 1)
             if each > 1:
@@ -189,26 +217,35 @@ class PoemGenerationPipeline(HierPipeline):
             for (_, lines), row in zip(rows, ids, strict=True):
                 lines.append("".join(self.tokenizer.decode(row, skip_special_tokens=True).split()))
         poems: list[dict[str, Any]] = [
-            {"lines": lines, "keywords": keywords, "score": float(score)}
+            {"lines": lines, "keywords": keywords, "score": float(score), **self._kept(lines, rules)}
             for (keywords, lines), score in zip(rows, scores, strict=True)
         ]
         results = []
         for number, request in enumerate(requests):
             own = poems[number * num_candidates : (number + 1) * num_candidates]
-            best = sorted(own, key=lambda poem: -poem["score"])
+            best = sorted(own, key=lambda poem: (-sum(poem[rule] for rule in FORM if rule in poem), -poem["score"]))
             results.append([{**poem, "num_added_keywords": request.added} for poem in best])
         return {"poems": results if isinstance(model_inputs["request"], list) else results[0]}
 
-    def _inputs(self, rows: list[tuple[list[str], list[str]]], number: int) -> dict[str, torch.Tensor]:
+    def _inputs(self, rows: list[tuple[list[str], list[str]]], number: int, length: int) -> dict[str, torch.Tensor]:
         encoded = self.processor(
             keywords=[keywords[number] for keywords, _ in rows],
             lines=[lines for _, lines in rows],
+            length=length,
             padding=True,
             return_tensors="pt",
             return_truncation=True,
         )
         names = ("input_ids", "attention_mask", *self.processor.extra_inputs)
         return {name: encoded[name].to(self.device) for name in names}
+
+    def _kept(self, lines: list[str], rules: dict[str, bool]) -> dict[str, bool]:
+        """Which rules of form that were asked for the lines of a poem keep."""
+        sounds = getattr(self.processor.poem_keywords, "sounds", None)
+        kept = (
+            {"rhyme": sounds.rhyme(lines[1][-1], lines[3][-1]), "tones": bool(sounds.forms(lines))} if sounds else {}
+        )
+        return {rule: kept[rule] for rule in FORM if rules.get(rule)}
 
     def _log_probability(self, inputs: dict[str, torch.Tensor], ids: torch.Tensor) -> torch.Tensor:
         """(poems,) the log-probability of each line's characters, without its end, which stands where it has to."""
@@ -232,7 +269,7 @@ class PoemGenerationPipeline(HierPipeline):
         if config.pad_token_id is None:
             config.pad_token_id = self.tokenizer.pad_token_id
         config.num_return_sequences = sequences
-        if sequences > 1 and not config.do_sample:
+        if sequences > 1 and not config.do_sample:  # or each of them is drawn
             config.num_beams = max(config.num_beams or 1, sequences)  # the search ends with so many different lines
         return config, dict(others)
 

@@ -1,5 +1,6 @@
 import gzip
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,33 @@ def test_keywords_and_candidates(poet):
     assert sampled[0] == sampled[1]
 
 
+def test_rhymes_and_tones(poet):
+    options = ("--rhyme", "--tones", "--candidates", "3", "--json", "--length", "5", "--seed", "1")
+    poems = [json.loads(line) for line in run("poem", "-m", poet, "春风", *options).stdout.splitlines()]
+    assert [set(poem) for poem in poems] == [
+        {"lines", "keywords", "num_added_keywords", "score", "rhyme", "tones"}
+    ] * 3
+    sounds = poem_processor().poem_keywords.sounds
+    for poem in poems:
+        assert poem["rhyme"] == sounds.rhyme(poem["lines"][1][-1], poem["lines"][3][-1])
+        assert poem["tones"] == bool(sounds.forms(poem["lines"]))
+    assert any(poem["rhyme"] for poem in poems)
+    write_jsonl("texts.jsonl", [{"text": "春风"}])
+    run("poem", "-m", poet, "texts.jsonl", "-o", "out.jsonl", "--rhyme")
+    (record,) = [json.loads(line) for line in Path("out.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert record["settings"]["rhyme"] is True
+    assert record["rhyme"] in (True, False)
+    # A poet that was trained before poems had sounds.
+    old = Path(shutil.copytree(poet, "old"))
+    content = json.loads((old / "poem_keywords.json").read_text(encoding="utf-8"))
+    del content["sounds"]
+    (old / "poem_keywords.json").write_text(json.dumps(content), encoding="utf-8")
+    for text in ("春风", "texts.jsonl"):
+        error = run("poem", "-m", str(old), text, "--tones", code=2).stderr
+        assert "--tones: `rhyme` and `tones` need to know how characters sound" in error
+    assert run("poem", "-m", str(old), "春风").stdout
+
+
 def test_a_file_of_texts_can_be_continued(poet):
     texts = {"a": "春风吹青山", "b": "明月", "c": "小院花开"}
     rows = [json.dumps({"id": name, "text": text}, ensure_ascii=False) for name, text in texts.items()]
@@ -71,6 +99,8 @@ def test_a_file_of_texts_can_be_continued(poet):
         "5",
         "--candidates",
         "2",
+        "--num-beams",
+        "2",
         "--batch-size",
         "2",
     )
@@ -82,8 +112,9 @@ def test_a_file_of_texts_can_be_continued(poet):
         assert record["poem"].splitlines() == record["lines"]
         assert len(record["keywords"]) == 4
         assert [len(line) for poem in (record, *record["candidates"]) for line in poem["lines"]] == [5] * 8
-        assert record["settings"] == {"length": 5, "num_candidates": 2}
-    alone = run("poem", "-m", poet, "小院花开", "--length", "5", "--candidates", "2").stdout.split()
+        assert record["settings"] == {"length": 5, "num_candidates": 2, "num_beams": 2}
+    options = ("--length", "5", "--candidates", "2", "--num-beams", "2")
+    alone = run("poem", "-m", poet, "小院花开", *options).stdout.split()
     assert alone == [line for poem in (records[2], *records[2]["candidates"]) for line in poem["lines"]]
     # Stopped in the second poem.
     Path("out.jsonl").write_text(whole[: len(whole) // 2], encoding="utf-8")
@@ -172,6 +203,11 @@ def test_evaluate(poet):
     assert out.split()[:2] == ["5-Char", "7-Char"]
     scores = json.loads(Path("s.json").read_text(encoding="utf-8"))
     assert f"{scores['bleu_5']:.3f}" in out
+    table = {line[:30].strip(): line.split()[-2:] for line in out.splitlines()}
+    assert table["lines that repeat a character"] == ["0.000", "0.000"]
+    for label, name in (("BLEU without keywords", "bleu_without_keywords"), ("fourth lines that rhyme", "rhymes")):
+        assert table[label] == [f"{scores[f'{name}_{length}']:.3f}" for length in (5, 7)]
+    assert scores["poets_rhymes_5"] == 1.0
     assert (scores["poems"], scores["generation"]["num_beams"]) == (6, 2)
     written = [json.loads(line)["written"] for line in Path("p.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [[len(line) for line in lines] for lines in written] == [[5] * 3] * 3 + [[7] * 3] * 3

@@ -80,6 +80,28 @@ def test_the_keyword_of_a_line_is_its_most_important_word(keywords):
         keywords.of_line("abc")
 
 
+def test_plain_verbs_are_no_keywords_but_where_there_is_nothing_else():
+    words = PoemKeywords.fit(POEMS, "words", min_count=1)
+    assert {"吹", "归", "笑看"}.isdisjoint(words.words)
+    assert {"花", "春风", "明月"} <= set(words.words)  # 花 is a verb in jieba's dictionary, but not in its compounds
+    assert words.extract("春风吹花") == ["春风", "花"]
+    assert words.extract("吹") == ["吹"]
+    assert words.of_line("吹春风") == "春风"
+
+
+def test_without_quatrains_nothing_is_known_of_sounds(keywords, tmp_path):
+    assert keywords.sounds.level
+    lines = PoemKeywords.fit([["春风", "明月"]], "characters", min_count=1)
+    assert lines.sounds is None
+    lines.save(tmp_path / "k.json")
+    assert PoemKeywords.load(tmp_path / "k.json").sounds is None
+    # As it was before there were sounds.
+    content = json.loads((tmp_path / "k.json").read_text(encoding="utf-8"))
+    del content["sounds"]
+    (tmp_path / "k.json").write_text(json.dumps(content), encoding="utf-8")
+    assert PoemKeywords.load(tmp_path / "k.json").words == lines.words
+
+
 def test_keywords_of_a_text(keywords):
     text = "春风吹，春风到江南。江南的春天，青山，明月。"
     found = keywords.extract(text)

@@ -7,7 +7,7 @@ from hier_models import HamProcessor
 from hier_models.data import HierDataCollator, train_characters
 from hier_models.models.keywords import PoemKeywords
 from tests.conftest import DOCUMENTS, TURNS
-from tests.ham.poems import FIVE, POEMS, poem_processor
+from tests.ham.poems import FIVE, POEMS, SEVEN, poem_processor
 
 
 EOS = 2
@@ -58,6 +58,35 @@ def test_a_line_of_a_poem(poems):
     assert poems(keywords="花", lines=[]) == poems(keywords="花")
 
 
+def test_a_token_says_how_long_a_line_gets(poems):
+    tokenizer = train_characters(line for poem in POEMS for line in poem)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["[5]", "[7]"]})
+    told = HamProcessor(tokenizer)
+    five, seven = tokenizer.convert_tokens_to_ids(["[5]", "[7]"])
+    plain = poems(keywords="春风", lines=FIVE[0][:2], text_target=FIVE[0][2])
+    encoded = told(keywords="春风", lines=FIVE[0][:2], text_target=FIVE[0][2])
+    assert encoded["input_ids"] == [five, *plain["input_ids"]]
+    assert encoded["keyword_mask"] == [0, *plain["keyword_mask"]]
+    assert encoded["labels"] == plain["labels"]
+    # Known from the target, from the lines, or said.
+    targets = [SEVEN[0][0], FIVE[0][0]]
+    assert [ids[0] for ids in told(keywords=["花", "花"], text_target=targets)["input_ids"]] == [seven, five]
+    assert [ids[0] for ids in told(keywords=["花"], lines=[SEVEN[0][:1]])["input_ids"]] == [seven]
+    assert told(keywords="花", length=7)["input_ids"][0] == seven
+    cut = told(keywords="花", lines=FIVE[0][:3], truncation=True, max_length=9, return_truncation=True)
+    assert (cut["input_ids"][0], len(cut["input_ids"]), cut["num_truncated_tokens"]) == (five, 9, 12)
+    with pytest.raises(ValueError, match="`length` is missing: give 5 or 7"):
+        told(keywords="花")
+    with pytest.raises(ValueError, match="`length` must be 5 or 7"):
+        told(keywords="花", length=6)
+    with pytest.raises(ValueError, match="`length` must be 5 or 7"):
+        told(keywords="花", text_target="花开")
+    with pytest.raises(ValueError, match="`max_length` must be at least 3"):
+        told(keywords="花", length=5, truncation=True, max_length=2)
+    # A processor without such tokens reads as before.
+    assert poems(keywords="花", length=7) == poems(keywords="花")
+
+
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_a_batch_is_padded(poems, side):
     rows = [("花", []), ("春风", FIVE[0][:3])]
@@ -105,9 +134,8 @@ def test_characters_of_the_vocabulary(poems):
     mixed = HamProcessor(train_characters(["春风，abc 1。"]))
     assert [mixed.tokenizer.convert_ids_to_tokens(i) for i in mixed.character_ids()] == ["春", "风"]
     assert poems.unknown_characters("春龙风凤龙") == ["龙", "凤"]
-    assert poems.line_length(5).length == 5
     with pytest.raises(ValueError, match="`length` must be 5 or 7"):
-        poems.line_length(6)
+        poems.line_rules(6)
 
 
 def test_saved_and_loaded(poems, tmp_path):
@@ -115,6 +143,7 @@ def test_saved_and_loaded(poems, tmp_path):
     loaded = HamProcessor.from_pretrained(tmp_path)
     assert loaded(keywords="春风", lines=FIVE[0][:2]) == poems(keywords="春风", lines=FIVE[0][:2])
     assert loaded.poem_keywords.expand(["雨"]) == poems.poem_keywords.expand(["雨"])
+    assert vars(loaded.poem_keywords.sounds) == vars(poems.poem_keywords.sounds)
     assert (tmp_path / "poem_keywords.json").is_file()
     again = HamProcessor(poems.tokenizer, str(tmp_path / "poem_keywords.json"))
     assert again.poem_keywords.words == poems.poem_keywords.words

@@ -4,7 +4,8 @@ from collections import Counter
 import evaluate
 import pytest
 
-from hier_models.metrics import PoemBleu, poem_bleu
+from hier_models.metrics import PoemBleu, poem_bleu, poem_form
+from hier_models.models.poem_sounds import PoemSounds
 from tests.ham.poems import FIVE, POEMS, SEVEN
 
 
@@ -59,3 +60,36 @@ def test_loads_by_its_path():
     loaded = evaluate.load(poem_bleu.__file__)
     scores = loaded.compute(predictions=[FIVE[0][1:]], references=FIVE[:1])
     assert scores["bleu_5"] == pytest.approx(1)
+
+
+def test_without_the_keyword_s_characters():
+    keywords = [["花", "客", "月"], ["云", "僧", "心"], ["明月", "白云", "孤雁"]]
+    # Nothing is right but the keyword.
+    written = [["鱼花龙鸡犬", "鱼客龙鸡犬", "鱼月龙鸡犬"]] * 3
+    scores = PoemBleu().compute(predictions=written, references=FIVE, keywords=keywords, smooth_method="add-k")
+    none = [["鱼龙鸡犬羊"] * 3] * 3
+    assert scores["bleu_5"] > PoemBleu().compute(predictions=none, references=FIVE, smooth_method="add-k")["bleu_5"]
+    copied = [[word * 2 for word in words] for words in keywords]
+    left = PoemBleu().compute(predictions=copied, references=FIVE, keywords=keywords, smooth_method="none")
+    assert (left["bleu_5"], left["bleu_without_keywords_5"]) != (0, 0)
+    assert left["bleu_without_keywords_5"] == 0
+    right = PoemBleu().compute(predictions=[poem[1:] for poem in FIVE], references=FIVE, keywords=keywords)
+    assert right["bleu_without_keywords_5"] == pytest.approx(1)
+    assert "bleu_without_keywords_5" not in PoemBleu().compute(predictions=written, references=FIVE)
+
+
+def test_the_form_of_lines():
+    sounds = PoemSounds(["红东风楼", "静寺茗"], "红东风青山花天", "静寺茗月下雨")
+    poem = ["月月天天月", "天天月月天", "天天天月月", "月月月天天"]
+    own = poem_form([poem[1:]], [poem], sounds)
+    assert own == {"repeats_5": 1.0, "earlier_5": 1.0, "rhymes_5": 0.0, "tones_5": 1.0}
+    written = ["天青月静东", "鱼龙静雨下", "天天天天红"]
+    gold = ["雨月天青寺", "天山月静风", "花山天雨寺", "雨月寺天东"]
+    found = poem_form([written], [gold], sounds)
+    assert found["repeats_5"] == pytest.approx(1 / 3)
+    assert found["earlier_5"] == pytest.approx((3 + 2 + 4) / 15)  # 天青月; 静雨; 天 four times
+    assert found["rhymes_5"] == 1.0  # with the poet's second line, 风
+    assert found["tones_5"] == pytest.approx(1 / 3)
+    assert set(poem_form([gold[1:], SEVEN[0][1:]], [gold, SEVEN[0]])) == {
+        *("repeats_5", "earlier_5", "repeats_7", "earlier_7")
+    }

@@ -1,5 +1,6 @@
 """Poems through `pipeline`: keywords, lines of one length, candidates; and a user's mistakes."""
 
+import copy
 import itertools
 
 import pytest
@@ -8,6 +9,7 @@ from transformers import BartConfig, BartForConditionalGeneration, GenerationCon
 
 from hier_models import HamConfig, HamForConditionalGeneration, HamProcessor
 from hier_models.models.keywords import is_chinese
+from hier_models.models.poem_sounds import PoemSounds
 from hier_models.pipelines import PoemGenerationPipeline
 from tests.ham.poems import POEMS, poem_processor
 
@@ -58,10 +60,10 @@ def test_each_line_comes_from_its_keyword_and_the_lines_before(write, model, pro
             text_target=[line],
             return_tensors="pt",
         )
-        limit = processor.line_length(5)
+        rules = processor.line_rules(5, [poem["lines"][:number]])
         ids = model.generate(
             **{name: inputs[name] for name in ("input_ids", "attention_mask", "keyword_mask")},
-            logits_processor=[limit],
+            logits_processor=rules,
             max_new_tokens=6,
         )
         assert ids[0, 1:].tolist() == inputs["labels"][0].tolist()
@@ -70,6 +72,96 @@ def test_each_line_comes_from_its_keyword_and_the_lines_before(write, model, pro
             chances = model(**inputs).logits.log_softmax(dim=-1)[:, :5].gather(-1, labels[..., None])
             score += float(chances.sum())
     assert poem["score"] == pytest.approx(score, abs=1e-3)
+
+
+@pytest.fixture(scope="module")
+def rhyming(model):
+    """A pipeline that knows of all its characters how they sound: by chance."""
+    processor = poem_processor()
+    characters = sorted({c for poem in POEMS for line in poem for c in line})
+    thirds = [characters[i::3] for i in range(3)]
+    rhymes = [part[i::2] for part in thirds for i in range(2)]
+    processor.poem_keywords.sounds = PoemSounds(
+        ["".join(one) for one in rhymes], "".join(thirds[0] + thirds[1][:9]), "".join(thirds[1] + thirds[2])
+    )
+    return pipeline("poem-generation", model=model, processor=processor, device="cpu")
+
+
+@pytest.mark.parametrize("length", [5, 7])
+@pytest.mark.parametrize(
+    "search", [{}, {"num_beams": 3}, {"num_candidates": 4}, {"num_candidates": 2, "num_beams": 2}]
+)
+def test_rhymes_and_tones(rhyming, length, search):
+    torch.manual_seed(0)
+    sounds = rhyming.processor.poem_keywords.sounds
+    both = [poem for text in (TEXT, "雨") for poem in rhyming(text, length=length, rhyme=True, tones=True, **search)]
+    for poem in both:
+        lines = poem["lines"]
+        assert poem["rhyme"] is sounds.rhyme(lines[1][-1], lines[3][-1]) is True
+        assert poem["tones"] is bool(sounds.forms(lines)) is True
+        assert all(len(set(line)) == length for line in lines)
+        if sounds.to_rhyme_with(lines[:1]):
+            assert sounds.rhyme(lines[0][-1], lines[1][-1])
+    (plain,) = rhyming(TEXT, length=length, rhyme=True)
+    assert plain["rhyme"] is True
+    assert "tones" not in plain
+    # What they cost shows in the score.
+    assert "rhyme" not in rhyming(TEXT, length=length)[0]
+
+
+def test_a_batch_with_rhymes_is_its_poems_alone(rhyming):
+    texts = [TEXT, "雨", "花"]
+    alone = [rhyming(text, length=5, rhyme=True, tones=True, num_beams=2)[0]["lines"] for text in texts]
+    together = rhyming(texts, length=5, rhyme=True, tones=True, num_beams=2, batch_size=3)
+    assert [poem["lines"] for poem in together] == alone
+
+
+def test_a_poem_that_cannot_rhyme_says_so_and_stands_last(rhyming, monkeypatch):
+    sounds = rhyming.processor.poem_keywords.sounds
+    monkeypatch.setattr(sounds, "rhyme_of", {})
+    (poem,) = rhyming(TEXT, length=5, rhyme=True)
+    assert poem["rhyme"] is False
+    assert [len(line) for line in poem["lines"]] == [5] * 4
+    # One of the characters has nothing to rhyme with: poems that end in it come last, whatever their score.
+    monkeypatch.undo()
+    torch.manual_seed(1)
+    monkeypatch.setattr(sounds, "rhyme", lambda one, other: other > "春")
+    poems = rhyming(TEXT, length=5, rhyme=True, num_candidates=12)
+    found = [poem["rhyme"] for poem in poems]
+    assert found == sorted(found, reverse=True)
+    assert set(found) == {True, False}
+
+
+def test_no_line_has_a_character_twice(write):
+    again = [line for text in (TEXT, "雨", "花") for line in write(text, length=7, repeats=True)[0]["lines"]]
+    assert any(len(set(line)) < 7 for line in again)
+    for search in ({}, {"num_beams": 3}, {"do_sample": True}):
+        lines = [line for text in (TEXT, "雨", "花") for line in write(text, length=7, **search)[0]["lines"]]
+        assert all(len(set(line)) == 7 for line in lines)
+
+
+def test_candidates_are_sampled_by_default(write):
+    torch.manual_seed(0)
+    found = [tuple(poem["lines"]) for _ in range(2) for poem in write(TEXT, length=5, num_candidates=3)]
+    assert len(set(found)) > 3
+    searched = [[poem["lines"] for poem in write(TEXT, length=5, num_candidates=3, num_beams=3)] for _ in range(2)]
+    assert searched[0] == searched[1]
+
+
+def test_a_model_that_is_told_the_length(processor):
+    tokenizer = copy.deepcopy(processor.tokenizer)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["[5]", "[7]"]})
+    told = HamProcessor(tokenizer, processor.poem_keywords)
+    torch.manual_seed(0)
+    config = HamConfig(vocab_size=len(tokenizer), d_model=16, attention_depth=2, dropout=0.0)
+    write = pipeline("poem-generation", model=HamForConditionalGeneration(config).eval(), processor=told, device="cpu")
+    for length in (5, 7):
+        (poem,) = write(keywords=["花"], length=length)
+        inputs = told(
+            keywords=[poem["keywords"][0]], length=length, text_target=poem["lines"][:1], return_tensors="pt"
+        )
+        assert inputs["input_ids"][0, 0] == tokenizer.convert_tokens_to_ids(f"[{length}]")
+        assert [len(line) for line in poem["lines"]] == [length] * 4
 
 
 def test_keywords_of_the_text_and_of_the_corpus(write, processor):
@@ -107,7 +199,7 @@ def test_many_texts_are_each_alone(write):
         together = write(texts, length=5, batch_size=batch_size)
         for one, other in zip(together, alone, strict=True):
             assert one == {**other, "score": pytest.approx(other["score"], abs=1e-4)}
-    several = write(texts, length=5, batch_size=3, num_candidates=2)
+    several = write(texts, length=5, batch_size=3, num_candidates=2, num_beams=2)
     assert [len(poems) for poems in several] == [2] * 4
     assert [poems[0]["keywords"] for poems in several] == [poem["keywords"] for poem in alone]
     assert [poems[0]["lines"] for poems in write(iter(texts), length=5)] == [poem["lines"] for poem in alone]
@@ -156,6 +248,7 @@ def test_latin_letters_are_reported(model, processor, caplog):
         ({"inputs": "花", "keywords": ["花"]}, "exactly one of them"),
         ({"inputs": "花", "length": 6}, "`length` must be 5 or 7, the characters of a line, got 6"),
         ({"inputs": "花", "length": True}, "`length` must be 5 or 7"),
+        ({"inputs": "花", "rhyme": "yes"}, "`rhyme` must be True or False, got 'yes'"),
         ({"inputs": "花", "num_candidates": 0}, "`num_candidates` must be an integer of at least 1, got 0"),
         ({"inputs": "花", "num_beams": 0}, "`num_beams` must be an integer of at least 1, got 0"),
         ({"inputs": "花", "num_beams": 1.5}, "`num_beams` must be an integer of at least 1, got 1.5"),
@@ -190,6 +283,14 @@ def test_what_cannot_write_poems(model, processor, tokenizer):
     )
     with pytest.raises(ValueError, match="`processor` must be a HamProcessor"):
         PoemGenerationPipeline(model=bart, tokenizer=tokenizer)
+
+
+def test_rhymes_of_a_processor_that_does_not_know_them(write, monkeypatch):
+    monkeypatch.setattr(write.processor.poem_keywords, "sounds", None)
+    for asked in ({"rhyme": True}, {"tones": True}):
+        with pytest.raises(ValueError, match=r"set processor\.poem_keywords to PoemKeywords\.fit"):
+            write(TEXT, **asked)
+    assert write(TEXT, rhyme=False)
 
 
 def test_loads_from_a_folder(write, model, processor, tmp_path):

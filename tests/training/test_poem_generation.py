@@ -7,7 +7,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoProcessor, pipeline
 
 from hier_models.data import load_poems
 from hier_models.hub import task_of
-from hier_models.metrics import DocumentScores, PoemBleu
+from hier_models.metrics import DocumentScores, PoemBleu, poem_form
 from hier_models.training import RecipeError, load_recipe, run_poem_evaluation, run_training
 from hier_models.training.tasks.poem_generation import PoemGenerationTask, poem_table
 from tests.ham.poems import POEMS
@@ -70,6 +70,10 @@ def test_a_run(values, tmp_path):
     assert [len(line) for line in write("春风明月", length=5)[0]["lines"]] == [5] * 4
     # And is scored alone as in the run.
     processor = AutoProcessor.from_pretrained(tmp_path / "run")
+    assert processor(keywords="春", length=5)["input_ids"][0] == processor.tokenizer.convert_tokens_to_ids("[5]")
+    assert len(processor.tokenizer) == model.config.vocab_size
+    (poem,) = write("春风明月", length=5, rhyme=True, tones=True)
+    assert {"rhyme", "tones"} <= set(poem)
     (tmp_path / "test.jsonl").write_text("".join(json.dumps({"lines": row["lines"]}) + "\n" for row in written))
     again = run_poem_evaluation(model, processor, load_poems(tmp_path / "test.jsonl"), num_beams=2)
     assert {name: again[name] for name in scores} == pytest.approx(scores)
@@ -128,3 +132,7 @@ def test_the_table_is_the_paper_s():
         [name, "1.000", "1.000"] for name in ("BLEU1", "BLEU2", "BLEU3", "BLEU")
     ]
     assert "1 poems have a line without" in text
+    assert "rhyme" not in text
+    form = poem_form([poem[1:] for poem in POEMS], POEMS)
+    rows = [line.split() for line in poem_table(scores | form).splitlines()]
+    assert ["lines", "that", "repeat", "a", "character", "0.000", "0.000"] in rows

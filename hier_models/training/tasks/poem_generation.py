@@ -4,7 +4,7 @@ import copy
 import functools
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -26,9 +26,10 @@ from ...data.poems import (
 )
 from ...data.tokenizer_training import train_characters
 from ...data.tokenizing import plain_tokenizer
-from ...metrics import DocumentScores, PoemBleu, document_keys
+from ...metrics import DocumentScores, PoemBleu, document_keys, poem_form
 from ...metrics.document_bleu import POEM_METRICS, document_poem_bleu
 from ...models.keywords import PoemKeywords
+from ...models.line_length import LENGTH_TOKENS
 from ..arguments import Recipe, RecipeError, check_smallest
 from ..evaluation import generation_settings, predicting, write_evaluation
 from ..metrics import decode
@@ -40,6 +41,18 @@ from .base import WritingTask, as_dicts, at_most
 logger = logging.getLogger(__name__)
 
 TASK = "poem-generation"
+# Rows of the table below BLEU, and the scores that they have.
+FORM_ROWS = (
+    ("BLEU without keywords", "bleu_without_keywords"),
+    ("lines that repeat a character", "repeats"),
+    ("  the poets'", "poets_repeats"),
+    ("characters of earlier lines", "earlier"),
+    ("  the poets'", "poets_earlier"),
+    ("fourth lines that rhyme", "rhymes"),
+    ("  the poets'", "poets_rhymes"),
+    ("lines with regulated tones", "tones"),
+    ("  the poets'", "poets_tones"),
+)
 
 
 @dataclass
@@ -62,12 +75,22 @@ def poem_table(evaluation: dict[str, Any]) -> str:
     rows = [["", *(f"{length}-Char" for length in lengths)]]
     for label, name in (*((f"BLEU{line}", f"bleu{line}") for line in range(1, LINES)), ("BLEU", "bleu")):
         rows.append([label, *(f"{evaluation[f'{name}_{length}']:.3f}" for length in lengths)])
+    for label, name in FORM_ROWS:
+        cells = [f"{evaluation[key]:.3f}" for length in lengths if (key := f"{name}_{length}") in evaluation]
+        rows += [[label, *cells]] if cells else []
     rows.append(["poems", *(str(evaluation[f"poems_{length}"]) for length in lengths)])
     width = max(len(row[0]) for row in rows)
     text = [f"{row[0]:<{width}}" + "".join(f"  {cell:>7}" for cell in row[1:]) for row in rows]
     if evaluation.get("poems_left_out"):
         text.append(f"{evaluation['poems_left_out']} poems have a line without a word in the vocabulary: not scored")
     return "\n".join(text)
+
+
+def _tokenizer_of(lines: Iterable[str], num_characters: int | None = None) -> PreTrainedTokenizerBase:
+    """Characters, and the tokens that say how long a line gets."""
+    tokenizer = train_characters(lines, num_characters)
+    tokenizer.add_special_tokens({"additional_special_tokens": list(LENGTH_TOKENS.values())})
+    return tokenizer
 
 
 class PoemGenerationTask(WritingTask):
@@ -100,7 +123,7 @@ class PoemGenerationTask(WritingTask):
 
     def fitted_tokenizer(self) -> PreTrainedTokenizerBase:
         lines = (line for lines in self.rows("train")["lines"] for line in lines)
-        return train_characters(lines, self.options.num_characters)
+        return _tokenizer_of(lines, self.options.num_characters)
 
     def load_model_and_processor(self) -> tuple[PreTrainedModel, Processor]:
         model, processor = super().load_model_and_processor()
@@ -139,7 +162,7 @@ class PoemGenerationTask(WritingTask):
         return [{column: list(lines)} for lines in ROWS["poems"] * 3]
 
     def smoke_tokenizer(self) -> PreTrainedTokenizerBase:
-        return train_characters(line for lines in ROWS["poems"] for line in lines)
+        return _tokenizer_of(line for lines in ROWS["poems"] for line in lines)
 
     def smoke_changes(self) -> dict[str, Any]:
         held_out = {name: 2 for name in ("held_out_validation", "held_out_test") if getattr(self.options, name)}
@@ -197,7 +220,7 @@ def run_poem_evaluation(
     """Write the second, third and fourth line of each poem after the true lines before it, and score them.
 
     The keyword of a line is that of the true line, as in training. Every line has as many characters as the poem's
-    lines have. Generation follows the model's `generation_config` and `generate_kwargs`.
+    lines have, and none of them twice. Generation follows the model's `generation_config` and `generate_kwargs`.
 
     Args:
         model: A HAM model.
@@ -211,8 +234,9 @@ def run_poem_evaluation(
         **generate_kwargs: Passed to `generate`, such as `num_beams=4`.
 
     Returns:
-        What `PoemBleu` gives, `poems` (scored), `poems_left_out` (with a line that has no keyword in the vocabulary),
-        and `generation` (the settings generated with).
+        What `PoemBleu` and `poem_form` give, what this gives of the poets' lines (poets_…), `poems` (scored),
+        `poems_left_out` (with a line that has no keyword in the vocabulary), and `generation` (the settings generated
+        with).
 
     Raises:
         ValueError: If the processor has no keywords, or no poem can be scored.
@@ -233,27 +257,30 @@ def run_poem_evaluation(
         generation_config = copy.deepcopy(model.generation_config)
         for length in sorted({len(rows[0]["line"]) for rows in usable.values()}):
             rows = [row for own in usable.values() for row in own if len(row["line"]) == length]
-            lines = _write(trainer, rows, length, generate_kwargs)
-            for row, line in zip(rows, lines, strict=True):
+            for row, line in zip(rows, _write(trainer, rows, length, generate_kwargs), strict=True):
                 written[row["poem"]].append(line)
             model.generation_config = copy.deepcopy(generation_config)  # the Trainer writes every default into it
-    poems = {poem: list(dataset[poem]["lines"]) for poem in usable}
     metric = PoemBleu()
+    lines, gold = list(written.values()), [list(dataset[poem]["lines"]) for poem in usable]
+    keywords = [[row["keyword"] for row in rows] for rows in usable.values()]
+    sounds = getattr(processor.poem_keywords, "sounds", None)
+    of_poets = poem_form([poem[1:] for poem in gold], gold, sounds)
     results = {
-        **metric.compute(predictions=list(written.values()), references=list(poems.values())),
+        **metric.compute(predictions=lines, references=gold, keywords=keywords),
         **metric.settings,
+        **poem_form(lines, gold, sounds),
+        **{f"poets_{name}": share for name, share in of_poets.items()},
         "poems": len(usable),
         "poems_left_out": len(examples) - len(usable),
         "generation": {**generation_settings(generation_config), **generate_kwargs},
     }
 
     def document_scores() -> DocumentScores:
-        keys = document_keys(list(poems.values()))
-        return DocumentScores(keys, document_poem_bleu(list(written.values()), list(poems.values())))
+        return DocumentScores(document_keys(gold), document_poem_bleu(lines, gold))
 
     rows_written = [
-        {"lines": poems[poem], "keywords": [row["keyword"] for row in rows], "written": written[poem]}
-        for poem, rows in usable.items()
+        {"lines": poem, "keywords": words, "written": own}
+        for poem, words, own in zip(gold, keywords, lines, strict=True)
     ]
     write_evaluation(trainer, results, rows_written, document_scores, (results_file, predictions_file, scores_file))
     return results
@@ -262,12 +289,13 @@ def run_poem_evaluation(
 def _write(trainer: Any, rows: Sequence[dict[str, Any]], length: int, options: dict[str, Any]) -> list[str]:
     """Write a line of each example."""
     model, processor = trainer.model, trainer.processing_class
-    encoded = processor(keywords=[row["keyword"] for row in rows], lines=[row["before"] for row in rows])
+    keywords, lines = [row["keyword"] for row in rows], [row["before"] for row in rows]
+    encoded = processor(keywords=keywords, lines=lines, length=length)
     inputs = Dataset.from_dict({name: encoded[name] for name in ("input_ids", "attention_mask", "keyword_mask")})
     # Lines are written to their length whatever the model's settings say of it.
     config = model.generation_config
     config.min_length = config.min_new_tokens = config.max_new_tokens = None
     config.max_length = length + 2  # with the decoder's start and the end; the Trainer pads to it
-    options = {"metric_key_prefix": "test", "logits_processor": [processor.line_length(length)], **options}
+    options = {"metric_key_prefix": "test", "logits_processor": processor.line_rules(length), **options}
     generated = trainer.predict(inputs, **options).predictions
     return ["".join(line.split()) for line in decode(generated, plain_tokenizer(processor))]
