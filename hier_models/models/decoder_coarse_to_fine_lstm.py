@@ -66,8 +66,7 @@ class CoarseToFineLstmAttention(nn.Module):
         self, hidden: torch.Tensor, memory: DocumentMemory, choice: RowChoice, with_weights: bool
     ) -> Attended:  # hidden (batch, hidden_size)
         """Attend to selected rows only, which are read when nobody has read them yet."""
-        best_only = choice.how == "best" and not with_weights
-        row_scores = memory.best_scores(hidden, choice.number) if best_only else memory.row_scores(hidden)
+        row_scores = memory.row_scores(hidden)
         row_counts = None
         if choice.how == "draw":
             weights, row_counts = _row_weights(row_scores, choice)
