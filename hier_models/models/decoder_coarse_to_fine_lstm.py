@@ -19,7 +19,7 @@ from .encoder_coarse_to_fine_lstm import CoarseToFineLstmPreTrainedModel
 from .input_checks import check_target
 from .model_outputs import CoarseToFineLstmDecoderOutput, CoarseToFineLstmEncoderOutput
 from .recurrent_cache import begin_steps, take_steps
-from .reinforce import draw_rows
+from .reinforce import draw_gumbel, draw_rows
 
 
 class RowChoice(NamedTuple):
@@ -112,7 +112,7 @@ def select_rows(row_scores: torch.Tensor, number: int, noise: float = 0.0) -> tu
     """Take the best rows, by their scores and noise, and weigh them by their scores."""  # row_scores (batch, rows)
     compared = row_scores
     if noise:
-        compared = row_scores - noise * torch.empty_like(row_scores).exponential_().log()  # Gumbel's distribution
+        compared = row_scores + noise * draw_gumbel(row_scores.detach())
     rows = compared.topk(min(number, row_scores.shape[1]), dim=-1).indices
     return rows, row_scores.gather(1, rows).softmax(dim=-1)  # (batch, selected)
 

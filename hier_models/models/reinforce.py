@@ -21,6 +21,11 @@ def draw_rows(probabilities: torch.Tensor, num_samples: int = 1) -> torch.Tensor
         return counts.view_as(probabilities)  # (…, rows)
 
 
+def draw_gumbel(scores: torch.Tensor) -> torch.Tensor:
+    """Draw noise for scores; the best with it are drawn without replacement from their softmax (Kool et al., 2019)."""
+    return -torch.empty_like(scores).exponential_().log()
+
+
 def rewards_to_go(rewards: torch.Tensor, discount: float) -> torch.Tensor:  # rewards (batch, target)
     """Add up each step's reward and those that follow: the sum over s >= t of discount^(s-t) r_s (equation 4.15)."""
     total, reach = rewards.clone(), 1
