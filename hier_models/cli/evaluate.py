@@ -14,7 +14,7 @@ from . import loading, options
 from .errors import MistakeError, check_not_the_data, check_parent, given, mistakes, say
 from .extractive import check_options, is_extractive, load_extractive
 from .options import Dtype, InputsFirst, command
-from .reporting import rouge_table, tokens_were
+from .reporting import rouge_table, selected_rows_table, tokens_were
 
 
 # What documents can be made into.
@@ -23,7 +23,18 @@ Task = StrEnum(
 )
 
 
-@command("evaluate", cls=InputsFirst)
+class _SeveralNumbers(InputsFirst):
+    """A command that takes `--selected-rows 1 2 4` for the option given three times."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words: list[str] = []
+        for word in args:
+            is_further = word.isdecimal() and words[-2:-1] == ["--selected-rows"] and words[-1].isdecimal()
+            words += ["--selected-rows", word] if is_further else [word]
+        return super().parse_args(ctx, words)
+
+
+@command("evaluate", cls=_SeveralNumbers)
 def evaluate(
     data: options.Data,
     model: options.Model = MINI_NAME,
@@ -46,6 +57,7 @@ def evaluate(
     settings: options.Set = None,
     max_source_length: options.MaxSourceLength = None,
     perplexity: Annotated[int | None, typer.Option("--perplexity", min=3, metavar="N")] = None,
+    selected_rows: Annotated[list[int] | None, typer.Option("--selected-rows", min=1, metavar="N …")] = None,
     importance_tagger: options.ImportanceTagger = None,
     oracle_importance: Annotated[bool, typer.Option("--oracle-importance")] = False,
     phrases_column: options.PhrasesColumn = None,
@@ -67,10 +79,12 @@ def evaluate(
         raise MistakeError("--importance-tagger and --oracle-importance exclude each other; leave one out")
     loading.check_checkpoint(model)
     generation = loading.generation_settings(max_length, min_length, num_beams, settings)
+    if selected_rows and predictions is not None:
+        raise MistakeError("--predictions: not with --selected-rows, whose numbers each have summaries of their own")
     loading.quiet()
     of_models = given(
         *("length", "max_length", "min_length", "num_beams", "settings", "max_source_length", "perplexity"),
-        *("importance_tagger", "oracle_importance", "phrases_column"),
+        *("importance_tagger", "oracle_importance", "phrases_column", "selected_rows"),
     )
     translates = ["--task translation"] if task == Task.translation else []
     check_options(model, [*of_models, *translates], given("max_words", "max_sentences", "language"))
@@ -85,7 +99,7 @@ def evaluate(
         if others := given(
             *("summary_column", "source_kind", "fillers", "several_references", "digits", "perplexity"),
             *("phrases_column", "importance_tagger", "oracle_importance", "length", "max_length", "min_length"),
-            "max_source_length",
+            *("max_source_length", "selected_rows"),
         ):
             raise MistakeError(f"{', '.join(others)}: not for poems, which {model!r} writes; leave out")
         pipe = loading.load_pipeline(model, device, dtype, str(asked))
@@ -132,23 +146,37 @@ def evaluate(
             loading.check_highlights(pipe, phrases_column)
             generation |= loading.length_setting(pipe, length)
             from ..training import run_evaluation
+            from ..training.evaluation import write_json
 
-            results = run_evaluation(
-                pipe.model,
-                pipe.processor or pipe.tokenizer,
-                documents,
-                max_source_length=max_source_length,
-                batch_size=batch_size,
-                **files,
-                importance="oracle" if oracle_importance else pipe.importance_tagger,
-                max_target_length=perplexity,
+            processor = pipe.processor or pipe.tokenizer
+            settings_of_all: dict[str, Any] = {
+                "max_source_length": max_source_length,
+                "batch_size": batch_size,
+                "importance": "oracle" if oracle_importance else pipe.importance_tagger,
+                "max_target_length": perplexity,
                 **generation,
-            )
-            print(rouge_table(results))
-            _say_what_was_cut(results, report)
+            }
+            if selected_rows:
+                results = _evaluate_selected_rows(pipe.model, processor, documents, selected_rows, settings_of_all)
+                if json_file is not None:
+                    write_json(json_file, {"selected_rows": results})
+                print(selected_rows_table(results))
+            else:
+                results = [run_evaluation(pipe.model, processor, documents, **files, **settings_of_all)]
+                print(rouge_table(results[0]))
+            _say_what_was_cut(results[0], report)
     for file in files.values():
         if file is not None:
             say(f"Written: {file}")
+
+
+def _evaluate_selected_rows(
+    model: Any, processor: Any, documents: Any, numbers: list[int], settings: dict[str, Any]
+) -> list[dict[str, Any]]:
+    from ..training.selected_rows import evaluate_selected_rows
+
+    with mistakes("--selected-rows", ValueError):
+        return evaluate_selected_rows(model, processor, documents, numbers, **settings)
 
 
 def _check_no_summaries(model: str, encoder: bool = False) -> None:
@@ -157,7 +185,9 @@ def _check_no_summaries(model: str, encoder: bool = False) -> None:
         raise MistakeError(f"--importance-tagger and --oracle-importance are for summaries; {model!r} makes none")
     if given("source_kind", "fillers") and not encoder:
         raise MistakeError(f"--source-kind and --fillers are for summaries; {model!r} makes none")
-    only = given("length", "config_name", "revision", "phrases_column", "several_references", "digits")
+    only = given(
+        "length", "config_name", "revision", "phrases_column", "several_references", "digits", "selected_rows"
+    )
     only += given("perplexity") if encoder else []
     if only:
         raise MistakeError(f"{', '.join(only)}: for data to summarize; {model!r} makes no summaries")

@@ -13,6 +13,26 @@ def tokens_were(count: int) -> str:
     return "1 token was" if count == 1 else f"{count:,} tokens were"
 
 
+def selected_rows_table(results: list[dict[str, Any]]) -> str:
+    """Lay out scores and cost by how many rows were attended to at a step, as Markdown."""
+    import pandas as pd
+
+    from ..experiments.tables import markdown
+
+    names = [*ROUGE_NAMES, *(name for name in ("perplexity",) if name in results[0])]
+    rows = [
+        {
+            "rows a step": str(found["selected_rows"]),
+            **{name: f"{found[name]:.2f}" for name in names},
+            "rows read": f"{found['encoded_rows'] / max(1, found['rows']):.1%}",
+            "a document": f"{found['encoded_rows'] / found['documents']:.1f}",
+            "seconds": f"{found['seconds'] / found['documents']:.3f}",
+        }
+        for found in results
+    ]
+    return markdown(pd.DataFrame(rows))
+
+
 def rouge_table(results: dict[str, Any]) -> str:
     """Lay out scores, length and number of the summaries."""
     rows = [(name, f"{results[name]:.2f}") for name in ROUGE_NAMES]

@@ -5,7 +5,6 @@ a document), selected (rows of a sequence), words (of a row, padded to the longe
 """
 
 import copy
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
@@ -16,88 +15,8 @@ from .model_outputs import CoarseToFineLstmEncoderOutput
 from .rows import Rows
 
 
-# Fewer rows than this are scored in full: it takes less time.
-_FEWEST_ROWS = 2048
-# A score in bfloat16 is off by its 256th part at most.
-_ROUNDING = 2.0**-8
-# The product reads keys in blocks, past their end if they are not made of whole ones.
-_BLOCK = 64
-
-
-class RowScreen:
-    """Keys of rows in 8 bits, a quarter to read on a CPU; they leave the few rows that can be the best."""
-
-    def __init__(self, keys: torch.Tensor, exists: torch.Tensor):
-        self.exists = None if exists.all() else exists.unsqueeze(1)
-        documents, rows, size = keys.shape
-        self.padding = -size % _BLOCK
-        self.small = torch.zeros(documents, rows, size + self.padding, dtype=torch.int8)
-        self.scales = torch.empty(keys.shape[:2], dtype=torch.bfloat16)  # of each row
-        self.longest = torch.empty(len(keys), 1, 1)  # longest difference from the mean, of each document
-        self.error = torch.empty(len(keys), 1, 1)  # longest difference between a key and its 8 bits
-        for i, keys_of_document in enumerate(keys):
-            # What all rows have in common does not change which is the best.
-            is_row = exists[i][:, None]
-            mean = keys_of_document.masked_fill(~is_row, 0.0).sum(dim=0) / is_row.sum().clamp(min=1)
-            others = (keys_of_document - mean).masked_fill_(~is_row, 0.0)
-            # A little larger than needed, so that nothing is out of range when the scale is rounded.
-            scale = (others.abs().amax(dim=-1) * (1.02 / 127)).clamp(min=1e-30).bfloat16()
-            rounded = (others / scale.float()[:, None]).round_()
-            self.small[i, :, :size] = rounded
-            self.scales[i] = scale
-            self.longest[i] = torch.linalg.vector_norm(others, dim=-1).max()
-            rounded.mul_(scale.float()[:, None]).sub_(others)
-            self.error[i] = torch.linalg.vector_norm(rounded, dim=-1).max()
-
-    @staticmethod
-    def is_worth_it(keys: torch.Tensor) -> bool:  # keys (documents, rows, hidden_size)
-        """Whether the keys are many, and in a place and of a kind that the product is there for."""
-        is_many = keys.device.type == "cpu" and keys.dtype == torch.float32 and keys.shape[1] >= _FEWEST_ROWS
-        return is_many and _product_works()
-
-    def candidates(self, queries: torch.Tensor, number: int) -> torch.Tensor:
-        """Find all rows that can be among the best."""  # queries (documents, beams, hidden_size)
-        short = queries.bfloat16()
-        products = [
-            _product(query, small, scales)
-            for query, small, scales in zip(
-                nn.functional.pad(short, (0, self.padding)), self.small, self.scales, strict=True
-            )
-        ]
-        scores = torch.stack(products).float()
-        if self.exists is not None:
-            scores.masked_fill_(~self.exists, float("-inf"))
-        norm = torch.linalg.vector_norm(short.float(), dim=-1, keepdim=True)  # (documents, beams, 1)
-        lost = torch.linalg.vector_norm(queries - short.float(), dim=-1, keepdim=True)
-        # A score is off by less than this: from the query's rounding, the keys' rounding, and the score's own.
-        off = lost * self.longest + norm * self.error + _ROUNDING * norm * (self.longest + self.error)
-        best = (
-            scores.topk(min(number, scores.shape[-1]), dim=-1).values if number > 1 else scores.amax(-1, keepdim=True)
-        )
-        found: torch.Tensor = scores >= best[..., -1:] - 2 * off
-        return found if self.exists is None else found & self.exists  # (documents, beams, rows)
-
-
-def _product(queries: torch.Tensor, keys: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
-    """Multiply (beams, size) in bfloat16 with (rows, size) in 8 bits, times (rows,): (beams, rows)."""
-    return torch.ops.aten._weight_int8pack_mm(queries, keys, scales)  # type: ignore[no-any-return]
-
-
-@functools.cache
-def _product_works() -> bool:
-    """Whether this build of torch has the product: it is not of torch's public operators."""
-    queries = torch.arange(-64, 64).view(2, 64).bfloat16()
-    keys = (torch.arange(3 * 64) % 251 - 125).view(3, 64).to(torch.int8)
-    scales = torch.tensor([0.5, 1.0, 2.0]).bfloat16()
-    try:
-        found = _product(queries, keys, scales).float()
-    except (AttributeError, RuntimeError, TypeError):
-        return False
-    return torch.allclose(found, (queries.float() @ keys.float().T) * scales.float(), rtol=0.01, atol=1.0)
-
-
 class CoarseToFineLstmRowStore:
-    """The states of rows, read on demand."""
+    """The states of rows, read on demand; in training with their gradient."""
 
     def __init__(
         self,
@@ -111,27 +30,29 @@ class CoarseToFineLstmRowStore:
         self.keys = keys
         self.source = source
         self.exists = (rows.lengths > 0).view(keys.shape[:2])
-        self.screen = RowScreen(keys, self.exists) if RowScreen.is_worth_it(keys) else None
         self.rows = rows
         self._read, self._words, self._is_padding = read, words, is_padding
-        # Where each row's states begin among those read, -1 for a row not read yet.
-        self._begins = torch.full_like(rows.lengths, -1)
-        # (room, hidden_size); the first is zero, for places where there is no word.
-        self._states: torch.Tensor | None = None
-        self._used = 1
+        self._has_gradient = torch.is_grad_enabled()
+        if self._has_gradient:  # in pieces, or the gradient of each reading would be as large as all words
+            everything = words(torch.arange(len(rows.tokens), device=keys.device))
+            self._pieces = everything.split(rows.lengths.tolist())
+        # Of each row that was read, (words of the longest, hidden_size), zero where there is no word.
+        self._states: dict[int, torch.Tensor] = {}
         self._longest = 1
+        self._last: tuple[Any, ...] = (None,)  # rows that were asked for last, and what was returned
         self.encoded_rows = rows.lengths.new_zeros(len(keys))  # of each document, (documents,)
 
     def states(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:  # rows (batch, selected)
         """Return the word states of rows, and read those that have not been read yet."""
-        begins = self._begins[rows]
-        if (begins < 0).any():
-            self._add(rows[begins < 0].unique())
-            begins = self._begins[rows]
-        assert self._states is not None
-        steps = torch.arange(self._longest, device=rows.device)
-        exists = steps < self.rows.lengths[rows].unsqueeze(-1)
-        return self._states[torch.where(exists, begins.unsqueeze(-1) + steps, 0)], exists
+        wanted = (rows.tolist(), torch.is_inference_mode_enabled())
+        if wanted != self._last[0]:
+            numbers = [number for of_sequence in wanted[0] for number in of_sequence]
+            if missing := sorted(set(numbers) - self._states.keys()):
+                self._add(missing)
+            states = torch.stack([self._states[number] for number in numbers]).unflatten(0, rows.shape)
+            steps = torch.arange(self._longest, device=rows.device)
+            self._last = (wanted, states, steps < self.rows.lengths[rows].unsqueeze(-1))
+        return self._last[1], self._last[2]
 
     def tokens(self, rows: torch.Tensor) -> torch.Tensor:
         """Return where in the source the words of rows are, `(batch, selected, words)`; 0 where there are none."""
@@ -143,39 +64,36 @@ class CoarseToFineLstmRowStore:
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Copy what was read, and not the model that reads."""
         copied = object.__new__(type(self))
-        for name, value in self.__dict__.items():
-            setattr(copied, name, value.clone() if isinstance(value, torch.Tensor) else value)
+        copied.__dict__.update(self.__dict__, _states=dict(self._states), encoded_rows=self.encoded_rows.clone())
         return copied
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the store with all rows read, as the model that reads is not pickled."""
         whole = copy.deepcopy(self)
-        missing = (whole._begins < 0).nonzero().squeeze(1)
-        if len(missing):
+        if missing := sorted(set(range(len(self.rows.lengths))) - whole._states.keys()):
             whole._add(missing)
-        return {**whole.__dict__, "_read": None, "_words": None}
+        # A row's states are a part of what was read with it, which would be pickled with each.
+        states = {number: state.clone() for number, state in whole._states.items()}
+        return {**whole.__dict__, "_read": None, "_words": None, "_last": (None,), "_states": states}
 
-    @torch.no_grad()  # whatever the decoder does: what the encoder returned without gradient has none
-    def _add(self, rows: torch.Tensor) -> None:
-        for name in ("_begins", "_states", "encoded_rows"):
-            value = getattr(self, name)  # of inference mode, it cannot be written to outside of it
-            if value is not None and value.is_inference() and not torch.is_inference_mode_enabled():
-                setattr(self, name, value.clone())
-        taken = self.rows.take(rows)  # its tokens are places in ours
+    def _add(self, numbers: list[int]) -> None:
+        taken = self.rows.take(torch.tensor(numbers, device=self.keys.device))  # its tokens are places in ours
         is_padding = None if self._is_padding is None else self._is_padding[taken.tokens]
-        states = self._read(self._words(taken.tokens), taken, is_padding)[-1]
-        used = self._used + len(states)
-        if self._states is None or used > len(self._states):
-            zero = states.new_zeros(1, states.shape[-1])
-            kept = zero if self._states is None else self._states[: self._used]
-            room = states.new_zeros(len(kept) + 2 * len(states), states.shape[-1])
-            self._states = torch.cat([kept, room])
-        self._states[self._used : used] = states
-        self._begins[rows] = self._used + taken.starts
-        self._used = used
-        documents = rows.div(self.keys.shape[1], rounding_mode="floor")
-        self.encoded_rows.index_add_(0, documents, (taken.lengths > 0).to(documents.dtype))
-        self._longest = max(self._longest, int(taken.lengths.max()))
+        # Whatever the decoder does: what the encoder returned without gradient has none.
+        with torch.set_grad_enabled(self._has_gradient):
+            pieces = [self._pieces[number] for number in numbers] if self._has_gradient else ()
+            words = torch.cat(pieces) if pieces else self._words(taken.tokens)
+            states = self._read(words, taken, is_padding)[-1]  # (tokens, hidden_size)
+            longest = max(self._longest, int(taken.lengths.max()))
+            if longest > self._longest:
+                more = (0, 0, 0, longest - self._longest)
+                self._states = {number: nn.functional.pad(own, more) for number, own in self._states.items()}
+                self._longest = longest
+            places = taken.table(longest)[1].flatten().nonzero().squeeze(1)
+            padded = states.new_zeros(len(numbers) * longest, states.shape[-1]).index_copy(0, places, states)
+            self._states.update(zip(numbers, padded.unflatten(0, (-1, longest)).unbind(), strict=True))
+        documents = torch.tensor(numbers, device=self.keys.device).div(self.keys.shape[1], rounding_mode="floor")
+        self.encoded_rows = self.encoded_rows.index_add(0, documents, (taken.lengths > 0).to(documents.dtype))
 
 
 class WordMemory(NamedTuple):
@@ -215,25 +133,10 @@ class DocumentMemory:
         beams = len(document_ids) // documents
         in_order = torch.arange(documents, device=document_ids.device).repeat_interleave(max(1, beams))
         self._keys = store.keys if torch.equal(document_ids, in_order) else store.keys[document_ids]
-        wide = torch.promote_types(store.keys.dtype, torch.float32)
+        self._dtype = torch.promote_types(store.keys.dtype, torch.float32)
         self._penalty = None
         if not store.exists.all():
-            self._penalty = _penalty(store.exists, wide)[document_ids]  # (batch, rows)
-        self._dtype = wide
-
-    def best_scores(self, hidden: torch.Tensor, number: int) -> torch.Tensor:  # hidden (batch, hidden_size)
-        """Score the rows that can be among the best."""
-        screen = self.store.screen
-        if screen is None or self._keys is not self.store.keys or hidden.dtype != self._keys.dtype:
-            return self.row_scores(hidden)
-        queries = hidden.view(len(self._keys), -1, hidden.shape[-1])
-        is_candidate = screen.candidates(queries, number).flatten(0, 1)  # (batch, rows)
-        sequences, rows = is_candidate.nonzero(as_tuple=True)
-        if 8 * len(sequences) > is_candidate.numel():
-            return self.row_scores(hidden)
-        scores = torch.full(is_candidate.shape, torch.finfo(self._dtype).min, dtype=self._dtype)
-        scores[sequences, rows] = (self._keys[self.document_ids[sequences], rows] * hidden[sequences]).sum(dim=-1)
-        return scores  # (batch, rows)
+            self._penalty = _penalty(store.exists, self._dtype)[document_ids]  # (batch, rows)
 
     def row_scores(self, hidden: torch.Tensor) -> torch.Tensor:  # hidden (batch, hidden_size)
         """Score all rows."""

@@ -9,8 +9,15 @@ from transformers.configuration_utils import PreTrainedConfig
 from .config_checks import check_finite, check_least, check_probabilities, check_token_ids
 
 
-# What only hard attention reads.
-_OF_HARD_ATTENTION = ("num_samples", "selected_rows", "alternate_soft")
+# What only hard attention reads, and what it is without.
+_OF_HARD_ATTENTION = {
+    "estimator": "reinforce",
+    "baseline": "moving_average",
+    "num_samples": 1,
+    "selected_rows": None,
+    "gumbel_noise": 0,
+    "alternate_soft": 0,
+}
 
 
 @strict
@@ -42,9 +49,18 @@ class CoarseToFineLstmConfig(PreTrainedConfig):
         max_rows: Row positions that there are embeddings for. Without `row_position_size` there is no limit.
         attend_padding: Attend to padding inside of rows too, tokens with a row id but without attention mask. Their
             embeddings and states are zero. This is the thesis' way for documents that do not fill the grid.
-        num_samples: Rows that hard attention draws at each step of training, with replacement; 2 is "+MULTI2".
+        estimator: How hard attention trains. `"reinforce"`: rows are drawn, and the choice learns by REINFORCE.
+            `"top_k"`: the best rows are taken, weighed by their attention normalised among them, and the choice learns
+            from the gradient of these weights; attend softly at first (a recipe's `soft_epochs`).
+        num_samples: Rows that hard attention reads at each step of training: drawn with replacement (2 is "+MULTI2"),
+            or with `estimator="top_k"` the best, of which there must be 2 at least.
         selected_rows: Rows that hard attention takes at each step of inference; `num_samples` when not given. With
             more than one, their attention is normalised among them.
+        gumbel_noise: With `estimator="top_k"`, scale of the Gumbel noise on the scores that rows are chosen by in
+            training; 1 draws them without replacement from the attention (Kool et al., 2019), 0 takes the best.
+        baseline: What a step's own reward is compared with in REINFORCE: `"moving_average"` (equation 4.16), or
+            `"leave_one_out"`, for each row that was drawn the reward without that draw (as in VIMCO, Mnih and Rezende,
+            2016), which needs a `num_samples` of 2 at least. Later rewards are compared with the moving average.
         reward_discount: Discount of the reward of later target steps (equation 4.15).
         baseline_rate: Rate of the moving average of rewards that is their baseline (equation 4.16).
         reward_scale: Factor of the rewards.
@@ -84,8 +100,11 @@ class CoarseToFineLstmConfig(PreTrainedConfig):
     row_position_size: int = 0
     max_rows: int = 1024
     attend_padding: bool = False
+    estimator: Literal["reinforce", "top_k"] = "reinforce"
     num_samples: int = 1
     selected_rows: int | None = None
+    gumbel_noise: float | int = 0.0
+    baseline: Literal["moving_average", "leave_one_out"] = "moving_average"
     reward_discount: float | int = 0.5
     baseline_rate: float | int = 0.1
     reward_scale: float | int = 0.3
@@ -136,7 +155,7 @@ class CoarseToFineLstmConfig(PreTrainedConfig):
         of_rows = ("coarse_filters", "coarse_kernel_size", "num_samples", "selected_rows")
         check_least(self, {0: ("row_position_size",), 1: (*sizes, *of_rows)}, optional=("selected_rows",))
         check_probabilities(self, "dropout", "reward_discount", "baseline_rate", "alternate_soft")
-        check_finite(self, "reward_scale", "init_range")
+        check_finite(self, "reward_scale", "gumbel_noise", "init_range")
         check_token_ids(self, "pad_token_id", "decoder_start_token_id")
         if self.tie_word_embeddings:
             raise ValueError(
@@ -149,10 +168,27 @@ class CoarseToFineLstmConfig(PreTrainedConfig):
                 f"got {self.row_position_size}. Row positions need 'coarse_to_fine' or 'hard'."
             )
         if self.attention == "hard":
+            self._validate_estimator()
             return
-        for name, without in (("num_samples", 1), ("selected_rows", None), ("alternate_soft", 0)):
+        for name, without in _OF_HARD_ATTENTION.items():
             if getattr(self, name) != without:
                 raise ValueError(
-                    f"`{name}` must be {without} with attention={self.attention!r}, which does not select rows; got "
-                    f"{getattr(self, name)}. It needs attention='hard'."
+                    f"`{name}` must be {without!r} with attention={self.attention!r}, which does not select rows; got "
+                    f"{getattr(self, name)!r}. It needs attention='hard'."
                 )
+
+    def _validate_estimator(self) -> None:
+        several = {"estimator": "top_k", "baseline": "leave_one_out"}
+        for name, value in several.items():
+            if getattr(self, name) == value and self.num_samples < 2:
+                raise ValueError(
+                    f"`num_samples` must be at least 2 with {name}={value!r}, got {self.num_samples}: one row alone "
+                    "has a weight of 1, whatever its score, and nothing is left without it."
+                )
+        other = {"top_k": ("baseline", "moving_average"), "reinforce": ("gumbel_noise", 0)}
+        name, without = other[self.estimator]
+        if getattr(self, name) != without:
+            raise ValueError(
+                f"`{name}` must be {without!r} with estimator={self.estimator!r}, which has no use for it; got "
+                f"{getattr(self, name)!r}."
+            )

@@ -155,6 +155,7 @@ class CoarseToFineLstmEncoder(CoarseToFineLstmPreTrainedModel):
         row_ids: torch.Tensor | None = None,  # (batch, source)
         inputs_embeds: torch.Tensor | None = None,  # (batch, source, embedding_size)
         output_hidden_states: bool | None = None,
+        read_on_demand: bool | None = None,
         **kwargs: Any,
     ) -> CoarseToFineLstmEncoderOutput:
         """Encode a source."""
@@ -201,7 +202,9 @@ class CoarseToFineLstmEncoder(CoarseToFineLstmPreTrainedModel):
                     coarse_rows, token_ids = rows.only(~is_padding), token_ids[~is_padding]
             representations = self.coarse(coarse_rows, len(row_ids), words, token_ids)  # (batch, rows, row_size)
             keys = self.row_keys(representations)  # (batch, rows, hidden_size)
-        if config.attention == "hard" and not torch.is_grad_enabled() and not output_hidden_states:
+        if read_on_demand is None:
+            read_on_demand = config.attention == "hard" and not torch.is_grad_enabled()
+        if read_on_demand and not output_hidden_states:
             store = CoarseToFineLstmRowStore(self.read, words, rows, is_padding, keys, shape[1])
             return CoarseToFineLstmEncoderOutput(
                 last_hidden_state=keys.new_empty(*shape, 0),

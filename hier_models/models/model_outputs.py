@@ -209,7 +209,7 @@ class CoarseToFineLstmEncoderOutput(ModelOutput):
 
 @dataclass
 class CoarseToFineLstmDecoderOutput(ModelOutput):
-    """Output of the decoder; the last five are those of [`CoarseToFineLstmModelOutput`]."""
+    """Output of the decoder; the last seven are those of [`CoarseToFineLstmModelOutput`]."""
 
     last_hidden_state: torch.Tensor | None = None  # contexts, (batch, target, hidden_size)
     cache: Any = None  # state for later decoding steps
@@ -218,6 +218,8 @@ class CoarseToFineLstmDecoderOutput(ModelOutput):
     row_attentions: torch.Tensor | None = None
     row_log_probabilities: torch.Tensor | None = None
     row_counts: torch.Tensor | None = None
+    left_out_rows: torch.Tensor | None = None
+    left_out_contexts: torch.Tensor | None = None
     encoded_rows: torch.Tensor | None = None
 
 
@@ -230,6 +232,8 @@ class CoarseToFineLstmModelOutput(Seq2SeqModelOutput):
     row_attentions: torch.Tensor | None = None
     row_log_probabilities: torch.Tensor | None = None  # of the attention that rows were drawn from, likewise
     row_counts: torch.Tensor | None = None  # how often each row was drawn, (batch, target, rows)
+    left_out_rows: torch.Tensor | None = None  # rows that were drawn, (batch, target, samples); of "leave_one_out"
+    left_out_contexts: torch.Tensor | None = None  # contexts without one draw of it, (…, samples, hidden_size)
     encoded_rows: torch.Tensor | None = None  # rows that the word LSTM has read, (batch,); when it reads on demand
 
 

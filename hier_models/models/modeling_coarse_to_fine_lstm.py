@@ -110,9 +110,13 @@ class CoarseToFineLstmModel(CoarseToFineLstmPreTrainedModel):
             name: kwargs.get(name) if kwargs.get(name) is not None else getattr(self.config, name)
             for name in ("output_attentions", "output_hidden_states")
         }
+        choice = self._row_choice()
         if encoder_outputs is None:
+            # A checkpointed step is taken twice, and would find other rows read the second time.
+            chooses = self.training and choice is not None and choice.how != "soft"
+            on_demand = True if chooses and not self.decoder.step.gradient_checkpointing else None
             encoder_outputs = self.encoder(
-                input_ids, attention_mask, row_ids, inputs_embeds, wants["output_hidden_states"]
+                input_ids, attention_mask, row_ids, inputs_embeds, wants["output_hidden_states"], on_demand
             )
         elif not isinstance(encoder_outputs, ModelOutput):
             encoder_outputs = _from_tuple(encoder_outputs)
@@ -122,7 +126,7 @@ class CoarseToFineLstmModel(CoarseToFineLstmPreTrainedModel):
             input_ids=decoder_input_ids,
             attention_mask=decoder_attention_mask,
             encoder_outputs=encoder_outputs,
-            choice=self._row_choice(),
+            choice=choice,
             cache=cache,
             inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,
@@ -138,6 +142,8 @@ class CoarseToFineLstmModel(CoarseToFineLstmPreTrainedModel):
             row_attentions=decoder_outputs.row_attentions,
             row_log_probabilities=decoder_outputs.row_log_probabilities,
             row_counts=decoder_outputs.row_counts,
+            left_out_rows=decoder_outputs.left_out_rows,
+            left_out_contexts=decoder_outputs.left_out_contexts,
             encoded_rows=decoder_outputs.encoded_rows,
         )
 
@@ -151,7 +157,9 @@ class CoarseToFineLstmModel(CoarseToFineLstmPreTrainedModel):
             return RowChoice("best", config.selected_rows or config.num_samples)
         if self.soft_attention or torch.rand(()).item() < config.alternate_soft:
             return RowChoice("soft")
-        return RowChoice("draw", config.num_samples)
+        if config.estimator == "top_k":
+            return RowChoice("best", config.num_samples, noise=config.gumbel_noise)
+        return RowChoice("draw", config.num_samples, leave_one_out=config.baseline == "leave_one_out")
 
     def _with_rows(
         self, encoder_outputs: ModelOutput, attention_mask: torch.Tensor | None, row_ids: torch.Tensor | None
@@ -185,8 +193,8 @@ class CoarseToFineLstmForConditionalGeneration(WritesTargets, CoarseToFineLstmPr
     `(batch, target)`. Shifted to the right they are the `decoder_input_ids` if none are given, and they turn off
     `use_cache`. The loss is a mean over this batch, or over the accumulated one's `num_items_in_batch`. Returns
     `logits`, `(batch, target, vocab_size)`, and what else was asked for. When rows are drawn, in training with hard
-    attention, the value of `loss` is the negative log-likelihood, and its gradient also that of the surrogate
-    (REINFORCE).
+    attention and `estimator="reinforce"`, the value of `loss` is the negative log-likelihood, and its gradient also
+    that of the surrogate (REINFORCE).
     """
 
     def __init__(self, config: CoarseToFineLstmConfig):
@@ -194,7 +202,7 @@ class CoarseToFineLstmForConditionalGeneration(WritesTargets, CoarseToFineLstmPr
         self.model = CoarseToFineLstmModel(config)
         self.dropout = nn.Dropout(config.dropout)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size)
-        if config.attention == "hard":
+        if config.attention == "hard" and config.estimator == "reinforce":
             self.reward_baseline = RewardBaseline(config.baseline_rate)
         self.post_init()
 
@@ -232,7 +240,7 @@ class CoarseToFineLstmForConditionalGeneration(WritesTargets, CoarseToFineLstmPr
                 "Hard attention was asked to train without `labels`, so it does not learn which rows to read: what "
                 "teaches it is the model's own loss. With Trainer, set label_smoothing_factor=0."
             )
-        not_here = ("last_hidden_state", "row_log_probabilities", "row_counts")
+        not_here = ("last_hidden_state", "row_log_probabilities", "row_counts", "left_out_rows", "left_out_contexts")
         others = {name: value for name, value in outputs.items() if name not in not_here}
         return {"loss": loss, "logits": logits, "surrogate": surrogate, **others}
 
@@ -241,12 +249,11 @@ class CoarseToFineLstmForConditionalGeneration(WritesTargets, CoarseToFineLstmPr
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Negative log-likelihood for each label that is not -100, and the surrogate's value if rows were drawn."""
         mask = labels != -100
-        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        per_token = nn.functional.cross_entropy(wide.flatten(0, 1), labels.flatten(), reduction="none").view_as(labels)
+        per_token = _negative_log_likelihood(logits, labels)
         count = torch.as_tensor(mask.sum() if num_items_in_batch is None else num_items_in_batch, device=logits.device)
         count = count.clamp(min=1)  # without any label the loss is 0
         loss = per_token.sum() / count
-        if not (self.training and self.config.attention == "hard"):
+        if not (self.training and hasattr(self, "reward_baseline")):
             return loss, None
         rewards = None
         surrogate = None
@@ -261,11 +268,22 @@ class CoarseToFineLstmForConditionalGeneration(WritesTargets, CoarseToFineLstmPr
                 self.config.reward_discount,
                 self.config.reward_scale,
                 count,
+                self._rewards_left_out(outputs, labels),
             )
             loss = loss + (surrogate - surrogate.detach())
             surrogate = surrogate.detach()
         self.reward_baseline.update(rewards, mask)
         return loss, surrogate
+
+    @torch.no_grad()
+    def _rewards_left_out(self, outputs: CoarseToFineLstmModelOutput, labels: torch.Tensor) -> torch.Tensor | None:
+        """Reward of each step without one draw of each row that was drawn, `(batch, target, rows)`."""
+        if outputs.left_out_contexts is None or outputs.left_out_rows is None or outputs.row_counts is None:
+            return None
+        logits = self.lm_head(self.dropout(outputs.left_out_contexts))  # (batch, target, samples, vocab_size)
+        rewards = -_negative_log_likelihood(logits, labels.unsqueeze(-1).expand(logits.shape[:-1]))
+        zeros = torch.zeros(outputs.row_counts.shape, dtype=rewards.dtype, device=rewards.device)
+        return zeros.scatter(-1, outputs.left_out_rows, rewards)
 
     def generate(self, *args: Any, **kwargs: Any) -> Any:
         """Generate; the result also has `encoded_rows`, how many rows of each document were read, `(batch,)`."""
@@ -280,6 +298,12 @@ class CoarseToFineLstmForConditionalGeneration(WritesTargets, CoarseToFineLstmPr
     def create_masks_for_generate(attention_mask: torch.Tensor | None = None, **kwargs: Any) -> torch.Tensor | None:
         """Keep the mask as it is; with a static cache, generation asks for one of keys and values: here are none."""
         return attention_mask
+
+
+def _negative_log_likelihood(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Of each label, in the labels' shape; 0 for -100."""
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))  # (…, vocab_size)
+    return nn.functional.cross_entropy(wide.flatten(0, -2), labels.flatten(), reduction="none").view_as(labels)
 
 
 @torch.no_grad()

@@ -21,6 +21,11 @@ def draw_rows(probabilities: torch.Tensor, num_samples: int = 1) -> torch.Tensor
         return counts.view_as(probabilities)  # (…, rows)
 
 
+def draw_gumbel(scores: torch.Tensor) -> torch.Tensor:
+    """Draw noise for scores; the best with it are drawn without replacement from their softmax (Kool et al., 2019)."""
+    return -torch.empty_like(scores).exponential_().log()
+
+
 def rewards_to_go(rewards: torch.Tensor, discount: float) -> torch.Tensor:  # rewards (batch, target)
     """Add up each step's reward and those that follow: the sum over s >= t of discount^(s-t) r_s (equation 4.15)."""
     total, reach = rewards.clone(), 1
@@ -40,12 +45,16 @@ def surrogate_loss(
     discount: float = 1.0,
     scale: float = 1.0,
     normalizer: float | torch.Tensor = 1.0,
+    left_out: torch.Tensor | None = None,  # rewards without one draw of each row, (batch, target, rows)
 ) -> torch.Tensor:
     """Compute what has the gradient of REINFORCE. Source: theorem 2, equation 4.15 and section 4.4.1."""
-    advantages = (rewards.detach() - baseline).masked_fill(~mask.bool(), 0.0)
-    to_go = rewards_to_go(advantages, discount)  # (batch, target)
+    exists = mask.bool()
+    advantages = (rewards.detach() - baseline).masked_fill(~exists, 0.0)
+    to_go = rewards_to_go(advantages, discount).unsqueeze(-1)  # (batch, target, 1)
+    if left_out is not None:  # in the place of the baseline, for the step's own reward
+        to_go = to_go + (baseline.unsqueeze(-1) - left_out).masked_fill(~exists.unsqueeze(-1), 0.0)
     # A row that cannot be drawn has a logarithm of -inf, and 0 × inf would be nan.
-    chosen = (counts * log_attention.masked_fill(counts == 0, 0.0)).sum(dim=-1)  # (batch, target)
+    chosen = counts * log_attention.masked_fill(counts == 0, 0.0)  # (batch, target, rows)
     return -scale * (to_go * chosen).sum() / normalizer
 
 

@@ -93,3 +93,33 @@ def test_summarize() -> None:
         run("summarize", "-m", "hard", "data.jsonl", "--json", "--max-length", "6").stdout.splitlines()[0]
     )
     assert record["id"] == "d0"
+
+
+def test_evaluate_with_several_numbers_of_rows(coarse_model: Any) -> None:
+    coarse_model("coarse_to_fine").save_pretrained("hard")  # beside the processor: a soft model is read as a hard one
+    arguments = ("evaluate", "data.jsonl", "-m", "hard", "--max-length", "6", "--perplexity", "20")
+    shown = run(*arguments, "--selected-rows", "1", "3", "--json", "scores.json").stdout.splitlines()
+    scores = json.loads(Path("scores.json").read_text(encoding="utf-8"))["selected_rows"]
+    assert [found["selected_rows"] for found in scores] == [1, 3]
+    assert scores[0]["encoded_rows"] < scores[1]["encoded_rows"] <= scores[1]["rows"]
+    assert all(found["seconds"] > 0 for found in scores)
+    assert len(shown) == 4
+    assert "rows read" in shown[0]
+    assert [line.split()[1] for line in shown[2:]] == ["1", "3"]
+    for number, found in zip((1, 3), scores, strict=True):
+        coarse_model("hard", selected_rows=number).save_pretrained("hard")
+        run(*arguments, "--json", "alone.json")
+        alone = json.loads(Path("alone.json").read_text(encoding="utf-8"))
+        for name in ("rouge1", "rougeSU4", "perplexity", "gen_len"):
+            assert found[name] == pytest.approx(alone[name]), name
+
+
+def test_other_models_have_no_rows_to_select(checkpoint: str) -> None:
+    standard = run("evaluate", "data.jsonl", "-m", "standard", "--selected-rows", "1", code=2).output
+    assert "CoarseToFineLstmForConditionalGeneration has attention='standard'" in " ".join(standard.split())
+    other = run("evaluate", "data.jsonl", "-m", checkpoint, "--selected-rows", "1", "2", code=2).output
+    assert "--selected-rows: selected_rows is for a Coarse-to-Fine LSTM" in " ".join(other.split())
+    lead = run("evaluate", "data.jsonl", "-m", "lead", "--selected-rows", "2", code=2).output
+    assert "--selected-rows does not go with" in " ".join(lead.split())
+    both = run("evaluate", "data.jsonl", "-m", "hard", "--selected-rows", "2", "--predictions", "o.jsonl", code=2)
+    assert "--predictions: not with --selected-rows" in " ".join(both.output.split())

@@ -9,7 +9,7 @@ from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments
 
 from hier_models import CoarseToFineLstmConfig, CoarseToFineLstmForConditionalGeneration
 from hier_models.models import decoder_coarse_to_fine_lstm
-from hier_models.models.reinforce import draw_rows
+from hier_models.models.reinforce import draw_gumbel, draw_rows
 from hier_models.training import PerplexityDecay, SoftPretraining, SurrogateLog, optimizer_with_rates
 from tests import forks
 from tests.references.reinforce import expected_loss, outcomes, probability_of
@@ -85,7 +85,8 @@ class Enumerated:
     def exact(self):
         return gradient(self.model, expected_loss(self.play, ROWS, self.draws, self.steps))
 
-    def moments(self, baseline):
+    def moments(self, baseline, kind="moving_average"):
+        self.model.config.baseline = kind
         self.model.reward_baseline.values[:3] = baseline
         estimates, weights = [], []
         for outcome in outcomes(ROWS, self.draws, self.steps):
@@ -98,12 +99,15 @@ class Enumerated:
         return mean, weights @ (estimates - mean) ** 2
 
 
-@pytest.mark.parametrize("draws", [1, 2, 3])
-@pytest.mark.parametrize("baseline", [NONE, SOME], ids=["no baseline", "baseline"])
-def test_the_gradient_is_unbiased(draws, baseline, monkeypatch):
+@pytest.mark.parametrize(("draws", "baseline", "kind"), [
+    *((draws, baseline, "moving_average") for draws in (1, 2, 3) for baseline in (NONE, SOME)),
+    (2, SOME, "leave_one_out"),
+    (3, NONE, "leave_one_out"),
+])  # fmt: skip
+def test_the_gradient_is_unbiased(draws, baseline, kind, monkeypatch):
     case = Enumerated(draws, monkeypatch)
     exact = case.exact()
-    mean, variance = case.moments(baseline)
+    mean, variance = case.moments(baseline, kind)
     torch.testing.assert_close(mean, exact, atol=1e-10, rtol=1e-10)
     assert exact.abs().max() > 0.1
     assert variance.sum() > 0.1
@@ -144,6 +148,14 @@ def test_the_baseline_lowers_the_variance(draws, monkeypatch):
     assert with_it.sum() < 0.9 * without.sum()
 
 
+@pytest.mark.parametrize("draws", [2, 3])
+def test_leaving_one_out_lowers_the_variance_further(draws, monkeypatch):
+    case = Enumerated(draws, monkeypatch)
+    _, without = case.moments(SOME)
+    _, with_it = case.moments(SOME, "leave_one_out")
+    assert with_it.sum() < 0.9 * without.sum()
+
+
 def test_alternate_steps_are_soft_as_often_as_asked(monkeypatch):
     case = Enumerated(1, monkeypatch)
     exact = case.exact()
@@ -177,6 +189,40 @@ def test_soft_attention_is_model_2_in_training_only():
     model.soft_attention = False
     assert torch.equal(model(**BATCH).loss, soft)
     assert not torch.allclose(soft, output.loss)
+
+
+@pytest.mark.parametrize("settings", [{}, {"estimator": "top_k"}, {"estimator": "top_k", "gumbel_noise": 1.0}])
+def test_training_reads_only_what_it_chooses_and_once(settings):
+    model = make(num_samples=2, **settings)
+    rows = 60
+    batch = {
+        "input_ids": torch.randint(4, 9, (2, 3 * rows)),
+        "row_ids": torch.arange(rows).repeat_interleave(3).expand(2, -1),
+        "labels": torch.tensor([[5, 8, 2], [6, 7, 2]]),
+    }
+    read = []
+    model.model.encoder.layers[0].register_forward_hook(lambda module, args, output: read.append(len(args[0])))
+    torch.manual_seed(0)
+    output = model(**batch)
+    found = gradient(model, output.loss)
+    assert sum(read) == 3 * output.encoded_rows.sum()
+    assert output.encoded_rows.max() <= 6
+    # What is read at once has the same gradient.
+    torch.manual_seed(0)
+    everything = model(**batch, output_hidden_states=True)
+    assert everything.encoded_rows is None
+    torch.testing.assert_close(gradient(model, everything.loss), found)
+    model.activation_checkpointing_enable({"use_reentrant": False})
+    torch.manual_seed(0)
+    torch.testing.assert_close(gradient(model, model(**batch).loss), found)
+
+
+def test_drawn_without_replacement_by_noise():
+    """Of Gumbel's distribution: the first row that is chosen has the probability of the attention."""
+    scores = torch.tensor([1.0, 0.0, -1.0])
+    torch.manual_seed(0)
+    first = (scores + draw_gumbel(scores.expand(20_000, -1))).argmax(-1).bincount() / 20_000
+    torch.testing.assert_close(first, scores.softmax(-1), atol=0.015, rtol=0)
 
 
 def test_the_loss_is_the_likelihood_and_the_surrogate_stands_apart():

@@ -12,7 +12,11 @@ from hier_models import (
     CoarseToFineLstmForConditionalGeneration,
     CoarseToFineLstmModel,
 )
-from hier_models.models import encoder_coarse_to_fine_lstm, modeling_coarse_to_fine_lstm
+from hier_models.models import (
+    decoder_coarse_to_fine_lstm,
+    encoder_coarse_to_fine_lstm,
+    modeling_coarse_to_fine_lstm,
+)
 from tests.references import coarse_to_fine_lstm as reference
 
 
@@ -150,11 +154,15 @@ class TestAgainstTheThesis:
         best_row_only = config.attention == "hard" and (config.selected_rows or config.num_samples) == 1
         assert all(best_row_only and (".coarse." in name or "row_keys" in name) for name in unused)
 
-    @pytest.mark.parametrize("num_samples", [1, 3])
-    @pytest.mark.parametrize("per_batch", [None, 50])
-    def test_training_with_hard_attention(self, monkeypatch, num_samples, per_batch):
+    @pytest.mark.parametrize(("num_samples", "per_batch", "kind"), [
+        (1, None, "moving_average"), (3, None, "moving_average"), (3, 50, "moving_average"),
+        (2, None, "leave_one_out"), (3, 50, "leave_one_out"),
+    ])  # fmt: skip
+    @pytest.mark.parametrize("on_demand", [True, False])
+    def test_training_with_hard_attention(self, monkeypatch, num_samples, per_batch, kind, on_demand):
         """Algorithm 1: the gradient of what was drawn, and of the likelihood."""
-        model = make_model(attention="hard", num_samples=num_samples, reward_discount=0.6, reward_scale=0.4, **POS)
+        settings = {"reward_discount": 0.6, "reward_scale": 0.4, "baseline": kind, **POS}
+        model = make_model(attention="hard", num_samples=num_samples, **settings)
         model = model.double().train()
         baseline = torch.linspace(-3, -2, 4, dtype=torch.float64)
         model.reward_baseline.values[:4] = baseline
@@ -168,7 +176,8 @@ class TestAgainstTheThesis:
 
         monkeypatch.setattr(modeling_coarse_to_fine_lstm, "surrogate_loss", remember)
         given = {} if per_batch is None else {"num_items_in_batch": per_batch}
-        outputs = model(**make_batch(DOCUMENTS), labels=labels, **given)
+        outputs = model(**make_batch(DOCUMENTS), labels=labels, output_hidden_states=not on_demand, **given)
+        assert (outputs.encoded_rows is not None) == on_demand
         outputs.loss.backward()
         counts = drawn[0]
         assert (counts.sum(-1) == num_samples).all()
@@ -188,11 +197,46 @@ class TestAgainstTheThesis:
             gold = [found[t][labels[i, t]] for t in range(length)]
             likelihood = likelihood - sum(gold) / normalizer
             rewards = [value.item() for value in gold]
-            term = reference.surrogate(steps, of_document, rewards, baseline.tolist(), discount=0.6)
+            left_out = None
+            if kind == "leave_one_out":
+                gold_ids = labels[i, :length].tolist()
+                left_out = reference.rewards_left_out(weights, encoded, target[:length], gold_ids, of_document, 2)
+            term = reference.surrogate(steps, of_document, rewards, baseline.tolist(), 0.6, left_out)
             sampled = sampled + 0.4 * term / normalizer
         torch.testing.assert_close(outputs.loss, likelihood, **CLOSE)
         torch.testing.assert_close(outputs.surrogate, sampled.detach(), **CLOSE)
         (likelihood + sampled).backward()
+        assert_gradients_agree(model, weights, **CLOSE)
+        assert all(weight.grad.any() for weight in weights.values())
+
+    @pytest.mark.parametrize("noise", [0.0, 2.0])
+    def test_training_with_the_best_rows(self, monkeypatch, noise):
+        """The gradient flows through the weights of the rows that are taken."""
+        settings = {"estimator": "top_k", "num_samples": 2, "selected_rows": 1, "gumbel_noise": noise, **POS}
+        model = make_model(attention="hard", **settings).double().train()
+        drawn = []
+
+        def draw(scores):
+            drawn.append(torch.randn(scores.shape, dtype=torch.float64))
+            return drawn[-1]
+
+        monkeypatch.setattr(decoder_coarse_to_fine_lstm, "draw_gumbel", draw)
+        outputs = model(**make_batch(DOCUMENTS), labels=TARGET, decoder_input_ids=TARGET)
+        assert outputs.surrogate is None
+        outputs.loss.backward()
+        assert len(drawn) == (TARGET.shape[1] if noise else 0)
+
+        weights = parameters_of(model)
+        loss = 0
+        for i, document in enumerate(DOCUMENTS):
+            encoded = reference.Encoded(weights, document, "hard", 2)
+            of_document = [(noise * step[i]).tolist() for step in drawn] if noise else None
+            target = TARGET[i].tolist()
+            steps = reference.decode(weights, encoded, target, layers=2, attention="hard", best=2, noise=of_document)
+            found = reference.predict(weights, steps)
+            loss = loss - sum(found[t][word] for t, word in enumerate(target)) / TARGET.numel()
+        torch.testing.assert_close(outputs.loss, loss, **CLOSE)
+        loss.backward()
         assert_gradients_agree(model, weights, **CLOSE)
         assert all(weight.grad.any() for weight in weights.values())
 
@@ -519,6 +563,14 @@ class TestBadInput:
         ({"attention": "hard", "alternate_soft": -0.1}, "`alternate_soft` must be between 0 and 1, got -0.1"),
         ({"baseline_rate": 2}, "`baseline_rate` must be between 0 and 1, got 2"),
         ({"num_samples": 2}, "`num_samples` must be 1 with attention='coarse_to_fine'"),
+        ({"estimator": "top_k"}, "`estimator` must be 'reinforce' with attention='coarse_to_fine'"),
+        ({"attention": "hard", "estimator": "top_k"}, "`num_samples` must be at least 2 with estimator='top_k'"),
+        ({"attention": "hard", "baseline": "leave_one_out"}, "`num_samples` must be at least 2 with baseline='leave"),
+        ({"attention": "hard", "gumbel_noise": 1}, "`gumbel_noise` must be 0 with estimator='reinforce'"),
+        (
+            {"attention": "hard", "num_samples": 2, "estimator": "top_k", "baseline": "leave_one_out"},
+            "`baseline` must be 'moving_average' with estimator='top_k'",
+        ),
         ({"selected_rows": 2}, "`selected_rows` must be None with attention='coarse_to_fine'"),
         ({"alternate_soft": 0.5}, "`alternate_soft` must be 0 with attention='coarse_to_fine'"),
         ({"attention": "flat", "row_position_size": 25}, "`row_position_size` must be 0 with attention='flat'"),

@@ -132,7 +132,13 @@ class Encoded:
 
 
 def attend(
-    weights: Weights, encoded: Encoded, h: torch.Tensor, attention: str, counts: list[float] | None, best: int
+    weights: Weights,
+    encoded: Encoded,
+    h: torch.Tensor,
+    attention: str,
+    counts: list[float] | None,
+    best: int,
+    noise: list[float] | None = None,
 ) -> tuple[torch.Tensor, list[list[torch.Tensor]], list[torch.Tensor]]:
     """Sections 4.2 to 4.4: the mean of states, the weights of the words of each row, and attention to rows."""
     matrix = weights["model.decoder.step.attention.word_query.weight"]
@@ -152,7 +158,10 @@ def attend(
         if attention == "hard" and counts is not None:  # section 4.4.1
             used = [torch.tensor(count / sum(counts), dtype=torch.float64) for count in counts]
         elif attention == "hard":
-            chosen = sorted(numbers, key=lambda i: rows[i].item(), reverse=True)[:best]
+            compared = dict(zip(numbers, row_scores, strict=True))
+            if noise is not None:  # of Gumbel's distribution: drawn without replacement
+                compared = {i: score + noise[i] for i, score in compared.items()}
+            chosen = sorted(numbers, key=lambda i: compared[i].item(), reverse=True)[:best]
             total = sum(rows[i] for i in chosen)
             used = [rows[i] / total if i in chosen else zero for i in range(len(scores))]
         words = [[used[i] * weight for weight in softmax(row)] if row else [] for i, row in enumerate(scores)]
@@ -172,6 +181,7 @@ def decode(
     attention: str,
     counts: list[list[float]] | None = None,
     best: int = 1,
+    noise: list[list[float]] | None = None,
 ) -> list[Step]:
     """Sections 4.1 and 4.2, with input feeding. The weights have the gates in the order input, forget, output, new."""
     context_matrix = weights["model.decoder.step.context.weight"]
@@ -194,7 +204,8 @@ def decode(
             below = sigmoid(o) * tanh(cell)
             h = [*h[:layer], below, *h[layer + 1 :]]
             c = [*c[:layer], cell, *c[layer + 1 :]]
-        mean, words, rows = attend(weights, encoded, below, attention, None if counts is None else counts[t], best)
+        drawn, noisy = (None if given is None else given[t] for given in (counts, noise))
+        mean, words, rows = attend(weights, encoded, below, attention, drawn, best, noisy)
         context = tanh(context_matrix @ torch.cat([mean, below]))  # equation 4.11
         steps.append(Step(context, words, rows))
     return steps
@@ -210,13 +221,37 @@ def predict(weights: Weights, steps: list[Step]) -> list[Vectors]:
 
 
 def surrogate(
-    steps: list[Step], counts: list[list[float]], rewards: list[float], baseline: list[float], discount: float
+    steps: list[Step],
+    counts: list[list[float]],
+    rewards: list[float],
+    baseline: list[float],
+    discount: float,
+    left_out: list[dict[int, float]] | None = None,
 ) -> torch.Tensor:
-    """Theorem 2 and equation 4.15: what has the gradient of REINFORCE, for one document."""
+    """Theorem 2 and equation 4.15: what has the gradient of REINFORCE, for one document.
+
+    `left_out` has, for each step and row that was drawn, the reward without one draw of it: the step's own baseline.
+    """
     total = torch.zeros((), dtype=torch.float64)
     for t, step in enumerate(steps):
         influenced = sum(discount ** (s - t) * (rewards[s] - baseline[s]) for s in range(t, len(steps)))
         for i, count in enumerate(counts[t]):
             if count:
-                total = total - influenced * count * torch.log(step.rows[i])
+                own = influenced if left_out is None else influenced + baseline[t] - left_out[t][i]
+                total = total - own * count * torch.log(step.rows[i])
     return total
+
+
+def rewards_left_out(
+    weights: Weights, encoded: Encoded, target: list[int], gold: list[int], counts: list[list[float]], layers: int
+) -> list[dict[int, float]]:
+    """For each step and row that was drawn at it: log p of the gold token, had one draw of the row been left out."""
+    found: list[dict[int, float]] = []
+    for t in range(len(gold)):
+        found.append({})
+        for i, count in enumerate(counts[t]):
+            if count:
+                without = [*counts[:t], [other - (j == i) for j, other in enumerate(counts[t])]]
+                steps = decode(weights, encoded, target[: t + 1], layers=layers, attention="hard", counts=without)
+                found[t][i] = predict(weights, steps)[t][gold[t]].item()
+    return found
