@@ -830,6 +830,7 @@ def test_the_run_of_another_model_is_not_resumed(values, tmp_path):
         ({"attention_keys": "input"}, "attention_keys is level there and input here"),
         ({"attention_scoring": "additive"}, "attention_scoring is scaled_dot_product there and additive here"),
         ({"dropout": 0.5, "attention_dropout": 0.1, "init_std": 1.0, "use_cache": False}, None),
+        ({"level_weights_init": "equal"}, None),
     ],
 )
 def test_what_makes_another_model(tmp_path, change, says):
