@@ -107,7 +107,7 @@ def main(
             attentions = of_poems(model, HamProcessor.from_pretrained(folder), data)
         elif body == "bidaf":
             model = HamReaderForQuestionAnswering.from_pretrained(folder).eval()
-            weights = model.reader.attention.levels(torch.ones(()))
+            (weights,) = model.get_level_weights().values()
             attentions = of_questions(model, HamReaderProcessor.from_pretrained(folder), data)
         else:
             raise typer.BadParameter(f"MODEL: {folder} is {body}; only poem models (gru) and bidaf are read")
