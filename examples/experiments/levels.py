@@ -23,7 +23,7 @@ from hier_models import HamForConditionalGeneration, HamProcessor, HamReaderForQ
 from hier_models.data.loading import load_rows
 from hier_models.data.poems import in_vocabulary, load_poems, poem_lines
 from hier_models.data.reading_comprehension_rows import resolve_reading
-from hier_models.models.question_attention import LevelWeights
+from hier_models.models.hierarchical_attention import HamLevelWeights
 
 
 SHOWN = (1, 2, 3, 5, 10, 20)
@@ -57,7 +57,7 @@ def of_questions(
     """
     levels = [copy.deepcopy(model.reader.attention) for _ in range(model.config.attention_depth)]
     for number, level in enumerate(levels, start=1):  # the last of so many counts alone
-        level.depth, level.levels = number, LevelWeights(number, "last")
+        level.level_weights = HamLevelWeights(number, "last")
     given = {}
     model.reader.attention.register_forward_pre_hook(lambda _, inputs: given.update(inputs=inputs))
     for row in load_rows(file, resolve_reading):
@@ -107,7 +107,7 @@ def main(
             attentions = of_poems(model, HamProcessor.from_pretrained(folder), data)
         elif body == "bidaf":
             model = HamReaderForQuestionAnswering.from_pretrained(folder).eval()
-            weights = model.reader.attention.levels(torch.ones(()))
+            (weights,) = model.get_level_weights().values()
             attentions = of_questions(model, HamReaderProcessor.from_pretrained(folder), data)
         else:
             raise typer.BadParameter(f"MODEL: {folder} is {body}; only poem models (gru) and bidaf are read")

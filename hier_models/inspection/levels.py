@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import torch
-
 from .pages import Page, printable, require_matplotlib, save_figure
 
 
@@ -103,8 +101,6 @@ def level_weights(model: Any) -> LevelWeights:
     for name, module in model.named_modules():
         if hasattr(module, "mixture"):
             found[name or type(module).__name__] = module.mixture.detach().tolist()
-        elif isinstance(numbers := getattr(module, "level_weights", None), torch.nn.Parameter):  # of the readers
-            found[name] = numbers.detach().softmax(dim=0).tolist()
     if not found:
         raise ValueError(f"`model` must have a hierarchical attention, as HAM has, got a {type(model).__name__}")
     return LevelWeights(found)

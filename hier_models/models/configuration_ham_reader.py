@@ -19,8 +19,11 @@ class HamReaderConfig(PreTrainedConfig):
         reader: `"bidaf"`, `"match_lstm"` or `"r_net"`.
         attention_depth: Levels d of each attention; 1 is the plain reader. R-NET has two attentions, and both get
             them.
-        level_weights: How levels are summed: with `"learned"` weights (softmax of d parameters, all equal at first),
-            or only the `"first"` (plain attention) or the `"last"` (multi-level attention).
+        level_weights: How levels are summed: with `"learned"` weights (softmax of d parameters), or only the `"first"`
+            (plain attention) or the `"last"` (multi-level attention).
+        level_weights_init: What learned weights begin with: `"first"`, 0.9 for the first level and the rest alike, so
+            that a checkpoint of one level loads into more almost unharmed; or `"equal"`. They learn 25 times as fast
+            as other weights, under any optimizer, and without `Trainer`'s weight decay.
         self_attention_keys: What the levels of R-NET's self-matching attend to: `"level"`, the output of the level
             before, or `"input"`, always the states that the first level attends to. The other readers don't read it.
         vocab_size: Number of word ids.
@@ -52,8 +55,9 @@ class HamReaderConfig(PreTrainedConfig):
     attribute_map = {"num_hidden_layers": "encoder_layers", "d_model": "hidden_size"}
 
     reader: Literal["bidaf", "match_lstm", "r_net"] = "bidaf"
-    attention_depth: int = 10
+    attention_depth: int = 1
     level_weights: Literal["learned", "first", "last"] = "learned"
+    level_weights_init: Literal["first", "equal"] = "first"
     self_attention_keys: Literal["level", "input"] = "level"
     vocab_size: int = 50000
     embedding_size: int = 300

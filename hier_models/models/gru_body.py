@@ -127,6 +127,7 @@ class HamGruDecoderStep(GradientCheckpointingLayer):
             config.decoder_attention_heads,
             scoring=config.attention_scoring,
             level_weights=config.level_weights,
+            level_weights_init=config.level_weights_init,
             dropout=config.attention_dropout,
         )
 

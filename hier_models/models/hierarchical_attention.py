@@ -6,7 +6,8 @@ Axes in shape comments: batch (sequences), heads (attention heads), queries (que
 attended to), depth (levels), head_dim (width of a head).
 """
 
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -18,6 +19,9 @@ from .input_checks import check_shape
 # Levels are fused up to this many keys for each unit of a head: a level then costs `keys` multiplications for each
 # query and key, instead of two times `head_dim`.
 _FUSED_KEYS = 2
+# How many times as fast as all else the numbers behind the levels' weights learn: those of the mixture are few, and at
+# the usual rate stay for a whole training about where they begin.
+LEVEL_RATE = 25.0
 
 
 class HamMemory(NamedTuple):
@@ -34,19 +38,27 @@ class HamMemory(NamedTuple):
 
 
 class HamLevelWeights(nn.Module):
-    """How much each level counts; a module, so that hooks which bring weights in see it. Source: section 3.1."""
+    """How much each level counts; a module, so that hooks which bring weights in see it. Source: section 3.1.
 
-    def __init__(self, depth: int, weighing: str):
+    The parameter is w / `LEVEL_RATE` and gets the gradient of w, so that w moves `LEVEL_RATE` times as fast as another
+    parameter would, under any optimizer. It is called a bias because `Trainer` spares biases of weight decay, which
+    would draw levels together.
+    """
+
+    def __init__(self, depth: int, weighing: str = "learned", begin: str = "first"):
         super().__init__()
-        self.depth, self.weighing = depth, weighing
-        is_learned = weighing == "learned" and depth > 1
-        self.logits = nn.Parameter(torch.zeros(depth)) if is_learned else None  # w_1 … w_d
+        self.depth, self.weighing, self.begin = depth, weighing, begin
+        self.bias = nn.Parameter(torch.empty(depth)) if weighing == "learned" and depth > 1 else None
+        self.reset_parameters()
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Let all levels count the same."""
-        if self.logits is not None:
-            init.zeros_(self.logits)
+        """Give the first level nine tenths of the weight, and the others alike; or all alike."""
+        if self.bias is not None:
+            w = torch.zeros(self.depth)
+            if self.begin == "first":
+                w[0] = math.log(9 * (self.depth - 1))
+            init.copy_(self.bias, w / LEVEL_RATE)
 
     @property
     def computed(self) -> int:
@@ -55,17 +67,37 @@ class HamLevelWeights(nn.Module):
 
     def forward(self) -> torch.Tensor:
         """Return the weights, `(depth,)`; they sum to one."""
-        if self.logits is not None:
-            return self.logits.softmax(dim=0)
+        if self.bias is not None:
+            w = self.bias + (LEVEL_RATE - 1) * self.bias.detach()  # w_1 … w_d
+            return w.softmax(dim=0)
         one = torch.zeros(self.depth)
         one[-1 if self.weighing == "last" else 0] = 1.0
         return one
 
     def sum(self, levels: list[torch.Tensor]) -> torch.Tensor:
         """Sum what levels gave, weighed; if nothing is learned, the last one that was computed is all that counts."""
-        if self.logits is None:
+        if self.bias is None:
             return levels[-1]
         return torch.matmul(torch.stack(levels, dim=-1), self().to(levels[0].dtype))
+
+
+class WeighsLevels:
+    """A model with hierarchical attentions, which tells how much their levels count."""
+
+    def get_level_weights(self) -> dict[str, list[float]]:
+        """Return how much each level counts in each hierarchical attention, by its module's name; they sum to one."""
+        return {name: weights().tolist() for name, weights in self._level_modules()}
+
+    def _level_modules(self) -> list[tuple[str, HamLevelWeights]]:
+        """Weights of levels, with the names of the attentions that they are of, in the order that data flows."""
+        modules: Any = self
+        found = [(name, module) for name, module in modules.named_modules() if isinstance(module, HamLevelWeights)]
+        return [(name.removesuffix(".level_weights"), module) for name, module in found]
+
+    def _level_weights(self, states: torch.Tensor) -> torch.Tensor:
+        """Weights of the levels of every attention, `(batch, attentions, depth)`, without gradient."""
+        mixtures = [weights().detach().to(states.device) for _, weights in self._level_modules()]
+        return torch.stack(mixtures).expand(len(states), -1, -1)
 
 
 class HamHeadProjection(nn.Module):
@@ -97,6 +129,9 @@ class HierarchicalAttention(nn.Module):
     scaled dot products, these numbers are all that is learned, as in the paper. Several heads project queries, keys
     and values once, run all levels, and are put together once.
 
+    A chain of levels can look up in hops, each with what the last one found (`examples/mechanisms/ham.py`), only where
+    values are not the keys: of keys of one length, the one that fits another key best is that key itself.
+
     With dot products and few keys, levels are fused: each is a product of weights with the keys' scores of the values,
     made once, and a softmax. The result is the same up to rounding.
 
@@ -118,6 +153,8 @@ class HierarchicalAttention(nn.Module):
         kdim: width of keys, `embed_dim` when not given. Another needs several heads, or scoring that is not
             `"scaled_dot_product"`.
         vdim: width of values, `embed_dim` when not given. Another needs several heads.
+        level_weights_init: what learned weights begin with: `"first"`, 0.9 for the first level and the rest alike, or
+            `"equal"`. They learn 25 times as fast as other parameters, and without `Trainer`'s weight decay.
 
     Raises:
         ValueError: if a size or the depth is below one, heads do not divide the width, `dropout` is outside of 0 to 1,
@@ -139,16 +176,17 @@ class HierarchicalAttention(nn.Module):
         dropout: float = 0.0,
         kdim: int | None = None,
         vdim: int | None = None,
+        level_weights_init: str = "first",
     ):
         super().__init__()
         kdim, vdim = (embed_dim if size is None else size for size in (kdim, vdim))
         sizes = {"embed_dim": embed_dim, "depth": depth, "num_heads": num_heads, "kdim": kdim, "vdim": vdim}
-        _check_arguments(sizes, scoring, keys, level_weights, dropout)
+        _check_arguments(sizes, scoring, keys, level_weights, level_weights_init, dropout)
         self.embed_dim, self.depth, self.num_heads = embed_dim, depth, num_heads
         self.scoring, self.keys, self.dropout = scoring, keys, dropout
         self.kdim, self.vdim = kdim, vdim
         self.head_dim = embed_dim // num_heads
-        self.level_weights = HamLevelWeights(depth, level_weights)
+        self.level_weights = HamLevelWeights(depth, level_weights, level_weights_init)
         if num_heads > 1:
             self.q_proj = nn.Linear(embed_dim, embed_dim)
             self.k_proj = nn.Linear(kdim, embed_dim)
@@ -166,7 +204,7 @@ class HierarchicalAttention(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw new weights; all levels count the same."""
+        """Draw new weights, and begin those of the levels."""
         for part in self.children():
             if isinstance(part, nn.Linear):
                 init.xavier_uniform_(part.weight)
@@ -411,7 +449,9 @@ class HierarchicalAttention(nn.Module):
         return output
 
 
-def _check_arguments(sizes: dict[str, int], scoring: str, keys: str, level_weights: str, dropout: float) -> None:
+def _check_arguments(
+    sizes: dict[str, int], scoring: str, keys: str, level_weights: str, level_weights_init: str, dropout: float
+) -> None:
     """Refuse what no [`HierarchicalAttention`] can be made of."""
     for name, value in sizes.items():
         if type(value) is not int or value < 1:
@@ -420,6 +460,7 @@ def _check_arguments(sizes: dict[str, int], scoring: str, keys: str, level_weigh
         ("scoring", scoring, ("scaled_dot_product", "additive", "bilinear")),
         ("keys", keys, ("level", "input")),
         ("level_weights", level_weights, ("learned", "first", "last")),
+        ("level_weights_init", level_weights_init, ("first", "equal")),
     ):
         if choice not in allowed:
             raise ValueError(f"`{name}` must be one of {', '.join(map(repr, allowed))}, got {choice!r}.")

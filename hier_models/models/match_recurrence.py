@@ -10,6 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from .hierarchical_attention import HamLevelWeights
 from .question_attention import AdditiveAttention
 from .word_encoder import reversed_places
 
@@ -21,11 +22,11 @@ class MatchRecurrence(nn.Module):
     _prepare: Callable[..., tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]]]
     _step: Callable[..., tuple[torch.Tensor, torch.Tensor]]  # gives the next state and memory
 
-    def __init__(self, size: int, hidden_size: int, cells: list[nn.RNNCellBase], depth: int, level_weights: str):
+    def __init__(self, size: int, hidden_size: int, cells: list[nn.RNNCellBase], level_weights: HamLevelWeights):
         super().__init__()
         self.size = size
         self.hidden_size = hidden_size
-        self.attention = AdditiveAttention(size, hidden_size, hidden_size, depth, level_weights)
+        self.attention = AdditiveAttention(size, hidden_size, hidden_size, level_weights)
         self.cells = nn.ModuleList(cells)
 
     def forward(
@@ -55,7 +56,7 @@ class MatchRecurrence(nn.Module):
         questions = torch.cat([question] * directions)
         keys, values, bias = attention.prepare(questions, torch.cat([question_mask] * directions))
         queries = attention.query_projection(torch.cat(contexts))
-        weights = attention.levels(question)
+        weights = attention.level_weights().to(question)
         words, asked, of_cells = self._prepare(contexts, question)
         # The projection's weight, from a call of it: what moves weights between devices hooks into calls.
         state_weight = attention.state_projection(torch.eye(self.hidden_size).to(queries))
@@ -88,9 +89,9 @@ class MatchLstmCell(nn.LSTMCell):
 class MatchLstm(MatchRecurrence):
     """LSTMs that read forwards and backwards, with one attention. Source: Wang and Jiang 2016, equations 2 to 5."""
 
-    def __init__(self, size: int, hidden_size: int, depth: int, level_weights: str):
+    def __init__(self, size: int, hidden_size: int, level_weights: HamLevelWeights):
         cells: list[nn.RNNCellBase] = [MatchLstmCell(2 * size, hidden_size) for _ in range(2)]
-        super().__init__(size, hidden_size, cells, depth, level_weights)
+        super().__init__(size, hidden_size, cells, level_weights)
 
     def _prepare(
         self, contexts: list[torch.Tensor], question: torch.Tensor
@@ -112,8 +113,8 @@ class MatchLstm(MatchRecurrence):
 class GatedMatchGru(MatchRecurrence):
     """A GRU that reads forwards, and whose input passes a gate. Source: Wang et al. 2017, equations 4 to 6."""
 
-    def __init__(self, size: int, hidden_size: int, depth: int, level_weights: str):
-        super().__init__(size, hidden_size, [nn.GRUCell(2 * size, hidden_size)], depth, level_weights)
+    def __init__(self, size: int, hidden_size: int, level_weights: HamLevelWeights):
+        super().__init__(size, hidden_size, [nn.GRUCell(2 * size, hidden_size)], level_weights)
         self.gate = nn.Linear(2 * size, 2 * size, bias=False)
 
     def _prepare(

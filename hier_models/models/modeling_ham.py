@@ -101,11 +101,6 @@ class HamModel(BartBodyModel, HamPreTrainedModel):
             level_attentions=decoder_outputs.get("level_attentions"),
         )
 
-    def _level_weights(self, states: torch.Tensor) -> torch.Tensor:
-        """Weights of the levels of every attention, `(batch, attentions, depth)`, without gradient."""
-        mixtures = [weights().detach().to(states.device) for _, weights in self._level_modules()]
-        return torch.stack(mixtures).expand(len(states), -1, -1)
-
 
 class HamForConditionalGeneration(Seq2SeqHead, HamPreTrainedModel, GenerationMixin):
     """HAM with a head, for poems, translation and summaries. Source: sections 3 and 5.2.

@@ -18,8 +18,9 @@ from transformers.processing_utils import Unpack
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
 from .configuration_ham_reader import HamReaderConfig
+from .hierarchical_attention import HamLevelWeights, WeighsLevels
 from .input_checks import check_shape, check_source, check_values
-from .question_attention import BidafAttention, LevelWeights
+from .question_attention import BidafAttention
 from .readers import READERS
 from .warm_start import FreezesEmbeddings
 from .word_encoder import WordEncoder
@@ -96,7 +97,7 @@ class HamReaderOutput(ModelOutput):
     question_attention: torch.Tensor | None = None
 
 
-class HamReaderPreTrainedModel(FreezesEmbeddings):
+class HamReaderPreTrainedModel(WeighsLevels, FreezesEmbeddings):
     """What the models of this family share."""
 
     config: HamReaderConfig
@@ -112,14 +113,13 @@ class HamReaderPreTrainedModel(FreezesEmbeddings):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Embeddings normal, levels equal, recurrent and linear layers as torch has them."""
+        """Embeddings normal, levels as the config says, recurrent and linear layers as torch has them."""
         if isinstance(module, nn.Embedding):
             init.normal_(module.weight, std=self.config.initializer_range)
             if module.padding_idx is not None:
                 init.zeros_(module.weight[module.padding_idx])
-        elif isinstance(module, LevelWeights):
-            if hasattr(module, "level_weights"):
-                init.zeros_(module.level_weights)
+        elif isinstance(module, HamLevelWeights):
+            module.reset_parameters()
         elif isinstance(module, BidafAttention):
             bound = module.product_score.numel() ** -0.5
             init.uniform_(module.product_score, -bound, bound)
@@ -220,10 +220,6 @@ class HamReaderForQuestionAnswering(HamReaderPreTrainedModel):
             level_weights=self._level_weights(start),
             question_attention=_in_given_order(attention, layout, asked_layout) if wanted else None,
         )
-
-    def _level_weights(self, like: torch.Tensor) -> torch.Tensor:
-        weights = [part(like) for part in self.reader.modules() if isinstance(part, LevelWeights)]
-        return torch.stack(weights).detach()[None].expand(len(like), -1, -1)
 
 
 def _words(

@@ -6,10 +6,10 @@ from transformers import initialization as init
 
 from .bart_body import BartBodyPreTrainedModel
 from .configuration_ham import HamConfig
-from .hierarchical_attention import HamHeadProjection, HamLevelWeights
+from .hierarchical_attention import HamHeadProjection, HamLevelWeights, WeighsLevels
 
 
-class HamPreTrainedModel(BartBodyPreTrainedModel):
+class HamPreTrainedModel(WeighsLevels, BartBodyPreTrainedModel):
     """What the models of this family share."""
 
     config: HamConfig
@@ -20,15 +20,6 @@ class HamPreTrainedModel(BartBodyPreTrainedModel):
         "HamTransformerEncoderLayer",
         "HamTransformerDecoderLayer",
     ]
-
-    def get_level_weights(self) -> dict[str, list[float]]:
-        """Return how much each level counts in each hierarchical attention, by its module's name; they sum to one."""
-        return {name: weights().tolist() for name, weights in self._level_modules()}
-
-    def _level_modules(self) -> list[tuple[str, HamLevelWeights]]:
-        """Weights of levels, with the names of the attentions that they are of, in the order that data flows."""
-        found = [(name, module) for name, module in self.named_modules() if isinstance(module, HamLevelWeights)]
-        return [(name.removesuffix(".level_weights"), module) for name, module in found]
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

@@ -1,4 +1,4 @@
-"""Attention in levels, as the readers need it: the weights of levels, and the two ways in which readers score words.
+"""Attention in levels, as the readers need it: the two ways in which readers score words.
 
 A level's query is P V, what the level before attended to by P; so the next level's scores need no vectors: they are P
 times a matrix of the question alone, made once.
@@ -13,30 +13,13 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from .hierarchical_attention import HamLevelWeights
+
 
 # Elements of the largest tensor that additive self-attention makes at a time: what a processor's cache holds is
 # fastest there, and an accelerator wants more at once.
 CHUNK_ELEMENTS = {"cpu": 1 << 20}
 CHUNK_ELEMENTS_ELSEWHERE = 1 << 24
-
-
-class LevelWeights(nn.Module):
-    """The weights of levels, which sum to one. Source: HAM, section 3.1; of "first" and "last", section 4."""
-
-    def __init__(self, depth: int, kind: str):
-        super().__init__()
-        self.depth = depth
-        self.kind = kind
-        if kind == "learned" and depth > 1:
-            self.level_weights = nn.Parameter(torch.zeros(depth))  # before the softmax
-
-    def forward(self, like: torch.Tensor) -> torch.Tensor:
-        """Give the weights."""
-        if self.kind == "learned" and self.depth > 1:
-            return self.level_weights.softmax(0).to(like.dtype)
-        weights = like.new_zeros(self.depth)
-        weights[0 if self.kind == "first" else -1] = 1
-        return weights
 
 
 def masked_softmax(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:  # scores (…, keys)
@@ -55,36 +38,35 @@ class BidafAttention(nn.Module):
     P (U w_h + U diag(w_hu) Uᵀ) + U w_u, where rows of P sum to one.
     """
 
-    def __init__(self, size: int, depth: int, level_weights: str):
+    def __init__(self, size: int, level_weights: HamLevelWeights):
         super().__init__()
-        self.depth = depth
+        self.level_weights = level_weights
         self.context_score = nn.Linear(size, 1, bias=False)
         self.question_score = nn.Linear(size, 1, bias=False)
         self.product_score = nn.Parameter(torch.empty(size).uniform_(-(size**-0.5), size**-0.5))
-        self.levels = LevelWeights(depth, level_weights)
 
     def forward(
         self, context: torch.Tensor, context_mask: torch.Tensor, question: torch.Tensor, question_mask: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Attend from the context to the question, and back."""
-        weights = self.levels(context)
+        weights = self.level_weights().to(context)
         keys = question_mask[:, None]
         of_question = self.question_score(question).transpose(1, 2)  # (rows, 1, keys)
         scaled = question * self.product_score
         scores = torch.baddbmm(
             self.context_score(context) + of_question, context, scaled.transpose(1, 2)
         )  # (rows, queries, keys)
-        if self.depth > 1:
+        if len(weights) > 1:
             of_next = torch.baddbmm(self.context_score(question), scaled, question.transpose(1, 2))
         attention = scores  # from the first level on, the last level's
         to_question, to_context = torch.zeros_like(scores), torch.zeros_like(scores[..., 0])
-        for level in range(self.depth):
+        for level, weight in enumerate(weights):
             if level:
                 scores = torch.baddbmm(of_question, attention, of_next)
             scores = scores.masked_fill(~keys, torch.finfo(scores.dtype).min)
             attention = scores.softmax(-1)
-            to_question = to_question + weights[level] * attention
-            to_context = to_context + weights[level] * masked_softmax(scores.amax(-1), context_mask)
+            to_question = to_question + weight * attention
+            to_context = to_context + weight * masked_softmax(scores.amax(-1), context_mask)
         return to_question @ question, to_context[:, None] @ context, to_question
 
 
@@ -94,20 +76,21 @@ class AdditiveAttention(nn.Module):
     Source: Wang and Jiang 2016, equation 2; Wang et al. 2017, equation 4; HAM, section 3.1.
     """
 
-    def __init__(self, size: int, state_size: int, hidden_size: int, depth: int, level_weights: str):
+    def __init__(self, size: int, state_size: int, hidden_size: int, level_weights: HamLevelWeights):
         super().__init__()
-        self.depth = depth
+        self.level_weights = level_weights
         self.key_projection = nn.Linear(size, hidden_size)
         self.query_projection = nn.Linear(size, hidden_size, bias=False)
         self.state_projection = nn.Linear(state_size, hidden_size, bias=False)
         self.score = nn.Linear(hidden_size, 1, bias=False)
-        self.levels = LevelWeights(depth, level_weights)
 
     def prepare(
         self, keys: torch.Tensor, mask: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:  # keys (rows, keys, size), mask (rows, keys)
         """Make what is the same for all queries."""
-        values = self.query_projection(keys) if self.depth > 1 else None  # next query P V: W_q of it is P (V W_qᵀ)
+        values = (
+            self.query_projection(keys) if self.level_weights.depth > 1 else None
+        )  # next query P V: W_q of it is P (V W_qᵀ)
         bias = torch.zeros_like(keys[..., 0]).masked_fill(~mask, torch.finfo(keys.dtype).min)
         return self.key_projection(keys), values, bias
 
@@ -118,43 +101,42 @@ class AdditiveAttention(nn.Module):
         keys: torch.Tensor,  # (rows, keys, hidden)
         values: torch.Tensor | None,  # (rows, keys, hidden)
         bias: torch.Tensor,  # (rows, keys)
-        weights: torch.Tensor,
+        weights: torch.Tensor,  # (depth,)
     ) -> torch.Tensor:
         """Attend with one query to the keys, level by level."""
         levels: list[torch.Tensor] = []
-        for level in range(self.depth):
+        for level in range(len(weights)):
             if level and values is not None:
                 query = (levels[-1][:, None] @ values).squeeze(1)
             together = torch.tanh(keys + (query + state)[:, None])
             levels.append((self.score(together).squeeze(-1) + bias).softmax(-1))
-        return levels[0] if self.depth == 1 else torch.stack(levels, -1) @ weights  # (rows, keys)
+        return levels[0] if len(weights) == 1 else torch.stack(levels, -1) @ weights  # (rows, keys)
 
 
 class SelfMatchingAttention(nn.Module):
     """Additive attention of a sequence to itself, in levels: Wang et al. 2017, equation 8; HAM, section 3.2."""
 
-    def __init__(self, size: int, hidden_size: int, depth: int, level_weights: str, keys: str):
+    def __init__(self, size: int, hidden_size: int, level_weights: HamLevelWeights, keys: str):
         super().__init__()
-        self.depth = depth
+        self.level_weights = level_weights
         self.keys = keys
         self.key_projection = nn.Linear(size, hidden_size)
         self.query_projection = nn.Linear(size, hidden_size, bias=False)
         self.score = nn.Linear(hidden_size, 1, bias=False)
-        self.levels = LevelWeights(depth, level_weights)
 
     def forward(self, states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Attend."""  # states (rows, queries, size), mask (rows, queries)
-        weights = self.levels(states)
+        weights = self.level_weights().to(states)
         queries, values = states, states
         keys = self.key_projection(states)
         total = torch.zeros_like(states)
-        for level in range(self.depth):
+        for level, weight in enumerate(weights):
             if level and self.keys == "level":
                 values = queries
                 keys = self.key_projection(values)
             parts = [self._attend(part, keys, values, mask) for part in _chunks(queries, keys)]
             queries = torch.cat(parts, 1)
-            total = total + weights[level] * queries
+            total = total + weight * queries
         return total  # (rows, queries, size)
 
     def _attend(

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from .configuration_ham_reader import HamReaderConfig
+from .hierarchical_attention import HamLevelWeights
 from .match_recurrence import GatedMatchGru, MatchLstm
 from .question_attention import BidafAttention, SelfMatchingAttention, masked_softmax
 from .word_encoder import RecurrentEncoder
@@ -64,6 +65,10 @@ class AnswerPointer(nn.Module):
         return scored.squeeze(-1)
 
 
+def _levels(config: HamReaderConfig) -> HamLevelWeights:
+    return HamLevelWeights(config.attention_depth, config.level_weights, config.level_weights_init)
+
+
 class Reader(nn.Module):
     """What the readers share: `encode`. Each has its own `read` and `point`."""
 
@@ -84,7 +89,7 @@ class BidafReader(Reader):
         hidden, dropout = config.hidden_size, config.dropout
         size = 2 * hidden
         self.contextual = RecurrentEncoder("lstm", config.word_size, hidden, config.encoder_layers, dropout=dropout)
-        self.attention = BidafAttention(size, config.attention_depth, config.level_weights)
+        self.attention = BidafAttention(size, _levels(config))
         self.modeling = RecurrentEncoder("lstm", 4 * size, hidden, config.modeling_layers, dropout=dropout)
         self.end_modeling = RecurrentEncoder("lstm", size, hidden, dropout=dropout)
         self.start_score = nn.Linear(5 * size, 1)
@@ -116,7 +121,7 @@ class MatchLstmReader(Reader):
         hidden, dropout = config.hidden_size, config.dropout
         size = 2 * hidden
         self.preprocessing = RecurrentEncoder("lstm", config.word_size, hidden, config.encoder_layers, dropout=dropout)
-        self.matching = MatchLstm(size, hidden, config.attention_depth, config.level_weights)
+        self.matching = MatchLstm(size, hidden, _levels(config))
         self.pointer = AnswerPointer(size, hidden, hidden, "lstm")
         self.dropout = nn.Dropout(dropout)
 
@@ -138,11 +143,10 @@ class RNetReader(Reader):
     def __init__(self, config: HamReaderConfig):
         super().__init__()
         hidden, dropout = config.hidden_size, config.dropout
-        depth, weights = config.attention_depth, config.level_weights
         size = 2 * hidden
         self.encoder = RecurrentEncoder("gru", config.word_size, hidden, config.encoder_layers, dropout=dropout)
-        self.matching = GatedMatchGru(size, hidden, depth, weights)
-        self.self_matching = SelfMatchingAttention(hidden, hidden, depth, weights, config.self_attention_keys)
+        self.matching = GatedMatchGru(size, hidden, _levels(config))
+        self.self_matching = SelfMatchingAttention(hidden, hidden, _levels(config), config.self_attention_keys)
         self.self_gate = nn.Linear(size, size, bias=False)
         self.aggregation = RecurrentEncoder("gru", size, hidden, dropout=dropout)
         self.question_pooling = QuestionPooling(size, hidden)

@@ -31,7 +31,7 @@ class HamAttention(BartAttention):
     def __init__(self, config: HamConfig, side: str, layer_idx: int):
         super().__init__(**attention_sizes(config, side, layer_idx))
         self.moves_keys = side == "encoder" and config.attention_keys == "level"
-        self.level_weights = HamLevelWeights(config.attention_depth, config.level_weights)
+        self.level_weights = HamLevelWeights(config.attention_depth, config.level_weights, config.level_weights_init)
 
     @property
     def mixture(self) -> torch.Tensor:

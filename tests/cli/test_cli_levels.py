@@ -13,7 +13,7 @@ from tests.cli.commands import run
 def checkpoints(workplace):
     model = HamForConditionalGeneration(HamConfig(vocab_size=20, d_model=8, attention_depth=3))
     with torch.no_grad():
-        model.model.decoder.step.attention.level_weights.logits.copy_(torch.tensor([0.5, 0.3, 0.2]).log())
+        model.model.decoder.step.attention.level_weights.bias.copy_(torch.tensor([0.5, 0.3, 0.2]).log() / 25)
     model.save_pretrained("poet")
     sizes = {"reader": "r_net", "vocab_size": 20, "embedding_size": 8, "hidden_size": 4, "attention_depth": 2}
     HamReaderForQuestionAnswering(HamReaderConfig(**sizes)).save_pretrained("reader")
@@ -32,7 +32,7 @@ def test_levels_of_a_model():
 def test_levels_of_a_reader():
     lines = run("inspect", "-m", "reader", "--title", "Both").stdout.splitlines()
     assert lines[0] == "| attention | 1 | 2 |"
-    assert [line.partition("| 0.")[2] for line in lines[2:]] == ["500 | 0.500 |"] * 2
+    assert [line.partition("| 0.")[2] for line in lines[2:]] == ["900 | 0.100 |"] * 2
     assert "<title>Both</title>" in Path("attention.html").read_text(encoding="utf-8")
 
 

@@ -123,7 +123,7 @@ def test_the_table_of_readers(levels, questions, tmp_path):
     folders = [str(tmp_path / f"depth_{depth}") for depth in (1, 2)]
     result = CliRunner().invoke(app, [str(file), *folders], catch_exceptions=False)
     rows = [line.split() for line in result.stdout.splitlines() if "depth" in line]
-    assert [row[2::2] for row in rows] == [["(1.00)"], ["(0.50)", "(0.50)"]]
+    assert [row[2::2] for row in rows] == [["(1.00)"], ["(0.90)", "(0.10)"]]
 
 
 def test_the_table(levels, poems, tmp_path):

@@ -9,17 +9,19 @@ from hypothesis import strategies as st
 
 from hier_models import HierarchicalAttention
 from hier_models.models import hierarchical_attention
+from hier_models.models.hierarchical_attention import HamLevelWeights
 from tests.references import ham as reference
 
 
+LEVEL_RATE = 25  # what weighs the levels is so many times the parameter, which has its gradient
 SCORINGS = ["scaled_dot_product", "additive", "bilinear"]
 
 
 def make(size=6, depth=3, *args, seed=0, **kwargs):
     torch.manual_seed(seed)
     module = HierarchicalAttention(size, depth, *args, **kwargs).double().eval()
-    for parameter in module.parameters():
-        torch.nn.init.normal_(parameter, std=0.7)
+    for name, parameter in module.named_parameters():
+        torch.nn.init.normal_(parameter, std=0.7 / LEVEL_RATE if name == "level_weights.bias" else 0.7)
     return module
 
 
@@ -36,8 +38,8 @@ def fused(request, monkeypatch):
 
 def level_logits(module):
     """The reference's numbers of levels: very small ones for what does not count."""
-    if module.level_weights.logits is not None:
-        return module.level_weights.logits
+    if module.level_weights.bias is not None:
+        return LEVEL_RATE * module.level_weights.bias
     return torch.log(module.mixture.double().clamp(min=1e-300))
 
 
@@ -94,16 +96,18 @@ def expected_of(module, query, key=None, value=None, allowed=None):
     return torch.stack(outputs)
 
 
-def assert_equal_with_gradients(got, expected, leaves):
+def assert_equal_with_gradients(got, expected, leaves, level_bias=None):
+    """What the levels' bias stands for is a multiple of it, and the bias gets the gradient of that."""
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)
     weight = torch.randn(got.shape, dtype=got.dtype, generator=torch.Generator().manual_seed(2))
-    for mine, plain in zip(
+    for leaf, mine, plain in zip(
+        leaves,
         torch.autograd.grad((got * weight).sum(), leaves, allow_unused=True),
         torch.autograd.grad((expected * weight).sum(), leaves, allow_unused=True),
         strict=True,
     ):
         assert mine is not None
-        torch.testing.assert_close(mine, plain, rtol=0, atol=1e-10)
+        torch.testing.assert_close(mine, plain / LEVEL_RATE if leaf is level_bias else plain, rtol=0, atol=1e-10)
 
 
 def masks_of(kind, queries, keys):
@@ -142,14 +146,15 @@ def test_equals_plain_loops(fused, attention, levels, heads, scoring, masks):
         given += [random(2, 4, 4, seed=3), random(2, 4, 4, seed=4)]
     arguments, allowed = masks_of(masks, 3, given[-1].shape[1])
     got, weights = module(*given, **arguments, need_weights=masks == "none")
-    assert_equal_with_gradients(got, expected_of(module, *given, allowed=allowed), [*given, *module.parameters()])
+    expected = expected_of(module, *given, allowed=allowed)
+    assert_equal_with_gradients(got, expected, [*given, *module.parameters()], module.level_weights.bias)
     assert (weights is None) == (masks != "none")
 
 
 def test_the_reference_of_ham_s_is_the_same():
     """What the test above builds of attentions is the paper's figure 2."""
     module, states = make(), random(1, 4, 6)
-    expected = reference.ham_s(list(states[0]), module.level_weights.logits)
+    expected = reference.ham_s(list(states[0]), level_logits(module))
     torch.testing.assert_close(module(states)[0][0], torch.stack(expected), rtol=0, atol=1e-12)
 
 
@@ -220,8 +225,8 @@ def test_extreme_cases(depth, level, seed, self_attention):
     level %= depth
     module = make(4, depth, seed=seed)
     with torch.no_grad():
-        module.level_weights.logits.fill_(-1e4)
-        module.level_weights.logits[level] = 0.0
+        module.level_weights.bias.fill_(-1e4)
+        module.level_weights.bias[level] = 0.0
     query, key = random(1, 2, 4, seed=seed), None if self_attention else random(1, 5, 4, seed=seed + 1)
     states = query
     for _ in range(level + 1):
@@ -246,8 +251,8 @@ def test_theorem_2_a_deeper_model_can_be_the_same(depth, heads, seed, scoring):
     """With a last number of minus infinity, d + 1 levels are d levels, so that their least loss is no larger."""
     module, deeper = make(4, depth, heads, scoring, seed=seed), make(4, depth + 1, heads, scoring, seed=seed)
     weights = dict(module.state_dict())
-    weights["level_weights.logits"] = torch.cat(
-        [weights["level_weights.logits"], torch.tensor([-torch.inf], dtype=torch.double)]
+    weights["level_weights.bias"] = torch.cat(
+        [weights["level_weights.bias"], torch.tensor([-torch.inf], dtype=torch.double)]
     )
     deeper.load_state_dict(weights)
     query, key = random(1, 2, 4, seed=seed), random(1, 5, 4, seed=seed + 1)
@@ -306,14 +311,44 @@ def test_weights_of_every_level(fused):
     output, weights = module(query, key, need_weights=True)
     assert weights.shape == (1, 3, 1, 2, 4)
     for i, one in enumerate(query[0]):
-        expected, levels = reference.ham_v(one, list(key[0]), list(key[0]), module.level_weights.logits)
+        expected, levels = reference.ham_v(one, list(key[0]), list(key[0]), level_logits(module))
         torch.testing.assert_close(output[0, i], expected, rtol=0, atol=1e-12)
         torch.testing.assert_close(weights[0, :, 0, i], torch.stack([torch.stack(level) for level in levels]))
     assert module(query, key)[1] is None
 
 
-def test_levels_count_the_same_at_first():
-    torch.testing.assert_close(HierarchicalAttention(4, 5).mixture, torch.full((5,), 0.2))
+@pytest.mark.parametrize(
+    ("depth", "init", "expected"),
+    [
+        (2, "first", [0.9, 0.1]),
+        (5, "first", [0.9, *[0.025] * 4]),
+        (5, "equal", [0.2] * 5),
+        (1, "first", [1.0]),
+    ],
+)
+def test_what_levels_begin_with(depth, init, expected):
+    module = HierarchicalAttention(4, depth, level_weights_init=init)
+    torch.testing.assert_close(module.mixture, torch.tensor(expected))
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.fill_(3.0)
+    module.reset_parameters()
+    torch.testing.assert_close(module.mixture, torch.tensor(expected))
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.AdamW, torch.optim.Adadelta])
+def test_what_weighs_levels_learns_25_times_as_fast(optimizer):
+    """Under any optimizer; beside numbers that are the parameters themselves."""
+    levels = HamLevelWeights(3).double()
+    before = LEVEL_RATE * levels.bias.detach()
+    w = before.clone().requires_grad_()
+    steps = optimizer([levels.bias, w], lr=1e-3, weight_decay=0.0)
+    cost = torch.tensor([1.0, 2.0, 4.0]).double()
+    ((levels() + w.softmax(0)) @ cost).backward()
+    steps.step()
+    moved = w.detach() - before
+    assert moved.abs().min() > 0
+    torch.testing.assert_close(LEVEL_RATE * levels.bias.detach() - before, LEVEL_RATE * moved)
 
 
 @pytest.mark.parametrize("scoring", SCORINGS)
@@ -342,8 +377,8 @@ def test_dropout_without_weights_is_of_every_level(fused, keys):
     for level in range(3):
         module = make(6, 3, keys=keys or "level", dropout=1.0).train()
         with torch.no_grad():
-            module.level_weights.logits.fill_(-torch.inf)
-            module.level_weights.logits[level] = 0.0
+            module.level_weights.bias.fill_(-torch.inf)
+            module.level_weights.bias[level] = 0.0
         assert module(query, key)[0].abs().max() == 0
 
 
@@ -439,6 +474,7 @@ def test_first_weights_of_scores_keep_the_size_of_states(scoring):
         ({"scoring": "dot"}, "`scoring` must be one of 'scaled_dot_product', 'additive', 'bilinear', got 'dot'"),
         ({"keys": "both"}, "`keys` must be one of"),
         ({"level_weights": "all"}, "`level_weights` must be one of"),
+        ({"level_weights_init": "last"}, "`level_weights_init` must be one of 'first', 'equal', got 'last'"),
         ({"dropout": 1.5}, "`dropout` must be between 0 and 1, got 1.5"),
         ({"dropout": "0.1"}, "`dropout` must be between 0 and 1, got '0.1'"),
         ({"kdim": 5}, "`kdim` must be embed_dim=6"),

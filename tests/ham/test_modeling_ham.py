@@ -11,6 +11,7 @@ from tests.references import ham as reference
 
 
 BOS, PAD, EOS = 0, 1, 2
+LEVEL_RATE = 25  # what weighs the levels is so many times the parameter, which has its gradient
 TRANSFORMER = {
     "body": "transformer",
     "encoder_layers": 2,
@@ -30,8 +31,8 @@ def make_config(**kwargs):
 def make_model(cls=HamForConditionalGeneration, std=0.5, **kwargs):
     torch.manual_seed(0)
     model = cls(make_config(**kwargs)).eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=std)
+    for name, parameter in model.named_parameters():
+        torch.nn.init.normal_(parameter, std=std / LEVEL_RATE if name.endswith("level_weights.bias") else std)
     return model
 
 
@@ -69,7 +70,7 @@ def expected_logits(model, source, target):
             attention.score_query.weight[0], attention.score_key.weight[0], attention.score_sum.weight[0, :, 0]
         )
     memory = reference.encode(weights, config.encoder_layers, source)
-    logits = attention.level_weights.logits if config.attention_depth > 1 else torch.zeros(1)
+    logits = LEVEL_RATE * attention.level_weights.bias if config.attention_depth > 1 else torch.zeros(1)
     return torch.stack(
         reference.decode(weights, config.decoder_layers, memory, target.tolist(), logits.double(), score)
     )
@@ -100,6 +101,8 @@ def test_the_gru_body_equals_plain_loops(variant, side):
         if one is None and "shared" in name:
             continue
         assert one is not None, name
+        if name.endswith("level_weights.bias"):
+            other = other / LEVEL_RATE
         padding = 0 if "embed_tokens" not in name else PAD
         one, other = (
             value.index_fill(0, torch.tensor([padding]), 0.0) if padding else value for value in (one, other)
@@ -137,11 +140,11 @@ def test_a_keyword_at_padding_is_none():
 def test_level_weights_are_reported():
     model = make_model()
     outputs = model(**make_batch(SOURCES), decoder_input_ids=TARGET)
-    logits = model.model.decoder.step.attention.level_weights.logits
+    logits = LEVEL_RATE * model.model.decoder.step.attention.level_weights.bias
     torch.testing.assert_close(outputs.level_weights, logits.softmax(0).expand(3, 1, 3))
     (name,) = model.get_level_weights()
     assert name == "model.decoder.step.attention"
-    assert model.get_level_weights()[name] == logits.softmax(0).tolist()
+    assert model.get_level_weights()[name] == pytest.approx(logits.softmax(0).tolist())
     transformer = make_model(**TRANSFORMER)
     outputs = transformer(**make_batch(SOURCES), decoder_input_ids=TARGET)
     assert outputs.level_weights.shape == (3, 4, 3)
@@ -222,12 +225,23 @@ def test_save_and_load(tmp_path, sizes):
     assert isinstance(AutoModel.from_pretrained(tmp_path), HamModel)
 
 
-def test_a_deeper_model_loads_a_plain_one(tmp_path):
-    """Only the levels' numbers are new."""
-    make_model(attention_depth=1).save_pretrained(tmp_path)
-    model, report = HamForConditionalGeneration.from_pretrained(tmp_path, attention_depth=4, output_loading_info=True)
-    assert set(report["missing_keys"]) == {"model.decoder.step.attention.level_weights.logits"}
-    assert model.get_level_weights() == {"model.decoder.step.attention": [0.25] * 4}
+@pytest.mark.parametrize("sizes", [{}, TRANSFORMER], ids=["gru", "transformer"])
+def test_a_deeper_model_loads_a_plain_one(tmp_path, sizes):
+    """The levels are new. The output is at first nearly the plain one's, as with equal levels it is not."""
+    plain = make_model(attention_depth=1, **sizes)
+    plain.save_pretrained(tmp_path)
+    probabilities = {}
+    for init in ("first", "equal"):
+        model, report = HamForConditionalGeneration.from_pretrained(
+            tmp_path, attention_depth=4, level_weights_init=init, output_loading_info=True
+        )
+        assert set(report["missing_keys"]) == {f"{name}.level_weights.bias" for name in model.get_level_weights()}
+        expected = [0.9, *[0.1 / 3] * 3] if init == "first" else [0.25] * 4
+        assert all(weights == pytest.approx(expected) for weights in model.get_level_weights().values())
+        probabilities[init] = model(**make_batch(SOURCES), decoder_input_ids=TARGET).logits.softmax(-1)
+    of_plain = plain(**make_batch(SOURCES), decoder_input_ids=TARGET).logits.softmax(-1)
+    near, far = ((found - of_plain).abs().sum(-1).mean() for found in probabilities.values())
+    assert 0 < near < far / 4
 
 
 def test_the_decoder_begins_where_its_cache_ends():

@@ -7,11 +7,12 @@ from transformers import AutoModelForQuestionAnswering
 
 from hier_models import HamReaderConfig, HamReaderForQuestionAnswering
 from hier_models.models import question_attention
-from hier_models.models.question_attention import LevelWeights
+from hier_models.models.hierarchical_attention import HamLevelWeights
 from tests.references import ham_reader as reference
 
 
 PAD = 1
+LEVEL_RATE = 25  # what weighs the levels is so many times the parameter, which has its gradient
 READERS = ["bidaf", "match_lstm", "r_net"]
 Text = reference.Text
 
@@ -34,8 +35,8 @@ def make_config(**kwargs):
 def make_model(std=0.6, **kwargs):
     torch.manual_seed(0)
     model = HamReaderForQuestionAnswering(make_config(**kwargs)).eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=std)
+    for name, parameter in model.named_parameters():
+        torch.nn.init.normal_(parameter, std=std / LEVEL_RATE if name.endswith("level_weights.bias") else std)
     return model
 
 
@@ -128,6 +129,8 @@ def test_the_papers_in_plain_loops(settings, documents):
     for name, parameter in model.named_parameters():
         mine = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
         theirs = weights[name].grad if weights[name].grad is not None else torch.zeros_like(parameter)
+        if name.endswith("level_weights.bias"):
+            theirs = theirs / LEVEL_RATE
         torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-10, msg=lambda text, name=name: f"{name}: {text}")
 
 
@@ -214,9 +217,9 @@ def test_the_extreme_cases(reader):
     for fixed, level in ((plain, 0), (last, 2)):
         learned.load_state_dict(fixed.state_dict(), strict=False)
         for part in learned.modules():
-            if isinstance(part, LevelWeights):
-                part.level_weights.data = torch.full((3,), -1e4)
-                part.level_weights.data[level] = 1e4
+            if isinstance(part, HamLevelWeights):
+                part.bias.data = torch.full((3,), -1e4)
+                part.bias.data[level] = 1e4
         torch.testing.assert_close(learned(**batch).start_logits, fixed(**batch).start_logits, rtol=0, atol=1e-6)
 
 
@@ -225,7 +228,7 @@ def test_a_deeper_model_can_be_the_same(reader):
     """Theorem 2: with no weight on the added level, d + 1 levels are d levels."""
     model, deeper = make_model(reader=reader, attention_depth=3), make_model(reader=reader, attention_depth=4)
     state = model.state_dict()
-    for name in [name for name in state if name.endswith("level_weights")]:
+    for name in [name for name in state if name.endswith("level_weights.bias")]:
         state[name] = torch.cat([state[name], torch.tensor([-1e4])])
     deeper.load_state_dict(state)
     batch = make_batch()
@@ -234,9 +237,36 @@ def test_a_deeper_model_can_be_the_same(reader):
 
 @pytest.mark.parametrize("reader", READERS)
 def test_weights_of_levels_are_reported(reader):
-    output = make_model(reader=reader, std=0.0)(**make_batch())
+    model = make_model(reader=reader)
+    output = model(**make_batch())
     assert output.level_weights.shape == (2, 2 if reader == "r_net" else 1, 3)
-    torch.testing.assert_close(output.level_weights, torch.full_like(output.level_weights, 1 / 3))
+    names = ["reader.matching.attention", "reader.self_matching"] if reader == "r_net" else None
+    names = names or ["reader.attention" if reader == "bidaf" else "reader.matching.attention"]
+    assert list(model.get_level_weights()) == names
+    for number, name in enumerate(names):
+        weights = (LEVEL_RATE * model.get_submodule(name).level_weights.bias).softmax(0)
+        torch.testing.assert_close(output.level_weights[:, number], weights.expand(2, -1))
+        assert model.get_level_weights()[name] == pytest.approx(weights.tolist())
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_deeper_reader_loads_a_plain_one(reader, tmp_path):
+    """At first its answers are nearly the plain reader's, as they are not with equal levels."""
+    plain = make_model(reader=reader, attention_depth=1)
+    plain.save_pretrained(tmp_path)
+    found = {}
+    for init, expected in (("first", [0.9, 0.05, 0.05]), ("equal", [1 / 3] * 3)):
+        model, report = HamReaderForQuestionAnswering.from_pretrained(
+            tmp_path, attention_depth=3, level_weights_init=init, output_loading_info=True
+        )
+        assert set(report["missing_keys"]) == {f"{name}.level_weights.bias" for name in model.get_level_weights()}
+        assert all(weights == pytest.approx(expected) for weights in model.get_level_weights().values())
+        found[init] = (model(**make_batch()).start_logits.softmax(-1) - start_of(plain)).abs().sum()
+    assert 0 < found["first"] < found["equal"] / 3
+
+
+def start_of(model):
+    return model(**make_batch()).start_logits.softmax(-1)
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
@@ -304,7 +334,9 @@ def test_first_weights():
     torch.manual_seed(0)
     model = HamReaderForQuestionAnswering(make_config(reader="r_net"))
     assert (model.words.embed_tokens.weight[PAD] == 0).all()
-    assert (model.reader.matching.attention.levels.level_weights == 0).all()
+    assert all(weights == pytest.approx([0.9, 0.05, 0.05]) for weights in model.get_level_weights().values())
+    equal = HamReaderForQuestionAnswering(make_config(reader="r_net", level_weights_init="equal"))
+    assert all(weights == pytest.approx([1 / 3] * 3) for weights in equal.get_level_weights().values())
     for name, parameter in model.named_parameters():
         assert torch.isfinite(parameter).all(), name
 

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hier_models import HamReaderForQuestionAnswering
+from hier_models.models.hierarchical_attention import HamLevelWeights
 from hier_models.models.question_attention import BidafAttention, SelfMatchingAttention
 from tests.ham_reader.test_modeling_ham_reader import READERS, make_batch, make_config, make_model
 
@@ -81,7 +82,7 @@ def test_no_level_explodes(seed, depth, keys):
     context, question = (torch.randn(2, size, 4, generator=generator, dtype=torch.float64) for size in (5, 3))
     masks = [torch.ones(states.shape[:2], dtype=torch.bool) for states in (context, question)]
     with torch.no_grad():
-        attended, _, _ = BidafAttention(4, depth, "learned").double()(context, masks[0], question, masks[1])
+        attended, _, _ = BidafAttention(4, HamLevelWeights(depth)).double()(context, masks[0], question, masks[1])
         assert (attended.norm(dim=-1) <= question.norm(dim=-1).amax(-1, keepdim=True) + 1e-9).all()
-        matched = SelfMatchingAttention(4, 3, depth, "learned", keys).double()(context, masks[0])
+        matched = SelfMatchingAttention(4, 3, HamLevelWeights(depth), keys).double()(context, masks[0])
         assert (matched.norm(dim=-1) <= context.norm(dim=-1).amax(-1, keepdim=True) + 1e-9).all()

@@ -20,7 +20,7 @@ def make_model(**kwargs):
 
 def test_weights_of_a_model():
     model = make_model()
-    torch.nn.init.normal_(model.model.decoder.step.attention.level_weights.logits)
+    torch.nn.init.normal_(model.model.decoder.step.attention.level_weights.bias)
     report = level_weights(model)
     assert report.weights == model.get_level_weights()
     assert list(report.weights) == ["model.decoder.step.attention"]
@@ -30,17 +30,17 @@ def test_weights_of_a_model():
 
 
 def test_weights_of_any_module():
-    assert level_weights(HierarchicalAttention(4, 2)).weights == {"HierarchicalAttention": [0.5, 0.5]}
+    assert level_weights(HierarchicalAttention(4, 2)).table().endswith("| HierarchicalAttention | 0.900 | 0.100 |")
     both = torch.nn.ModuleDict({"one": HierarchicalAttention(4, 2), "two": HierarchicalAttention(4, 1)})
     text = level_weights(both).table()
-    assert text == "| attention | 1 | 2 |\n| --- | --- | --- |\n| one | 0.500 | 0.500 |\n| two | 1.000 | – |"
+    assert text == "| attention | 1 | 2 |\n| --- | --- | --- |\n| one | 0.900 | 0.100 |\n| two | 1.000 | – |"
 
 
 def test_weights_of_a_reader():
     sizes = {"vocab_size": 20, "embedding_size": 8, "hidden_size": 4, "attention_depth": 3}
     report = level_weights(HamReaderForQuestionAnswering(HamReaderConfig(**sizes)))
     assert report.weights
-    assert all(levels == pytest.approx([1 / 3] * 3) for levels in report.weights.values())
+    assert all(levels == pytest.approx([0.9, 0.05, 0.05]) for levels in report.weights.values())
 
 
 def test_picture(tmp_path):

@@ -58,9 +58,9 @@ def weighted(weights: Vectors, vectors: Vectors) -> torch.Tensor:
 
 
 def mix_of_levels(weights: Weights, name: str, settings: Settings) -> Vectors:
-    """Softmax of the trained numbers, or one of the extreme cases (HAM, section 4)."""
-    if f"{name}.levels.level_weights" in weights:
-        return softmax(list(weights[f"{name}.levels.level_weights"]))
+    """Softmax of the trained numbers, which are 25 times the parameter, or an extreme case (HAM, section 4)."""
+    if f"{name}.level_weights.bias" in weights:
+        return softmax(list(25 * weights[f"{name}.level_weights.bias"]))
     chosen = 0 if settings.level_weights == "first" else settings.depth - 1
     return [torch.tensor(float(level == chosen), dtype=torch.float64) for level in range(settings.depth)]
 

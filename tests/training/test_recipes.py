@@ -315,7 +315,8 @@ def test_the_recipes_of_poems_are_the_paper_s():
     }
     assert (recipe.options.held_out_validation, recipe.options.held_out_test) == (2000, 2000)
     (path,) = [path for path in RECIPES if path.parent.name == "ham" and path.stem == "table_2"]
-    depths = [
-        load_recipe(path, ["--use_cpu"], name).model.overrides()["attention_depth"] for name in variant_names(path)
-    ]
-    assert depths == [1, 5, 10, 20]
+    variants = {name: load_recipe(path, ["--use_cpu"], name).model.overrides() for name in variant_names(path)}
+    assert {name: (made["attention_depth"], made["attention_scoring"]) for name, made in variants.items()} == {
+        "ppg": (1, "additive"),  # as in its released code
+        **{f"ham_{depth}": (depth, "scaled_dot_product") for depth in (1, 5, 10, 20)},
+    }

@@ -127,6 +127,7 @@ def test_every_sweep_runs(path, tmp_path):
         elif path.parent == HAM:
             depth = 1 if name == "ppg" else int(name.removeprefix("ham_"))
             assert (config.model_type, config.body, config.attention_depth) == ("ham", "gru", depth)
+            assert config.attention_scoring == ("additive" if name == "ppg" else "scaled_dot_product")
             assert results["variants"][name]["test"]["poems"] == 2
         elif path.parent == COARSE_TO_FINE:
             check_row_of_table_6_1(name, config, tmp_path / "run" / name, results["variants"][name])

@@ -1,4 +1,5 @@
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -400,14 +401,15 @@ def test_another_number_of_levels(tokenizer, tmp_path):
 
     model = load(attention_depth=5)
     assert loading["new_weights"] == loading["unused_weights"] == []
-    assert all(name.endswith("level_weights.logits") for name in loading["resized_weights"])
+    assert all(name.endswith("level_weights.bias") for name in loading["resized_weights"])
     state, weights = model.state_dict(), trained.state_dict()
-    levels = [name for name in state if name.endswith("level_weights.logits")]
+    levels = [name for name in state if name.endswith("level_weights.bias")]
     assert levels
-    assert all(torch.equal(state.pop(name), torch.zeros(5)) for name in levels)
+    for name in levels:
+        torch.testing.assert_close(state.pop(name), torch.tensor([math.log(36) / 25, 0, 0, 0, 0]))
     assert all(torch.equal(state[name], weights[name]) for name in state)
     load(attention_depth=1)
-    assert all(name.endswith("level_weights.logits") for name in loading["unused_weights"])
+    assert all(name.endswith("level_weights.bias") for name in loading["unused_weights"])
     with pytest.raises(RecipeError, match=r"other sizes than config_overrides asks for, in .*layers\.\*\."):
         load(decoder_ffn_dim=40)
 
@@ -829,6 +831,7 @@ def test_the_run_of_another_model_is_not_resumed(values, tmp_path):
         ({"attention_keys": "input"}, "attention_keys is level there and input here"),
         ({"attention_scoring": "additive"}, "attention_scoring is scaled_dot_product there and additive here"),
         ({"dropout": 0.5, "attention_dropout": 0.1, "init_std": 1.0, "use_cache": False}, None),
+        ({"level_weights_init": "equal"}, None),
     ],
 )
 def test_what_makes_another_model(tmp_path, change, says):
