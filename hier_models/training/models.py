@@ -143,7 +143,7 @@ def load_model_and_processor(
         options |= {"config": config, "dtype": torch.float32, "output_loading_info": True}
         model, report = auto_class.from_pretrained(arguments.from_roberta, **options)
     else:
-        overrides |= PLAIN.get(arguments.model_type, {}) if arguments.plain else {}
+        overrides = _without_hierarchy(arguments.model_type, overrides) if arguments.plain else overrides
         ids = _special_ids(tokenizer, arguments.model_type)
         if auto_class is not AutoModelForSeq2SeqLM:
             ids = {name: ids[name] for name in ("bos_token_id", "pad_token_id", "eos_token_id") if name in ids}
@@ -261,7 +261,14 @@ def _plain(family: str, arguments: ModelArguments, overrides: dict[str, Any]) ->
     if not arguments.plain:
         return overrides
     is_silent = FAMILIES[family].marked and arguments.new_modules != "random"
-    return {**({"silent_markers": True} if is_silent else {}), **overrides, **PLAIN[family]}
+    return {**({"silent_markers": True} if is_silent else {}), **_without_hierarchy(family, overrides)}
+
+
+def _without_hierarchy(family: str, overrides: dict[str, Any]) -> dict[str, Any]:
+    """Values that take a family's hierarchy out; or, for BART itself, without those that are of one."""
+    if family in PLAIN:
+        return {**overrides, **PLAIN[family]}
+    return {name: value for name, value in overrides.items() if name not in HIERARCHICAL}
 
 
 def _class_from_bart(family: str, auto_class: Any) -> Any:
@@ -317,12 +324,10 @@ def _load_checkpoint(
     config = AutoConfig.from_pretrained(name)
     family = config.model_type
     if arguments.plain:
-        if family not in PLAIN:  # BART itself
-            overrides = {key: value for key, value in overrides.items() if key not in HIERARCHICAL}
-        elif any(getattr(config, key) != value for key, value in PLAIN[family].items() if key != "num_segments"):
+        absent = PLAIN.get(family, {})
+        if any(getattr(config, key) != value for key, value in absent.items() if key != "num_segments"):
             raise RecipeError(f"model: plain is given, but {name} has the hierarchy; start from a plain checkpoint")
-        else:
-            overrides = {**overrides, **PLAIN[family]}
+        overrides = _without_hierarchy(family, overrides)
     # Mixed precision keeps its master weights in float32. What has another size and may not is refused below.
     options = {**options, "dtype": torch.float32, "output_loading_info": True, "ignore_mismatched_sizes": True}
     most, growing = arguments.max_position_embeddings, ("bart", *FROM_BART)

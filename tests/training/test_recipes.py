@@ -3,10 +3,13 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
+from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
 from hier_models.training import Recipe, RecipeError, load_recipe, variant_names
 from hier_models.training.arguments import SECTIONS
+from hier_models.training.models import _without_hierarchy, source_length
 
 
 RECIPES = sorted((Path(__file__).parents[2] / "examples" / "recipes").rglob("*.yaml"))
@@ -69,6 +72,8 @@ def test_the_recipes_of_papers_are_the_paper_s(name, source):
     assert training.bf16
     assert (generation.num_beams, generation.length_penalty) == (2, 1.0)
     assert (generation.min_length, generation.max_length) == (72, 966)
+    # Its decoding is given whole; left out, these would be bart-large's.
+    assert (generation.no_repeat_ngram_size, generation.early_stopping) == (0, False)
     assert recipe.model.overrides() == {"hierarchical_layers": 1, "dropout": 0.1, "attention_dropout": 0.1}
     assert (recipe.model.max_position_embeddings, recipe.model.extra_positions) == (3072, "random")
 
@@ -86,7 +91,7 @@ def test_the_recipes_of_news_are_the_paper_s(name, source):
     assert (training.max_steps, training.learning_rate, training.lr_scheduler_type) == (20000, 3e-5, "linear")
     assert (generation.num_beams, generation.length_penalty) == (1, None)
     if name == "cnn_dailymail":
-        assert (generation.min_length, generation.max_length) == (40, 120)
+        assert (generation.min_length, generation.max_length, generation.no_repeat_ngram_size) == (40, 120, 0)
 
 
 @pytest.mark.parametrize("name", ["samsum", "ami", "icsi"])
@@ -163,6 +168,40 @@ def test_taggers_are_trained_on_the_summarizer_s_data(path):
         assert getattr(tagger, name) == getattr(data, name), name
     if not str(data.train).startswith("data/"):  # on the Hub, where what has no configurations has this one
         assert tagger.config_name == (data.config_name or "default")
+
+
+@pytest.mark.parametrize(
+    ("table", "twins"),
+    [
+        ("hat_bart/table_3", {"bart_wide": "hat_bart", "markers_wide": "hat_bart", "markers": "bart"}),
+        ("hat_bart/table_4", {"bart_wide": "hat_bart"}),
+        ("hat_bart/table_7", {"transformer_wide": "hat", "markers_wide": "hat", "markers": "transformer"}),
+        ("top_down_transformer/table_2", {"longformer_wide": "top_down"}),
+        ("top_down_transformer/table_3", {"bart_wide": "top_down", "longformer": "bart"}),
+    ],
+)
+def test_the_baselines_of_a_table_are_as_large_as_they_say(table, twins):
+    """And all have one recipe but for the model."""
+    (path,) = [path for path in RECIPES if f"{path.parent.name}/{path.stem}" == table]
+    recipes = {name: load_recipe(path, ["--use_cpu"], name) for name in variant_names(path)}
+    first = next(iter(recipes.values()))
+    for recipe in recipes.values():
+        assert (recipe.data, recipe.generation) == (first.data, first.generation)
+        assert recipe.training.max_steps == first.training.max_steps
+
+    def parameters(model):
+        overrides = model.overrides()
+        if model.plain:
+            overrides = _without_hierarchy(model.model_type, overrides)
+        overrides |= source_length(model.model_type, 1024)  # the same for all
+        with torch.device("meta"):
+            made = AutoModelForSeq2SeqLM.from_config(AutoConfig.for_model(model.model_type, **overrides))
+        return sum(parameter.numel() for parameter in made.parameters())
+
+    names = {*twins, *twins.values()}
+    counted = {name: parameters(recipes[name].model) for name in names}  # their defaults have bart-large's sizes
+    for name, twin in twins.items():
+        assert counted[name] == pytest.approx(counted[twin], rel=0.002), name
 
 
 def test_the_sweep_is_table_14():

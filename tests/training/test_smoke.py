@@ -107,7 +107,7 @@ def test_every_recipe_runs(path, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_every_sweep_runs(path, tmp_path):
     names = variant_names(path)
     # Processes that load data are a matter of `test_every_recipe_runs`.
@@ -121,6 +121,8 @@ def test_every_sweep_runs(path, tmp_path):
         if path.parent == HAM_READER:
             assert path.stem.startswith(config.reader)
             assert config.attention_depth == int(name.removeprefix("depth_"))
+        elif path.parent == HAT_BART or (path.parent == TOP_DOWN and path.stem != "table_14"):
+            check_baseline(name, config, from_scratch=path.stem == "table_7")
         elif path.parent == TOP_DOWN:
             update, _, window = name.rpartition("_")
             assert (config.top_down_update, config.attention_window) == (update, int(window))
@@ -133,6 +135,21 @@ def test_every_sweep_runs(path, tmp_path):
             check_row_of_table_6_1(name, config, tmp_path / "run" / name, results["variants"][name])
         else:
             assert highlighting(config) == HIGHLIGHTING[name]
+
+
+def check_baseline(name, config, from_scratch):
+    """The name of a baseline says which model it is; `--smoke` has one size for all that are from scratch."""
+    kind = name.removesuffix("_wide")
+    expected = {
+        **dict.fromkeys(("hat_bart", "hat"), ("hat_bart", 1, None)),
+        "markers": ("hat_bart", 0, None),
+        **dict.fromkeys(("bart", "transformer"), ("bart", None, None)),
+        "top_down": ("top_down_transformer", None, "cross_attention"),
+        "longformer": ("top_down_transformer", None, "none"),
+    }[kind]
+    found = (getattr(config, field, None) for field in ("hierarchical_layers", "top_down_update"))
+    assert (config.model_type, *found) == expected
+    assert (config.encoder_ffn_dim == smoke.WIDENED) == (kind != name and not from_scratch)
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)

@@ -498,6 +498,13 @@ def test_plain_models(trained, bart, tokenizer, tmp_path):
         assert again.config.dropout == 0.2
     with pytest.raises(RecipeError, match=r"plain is given, but .* has the hierarchy"):
         load_model_and_processor(ModelArguments(model_name_or_path=trained[0], plain=True))
+    # From scratch, BART itself takes nothing of the hierarchy either.
+    sizes = {"d_model": 8, "encoder_attention_heads": 2, "decoder_attention_heads": 2, "hierarchical_layers": 1}
+    scratch, _ = load_model_and_processor(
+        ModelArguments(model_type="bart", tokenizer=folder, plain=True, config_overrides=json.dumps(sizes))
+    )
+    assert type(scratch) is BartForConditionalGeneration
+    assert (scratch.config.d_model, hasattr(scratch.config, "hierarchical_layers")) == (8, False)
 
 
 def test_new_and_unused_weights_are_in_the_results(values, bart):
