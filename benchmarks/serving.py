@@ -86,26 +86,17 @@ def served(model: str, batch_size: int, clients: list[int], texts: list[str]) ->
     return rows
 
 
-def summarized(model: str, batch_size: int, texts: list[str]) -> list[str]:
-    """The row of one process of `summarize`, without what it needs to start: that of one document is taken off."""
-
-    def run(some: list[str]) -> tuple[float, float]:
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "documents.jsonl"
-            file.write_text("".join(json.dumps({"text": text}) + "\n" for text in some), encoding="utf-8")
-            before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-            command = [*COMMAND, "summarize", str(file), "-m", model, "--batch-size", str(batch_size)]
-            subprocess.run(command, check=True, capture_output=True)
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-            return used, time.perf_counter() - begun
-
-    (used, taken), (used_by_one, taken_by_one) = run(texts), run(texts[:1])
-    count = len(texts) - 1
-    row = ["summarize", str(batch_size), "–", f"{count / (used - used_by_one):.2f}"]
-    row += [f"{count / (taken - taken_by_one):.2f}", "–", "–"]
-    print(row, file=sys.stderr, flush=True)
-    return row
+def summarize(model: str, batch_size: int, texts: list[str]) -> tuple[float, float]:
+    """Seconds of the processor, and of the clock, of one process of `summarize`, from its start to its end."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "documents.jsonl"
+        file.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
+        before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        command = [*COMMAND, "summarize", str(file), "-m", model, "--batch-size", str(batch_size)]
+        subprocess.run(command, check=True, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return used, time.perf_counter() - begun
 
 
 def main() -> None:
@@ -117,8 +108,13 @@ def main() -> None:
     arguments = parser.parse_args()
     texts = documents(arguments.documents)
     rows = []
+    start = summarize(arguments.model, 1, texts[:1])  # with its one document it is taken off
     for size in arguments.batch_sizes:
-        rows += [*served(arguments.model, size, arguments.clients, texts), summarized(arguments.model, size, texts)]
+        rows += served(arguments.model, size, arguments.clients, texts)
+        taken = zip(summarize(arguments.model, size, texts), start, strict=True)
+        rates = [f"{(len(texts) - 1) / (whole - first):.2f}" for whole, first in taken]
+        rows.append(["summarize", str(size), "–", *rates, "–", "–"])
+        print(rows[-1], file=sys.stderr, flush=True)
     load = " ".join(f"{value:.1f}" for value in os.getloadavg())
     print(f"{arguments.documents} documents of {len(texts[0].split())} words, {machine()}; load {load}\n")
     header = ["command", "batch", "clients", "documents / s of processor", "documents / s", "median, s", "99 %, s"]

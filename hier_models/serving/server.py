@@ -6,10 +6,12 @@ import asyncio
 import functools
 import hmac
 import json
+import logging
 import os
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -23,12 +25,16 @@ from ..models.summary_lengths import LENGTHS
 from .batching import Batcher, Job, RefusedError, shows
 
 
+logger = logging.getLogger(__name__)
+
 TOKEN_VARIABLE = "HIER_MODELS_TOKEN"
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 OPEN = ("/", "/health", "/openapi.json")  # ask for no token: they tell nothing of documents
 STILL_HERE = 5.0  # seconds of silence after which a stream says that it lasts
 KINDS = ("text", "sentences", "turns", "documents")
 
+Event = tuple[str, dict[str, Any]]
+Events = asyncio.Queue[Event]
 Turn = Annotated[dict[Literal["role", "content"], str], Field(min_length=2)]
 Phrase = str | tuple[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]]
 
@@ -194,11 +200,11 @@ def create_app(pipe: Any, name: str, limits: Limits, only_local: bool) -> FastAP
         """Numbers for Prometheus."""
         return Response(generate_latest(registry), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    def begin(asked: Asked, shows: bool) -> tuple[Job, asyncio.Queue[tuple[str, dict[str, Any]]], int]:
+    def begin(asked: Asked, shows: bool) -> tuple[Job, Events, int]:
         """Let a document wait; what becomes of it comes through a queue."""
         if asked.phrases is not None and not knows_phrases:
             raise HTTPException(422, f"phrases: {type(pipe.model).__name__} highlights nothing; leave it out.")
-        loop, events = asyncio.get_running_loop(), asyncio.Queue[tuple[str, dict[str, Any]]]()
+        loop, events = asyncio.get_running_loop(), Events()
         job = asked.job(tell=lambda *event: loop.call_soon_threadsafe(events.put_nowait, event), shows=shows)
         try:
             return job, events, batcher.submit(job)
@@ -206,7 +212,7 @@ def create_app(pipe: Any, name: str, limits: Limits, only_local: bool) -> FastAP
             headers = {"Retry-After": str(error.retry_after)}
             raise HTTPException(error.status, error.detail, headers) from None
 
-    async def follow(job: Job, events: asyncio.Queue[tuple[str, dict[str, Any]]]) -> AsyncIterator[tuple[str, Any]]:
+    async def follow(job: Job, events: Events) -> AsyncGenerator[Event, None]:
         """What becomes of a document, at last "summary" or "error"; it is dropped when nobody looks any more."""
         end, last = job.arrived + limits.timeout, ""
         try:
@@ -220,7 +226,8 @@ def create_app(pipe: Any, name: str, limits: Limits, only_local: bool) -> FastAP
                         detail = f"There is no summary after {limits.timeout:g} s. Send a shorter document, or later."
                         last, data = "error", {"status": 503, "detail": detail}
                 yield last, data
-            waits.observe(time.monotonic() - job.arrived)
+            if last == "summary":
+                waits.observe(time.monotonic() - job.arrived)
         finally:
             batcher.abandon(job)
 
@@ -233,12 +240,13 @@ def create_app(pipe: Any, name: str, limits: Limits, only_local: bool) -> FastAP
         job, events, _ = begin(asked, shows=False)
         leaving = asyncio.create_task(_leave(request, events))
         try:
-            async for event, data in follow(job, events):
-                if event == "error":
-                    again = {"Retry-After": str(max(1, round(batcher.pace)))} if data["status"] == 503 else None
-                    raise HTTPException(data["status"], data["detail"], again)
+            async with aclosing(follow(job, events)) as course:
+                *_, (event, data) = [each async for each in course]
         finally:
             leaving.cancel()
+        if event == "error":
+            again = {"Retry-After": str(max(1, round(batcher.pace)))} if data["status"] == 503 else None
+            raise HTTPException(data["status"], data["detail"], again)
         return JSONResponse(data)
 
     @app.post("/summarize/stream", response_class=StreamingResponse, **body)
@@ -248,8 +256,9 @@ def create_app(pipe: Any, name: str, limits: Limits, only_local: bool) -> FastAP
 
         async def lines() -> AsyncIterator[str]:
             yield _event("waiting", {"before": before})
-            async for event, data in follow(job, events):
-                yield ":\n\n" if event == "silence" else _event(event, data)
+            async with aclosing(follow(job, events)) as course:
+                async for event, data in course:
+                    yield ":\n\n" if event == "silence" else _event(event, data)
 
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # of proxies, which would hold it back
         return StreamingResponse(lines(), media_type="text/event-stream", headers=headers)
@@ -279,6 +288,8 @@ async def _form(request: Request, limits: Limits) -> dict[str, Any]:
         if file is not None:
             if isinstance(file, str):
                 raise HTTPException(422, "file: send the file itself, as curl -F file=@paper.txt does.")
+            if "text" in fields:
+                raise HTTPException(422, "file: send a text or a file, not both.")
             try:
                 fields["text"] = (await file.read()).decode("utf-8-sig")
             except UnicodeDecodeError:
@@ -310,7 +321,7 @@ def _body_schema() -> dict[str, Any]:
     }
 
 
-async def _leave(request: Request, events: asyncio.Queue[tuple[str, dict[str, Any]]]) -> None:
+async def _leave(request: Request, events: Events) -> None:
     """Wait until the client is gone."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
@@ -322,7 +333,8 @@ def _event(name: str, data: dict[str, Any]) -> str:
 
 
 async def _failure(request: Request, error: Exception) -> JSONResponse:
-    """Nothing of an error goes outside; uvicorn writes it into its log."""
+    """Nothing of an error goes outside, but into the log."""
+    logger.error("A request failed.", exc_info=error)
     return JSONResponse({"detail": "The server failed; its log says why."}, 500)
 
 

@@ -29,6 +29,7 @@ def model(tmp_path_factory: pytest.TempPathFactory, tokenizer) -> str:
         if parameter.dim() > 1:
             torch.nn.init.normal_(parameter, std=0.3)
     tiny.generation_config.max_length = 12
+    tiny.generation_config.no_repeat_ngram_size = 1
     folder = tmp_path_factory.mktemp("served")
     tiny.save_pretrained(folder)
     hier_models.HatBartProcessor(tokenizer).save_pretrained(folder)

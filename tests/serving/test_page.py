@@ -24,7 +24,7 @@ MINUTES = 240_000  # milliseconds
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as engine:
-        browser = engine.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = engine.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=MINUTES)
         yield browser
         browser.close()
 
@@ -68,17 +68,17 @@ def test_a_sentence_lights_what_it_rests_on_by_keyboard_alone(server: Running, v
     page.keyboard.insert_text(DOCUMENTS[0])
     page.keyboard.press("Control+Enter")
     done(page)
-    assert page.locator("#summary").inner_text() == expected["summary"]
-    assert page.locator("#document").inner_text() == expected["document"] == DOCUMENTS[0]
+    assert page.locator("#summary").text_content() == expected["summary"]
+    assert page.locator("#document").text_content() == expected["document"] == DOCUMENTS[0]
     page.keyboard.press("Tab")  # from the summary's heading, past the button Copy
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     best = next(sentence for sentence in expected["sources"] if sentence["sources"])
-    assert page.locator("#summary a.at").inner_text() == best["text"]
+    assert page.locator("#summary a.at").text_content() == best["text"]
     marked = sorted(place["text"] for place in best["sources"])
-    assert sorted(page.locator("mark.on").all_inner_texts()) == marked
-    assert sorted(page.locator("#list a").all_inner_texts()) == marked
-    assert page.locator("#list b").all_inner_texts() == [
+    assert sorted(page.locator("mark.on").all_text_contents()) == marked
+    assert sorted(page.locator("#list a").all_text_contents()) == marked
+    assert page.locator("#list b").all_text_contents() == [
         f"{place['weight']:.0%}".replace("%", " %") for place in best["sources"]
     ]
     assert fits(page)
@@ -98,7 +98,10 @@ def test_files(server: Running, visit, tmp_path: Path):
         page.fill("#number", str(number))
         page.click("#go")
         done(page)
-        assert page.locator("#summary").inner_text() == server.ask(**row).json()["summary"]
+        assert page.locator("#summary").text_content() == server.ask(**row).json()["summary"]
+    page.click("#clear")
+    assert page.input_value("#text") == ""
+    assert page.is_editable("#text")
     (tmp_path / "paper.txt").write_text(DOCUMENTS[1])
     page.set_input_files("#file", tmp_path / "paper.txt")
     done(page, "paper.txt is in the field")
@@ -134,13 +137,13 @@ def test_dialogues_and_mistakes(server: Running, visit):
     page.fill("#text", "\n\n".join(f" {turn['role']} : {turn['content']}" for turn in TURNS))
     page.click("#go")
     done(page)
-    assert page.locator("#summary").inner_text() == server.ask(turns=TURNS).json()["summary"]
+    assert page.locator("#summary").text_content() == server.ask(turns=TURNS).json()["summary"]
     page.get_by_label("a text").check()
     nasty = '</script><img src="x" onerror="alert(1)"> ${1} {{1}} &amp; \U0001f6a2 end. And more.'
     page.fill("#text", nasty)
     page.click("#go")
     done(page)
-    assert page.locator("#document").inner_text() == nasty
+    assert page.locator("#document").text_content() == nasty
     assert page.locator("#document img").count() == 0
     page.fill("#text", "a " * 2**20)
     page.click("#go")
@@ -149,7 +152,7 @@ def test_dialogues_and_mistakes(server: Running, visit):
     page.get_by_label("Show where the model looked").check()
     page.click("#go")
     done(page)
-    assert re.search(r"was read in \d parts", page.locator("#note").inner_text())
+    assert re.search(r"was read in \d parts", page.locator("#note").text_content())
     assert not page.is_visible("#looked")
     page.fill("#text", DOCUMENTS[1])
     page.click("#go")
@@ -192,7 +195,7 @@ def test_phrases(tmp_path: Path, visit, tiny_highlight, highlight_processor):
         done(page)
         asked = {"text": DOCUMENTS[0], "phrases": ["second pillar", "ferry"]}
         summary = server.ask(**asked).json()["summary"]
-        assert page.locator("#summary").inner_text().split() == summary.split()
+        assert page.locator("#summary").text_content().split() == summary.split()
         assert summary != server.ask(text=DOCUMENTS[0], phrases=[]).json()["summary"]
         frame = page.frame_locator("iframe").locator("body").inner_text()
         assert "second pillar" in frame
@@ -207,6 +210,6 @@ def test_mini_knows_three_lengths(visit):
             page.fill("#text", FERRY)
             page.click("#go")
             done(page)
-            summaries.append(page.locator("#summary").inner_text())
+            summaries.append(page.locator("#summary").text_content())
         assert summaries == [server.ask(text=FERRY, length=length).json()["summary"] for length in ("line", "long")]
         assert len(summaries[0]) < len(summaries[1])

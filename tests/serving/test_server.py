@@ -37,7 +37,7 @@ def test_every_kind_of_document(server: Running, summarize):
             assert ours["sources"] == theirs["sources"]
             for place in ours["sources"]:
                 assert got["document"][place["start"] : place["end"]] == place["text"]
-        assert set(server.ask(**document).json()) == {"summary", "num_truncated_tokens", "num_truncated_sentences"}
+        assert not {"sources", "document", "heatmap"} & set(server.ask(**document).json())
 
 
 def test_a_long_document_is_read_in_parts(server: Running, summarize):
@@ -64,7 +64,8 @@ def test_a_file_is_uploaded(server: Running, tmp_path: Path):
         wrong = {
             "no text in UTF-8": {"files": {"file": ("paper.pdf", b"%PDF-1.4 \xff\xfe")}},
             "send the file itself": {"files": {"other": ("", "")}, "data": {"file": str(path)}},
-            "exactly one of": {"files": {"file": ("a.txt", b"One.")}, "data": {"documents": "Two."}},
+            "a text or a file, not both": {"files": {"file": ("a.txt", b"One.")}, "data": {"text": "Two."}},
+            "documents: ": {"files": {"file": ("a.txt", b"One.")}, "data": {"documents": "Two."}},
             "empty": {"files": {"file": ("a.txt", b" \n")}},
             "sources": {"files": {"file": ("a.txt", b"One.")}, "data": {"sources": "perhaps"}},
         }
@@ -185,7 +186,7 @@ def test_limits_of_queue_and_time(model: str):
                 assert int(full.headers["Retry-After"]) >= 1
                 assert "as many as may" in full.json()["detail"]
             until(lambda: server.metric("hier_models_waiting") == 0)
-        slow = server.send_slowly(json.dumps({"text": "Four."}).encode(), pause=0.5)
+        slow = server.send_slowly(json.dumps({"text": "Four." * 300}).encode(), pause=0.5)
         assert slow.startswith(b"HTTP/1.1 408 ")
         assert server.metric("hier_models_batch_size_count") == 0  # nothing was written for nobody
 
