@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -48,14 +49,22 @@ def serve(
     address, port = listener.getsockname()[:2]
     local = address in ("127.0.0.1", "::1")
     limits = Limits(batch_size, batch_wait, queue, timeout, max_bytes)
-    app = create_app(pipe, model, limits, local)
+    # Where a folder lies is nobody's business outside.
+    app = create_app(pipe, Path(model).resolve().name if Path(model).is_dir() else model, limits, local)
     level = "info" if state.debug else "warning"
     config = uvicorn.Config(
         app, log_level=level, access_log=state.debug, server_header=False, timeout_graceful_shutdown=10
     )
 
     class Server(uvicorn.Server):
-        """Finishes what waits before it stops, and refuses what is new."""
+        """Says where it is, finishes what waits before it stops, and refuses what is new."""
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if not local and not os.environ.get(TOKEN_VARIABLE):
+                say(f"Everybody who can reach {address} can use it; a token in {TOKEN_VARIABLE} keeps others out.")
+            where = f"[{address}]" if ":" in address else address
+            say(f"Serving {model} on http://{where}:{port} (Ctrl-C stops it)")
 
         def handle_exit(self, sig: int, frame: Any) -> None:
             if app.state.batcher.stopping:  # asked twice
@@ -69,7 +78,4 @@ def serve(
             app.state.batcher.finish(timeout)
             self.should_exit = True
 
-    if not local and not os.environ.get(TOKEN_VARIABLE):
-        say(f"Everybody who can reach {address} can use this server; a token in {TOKEN_VARIABLE} keeps others out.")
-    say(f"Serving {model} on http://{f'[{address}]' if ':' in address else address}:{port} (Ctrl-C stops it)")
     Server(config).run(sockets=[listener])

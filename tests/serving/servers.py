@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import select
 import socket
 import threading
 import time
@@ -59,7 +60,8 @@ class Running:
             step = len(whole) // 10 + 1
             for start in range(0, len(whole), step):
                 connection.sendall(whole[start : start + step])
-                time.sleep(pause)
+                if select.select([connection], [], [], pause)[0]:  # it does not wait for the rest
+                    break
             received = b""
             while part := connection.recv(65536):
                 received += part

@@ -154,6 +154,7 @@ def test_other_mistakes(server: Running):
 def test_token(model: str):
     with serving(model, HIER_MODELS_TOKEN="s3cret") as server, server.client() as client:
         assert client.get("/").status_code == client.get("/health").status_code == 200
+        assert str(Path(model).parent) not in client.get("/").text + client.get("/health").text
         for headers in ({}, {"Authorization": "Bearer other"}, {"Authorization": "s3cret"}):
             for path in ("/summarize", "/summarize/stream", "/metrics", "/elsewhere"):
                 answer = client.post(path, json={"text": "One."}, headers=headers)
