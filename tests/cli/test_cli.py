@@ -29,6 +29,7 @@ COMMANDS = [
     "poem",
     "quatrains",
     "export",
+    "serve",
 ]
 
 

@@ -1,0 +1,172 @@
+"""The thread that summarizes: which documents come together, which are dropped, and what a fault does to others."""
+
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from hier_models.serving.batching import Batcher, Job, RefusedError
+
+
+class Pipe:
+    """A pipeline that writes the document's own text, a batch each time it is let, and keeps what came together."""
+
+    processor = None
+    tokenizer = SimpleNamespace(decode=lambda ids, skip_special_tokens: " ".join(map(str, ids.tolist())))
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.go = threading.Semaphore(0)
+        self.steps = 0
+
+    def _sanitize_parameters(self, **settings: Any) -> tuple[dict, dict, dict]:
+        if settings.get("length") == "unknown":
+            raise ValueError("`length` must be known.\n\nAnd more.")
+        return {}, {}, {}
+
+    def preprocess(self, document: dict[str, Any]) -> dict[str, Any]:
+        if "unreadable" in document["text"]:
+            raise RuntimeError("a secret")
+        parts = [None] * 5 if document["text"].startswith("long") else None
+        return {"examples": SimpleNamespace(text=document["text"], notes={"parts": parts} if parts else {})}
+
+    def forward(self, inputs: dict[str, Any], stopping_criteria: list[Any]) -> dict[str, Any]:
+        texts = [example.text for example in inputs["examples"]]
+        self.batches.append(texts)
+        assert self.go.acquire(timeout=30)
+        generations = [5, 2] if texts[0].startswith("long") else [2 * len(texts)]  # rows of each
+        for rows in generations:
+            for length in range(2, 5):
+                self.steps += 1
+                assert not stopping_criteria[0](torch.arange(rows * length).reshape(rows, length), None).any()
+                time.sleep(0.01)
+        if any("bad" in text for text in texts):
+            raise RuntimeError("a secret")
+        return {"texts": texts}
+
+    def postprocess(self, outputs: dict[str, Any]) -> list[dict[str, Any]]:
+        [text] = outputs["texts"]
+        return [{"summary_text": f" {text}"}]
+
+
+class Desk:
+    """A batcher, and what it tells."""
+
+    def __init__(self, batch_size: int = 3, wait: float = 0.05, capacity: int = 10) -> None:
+        self.pipe, self.told = Pipe(), []
+        self.batcher = Batcher(self.pipe, batch_size, wait, capacity, lambda size, seconds: None)
+
+    def bring(self, text: str, shows: bool = False, **settings: Any) -> Job:
+        job = Job({"text": text}, settings, lambda *event: self.told.append((text, *event)), shows=shows)
+        self.batcher.submit(job)
+        return job
+
+    def finish(self, batches: int = 20) -> list[tuple[str, str, dict[str, Any]]]:
+        for _ in range(batches):
+            self.pipe.go.release()
+        self.batcher.finish(30)
+        assert not self.batcher.waiting
+        assert not self.batcher.running
+        return self.told
+
+    def until(self, condition: Any) -> None:
+        end = time.monotonic() + 30
+        while not condition():
+            assert time.monotonic() < end
+            time.sleep(0.005)
+
+
+def test_those_of_like_length_and_settings_come_together_the_oldest_first():
+    desk = Desk(wait=0.5)
+    texts = ["one", "x" * 2000, "two", "three", "four", "y" * 3000]
+    for text in texts:
+        desk.bring(text)
+    desk.bring("line", length="line")
+    told = desk.finish()
+    assert desk.pipe.batches == [["one", "two", "three"], ["x" * 2000, "y" * 3000], ["four"], ["line"]]
+    assert sorted(told, key=str) == sorted(((t, "summary", {"summary": t}) for t in [*texts, "line"]), key=str)
+
+
+def test_a_full_batch_waits_for_no_one():
+    desk = Desk(wait=600)
+    for text in ("one", "two", "three"):
+        desk.bring(text)
+    assert len(desk.finish()) == 3
+
+
+def test_too_many_are_refused():
+    desk = Desk(wait=600, batch_size=9, capacity=2)
+    first, _ = desk.bring("one"), desk.bring("two")
+    with pytest.raises(RefusedError) as refused:
+        desk.bring("three")
+    assert refused.value.status == 429
+    assert refused.value.retry_after >= 1
+    desk.batcher.abandon(first)
+    desk.bring("three")
+    desk.batcher.stopping = True
+    with pytest.raises(RefusedError) as refused:
+        desk.bring("four")
+    assert refused.value.status == 503
+
+
+def test_the_abandoned_are_dropped():
+    desk = Desk(batch_size=1)
+    running = desk.bring("running")
+    desk.until(lambda: desk.pipe.batches == [["running"]])
+    waiting, other = desk.bring("waiting"), desk.bring("other")
+    desk.batcher.abandon(waiting)
+    desk.batcher.abandon(running)
+    told = desk.finish()
+    assert told == [("other", "summary", {"summary": "other"})]
+    assert desk.pipe.batches == [["running"], ["other"]]
+    assert desk.pipe.steps == 1 + 3  # what was being written stopped at once
+    desk.batcher.abandon(other)  # which is done
+
+
+def test_one_that_is_abandoned_does_not_stop_the_others_of_its_batch():
+    desk = Desk()
+    first = desk.bring("one")
+    desk.bring("two")
+    desk.until(lambda: desk.pipe.batches)
+    desk.batcher.abandon(first)
+    assert ("two", "summary", {"summary": "two"}) in desk.finish()
+
+
+def test_a_fault_is_of_the_one_who_has_it(caplog: pytest.LogCaptureFixture):
+    desk = Desk(wait=0.5)
+    for text in ("good", "bad", "unreadable"):
+        desk.bring(text)
+    told = {text: rest for text, *rest in desk.finish()}
+    assert told["good"] == ["summary", {"summary": "good"}]
+    assert desk.pipe.batches == [["good", "bad"], ["good"], ["bad"]]
+    for text in ("bad", "unreadable"):
+        name, data = told[text]
+        assert (name, data["status"]) == ("error", 500)
+        assert "secret" not in data["detail"]
+    assert caplog.text.count("a secret") >= 2
+    desk.bring("again", length="unknown")
+    assert desk.finish()[-1] == ("again", "error", {"status": 422, "detail": "`length` must be known."})
+
+
+def test_who_looks_on_sees_their_own(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("hier_models.serving.batching.SHOWN_EVERY", 0)
+    desk = Desk(wait=0.5)
+    desk.bring("one")
+    desk.bring("two", shows=True)
+    desk.bring("long one", shows=True)
+    told = desk.finish()
+    assert [event for event in told if event[0] == "one"] == [("one", "summary", {"summary": "one"})]
+    # Of two documents and two beams the third row, without the token that begins all.
+    texts = [data["text"] for text, name, data in told if (text, name) == ("two", "writing")]
+    assert texts == ["5", "7 8", "9 10 11"]
+    of_long = [(name, data) for text, name, data in told if text == "long one"]
+    assert of_long[:3] == [("reading", {"parts": 5, "read": 0})] * 3
+    assert of_long[3:] == [
+        ("writing", {"text": "1"}),
+        ("writing", {"text": "1 2"}),
+        ("writing", {"text": "1 2 3"}),
+        ("summary", {"summary": "long one"}),
+    ]

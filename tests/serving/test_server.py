@@ -1,0 +1,307 @@
+"""`hier-models serve`, as its users meet it: a process, and requests."""
+
+import json
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from transformers import pipeline
+
+from tests.cli.commands import mistake
+from tests.conftest import DOCUMENTS, TURNS
+from tests.serving.servers import Running, Visitors, events, head, serving
+
+
+@pytest.fixture(scope="module")
+def summarize(model: str) -> Any:
+    return pipeline("summarization", model=model, device="cpu")
+
+
+def test_every_kind_of_document(server: Running, summarize):
+    for document in (
+        {"text": DOCUMENTS[0]},
+        {"sentences": ["One.", "Two, or more.", "Three."]},
+        {"turns": TURNS},
+        {"documents": DOCUMENTS[1:3]},
+    ):
+        [expected] = summarize(document, return_truncation=True, return_sources=True)
+        got = server.ask(**document, sources=True).json()
+        assert got["summary"] == expected["summary_text"].strip()
+        assert got["num_truncated_tokens"] == expected["num_truncated_tokens"]
+        for ours, theirs in zip(got["sources"], expected["sources"], strict=True):
+            assert got["summary"][ours["start"] : ours["end"]] == ours["text"] == theirs["text"]
+            assert ours["sources"] == theirs["sources"]
+            for place in ours["sources"]:
+                assert got["document"][place["start"] : place["end"]] == place["text"]
+        assert not {"sources", "document", "heatmap"} & set(server.ask(**document).json())
+
+
+def test_a_long_document_is_read_in_parts(server: Running, summarize):
+    long = " ".join(DOCUMENTS * 3)
+    [expected] = summarize(long, return_truncation=True)
+    got = server.ask(text=long, heatmap=True).json()
+    assert got == {
+        "summary": got["summary"],
+        **{k: v for k, v in expected.items() if k != "summary_text"},
+        "heatmap": None,
+    }
+    assert got["summary"] == expected["summary_text"].strip()
+    assert got["num_parts"] > 1
+
+
+def test_a_file_is_uploaded(server: Running, tmp_path: Path):
+    expected = server.ask(text=DOCUMENTS[1], sources=True).json()
+    path = tmp_path / "paper.txt"
+    path.write_text(DOCUMENTS[1], encoding="utf-8-sig")
+    with server.client() as client:
+        with path.open("rb") as file:
+            got = client.post("/summarize", files={"file": file}, data={"sources": "true"})
+        assert got.json() == expected
+        wrong = {
+            "no text in UTF-8": {"files": {"file": ("paper.pdf", b"%PDF-1.4 \xff\xfe")}},
+            "send the file itself": {"files": {"other": ("", "")}, "data": {"file": str(path)}},
+            "a text or a file, not both": {"files": {"file": ("a.txt", b"One.")}, "data": {"text": "Two."}},
+            "documents: ": {"files": {"file": ("a.txt", b"One.")}, "data": {"documents": "Two."}},
+            "empty": {"files": {"file": ("a.txt", b" \n")}},
+            "sources": {"files": {"file": ("a.txt", b"One.")}, "data": {"sources": "perhaps"}},
+        }
+        for says, request in wrong.items():
+            answer = client.post("/summarize", **request)
+            assert answer.status_code == 422, answer.text
+            assert says in answer.json()["detail"]
+
+
+def test_a_path_or_address_is_text(server: Running, summarize, tmp_path: Path):
+    secret = tmp_path / "secret.txt"
+    secret.write_text(DOCUMENTS[0])
+    for text in (str(secret), f"file://{secret}", f"{server.url}/health"):
+        assert server.ask(text=text).json()["summary"] == summarize(text)[0]["summary_text"].strip()
+
+
+def test_stream(server: Running, answers: dict[str, str]):
+    text, summary = next(iter(answers.items()))
+    answer = server.ask("/summarize/stream", text=text)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    found = events(answer.text)
+    assert found[0] == ("waiting", {"before": 0})
+    assert found[-1][0] == "summary"
+    assert found[-1][1]["summary"] == summary
+    assert [name for name, _ in found].count("summary") == 1
+    refused = server.ask("/summarize/stream", text="")
+    assert refused.status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "Invalid JSON"),
+        (b"{", "Invalid JSON"),
+        (b"[1]", "object"),
+        (b"{}", "exactly one of text, sentences, turns, documents"),
+        (b'{"text": "a", "turns": []}', "exactly one of"),
+        (b'{"text": " "}', "empty"),
+        (b'{"sentences": []}', "empty"),
+        (b'{"turns": [{"role": "Ann", "content": ""}]}', "empty"),
+        (b'{"turns": [{"role": "Ann"}]}', "turns.0"),
+        (b'{"text": 5}', "text: "),
+        (b'{"text": "\\ud800"}', "Invalid JSON"),
+        (b'{"text": "\xff"}', "Invalid JSON"),
+        (b'{"text": "a", "words": "line"}', "words"),
+        (b'{"text": "a", "length": "tiny"}', "'line', 'short' or 'long'"),
+        (b'{"text": "a", "length": "line"}', "`length` is for models"),
+        (b'{"text": "a", "phrases": ["a"]}', "phrases: HatBartForConditionalGeneration highlights nothing"),
+        (b"[" * 100_000, "Invalid JSON"),
+    ],
+)
+def test_mistakes_say_what_to_do(server: Running, content: bytes, says: str):
+    with server.client() as client:
+        answer = client.post("/summarize", content=content, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422, answer.text
+    assert says in answer.json()["detail"]
+    assert "Traceback" not in answer.text
+
+
+def test_other_mistakes(server: Running):
+    with server.client() as client:
+        assert client.get("/summarize").status_code == 405
+        assert client.get("/no-such-page").status_code == 404
+        assert client.post("/summarize", content=b"text").status_code == 415
+        large = client.post("/summarize", json={"text": "a " * 2**20})
+        assert large.status_code == 413
+        assert "1,048,576 bytes" in large.json()["detail"]
+        pieces = client.post(
+            "/summarize",
+            content=iter([b'{"text": "'] + [b"a" * 2**17] * 9),
+            headers={"Content-Type": "application/json"},
+        )
+        assert pieces.status_code == 413
+        for headers, says in (
+            ({"Host": "evil.example"}, "not for evil.example"),
+            ({"Host": "127.0.0.1.evil.example:80"}, "not for"),
+            ({"Origin": "https://evil.example"}, "A page of evil.example may not"),
+        ):
+            answer = client.post("/summarize", json={"text": "One."}, headers=headers)
+            assert answer.status_code == 403
+            assert says in answer.json()["detail"]
+        own = {"Origin": server.url}
+        assert client.post("/summarize", json={"text": "One."}, headers=own).status_code == 200
+
+
+def test_token(model: str):
+    with serving(model, HIER_MODELS_TOKEN="s3cret") as server, server.client() as client:
+        assert client.get("/").status_code == client.get("/health").status_code == 200
+        assert str(Path(model).parent) not in client.get("/").text + client.get("/health").text
+        for headers in ({}, {"Authorization": "Bearer other"}, {"Authorization": "s3cret"}):
+            for path in ("/summarize", "/summarize/stream", "/metrics", "/elsewhere"):
+                answer = client.post(path, json={"text": "One."}, headers=headers)
+                assert answer.status_code == 401
+                assert answer.headers["WWW-Authenticate"] == "Bearer"
+        good = {"Authorization": "Bearer s3cret", "Host": "summaries.example"}
+        assert client.post("/summarize", json={"text": "One."}, headers=good).status_code == 200
+        assert client.get("/metrics", headers=good).status_code == 200
+
+
+def test_limits_of_queue_and_time(model: str):
+    options = ("--queue", "1", "--batch-wait", "60000", "--timeout", "3", "--max-bytes", "2000")
+    with serving(model, *options) as server:
+        assert server.ask(text="a" * 2000).status_code == 413
+        # It waits for others, who do not come.
+        late = server.ask("/summarize", text="One.")
+        assert late.status_code == 503
+        assert late.headers["Retry-After"] == "1"
+        assert "no summary after 3 s" in late.json()["detail"]
+        stream = events(server.ask("/summarize/stream", text="One.").text)
+        assert stream[-1] == ("error", {"status": 503, "detail": late.json()["detail"]})
+        # One that is gone leaves its place to others.
+        for path in ("/summarize", "/summarize/stream"):
+            body = json.dumps({"text": "Two."}).encode()
+            with socket.create_connection(("127.0.0.1", server.port)) as waiting:
+                waiting.sendall(head(path, len(body)) + body)
+                until(lambda: server.metric("hier_models_waiting") == 1)
+                full = server.ask(text="Three.")
+                assert full.status_code == 429
+                assert int(full.headers["Retry-After"]) >= 1
+                assert "as many as may" in full.json()["detail"]
+            until(lambda: server.metric("hier_models_waiting") == 0)
+        slow = server.send_slowly(json.dumps({"text": "Four." * 300}).encode(), pause=0.5)
+        assert slow.startswith(b"HTTP/1.1 408 ")
+        assert server.metric("hier_models_batch_size_count") == 0  # nothing was written for nobody
+
+
+def until(condition: Any, timeout: float = 60) -> None:
+    end = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_stops_when_what_waits_is_done(model: str, answers: dict[str, str]):
+    (one, expected), *_ = answers.items()
+    with serving(model, "--batch-wait", "3000") as server:
+        got: list[httpx.Response] = []
+        visitors = Visitors(3, lambda _: got.append(server.ask(text=one)))
+        until(lambda: server.metric("hier_models_waiting") == 3)
+        server.process.send_signal(signal.SIGTERM)
+        until(lambda: server.client().get("/health").status_code == 503)
+        refused = server.ask(text=one)
+        assert refused.status_code == 503
+        assert int(refused.headers["Retry-After"]) >= 1
+        visitors.finish(60)
+        assert [answer.json()["summary"] for answer in got] == [expected] * 3
+        assert server.process.wait() == 0
+        assert "Traceback" not in server.process.stderr
+
+
+def test_killed_and_started_again(model: str, answers: dict[str, str]):
+    (one, expected), *_ = answers.items()
+    with serving(model, "--batch-wait", "60000") as server:
+        lost: list[httpx.HTTPError] = []
+
+        def visit(_: int) -> None:
+            try:
+                server.ask(text=one)
+            except httpx.HTTPError as error:
+                lost.append(error)
+
+        visitors = Visitors(4, visit)
+        until(lambda: server.metric("hier_models_waiting") == 4)
+        server.process.send_signal(9)
+        visitors.finish(60)
+        assert len(lost) == 4
+        server.process.wait()
+        with serving(model, port=server.port) as again:
+            assert again.port == server.port
+            assert again.ask(text=one).json()["summary"] == expected
+
+
+@pytest.mark.parametrize(
+    ("clients", "requests"), [(8, 100), pytest.param(64, 5000, marks=pytest.mark.slow)], ids=["few", "many"]
+)
+def test_crowd(model: str, answers: dict[str, str], clients: int, requests: int):
+    """Good and bad, slow and gone, all at once: everybody gets their own answer, once."""
+    texts = list(answers)
+    memory: list[int] = []
+    with serving(model, "--queue", str(clients // 2)) as server:
+
+        def visit(number: int) -> None:
+            with server.client() as client:
+                for turn in range(requests // clients + 1):
+                    place = number * 31 + turn
+                    come(client, place % 20, texts[place % len(texts)])
+                    if number == 0 and turn % 10 == 0:
+                        memory.append(server.memory())
+
+        def come(client: httpx.Client, kind: int, text: str) -> None:
+            body = json.dumps({"text": text}).encode()
+            if kind == 0:
+                server.send_and_leave(body)
+            elif kind == 1:
+                received = server.send_slowly(body, 0.01)
+                assert received.count(b"HTTP/1.1") == 1
+                if b" 429 " not in received[:20]:
+                    assert json.loads(received.partition(b"\r\n\r\n")[2])["summary"] == answers[text]
+            elif kind == 2:
+                bad = client.post("/summarize", content=body[:-1], headers={"Content-Type": "application/json"})
+                assert bad.status_code == 422
+            elif kind == 3:
+                server.send_and_leave(body, "/summarize/stream")
+            elif kind == 4:
+                found = events(persist(client, "/summarize/stream", text).text)
+                assert [name for name, _ in found if name in ("summary", "error")] == ["summary"]
+                assert found[-1][1]["summary"] == answers[text]
+            else:
+                assert persist(client, "/summarize", text).json()["summary"] == answers[text]
+
+        Visitors(clients, visit).finish(1500)
+        assert server.metric("hier_models_waiting") == 0
+        # Documents came together.
+        assert server.metric("hier_models_batch_size_sum") > 1.5 * server.metric("hier_models_batch_size_count")
+        assert server.metric("hier_models_requests_total") >= 0.8 * requests
+        if requests > 1000:
+            settled = memory[len(memory) // 4 :]
+            assert max(settled) < 1.1 * settled[0], [size >> 20 for size in memory]
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait() == 0
+        assert "Traceback" not in server.process.stderr
+
+
+def persist(client: httpx.Client, path: str, text: str) -> httpx.Response:
+    """Ask until the queue has a place."""
+    while (answer := client.post(path, json={"text": text})).status_code == 429:
+        assert int(answer.headers["Retry-After"]) >= 1
+        time.sleep(0.05)
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
+def test_mistakes_at_the_start(model: str, monkeypatch: pytest.MonkeyPatch):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        mistake("serve", "-m", model, "--port", str(taken.getsockname()[1]), says="--port: ")
+    mistake("serve", "-m", "lexrank", says="chooses sentences")
+    mistake("serve", "-m", "./nowhere", "--port", "0", says="there is no folder")
+    monkeypatch.setitem(__import__("sys").modules, "uvicorn", None)
+    mistake("serve", says='pip install "hier_models[serve]"')
