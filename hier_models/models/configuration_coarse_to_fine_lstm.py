@@ -51,7 +51,7 @@ class CoarseToFineLstmConfig(PreTrainedConfig):
             embeddings and states are zero. This is the thesis' way for documents that do not fill the grid.
         estimator: How hard attention trains. `"reinforce"`: rows are drawn, and the choice learns by REINFORCE.
             `"top_k"`: the best rows are taken, weighed by their attention normalised among them, and the choice learns
-            from the gradient of these weights; attend softly at first (a recipe's `soft_epochs`).
+            from the gradient of these weights; a recipe's `soft_epochs` lets it attend softly at first.
         num_samples: Rows that hard attention reads at each step of training: drawn with replacement (2 is "+MULTI2"),
             or with `estimator="top_k"` the best, of which there must be 2 at least.
         selected_rows: Rows that hard attention takes at each step of inference; `num_samples` when not given. With
