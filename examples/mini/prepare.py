@@ -7,8 +7,9 @@ in itself or in `pairs/`; beside them `scitldr_a`, `proposals_cc0` and `qmsum`, 
 describes them. A set that is not there is left out, and said to be. All of them may be trained on and their model
 given away: data for non-commercial use have no place here.
 
-A pair is trained on if what its summary says stands in what is read of its document, for the most part: of the leads
-of Wikipedia a third, of the abstracts of PMC two thirds tell what the first 400 words do not.
+Of a long document a pair has what the model will read of it: its beginning, and the sentences that are most like all
+others, as `pipeline("summarization")` chooses them. A pair is trained on if what its summary says stands there, for
+the most part.
 
 Parts are divided by document: rows of one title, paper or story are all in one part, whichever set they are in.
 """
@@ -21,7 +22,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterator
-from itertools import islice, pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 from tqdm import tqdm
@@ -29,6 +30,7 @@ from tqdm import tqdm
 from hier_models.data.overlap import find_overlaps
 from hier_models.models.sentence_splitting import split_sentences
 from hier_models.models.summary_lengths import length_of
+from hier_models.pipelines.long_documents_hier import central_sentences
 
 
 # Set -> most training pairs (None for all): titles and one-line descriptions teach to stop after ten words.
@@ -66,13 +68,13 @@ DOMAINS = {
     "documentation": ("design_docs", "digitalgov", "tech_docs"),
 }
 DEVELOPMENT = 25  # one document in so many
-READ = 400  # words of a document that a summary has to be learned from: what fits into 512 tokens
-READ_LAST = 310  # in the last stage: what fits into 400 tokens
-KEPT = 900  # words of a document in the training part: more than 1,024 tokens, of which no more are read
+READ = 370  # words of a document that a summary has to be learned from: what fits into 512 tokens
+BEGINNING = 190  # of these, words of its beginning, in whole sentences
+SENTENCE = range(5, 81)  # words of a sentence that may be central
 LEAST_FACTS, LEAST_WORDS = 0.7, 0.6  # shares of a summary's names and numbers, and of its words, that stand there
 LAST_FACTS, LAST_WORDS = 0.95, 0.72  # in the last stage
 MOST_LINES, MOST_EXTRACTS = 1300, 250  # in the last stage: in all, and of a set
-LONGEST = 150  # words of a summary that is learned; it is kept to the end of a sentence
+LONGEST = 220  # words of a summary that is learned; it is kept to the end of a sentence
 SPOKEN = ("mts_dialog", "primock57", "qmsum", "meqsum")  # few, and dialogues are summed up in other words
 LEAST_SPOKEN = 0.4
 MOST_SENTENCES, LEAST_F1 = 8, 0.2  # of an extract
@@ -85,12 +87,11 @@ def is_supported(
     name: str,
     document: str,
     summary: str,
-    words_read: int = READ,
     least_facts: float = LEAST_FACTS,
     least_words: float = LEAST_WORDS,
 ) -> bool:
     """Whether a summary can be learned from what is read of its document; else it teaches to make things up."""
-    read = {word.casefold() for word in WORD.findall(" ".join(document.split()[:words_read]))}
+    read = {word.casefold() for word in WORD.findall(document)}
     words, facts = [], []
     for match in WORD.finditer(summary):
         word = match[0]
@@ -105,10 +106,17 @@ def is_supported(
     return sum(words) >= least_words * len(words) and sum(facts) >= least_facts * len(facts)
 
 
-def beginning(document: str) -> str:
-    """The first words of a document, as they stand there."""
-    words = list(islice(re.finditer(r"\S+", document), KEPT))
-    return document[: words[-1].end()] if words else ""
+def condensed(document: str) -> str:
+    """What is read of a document: all of it, or its beginning and the sentences that are most like all others."""
+    if len(document.split()) <= READ:
+        return document
+    sentences = [document[a:b].strip() for a, b in split_sentences(document, "english")]
+    sizes = [len(sentence.split()) for sentence in sentences]
+    first = sum(total <= BEGINNING for total in accumulate(sizes))
+    later = [place for place in range(first, len(sentences)) if sizes[place] in SENTENCE]
+    room = READ - sum(sizes[:first])
+    central = central_sentences([sentences[place] for place in later], [sizes[place] for place in later], room)
+    return "\n".join([" ".join(sentences[:first]), *(sentences[later[place]] for place in central)]).strip()
 
 
 def shortened(summary: str) -> str:
@@ -152,15 +160,14 @@ def is_development(key: str) -> bool:
     return int(hashlib.sha256(key.casefold().encode()).hexdigest(), 16) % DEVELOPMENT == 0
 
 
-def extract(document: str, summary: str, words_read: int = READ) -> str:
+def extract(document: str, summary: str) -> str:
     """Sentences of what is read of a document that say most of its summary, about as long; empty if hardly anything.
 
     Each is the one that raises the F1 of words and pairs of words most, until none does (the oracle of extractive
     summarization; Nallapati et al., 2017: SummaRuNNer). It teaches to write whole sentences, and which.
     """
-    read = document[: [*re.finditer(r"\S+", document)][:words_read][-1].end()]
-    spans = split_sentences(read, "english")[: None if len(read) == len(document) else -1]  # not the one that is cut
-    sentences = [read[a:b].strip().rpartition("\n")[2].strip() for a, b in spans]  # without the heading before it
+    spans = split_sentences(document, "english")
+    sentences = [document[a:b].strip().rpartition("\n")[2].strip() for a, b in spans]  # without the heading before it
     usable = [sentence for sentence in sentences if sentence.endswith((".", "!", "?")) and len(sentence.split()) >= 5]
     units = {sentence: _units(sentence) for sentence in usable}
     wanted, chosen, best = _units(summary), [], 0.0
@@ -192,10 +199,10 @@ def well_supported(train: list[dict[str, str]], generator: random.Random) -> lis
     rows, lines, extracts = [], 0, Counter[str]()
     for row in tqdm(generator.sample(train, len(train)), desc="last", disable=None):
         document, summary, is_line = row["document"], row["summary"], length_of(row["summary"]) == "line"
-        if is_supported(row["set"], document, summary, READ_LAST, LAST_FACTS, LAST_WORDS):
+        if is_supported(row["set"], document, summary, LAST_FACTS, LAST_WORDS):
             lines += is_line
             rows += [row] * (not is_line or lines <= MOST_LINES)
-        elif not is_line and extracts[row["set"]] < MOST_EXTRACTS and (own := extract(document, summary, READ_LAST)):
+        elif not is_line and extracts[row["set"]] < MOST_EXTRACTS and (own := extract(document, summary)):
             extracts[row["set"]] += 1
             rows.append({**row, "summary": own})
     generator.shuffle(rows)
@@ -215,7 +222,8 @@ def _f1(parts: list[Counter[tuple[str, ...]]], wanted: Counter[tuple[str, ...]])
 def shared_with(train: list[dict[str, str]], rows: list[dict[str, str]]) -> set[int]:
     """Which rows share a whole text or a long passage with training pairs."""
     named = (
-        [(str(place), [row["document"], row["summary"]]) for place, row in enumerate(part)] for part in (rows, train)
+        [(str(place), [row.get("whole", row["document"]), row["summary"]]) for place, row in enumerate(part)]
+        for part in (rows, train)
     )
     return {int(overlap.id) for overlap in find_overlaps(*named).overlaps}
 
@@ -223,7 +231,9 @@ def shared_with(train: list[dict[str, str]], rows: list[dict[str, str]]) -> set[
 def write(path: Path, rows: list[dict[str, str]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        for row in rows:
+            written = {name: value for name, value in row.items() if name != "whole"}
+            file.write(json.dumps(written, ensure_ascii=False) + "\n")
     print(f"{path}: {len(rows)} rows")
 
 
@@ -248,8 +258,10 @@ def main() -> None:
                 continue
             if row.get("title") and generator.random() < 0.5:  # documents come with and without
                 pair["document"] = f"{row['title']}\n\n{row['document']}"
+            pair["whole"] = pair["document"]  # not written: what no held-out document may share
+            pair["document"] = condensed(pair["document"])
             if is_supported(name, pair["document"], row["summary"]) and (summary := shortened(row["summary"])):
-                kept.append({**pair, "document": beginning(pair["document"]), "summary": summary})
+                kept.append({**pair, "summary": summary})
         generator.shuffle(kept)
         train += kept[:most]
         domain = next((domain for domain, names in DOMAINS.items() if name in names), None)

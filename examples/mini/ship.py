@@ -20,7 +20,7 @@ from hier_models.models.summary_lengths import length_ids
 
 
 MOST, SPARE = 60e6, 150e3  # bytes of the weights; the file has a head
-READ = 512  # tokens read at a time: it was trained on 400, and on 1,024 it chooses worse
+READ = 512  # tokens that it reads of a document, as in training
 
 
 def main() -> None:

@@ -70,11 +70,6 @@ def load_pipeline(
     if importance_tagger is not None:
         with mistakes(f"--importance-tagger: {importance_tagger!r}", OSError, ValueError, KeyError, SafetensorError):
             pipe.set_importance_tagger(importance_tagger)
-    if not state.debug:
-        # Those of loading weights are over; reading a long document in parts takes a while.
-        from transformers.utils import logging as transformers_logging
-
-        transformers_logging.enable_progress_bar()
     return pipe
 
 

@@ -106,9 +106,10 @@ def summarize(
             say(f"{what}: {number}.")
     if without := sum(count.get("without_phrases", 0) for count in counts):
         say(f"Nothing is highlighted in {without} of {documents} documents: no key phrases.")
-    for name in ("num_parts", "num_truncated_tokens"):
+    for name, what in (
+        ("num_omitted_tokens", "{} left out, those least like the rest; --cut cuts at the end instead"),
+        ("num_truncated_tokens", "{} cut at the end"),
+    ):
         if found := [count[name] for count in counts if count.get(name)]:
             which = f"{len(found)} of {documents} documents were" if documents > 1 else "The document was"
-            in_parts = f", and read in {sum(found)} parts; --cut cuts"
-            what = in_parts if name == "num_parts" else f": {tokens_were(sum(found))} cut"
-            say(f"{which} longer than the model takes{what} at the end.")
+            say(f"{which} longer than the model takes: {what.format(tokens_were(sum(found)))}.")

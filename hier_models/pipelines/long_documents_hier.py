@@ -1,21 +1,19 @@
-"""Reading a document that is longer than the model can take in parts, between its articles, turns or sentences."""
+"""What is read of a document that is longer than the model can take: its beginning, and what is central to it."""
 
-import math
 import re
-from collections.abc import Callable, Iterator
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Collection
 from itertools import chain
 from typing import Any
 
 import torch
 
-from .chunking_hier import pack, sentence_spans, smaller_parts
-from .document_pipeline_hier import Example, as_text
+from .chunking_hier import sentence_spans
+from .document_pipeline_hier import Example
 
 
-EVEN = 1.15  # parts are about as long as one another, and may be so much longer than the mean
 _WORD = re.compile(r"\w+")
-
-Encode = Callable[[str, Any], Example]
 
 
 def tokens_of(example: Example) -> int:
@@ -23,59 +21,65 @@ def tokens_of(example: Example) -> int:
     return len(example) + example.counts["num_truncated_tokens"]
 
 
-def parts_of(
-    name: str, value: Any, tokens: int, limit: int, encode: Encode, processor: Any = None
-) -> Iterator[Example]:
-    """Cut a document of so many tokens into parts that the model can take."""
-    texts, slice_ = _pieces(name, value, processor)
-    if tokens <= limit or (name == "text" and len(texts) < 2):
-        yield encode(name, value)
-        return
-    rate = tokens / max(1, sum(map(len, texts)))  # of tokens in a character
-    sizes = [[math.ceil(rate * len(text))] for text in texts]
-    even = tokens / math.ceil(tokens / limit)
-    limits = [min(limit, math.ceil(EVEN * even))]
+def condense(name: str, value: Any, room: int, count: Callable[[list[str]], list[int]], processor: Any = None) -> Any:
+    """Keep of a document what there is room for, in its order and its structure.
 
-    def encoded(start: int, end: int) -> tuple[Example, list[int]]:
-        example = encode(name, slice_(start, end))
-        return example, [tokens_of(example)]
+    Half of the room is for the beginning, of each article alike; a dialogue's says no more than the rest of it. The
+    other half is for the sentences that are most like all others. What has no sentences is taken apart at its spaces.
 
-    for start, _, example, _ in pack(sizes, limits, encoded):
-        if tokens_of(example) <= limit:
-            yield example
-        else:  # one piece that is too long
-            yield from parts_of("text", texts[start], tokens_of(example), limit, encode, processor)
+    Source: to extract first, and to write what the extract says: Liu et al. (2018), Generating Wikipedia by
+    Summarizing Long Sequences, section 4.1.
+    """
+    contents = [value] if name == "text" else [item["content"] if name == "turns" else item for item in value]
+    sentences, numbers, sizes = [], [], []
+    for number, content in enumerate(contents):
+        spans = [(0, len(content))] if name == "sentences" else sentence_spans(content, processor)
+        own = [content[start:end] for start, end in spans]
+        own = [
+            part
+            for text, size in zip(own, count(own), strict=True)
+            for part in ([text] if size <= room // 2 else textwrap.wrap(text, max(1, len(text) * room // (4 * size))))
+        ]
+        sentences += own
+        numbers += [number] * len(own)
+        sizes += count(own)
+    articles = len(contents) if name == "documents" else 1
+    each = 0 if name == "turns" else room // (2 * max(1, articles))
+    totals, begins = Counter[int](), set()
+    for place, (number, size) in enumerate(zip(numbers, sizes, strict=True)):
+        article = number if name == "documents" else 0
+        totals[article] += size
+        if totals[article] <= each:
+            begins.add(place)
+    central = central_sentences(sentences, sizes, room - sum(sizes[place] for place in begins), begins)
+    kept = [(numbers[place], sentences[place].strip()) for place in sorted(begins | set(central))]
+    if name == "text":
+        head = " ".join(sentences[place].strip() for place in sorted(begins))
+        return "\n".join(filter(None, [head, *(sentences[place].strip() for place in central)]))
+    texts = {number: " ".join(text for its, text in kept if its == number) for number in dict.fromkeys(dict(kept))}
+    return [{**value[number], "content": text} if name == "turns" else text for number, text in texts.items()]
 
 
-def central_sentences(sentences: list[str], sizes: list[int], room: int) -> list[str]:
-    """Those that are most like all others, each once and in their order, as many as there is room for.
+def central_sentences(sentences: list[str], sizes: list[int], room: int, besides: Collection[int] = ()) -> list[int]:
+    """Places of those that are most like all others, each text once, as many as there is room for besides some.
 
     Source: Erkan and Radev (2004), LexRank, section 3.1: degree centrality, here of cosines as they are.
     """
-    words = [_WORD.findall(sentence.casefold()) for sentence in sentences]
-    numbers = {word: number for number, word in enumerate(dict.fromkeys(chain.from_iterable(words)))}
-    counts = torch.zeros(len(sentences), len(numbers))  # (sentences, words)
-    for row, its in zip(counts, words, strict=True):
-        for word in its:
-            row[numbers[word]] += 1
-    rareness = torch.log(len(sentences) / (counts > 0).sum(dim=0))  # (words,)
-    unit = torch.nn.functional.normalize(counts * rareness)
-    centrality = unit @ unit.sum(dim=0)  # (sentences,)
-    kept: dict[str, int] = {}
-    for number in centrality.argsort(descending=True, stable=True).tolist():
-        if sizes[number] <= room and sentences[number] not in kept:
-            kept[sentences[number]] = number
-            room -= sizes[number]
-    return sorted(kept, key=kept.__getitem__)
-
-
-def _pieces(name: str, value: Any, processor: Any) -> tuple[list[str], Callable[[int, int], Any]]:
-    """The text of each piece of a document, and what makes a document of some that follow one another."""
-    if name != "text":
-        items = list(value)
-        return [as_text(name, [item], replace=True) for item in items], lambda start, end: items[start:end]
-    spans = sentence_spans(value, processor)
-    if len(spans) > 1:
-        return [value[a:b] for a, b in spans], lambda start, end: value[spans[start][0] : spans[end - 1][1]]
-    texts, joiner = smaller_parts(value)
-    return texts, lambda start, end: joiner.join(texts[start:end])
+    counts = [Counter(_WORD.findall(sentence.casefold())) for sentence in sentences]
+    numbers = {word: number for number, word in enumerate(dict.fromkeys(chain.from_iterable(counts)))}
+    # One entry for each word of a sentence.
+    rows = torch.tensor([row for row, own in enumerate(counts) for _ in own], dtype=torch.long)
+    words = torch.tensor([numbers[word] for own in counts for word in own], dtype=torch.long)
+    times = torch.tensor([float(number) for own in counts for number in own.values()])
+    weights = times * torch.log(len(sentences) / words.bincount(minlength=len(numbers)))[words]
+    lengths = torch.zeros(len(sentences)).index_add(0, rows, weights.square()).sqrt()
+    weights = weights / lengths.clamp(min=1e-12)[rows]
+    total = torch.zeros(len(numbers)).index_add(0, words, weights)
+    centrality = torch.zeros(len(sentences)).index_add(0, rows, weights * total[words])  # (sentences,)
+    seen, kept = {sentences[place].strip() for place in besides}, []
+    for place in centrality.argsort(descending=True, stable=True).tolist():
+        if sizes[place] <= room and (text := sentences[place].strip()) not in seen:
+            seen.add(text)
+            kept.append(place)
+            room -= sizes[place]
+    return sorted(kept)

@@ -5,9 +5,7 @@ from typing import Any
 
 import torch
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
-from transformers.utils import logging
 
-from .chunking_hier import sentence_spans
 from .common_words_hier import COMMON_WORDS
 from .copied_words_hier import copied_words, copy_shares
 from .document_pipeline_hier import (
@@ -25,18 +23,14 @@ from .document_pipeline_hier import (
 from .faithful_hier import FaithfulLogitsProcessor, WordPieces, is_english
 from .faithful_hier import logger as faithful_logger
 from .importance_tagger_hier import ImportanceTagger, load_importance_tagger
-from .long_documents_hier import central_sentences, parts_of, tokens_of
+from .long_documents_hier import condense, tokens_of
 from .sources_hier import attended_sentences, document_sentences, plain_offsets, sources_of_tokens, summary_spans
 from .written_form_hier import is_uncased, moved_places, restore_written_form
 
 
 # Least and most tokens of a summary of a length.
 NEW_TOKENS = {"line": (0, 64), "short": (34, 192), "long": (150, 512)}
-_LENGTHS = ("max_length", "max_new_tokens", "min_length", "min_new_tokens", "forced_bos_token_id")
 ENDS = (".", "!", "?", "…")
-TOKENS_AT_ONCE = 8192  # of parts: decoding one reads the weights as often as decoding sixteen
-MANY_PARTS = 32  # it takes a while
-_GREEDY = {"num_beams": 1, "early_stopping": False, "length_penalty": 1.0, "num_return_sequences": 1}
 
 
 class LeastTokensLogitsProcessor(LogitsProcessor):
@@ -59,9 +53,9 @@ class SummarizationPipeline(DocumentPipeline):
     Models that come with a processor of hier_models see the document's structure. Every other model, such as BART, T5
     or mBART, gets plain text through its tokenizer, after the prefix in its config if it has one ("summarize: ").
 
-    A document longer than the model can take is read in parts: each is summarized, greedily, and the summary of the
-    whole is made of its beginning (but of turns and articles, which have none that says more than the rest) and of
-    what is central to those summaries. With `truncation=True` it is cut at the end; a warning says so once.
+    Of a document longer than the model can take, the beginning is read (of dialogues, none), and the sentences that
+    are most like all others, in their order and their structure. With `truncation=True` it is cut at the end. A
+    warning says so once.
 
     Models that know lengths (their tokenizer has `[line]`, `[short]` and `[long]`, as that of `mini`) write a line, a
     paragraph or a page: `length`. Models with a processor that knows phrases (Highlight-Transformer) read the key
@@ -157,8 +151,9 @@ class SummarizationPipeline(DocumentPipeline):
             turns: instead of `inputs`: the turns of one dialogue, or a list of such lists.
             documents: instead of `inputs`: the articles to summarize together, or a list of such lists.
             **kwargs: `batch_size` (documents at once, 1), `num_workers`; `length` ("line", "short" or "long");
-                `truncation` (by default, what is too long is read in parts; with True it is cut, with False it is an
-                error), `max_source_length` (in tokens; what the checkpoint says, else as many as the model can take),
+                `truncation` (by default, what says the most of a document that is too long is read; with True it is
+                cut, with False it is an error), `max_source_length` (in tokens; what the checkpoint says, else as many
+                as the model can take),
                 `phrases` (a list of (phrase, value), (start, end, value) or phrases alone, to highlight in the place
                 of those that the processor finds; [] for none), `faithful` and `common_words` (what the checkpoint
                 says, else False and the commonest English words); False by default `return_truncation`,
@@ -172,7 +167,7 @@ class SummarizationPipeline(DocumentPipeline):
             generator an iterator over such lists. Each dictionary also has
 
             - with `return_truncation` `num_truncated_tokens`, and `num_truncated_sentences` where the processor tells
-              sentences apart; `num_parts` if it was read in parts; of a model with phrases `num_missing_phrases`,
+              sentences apart; `num_omitted_tokens` if it was condensed; of a model with phrases `num_missing_phrases`,
               `num_truncated_phrases`, `num_long_phrases` and whether it is `without_phrases` (see the processor);
             - with `return_tensors` `summary_token_ids` instead of `summary_text`;
             - with `return_phrases` `phrases`, which were highlighted: {"text", "value", "spans" (of characters),
@@ -222,7 +217,7 @@ class SummarizationPipeline(DocumentPipeline):
         name, value = structure_of(input_, self.structures)
         limit = self._source_limit(max_source_length)
         options = self._options(input_, phrases, return_phrases, return_copied)
-        in_parts = truncation is None and not options and not return_encoded_rows
+        condenses = truncation is None and not options and not return_encoded_rows
         if return_sources and self._knows_offsets():
             options["return_offsets_mapping"] = True
         if hasattr(self.processor, "extra_inputs"):
@@ -240,10 +235,10 @@ class SummarizationPipeline(DocumentPipeline):
                 f"{'`max_source_length`' if max_source_length else type(self.model).__name__} allows. Shorten it, or "
                 f"leave out truncation=False to have it cut at the end."
             )
+        if condenses and limit is not None and tokens_of(example) > limit:
+            example = self._condensed(name, value, example, limit)
         if is_uncased(self.tokenizer):
             example.notes["document"] = as_text(name, value, replace=True)
-        if in_parts and limit is not None and (tokens := tokens_of(example)) > limit:
-            example.notes |= {"parts": self._parts(name, value, tokens, limit), "limit": limit}
         if return_sources:
             self._note_sentences(example, name, value)
             if not return_copied:
@@ -258,14 +253,6 @@ class SummarizationPipeline(DocumentPipeline):
             example.notes["num_rows"] = len({row for row in example.inputs.get("row_ids", [0]) if row >= 0})
         return {"examples": example}
 
-    def _parts(self, name: str, value: Any, tokens: int, limit: int) -> list[Example]:
-        def encode(name: str, value: Any) -> Example:
-            part = self._encoded(name, value, limit)
-            part.notes["document"] = as_text(name, value, replace=True)
-            return part
-
-        return list(parts_of(name, value, tokens, limit, encode, self.processor))
-
     def _encoded(self, name: str, value: Any, limit: int | None) -> Example:
         if hasattr(self.processor, "extra_inputs"):
             return self._process(name, value, limit)
@@ -273,63 +260,26 @@ class SummarizationPipeline(DocumentPipeline):
         example.source = (name, value, limit)
         return example
 
-    def _forward(  # type: ignore[override]
-        self, model_inputs: dict[str, Any], **generate_kwargs: Any
-    ) -> dict[str, Any]:
-        examples = model_inputs["examples"]
-        examples = examples if isinstance(examples, list) else [examples]
-        examples = [
-            self._condensed(example, len(examples), generate_kwargs) if "parts" in example.notes else example
-            for example in examples
-        ]
-        return super()._forward({"examples": examples}, **generate_kwargs)
-
-    def _condensed(self, example: Example, batch_size: int, generate_kwargs: dict[str, Any]) -> Example:
-        """Summarize the parts of a document, and put what is central to them behind its beginning."""
-        parts, limit, tokens = example.notes["parts"], example.notes["limit"], tokens_of(example)
-        settings = {**generate_kwargs, **_GREEDY}  # 4 beams cost four times as much, and only the last summary is read
-        if self._knows_lengths():
-            settings = {name: value for name, value in settings.items() if name not in _LENGTHS}
-            settings |= self._length_settings("short")
+    def _condensed(self, name: str, value: Any, cut: Example, limit: int) -> Example:
+        """Read what says the most of a document that is too long."""
+        tokens = tokens_of(cut)
         self._say_once(
-            "parts",
-            f"A document of {tokens} tokens is longer than the {limit} that {type(self.model).__name__} takes, and is "
-            f"read in {len(parts)} parts. truncation=True cuts it at the end instead.",
+            "condensed",
+            f"A document of {tokens} tokens is longer than the {limit} that {type(self.model).__name__} takes: its "
+            "beginning is read, and the sentences that are most like all others. truncation=True cuts it at the end.",
         )
-        at_once = max(batch_size, TOKENS_AT_ONCE // limit)
-        batches = [parts[start : start + at_once] for start in range(0, len(parts), at_once)]
-        shown = None if len(parts) > MANY_PARTS else True  # on a terminal
-        bar = logging.tqdm(batches, desc="Reading in parts", leave=False, disable=shown)
-        summaries = [summary for batch in bar for summary in self._summaries(batch, settings)]
-        beginning = self._beginning(parts[0], limit)
-        spans = ((text, span) for text in summaries for span in sentence_spans(text, self.processor))
-        sentences = [sentence for text, (a, b) in spans if (sentence := text[a:b].strip()) not in beginning]
-        frame = self.count_tokens("")
-        sizes = [self.count_tokens(sentence) - frame + 1 for sentence in sentences]  # with what is between them
-        central = central_sentences(sentences, sizes, limit - self.count_tokens(beginning))
-        whole = self._encoded("text", "\n".join(filter(None, [beginning, *central])), limit)
-        whole.counts["num_truncated_tokens"] += sum(part.counts["num_truncated_tokens"] for part in parts)
-        whole.counts["num_parts"] = len(parts)
-        whole.notes |= {name: value for name, value in example.notes.items() if name in ("document", "sentences")}
+
+        def count(texts: list[str]) -> list[int]:
+            encoded = self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
+            return [len(ids) + 1 for ids in encoded]  # with what is between them
+
+        room = limit - self.count_tokens("")
+        whole = self._encoded(name, condense(name, value, room, count, self.processor), limit)
+        while whole.counts["num_truncated_tokens"] and room > 1:  # by names of roles, for example
+            room = min(room - 1, room * limit // tokens_of(whole))
+            whole = self._encoded(name, condense(name, value, room, count, self.processor), limit)
+        whole.counts["num_omitted_tokens"] = tokens - tokens_of(whole)
         return whole
-
-    def _beginning(self, first: Example, limit: int) -> str:
-        """The first sentences of a text, half as many tokens as the model takes: they say the most."""
-        name, value, _ = first.source
-        if name in ("turns", "documents"):
-            return ""
-        half = self._parts(name, value, tokens_of(first), min(limit, max(2, limit // 2)))[0]
-        return as_text(*half.source[:2], replace=True).strip()
-
-    def _summaries(self, parts: list[Example], settings: dict[str, Any]) -> list[str]:
-        """The summary of each part."""
-        ids = super()._forward({"examples": parts}, **settings)["output_ids"][:, 0]  # (parts, target)
-        texts = self.tokenizer.batch_decode(ids, skip_special_tokens=True)
-        if is_uncased(self.tokenizer):
-            return [
-                restore_written_form(text, part.notes["document"]) for text, part in zip(texts, parts, strict=True)
-            ]
-        return [text.strip() for text in texts]
 
     def _knows_lengths(self) -> bool:
         return {f"[{length}]" for length in NEW_TOKENS} <= set(self.tokenizer.all_special_tokens)
@@ -379,8 +329,9 @@ class SummarizationPipeline(DocumentPipeline):
     def _note_sentences(self, example: Example, name: str, value: Any) -> None:
         """Note the sentences of a document that are read."""
         text = self.running_text({name: value})
-        offsets = None if "parts" in example.notes else example.notes.get("offset_mapping")
-        is_cut = "parts" not in example.notes and example.counts["num_truncated_tokens"]
+        offsets = example.notes.get("offset_mapping")
+        is_condensed = "num_omitted_tokens" in example.counts
+        is_cut = example.counts["num_truncated_tokens"] and not is_condensed
         if is_cut and not hasattr(self.processor, "extra_inputs"):
             offsets = plain_offsets(self.tokenizer, self._prefix(), text, len(example))
         example.notes["sentences"] = document_sentences(name, value, text, self.processor, offsets)

@@ -1,17 +1,16 @@
-"""Documents that are longer than the model can take, read in parts; and summaries of a length."""
+"""Documents that are longer than the model can take, condensed; and summaries of a length."""
 
 import copy
 import logging
 import math
+import re
 
 import pytest
 import torch
 from transformers import pipeline
 
 import hier_models
-from hier_models.pipelines.document_pipeline_hier import Example
-from hier_models.pipelines.long_documents_hier import central_sentences, parts_of, tokens_of
-from hier_models.pipelines.summarization_hier import TOKENS_AT_ONCE
+from hier_models.pipelines.long_documents_hier import central_sentences, condense
 from tests.conftest import DOCUMENTS, TURNS
 
 
@@ -37,36 +36,41 @@ def summarize_lengths(tiny_model, lengths_tokenizer):
     return pipeline("summarization", model=tiny_model, processor=processor, device="cpu")
 
 
-def words(name, value):
-    """Counts words, and keeps what it was given."""
-    text = value if name == "text" else " ".join(item if isinstance(item, str) else item["content"] for item in value)
-    ids = text.split()
-    return Example({"input_ids": ids[:10]}, {"num_truncated_tokens": max(0, len(ids) - 10)}, source=(name, value, 10))
+# What is read of them
 
 
-# Parts
+def count(texts):
+    return [len(text.split()) for text in texts]
 
 
-def test_all_of_a_document_is_read_once_and_in_order(summarize, monkeypatch, caplog):
-    text = " ".join(f"Bee number {number} flies." for number in range(60))
-    summarized = []
-    forward = type(summarize).__mro__[1]._forward
+@pytest.fixture
+def read(summarize, monkeypatch):
+    """What was encoded, the last of it what the model reads."""
+    seen, encode = [], summarize._encoded
     monkeypatch.setattr(
-        type(summarize).__mro__[1],
-        "_forward",
-        lambda self, inputs, **kwargs: summarized.append(inputs["examples"]) or forward(self, inputs, **kwargs),
+        summarize, "_encoded", lambda name, value, limit: seen.append((name, value)) or encode(name, value, limit)
     )
+    return seen
+
+
+def test_a_long_document_is_condensed(summarize, read, caplog):
+    text = " ".join(f"Bee number {number} flies." for number in range(60))
     with caplog.at_level(logging.WARNING):
         records = [summarize(text, return_truncation=True, **LENGTH)[0] for _ in range(2)]
-    number, limit = records[0]["num_parts"], summarize.limits()[0]
-    assert number > 2
     assert records[0] == records[1]
     assert records[0]["num_truncated_tokens"] == 0
-    parts = [
-        example.source[1] for batch in summarized[: math.ceil(number / (TOKENS_AT_ONCE // limit))] for example in batch
-    ]
-    assert " ".join(" ".join(parts).split()) == text
-    assert sum(f"is read in {number} parts" in message for message in caplog.messages) == 1
+    name, condensed = read[-1]
+    tokens = summarize.count_tokens(condensed)
+    assert summarize.limits()[0] / 2 < tokens <= summarize.limits()[0]
+    assert records[0]["num_omitted_tokens"] == summarize.count_tokens(text) - tokens
+    beginning, *rest = condensed.split("\n")
+    assert name == "text"
+    assert text.startswith(beginning)
+    assert 0 < summarize.count_tokens(beginning) <= summarize.limits()[0] / 2
+    assert rest
+    assert all(sentence in text for sentence in rest)
+    assert sum("its beginning is read" in message for message in caplog.messages) == 1
+    assert "num_omitted_tokens" not in summarize(DOCUMENTS[0][:100], return_truncation=True, **LENGTH)[0]
 
 
 @pytest.mark.parametrize("batch_size", [2, 5])
@@ -76,106 +80,102 @@ def test_batches_give_what_single_documents_give(summarize, batch_size):
         " ".join(DOCUMENTS * 4),
         TURNS * 9,
         {"sentences": DOCUMENTS * 3},
-        {"documents": DOCUMENTS},
+        {"documents": DOCUMENTS * 2},
     ]
     single = [summarize(document, return_truncation=True, **LENGTH)[0] for document in documents]
-    assert sum("num_parts" in record for record in single) >= 3
+    assert sum("num_omitted_tokens" in record for record in single) >= 3
     assert summarize(documents, batch_size=batch_size, return_truncation=True, **LENGTH) == single
 
 
 def test_it_can_be_cut_or_refused_instead(summarize):
     text = " ".join(DOCUMENTS * 4)
     cut = summarize(text, truncation=True, return_truncation=True, **LENGTH)[0]
-    assert "num_parts" not in cut
+    assert "num_omitted_tokens" not in cut
     assert cut["num_truncated_tokens"] > 0
     assert cut["summary_text"] != summarize(text, **LENGTH)[0]["summary_text"]
     with pytest.raises(ValueError, match="tokens long, more than the"):
         summarize(text, truncation=False)
 
 
-def test_a_model_that_writes_more_than_it_reads_comes_to_an_end(summarize):
-    record = summarize("word " * 300, max_source_length=12, min_new_tokens=1, return_truncation=True, **LENGTH)[0]
-    assert record["num_parts"] > 10
+def test_the_names_of_roles_have_room_too(summarize, read):
+    turns = [
+        {"role": "The chair of the committee for bees", "content": f"Bee {number} flies."} for number in range(60)
+    ]
+    record = summarize(turns, return_truncation=True, **LENGTH)[0]
     assert record["num_truncated_tokens"] == 0
+    assert record["num_omitted_tokens"] > 0
+    name, kept = read[-1]
+    assert name == "turns"
+    assert [turn for turn in turns if turn in kept] == kept != []
 
 
-def test_the_summary_is_made_of_the_beginning_and_of_what_is_central_to_the_parts(summarize, monkeypatch):
-    settings, read = [], []
+def test_the_structure_is_kept():
+    sentences = [f"Bee {number} flies." for number in range(9)]
+    kept = condense("sentences", sentences, 12, count)
+    assert kept == [sentence for sentence in sentences if sentence in kept]
+    assert kept[:2] == sentences[:2]
+    assert sum(count(kept)) <= 12
+    articles = [" ".join(sentences), "Rain falls. Bees fly. Bees rest."]
+    kept = condense("documents", articles, 16, count)
+    assert [article.split(". ")[0].rstrip(".") for article in kept] == ["Bee 0 flies", "Rain falls"]
+    turns = [
+        {"role": "Ann", "content": "Yes. Bees fly home now."},
+        {"role": "Bob", "content": "No."},
+        {"role": "Cid", "content": "Bees fly home now and then."},
+        {"role": "Ann", "content": "Bees fly home late."},
+    ]
+    assert condense("turns", turns, 14, count) == [
+        {"role": "Ann", "content": "Bees fly home now."},
+        {"role": "Cid", "content": "Bees fly home now and then."},
+        {"role": "Ann", "content": "Bees fly home late."},
+    ]
 
-    def summaries(parts, its):
-        settings.append(its)
-        return [f"Alike it is. Part {number} of it is alike. Odd." for number, _ in enumerate(parts)]
 
-    encode = summarize._encoded
-    monkeypatch.setattr(summarize, "_summaries", summaries)
-    monkeypatch.setattr(
-        summarize, "_encoded", lambda name, value, limit: read.append((name, value)) or encode(name, value, limit)
-    )
-    sentences = [f"Bee number {number} flies." for number in range(60)]
-    for document, begins in ((" ".join(sentences), True), ({"sentences": sentences}, True), (TURNS * 30, False)):
-        settings.clear()
-        record = summarize(document, num_beams=3, return_truncation=True, **LENGTH)[0]
-        name, text = read[-1]
-        assert name == "text"
-        assert record["num_truncated_tokens"] == 0
-        assert [its["num_beams"] for its in settings] == [1]
-        beginning, *rest = text.split("\n")
-        if begins:
-            assert " ".join(sentences).startswith(beginning)
-            assert 0 < summarize.count_tokens(beginning) <= summarize.limits()[0] / 2
-        else:
-            rest = text.split("\n")
-        assert "Alike it is." in rest
-        assert len(set(rest)) == len(rest) > 2
-        assert all(sentence.endswith((" is.", "alike.", "Odd.")) for sentence in rest)
+@pytest.mark.parametrize(
+    "text", ["a " * 35, "a, b c, " * 12, "One. " + "two " * 30 + ". Three.", "word " * 300, "x" * 3000]
+)
+def test_what_has_no_sentences_is_taken_apart(text):
+    for counting in (count, lambda texts: [*map(len, texts)]):
+        condensed = condense("text", text, 20, counting)
+        assert 0 < sum(counting(condensed.split("\n"))) <= 20
+
+
+@pytest.mark.parametrize("text", ["", "    ", "\n\n"])
+def test_of_nothing_nothing_is_read(text):
+    assert condense("text", text, 10, count) == ""
+    assert condense("turns", [], 10, count) == condense("documents", [], 10, count) == []
 
 
 def test_central_sentences_are_those_like_all_others():
     sentences = ["Bees fly.", "Bees fly home to the hive.", "Rain.", "The hive is home to bees.", "Bees fly."]
-    assert central_sentences(sentences[:4], [1] * 4, 2) == ["Bees fly home to the hive.", "The hive is home to bees."]
-    assert central_sentences(sentences[:4], [1, 9, 1, 1], 2) == ["Bees fly.", "The hive is home to bees."]
-    assert central_sentences(sentences, [1] * 5, 9) == sentences[:4]
+    assert central_sentences(sentences[:4], [1] * 4, 2) == [1, 3]
+    assert central_sentences(sentences[:4], [1, 9, 1, 1], 2) == [0, 3]
+    assert central_sentences(sentences, [1] * 5, 9) == [0, 1, 2, 3]
+    assert central_sentences(sentences, [1] * 5, 9, besides={0}) == [1, 2, 3]
     assert central_sentences(sentences, [9] * 5, 8) == central_sentences([], [], 8) == []
-    assert central_sentences(["", "?"], [1, 1], 2) == ["", "?"]
+    assert central_sentences(["", "?"], [1, 1], 2) == [0, 1]
+
+
+def test_centrality_is_that_of_the_formula():
+    sentences = [*" ".join(DOCUMENTS).replace("? ", ". ").split(". ")]
+    words = [re.findall(r"\w+", sentence.casefold()) for sentence in sentences]
+    rareness = {word: math.log(len(sentences) / sum(word in its for its in words)) for its in words for word in its}
+    vectors = [{word: its.count(word) * rareness[word] for word in its} for its in words]
+
+    def cosine(one, other):
+        product = sum(weight * other.get(word, 0) for word, weight in one.items())
+        lengths = [math.sqrt(sum(weight**2 for weight in vector.values())) for vector in (one, other)]
+        return product / max(1e-12, math.prod(lengths))
+
+    degrees = [sum(cosine(one, other) for other in vectors) for one in vectors]
+    best = sorted(range(len(sentences)), key=lambda place: -degrees[place])[:3]
+    assert central_sentences(sentences, [1] * len(sentences), 3) == sorted(best)
 
 
 def test_sequences_are_those_of_the_whole_document(summarize):
     text = " ".join(DOCUMENTS * 4)
     records = summarize(text, num_beams=3, num_return_sequences=3, **LENGTH)
     assert len({record["summary_text"] for record in records}) == 3
-
-
-@pytest.mark.parametrize("kind", ["sentences", "turns", "documents"])
-def test_parts_keep_the_structure(kind):
-    items = [f"{number} a b c." for number in range(9)]
-    value = [{"role": "Ann", "content": item} for item in items] if kind == "turns" else items
-    parts = list(parts_of(kind, value, tokens_of(words(kind, value)), 10, words))
-    assert len(parts) > 2
-    assert all(tokens_of(part) <= 10 and part.source[0] == kind for part in parts)
-    assert [item for part in parts for item in part.source[1]] == value
-
-
-def test_parts_are_about_as_long_as_one_another():
-    text = " ".join(f"{number} a." for number in range(11))  # 22 words
-    lengths = [tokens_of(part) for part in parts_of("text", text, 22, 10, words)]
-    assert sum(lengths) == 22
-    assert max(lengths) - min(lengths) <= 2
-
-
-@pytest.mark.parametrize(
-    "text", ["a " * 35, "a, b c, " * 12, "word" * 50, "One. " + "two " * 30 + ". Three.", "", "    ", "\n\n"]
-)
-def test_what_is_too_long_by_itself_is_taken_apart(text):
-    parts = list(parts_of("text", text, tokens_of(words("text", text)), 10, words))
-    assert all(tokens_of(part) <= 10 for part in parts)
-    assert " ".join(" ".join(part.source[1] for part in parts).split()) == " ".join(text.split())
-
-
-def test_a_long_turn_is_read_as_text():
-    turns = [{"role": "Ann", "content": "Yes."}, {"role": "Bob", "content": "No it is. " * 9}]
-    parts = list(parts_of("turns", turns, tokens_of(words("turns", turns)), 10, words))
-    assert [part.source[0] for part in parts] == ["turns", *["text"] * (len(parts) - 1)]
-    assert parts[1].source[1].startswith("Bob: No it is.")
 
 
 # Lengths
@@ -230,25 +230,11 @@ def test_a_checkpoint_says_how_much_is_read_at_a_time(summarize, tiny_model):
     text = DOCUMENTS[0][:200]
     settings = {"return_truncation": True, **LENGTH}
     expected = summarize(text, max_source_length=40, **settings)
-    assert expected[0]["num_parts"] > 1
+    assert expected[0]["num_omitted_tokens"] > 0
     tiny_model.config.task_specific_params = {"summarization": {"max_source_length": 40}}
     assert summarize(text, **settings) == expected
     assert summarize.limits()[0] == 40
-    assert "num_parts" not in summarize(text, max_source_length=128, **settings)[0]
-
-
-def test_a_length_is_of_the_whole_and_its_parts_are_short(summarize_lengths, monkeypatch):
-    seen = []
-    generate = summarize_lengths.model.generate
-    monkeypatch.setattr(
-        summarize_lengths.model,
-        "generate",
-        lambda **kwargs: seen.append(kwargs["generation_config"].forced_bos_token_id) or generate(**kwargs),
-    )
-    summarize_lengths(" ".join(DOCUMENTS * 4), length="line", max_new_tokens=8, max_source_length=40)
-    tokens = summarize_lengths.tokenizer.convert_ids_to_tokens(seen)
-    assert tokens[-1] == "[line]"
-    assert set(tokens[:-1]) == {"[short]"}
+    assert "num_omitted_tokens" not in summarize(text, max_source_length=128, **settings)[0]
 
 
 def test_lengths_that_cannot_be(summarize, summarize_lengths):
@@ -258,10 +244,10 @@ def test_lengths_that_cannot_be(summarize, summarize_lengths):
         summarize(DOCUMENTS[0], length="line")
 
 
-def test_sources_of_a_document_that_is_read_in_parts(summarize):
+def test_sources_of_a_document_that_is_condensed(summarize):
     text = " ".join(f"Bee number {number} flies to flower {number + 7}." for number in range(40))
     record = summarize(text, return_sources=True, return_truncation=True, **LENGTH)[0]
-    assert record["num_parts"] > 2
+    assert record["num_omitted_tokens"] > 0
     for sentence in record["sources"]:
         for source in sentence["sources"]:
             assert text[source["start"] : source["end"]] == source["text"]
