@@ -40,7 +40,7 @@ class Job:
 
     document: dict[str, Any]  # {"text": …}, {"turns": …}, …; perhaps with "phrases"
     settings: dict[str, Any]  # arguments of the pipeline's call
-    tell: Tell  # is told "reading" and "writing", and at last once "summary" or "error"; from another thread
+    tell: Tell  # is told "writing", and at last once "summary" or "error"; from another thread
     heatmap: bool = False
     shows: bool = False  # whether somebody looks on while it is written
     arrived: float = field(default_factory=time.monotonic)
@@ -143,12 +143,8 @@ class Batcher:
                 _refuse(job, 422, str(error).split("\n\n")[0])
             except Exception as error:
                 _fail(job, error)
-        # One that is read in parts makes a batch of these.
-        long = [[(job, example)] for job, example in read if "parts" in example.notes]
-        short = [(job, example) for job, example in read if "parts" not in example.notes]
-        for batch in [short, *long]:
-            if batch:
-                self._write(batch, during, after)
+        if read:
+            self._write(read, during, after)
 
     def _write(self, batch: list[tuple[Job, Any]], during: dict[str, Any], after: dict[str, Any]) -> None:
         """Write the summaries of documents that were read."""
@@ -179,8 +175,9 @@ class Batcher:
             part |= {"start": part["start"] - spaces, "end": part["end"] - spaces}
         if "sources" in record:
             answer["document"] = self.pipe.running_text(job.document)
+        is_condensed = "num_omitted_tokens" in example.counts
         if job.heatmap and answer["summary"]:
-            answer["heatmap"] = None if "parts" in example.notes else self._heatmap(job.document, answer["summary"])
+            answer["heatmap"] = None if is_condensed else self._heatmap(job.document, answer["summary"])
         return answer
 
     def _heatmap(self, document: dict[str, Any], summary: str) -> str | None:
@@ -201,24 +198,17 @@ class _Watch(StoppingCriteria):
 
     def __init__(self, pipe: Any, batch: list[tuple[Job, Any]]) -> None:
         self.pipe, self.batch = pipe, batch
-        self.parts = len(batch[0][1].notes.get("parts", ()))  # of one document that is read in parts
-        self.read = self.rows = self.length = 0
         self.shown = time.monotonic()
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
         """Stop nothing by itself."""
         if all(job.abandoned for job, _ in self.batch):
             raise _AbandonedError
-        rows, length = input_ids.shape  # (documents or parts * beams, target)
-        if length <= self.length:  # another generation begins: so many parts are read
-            self.read += self.rows
-        self.rows, self.length = rows, length
+        rows = len(input_ids)  # documents * beams
         if (now := time.monotonic()) - self.shown >= SHOWN_EVERY:
             self.shown = now
-            for (job, example), ids in zip(self.batch, input_ids[:: max(1, rows // len(self.batch))], strict=False):
-                if job.shows and self.read < self.parts:
-                    job.tell("reading", {"parts": self.parts, "read": self.read})
-                elif job.shows:
+            for (job, example), ids in zip(self.batch, input_ids[:: rows // len(self.batch)], strict=True):
+                if job.shows:
                     job.tell("writing", {"text": self._text(ids, example)})
         return torch.zeros(rows, dtype=torch.bool, device=input_ids.device)
 

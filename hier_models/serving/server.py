@@ -102,7 +102,7 @@ class Summary(BaseModel):
 
     summary: str
     num_truncated_tokens: int = Field(description="Tokens of the document that were cut; 0: it was read whole.")
-    num_parts: int | None = Field(None, description="In how many parts it was read, if it is a long one.")
+    num_omitted_tokens: int | None = Field(None, description="Tokens of a long document that were not read.")
     sources: list[Sentence] | None = None
     document: str | None = Field(None, description="With `sources`: the text that they stand in.")
     heatmap: str | None = None
@@ -251,7 +251,7 @@ def create_app(pipe: Any, name: str, limits: Limits, only_local: bool) -> FastAP
 
     @app.post("/summarize/stream", response_class=StreamingResponse, **body)
     async def stream(asked: Asked = document) -> StreamingResponse:
-        """The same as server-sent events: waiting, reading, writing (the text so far), and then summary or error."""
+        """The same as server-sent events: waiting, writing (the text so far), and then summary or error."""
         job, events, before = begin(asked, shows=True)
 
         async def lines() -> AsyncIterator[str]:
