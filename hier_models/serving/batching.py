@@ -175,8 +175,9 @@ class Batcher:
             part |= {"start": part["start"] - spaces, "end": part["end"] - spaces}
         if "sources" in record:
             answer["document"] = self.pipe.running_text(job.document)
+        is_condensed = "num_omitted_tokens" in example.counts
         if job.heatmap and answer["summary"]:
-            answer["heatmap"] = self._heatmap(job, example, answer["summary"])
+            answer["heatmap"] = None if is_condensed else self._heatmap(job.document, answer["summary"])
         return answer
 
     def _heatmap(self, job: Job, example: Any, summary: str) -> str | None:
@@ -209,7 +210,7 @@ class _Watch(StoppingCriteria):
         rows = len(input_ids)  # documents * beams
         if (now := time.monotonic()) - self.shown >= SHOWN_EVERY:
             self.shown = now
-            for (job, example), ids in zip(self.batch, input_ids[:: max(1, rows // len(self.batch))], strict=False):
+            for (job, example), ids in zip(self.batch, input_ids[:: rows // len(self.batch)], strict=True):
                 if job.shows:
                     job.tell("writing", {"text": self._text(ids, example)})
         return torch.zeros(rows, dtype=torch.bool, device=input_ids.device)

@@ -30,13 +30,13 @@ class Pipe:
     def preprocess(self, document: dict[str, Any]) -> dict[str, Any]:
         if "unreadable" in document["text"]:
             raise RuntimeError("a secret")
-        return {"examples": SimpleNamespace(text=document["text"], notes={})}
+        return {"examples": SimpleNamespace(text=document["text"], notes={}, counts={})}
 
     def forward(self, inputs: dict[str, Any], stopping_criteria: list[Any]) -> dict[str, Any]:
         texts = [example.text for example in inputs["examples"]]
         self.batches.append(texts)
         assert self.go.acquire(timeout=30)
-        rows = 2 * len(texts)  # beams
+        rows = 2 * len(texts)
         for length in range(2, 5):
             self.steps += 1
             assert not stopping_criteria[0](torch.arange(rows * length).reshape(rows, length), None).any()
