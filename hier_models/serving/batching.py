@@ -175,9 +175,8 @@ class Batcher:
             part |= {"start": part["start"] - spaces, "end": part["end"] - spaces}
         if "sources" in record:
             answer["document"] = self.pipe.running_text(job.document)
-        is_condensed = "num_omitted_tokens" in example.counts
         if job.heatmap and answer["summary"]:
-            answer["heatmap"] = None if is_condensed else self._heatmap(job.document, answer["summary"])
+            answer["heatmap"] = self._heatmap(job, example, answer["summary"])
         return answer
 
     def _heatmap(self, job: Job, example: Any, summary: str) -> str | None:
