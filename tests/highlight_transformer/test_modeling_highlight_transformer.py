@@ -198,13 +198,13 @@ class TestAgainstThePaper:
         assert len({round(loss, 6) for loss in losses}) == len(losses)
 
     def test_brightness_is_read_at_each_call(self):
-        model = make_model()
+        model = make_model(brightness=1.0)
         source, phrases = make_source(11), phrase_inputs(PHRASES[:1])
         target = make_source(4, seed=3)
         bright = model(source, decoder_input_ids=target, **phrases).logits
         model.config.brightness *= 0.5
         halved = model(source, decoder_input_ids=target, **phrases).logits
-        model.config.brightness = 1.0
+        model.config.brightness *= 2
         phrases["phrase_values"] *= 0.5
         torch.testing.assert_close(model(source, decoder_input_ids=target, **phrases).logits, halved)
         assert (bright - halved).abs().max() > 1e-3
