@@ -31,9 +31,9 @@ def _check_steps(steps_per_epoch: int | None) -> None:
 class BrightnessDecay(TrainerCallback):
     """Multiplies the brightness factor of a Highlight-Transformer by `decay` before each epoch but the first.
 
-    The brightness stands in the model's config, so that what is evaluated and saved has that it was trained with. It is
-    computed from the number of finished epochs, so that a resumed run goes on as it was, if its model was made as for
-    a new run. With `load_best_model_at_end` the model ends with the brightness of the checkpoint that is loaded.
+    The brightness stands in the model's config, so that what is evaluated and saved has that it was trained with. It
+    is computed from the number of finished epochs, so that a resumed run goes on as it was, if its model was made as
+    for a new run. With `load_best_model_at_end` the model ends with the brightness of the checkpoint that is loaded.
 
     A streamed dataset has no epochs that the Trainer could count: give `steps_per_epoch`.
 
