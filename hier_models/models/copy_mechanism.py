@@ -32,7 +32,7 @@ class CopyAttention(BartAttention):
         key_value_states: torch.Tensor | None = None,  # (batch, source, d_model)
         cache: Cache | None = None,
         attention_mask: torch.Tensor | BlockMask | None = None,
-        source_mask: torch.Tensor | None = None,  # (batch, source)
+        source_mask: torch.Tensor | None = None,  # of the tokens that may be copied, (batch, source)
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
         """Attend."""
@@ -48,10 +48,11 @@ class CopyAttention(BartAttention):
     ) -> torch.Tensor:
         scores = (query * self.scaling) @ key.transpose(1, 2)  # (batch, target, source); unscaled, float16 overflows
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        if source_mask is not None:
-            padding = source_mask[:, None].to(scores.device) == 0
-            scores = scores.masked_fill(padding, torch.finfo(scores.dtype).min)
-        return scores.softmax(dim=-1)
+        if source_mask is None:
+            return scores.softmax(dim=-1)
+        others = source_mask[:, None].to(scores.device) == 0
+        weights = scores.masked_fill(others, torch.finfo(scores.dtype).min).softmax(dim=-1)
+        return weights.masked_fill(others, 0.0)  # also where there is nothing to copy
 
 
 class CopyDecoderLayer(BartDecoderLayer):
