@@ -20,7 +20,7 @@ TOKENS, PHRASES = 24, 3  # of a document, and bigrams of it that are lit
 SENTENCES, WORDS = 4, 5  # of a document that is steered, and tokens of each
 FIRST, VOCABULARY = 4, 64  # ids below are special
 BATCH, TESTED, RATE = 32, 256, 2e-3  # documents, documents, learning rate
-SIZES = {
+SIZES: dict[str, Any] = {
     **dict.fromkeys(("encoder_layers", "decoder_layers"), 2),
     **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 4),
     **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), 128),

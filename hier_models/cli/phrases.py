@@ -57,7 +57,7 @@ def fit_phrases(
         if documents is None:
             raise MistakeError("DOCUMENTS are missing, whose phrases are counted: a file, or the id of a dataset")
         path = Path(documents).expanduser()
-        found = {"split": split, "config_name": config_name, "revision": revision}
+        found: dict[str, Any] = {"split": split, "config_name": config_name, "revision": revision}
         columns: dict[str, Any] = {"text_column": text_column, "summary_column": "", "source_kind": source_kind}
         rows = load_documents(path if path.exists() else documents, **columns, **found, streaming=True)
     elif documents is not None:

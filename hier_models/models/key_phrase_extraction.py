@@ -272,7 +272,8 @@ class KeyPhraseExtractor(RankedPhrases, name=TF_IDF):
     def _scores(self, text: str, ranges: Sequence[tuple[int, int]] | None, candidates: Candidates) -> Array:
         if not self.documents:
             raise ValueError("the KeyPhraseExtractor is not fitted; give its `fit` the documents of a corpus")
-        return candidates.counts * (np.log((1 + self.documents) / (1 + self._frequencies(candidates.keys))) + 1)
+        idf: Array = np.log((1 + self.documents) / (1 + self._frequencies(candidates.keys))) + 1
+        return candidates.counts * idf
 
     def _frequencies(self, keys: Array) -> Array:
         """Look up in how many documents phrases are; (phrases,)."""

@@ -148,7 +148,7 @@ class PhraseFunction(PhraseFinder):
         if not callable(function):
             raise TypeError(f"`function` must take a text and give its phrases, got {type(function).__name__}")
         self.function = function
-        self.name = name or getattr(function, "__qualname__", type(function).__name__)
+        self.name = str(name or getattr(function, "__qualname__", type(function).__name__))
         if isinstance(self._known.get(self.name), type):
             raise ValueError(f"the name {self.name!r} is taken; give another: PhraseFunction(function, name)")
         self._known[self.name] = self

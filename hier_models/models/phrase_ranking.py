@@ -57,7 +57,8 @@ class TitlePhrases(RankedPhrases, name="title"):
         titles = (_title(text[start:end]) for start, end in ranges or [(0, len(text))])
         known = {word for title in titles for word in split_words(title)[0]} - self.stopwords
         shares = [sum(word in known for word in words) / len(words) for words in candidates.words(text)]
-        return candidates.counts * np.array(shares)
+        scores: Array = candidates.counts * np.array(shares)
+        return scores
 
 
 def _title(text: str) -> str:
