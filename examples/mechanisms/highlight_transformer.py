@@ -113,7 +113,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=600, help="of each training")
     parser.add_argument("--trials", nargs="+", choices=("lit", "steering"), default=["lit", "steering"])
     given = parser.parse_args()
-    steps, seeds = (300, 1) if given.quick else (given.steps, given.seeds)
+    steps, seeds = given.steps, 1 if given.quick else given.seeds
 
     if "lit" in given.trials:
         curve: list[dict[str, Any]] = []
