@@ -19,6 +19,8 @@ _OTHERS = {
     "HierarchicalAttention": "hier_models.models.hierarchical_attention",
     "ImportanceTagger": "hier_models.pipelines.importance_tagger_hier",
     "KeyPhraseExtractor": "hier_models.models.key_phrase_extraction",
+    "PhraseFinder": "hier_models.models.phrase_finder",
+    "PhraseFunction": "hier_models.models.phrase_finder",
     "MINI": "hier_models.checkpoints",
     "MaskingCollator": "hier_models.data",
     "PoemKeywords": "hier_models.models.keywords",

@@ -43,6 +43,8 @@ from .models.modeling_top_down_transformer import (
     TopDownTransformerForTokenClassification as TopDownTransformerForTokenClassification,
 )
 from .models.modeling_top_down_transformer import TopDownTransformerModel as TopDownTransformerModel
+from .models.phrase_finder import PhraseFinder as PhraseFinder
+from .models.phrase_finder import PhraseFunction as PhraseFunction
 from .models.processing_coarse_to_fine_lstm import CoarseToFineLstmProcessor as CoarseToFineLstmProcessor
 from .models.processing_ham import HamProcessor as HamProcessor
 from .models.processing_ham_reader import HamReaderProcessor as HamReaderProcessor

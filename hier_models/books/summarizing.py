@@ -414,8 +414,8 @@ def _fingerprint(pipe: Any) -> str:
     }
     parts: list[Any] = [sorted(pipe.tokenizer.get_vocab().items()), settings]
     key_phrases = getattr(pipe.processor, "key_phrases", None)
-    if key_phrases is not None and hasattr(key_phrases, "as_dict"):
-        parts.append(key_phrases.as_dict())
+    if key_phrases is not None:
+        parts.append([key_phrases.name, key_phrases.as_dict()])
     tagger = getattr(pipe, "importance_tagger", None)
     for model in (pipe.model, tagger.model) if tagger is not None else (pipe.model,):
         for config in filter(None, (model.config, getattr(model, "generation_config", None))):

@@ -14,10 +14,15 @@ from .loading import check_checkpoint, quiet, required
 from .options import InputsFirst, command
 
 
+TF_IDF = "tf-idf"  # as in `hier_models.models.phrase_finder`, which takes torch to import
+
+
 @command("fit-phrases", cls=InputsFirst)
 def fit_phrases(
-    documents: Annotated[str, typer.Argument(metavar="DOCUMENTS")],
+    documents: Annotated[str | None, typer.Argument(metavar="DOCUMENTS")] = None,
     model: options.RequiredModel = None,
+    finder: Annotated[str, typer.Option(metavar="NAME")] = TF_IDF,
+    tagger: Annotated[str | None, typer.Option(metavar="CHECKPOINT")] = None,
     split: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     config_name: options.ConfigName = None,
     revision: options.Revision = None,
@@ -47,15 +52,30 @@ def fit_phrases(
     if "phrase_positions" not in getattr(processor, "extra_inputs", {}):
         kind = type(processor).__name__
         raise MistakeError(f"--model: key phrases are for Highlight-Transformers, and {model!r} has a {kind}")
-    path = Path(documents).expanduser()
-    found = {"split": split, "config_name": config_name, "revision": revision}
-    columns: dict[str, Any] = {"text_column": text_column, "summary_column": "", "source_kind": source_kind, **found}
-    rows = load_documents(path if path.exists() else documents, **columns, streaming=True)
+    rows = None
+    if finder == TF_IDF:
+        if documents is None:
+            raise MistakeError("DOCUMENTS are missing, whose phrases are counted: a file, or the id of a dataset")
+        path = Path(documents).expanduser()
+        found: dict[str, Any] = {"split": split, "config_name": config_name, "revision": revision}
+        columns: dict[str, Any] = {"text_column": text_column, "summary_column": "", "source_kind": source_kind}
+        rows = load_documents(path if path.exists() else documents, **columns, **found, streaming=True)
+    elif documents is not None:
+        raise MistakeError(f"DOCUMENTS are counted with --finder {TF_IDF} only; leave out {documents!r}")
     counting: dict[str, Any] = {"top_k": top_k, "max_phrases": max_phrases, "min_documents": min_documents}
-    extractor = fit_key_phrases(
-        rows, processor, max_source_length=max_source_length, stopwords=stopwords, show_progress=True, **counting
-    )
-    processor.key_phrases = extractor
+    with mistakes("--finder", ValueError):
+        processor.key_phrases = fit_key_phrases(
+            rows,
+            processor,
+            finder=finder,
+            tagger=None if tagger is None else resolve_checkpoint(tagger),
+            max_source_length=max_source_length,
+            stopwords=stopwords,
+            show_progress=True,
+            **counting,
+        )
     target = output or folder
     processor.save_pretrained(target)
-    say(f"{extractor.documents} documents, {len(extractor)} phrases kept. Saved: {target}")
+    fitted = processor.key_phrases
+    counted = f"{fitted.documents} documents, {len(fitted)} phrases kept. " if finder == TF_IDF else ""
+    say(f"{counted}Saved: {target}")

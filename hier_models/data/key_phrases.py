@@ -1,4 +1,4 @@
-"""Fitting a key phrase extractor on the documents that a Highlight-Transformer is trained on."""
+"""Making what finds key phrases for a Highlight-Transformer, from the documents that it is trained on or without."""
 
 import logging
 import os
@@ -9,18 +9,27 @@ from datasets import Dataset, IterableDataset
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
-from ..models.key_phrase_extraction import KeyPhraseExtractor
+from ..models.key_phrase_extraction import KeyPhraseExtractor, RankedPhrases
+from ..models.phrase_finder import TF_IDF
+from ..models.phrase_ranking import ImportantPhrases, TextRankPhrases, TitlePhrases
 from .stopwords import LANGUAGES, load_stopwords, read_stopwords
 from .tokenizing import DOCUMENTS_IN_MEMORY, highlights, source_kind
 
 
 logger = logging.getLogger(__name__)
 
+IMPORTANCE = ImportantPhrases.name
+FINDERS: dict[str, Any] = {
+    kind.name: kind for kind in (KeyPhraseExtractor, TextRankPhrases, TitlePhrases, ImportantPhrases)
+}
+
 
 def fit_key_phrases(
-    dataset: Dataset | IterableDataset,
+    dataset: Dataset | IterableDataset | None,
     processor: ProcessorMixin | PreTrainedTokenizerBase,
     *,
+    finder: str = TF_IDF,
+    tagger: str | None = None,
     max_source_length: int | None = None,
     stopwords: str | os.PathLike[str] | Sequence[str] | None = None,
     lengths: Sequence[int] = (2, 3),
@@ -29,15 +38,19 @@ def fit_key_phrases(
     min_documents: int = 2,
     max_counted: int = 8_000_000,
     show_progress: bool = False,
-) -> KeyPhraseExtractor:
-    """Count the phrases of a corpus, so that a processor can find the key phrases of any document.
+) -> RankedPhrases:
+    """Make what finds the key phrases of any document, for a processor.
 
-    The corpus is read once, from a stream too, in bounded memory. `processor.key_phrases = …` and
-    `processor.save_pretrained` keep what is returned.
+    For tf-idf the phrases of a corpus are counted; it is read once, from a stream too, in bounded memory.
+    `processor.key_phrases = …` and `processor.save_pretrained` keep what is returned.
 
     Args:
-        dataset: What `load_documents` gives: one of the columns `text`, `sentences`, `turns`, `documents`.
+        dataset: What `load_documents` gives: one of the columns `text`, `sentences`, `turns`, `documents`. All but
+            tf-idf need none.
         processor: The processor of a Highlight-Transformer.
+        finder: Who finds: "tf-idf", as in the paper; "textrank"; "title", by the words of the document's title;
+            "importance", by a tagger.
+        tagger: With "importance", a checkpoint of a token classifier that `task: importance_tagging` has trained.
         max_source_length: Count only what the model reads of a document: that many tokens, special tokens included,
             shared out among its articles (as the paper does). None counts whole documents, and is several times
             faster, as nothing is tokenized.
@@ -51,11 +64,12 @@ def fit_key_phrases(
         show_progress: Whether to show a progress bar.
 
     Returns:
-        The fitted extractor.
+        The finder, fitted where it is by tf-idf.
 
     Raises:
-        ValueError: If the processor finds no phrases, the dataset does not have exactly one kind of source or no
-            document, the language has no list of stopwords, or a number is not allowed.
+        ValueError: If the processor finds no phrases, no finder has the name, the dataset does not have exactly one
+            kind of source or no document, the tagger does not go with the finder, the language has no list of
+            stopwords, or a number is not allowed.
 
     Source: section 4.1.
     """
@@ -68,13 +82,22 @@ def fit_key_phrases(
             problem = f"there is no list for the processor's language {language!r}, only for {' and '.join(LANGUAGES)}"
             raise ValueError(f"stopwords: {problem}; give a file or a list (an empty one for no stopwords)")
         stopwords = sorted(load_stopwords(language))
-    extractor = KeyPhraseExtractor(sorted(read_stopwords(stopwords)), lengths, top_k)
-    texts: Iterator[str | list[str]] = _texts(dataset, processor, max_source_length)
-    total = len(dataset) if isinstance(dataset, Dataset) else None
-    bar = tqdm(texts, desc="Counting phrases", total=total, unit=" documents", disable=not show_progress)
-    extractor.fit(bar, max_phrases=max_phrases, min_documents=min_documents, max_counted=max_counted)
-    logger.info("%s", extractor)
-    return extractor
+    if finder not in FINDERS:
+        raise ValueError(f"finder must be one of {', '.join(FINDERS)}, got {finder!r}")
+    if (tagger is not None) != (finder == IMPORTANCE):
+        raise ValueError(f"tagger, a checkpoint, goes with finder={IMPORTANCE!r}, got finder={finder!r}, {tagger=}")
+    settings: dict[str, Any] = {} if tagger is None else {"tagger": tagger}
+    words = sorted(read_stopwords(stopwords))
+    made: Any = FINDERS[finder](stopwords=words, lengths=lengths, top_k=top_k, **settings)
+    if finder == TF_IDF:
+        if dataset is None:
+            raise ValueError(f"finder={TF_IDF!r} counts the phrases of documents; give a dataset")
+        texts: Iterator[str | list[str]] = _texts(dataset, processor, max_source_length)
+        total = len(dataset) if isinstance(dataset, Dataset) else None
+        bar = tqdm(texts, desc="Counting phrases", total=total, unit=" documents", disable=not show_progress)
+        made.fit(bar, max_phrases=max_phrases, min_documents=min_documents, max_counted=max_counted)
+    logger.info("%s", made)
+    return cast(RankedPhrases, made)
 
 
 def _texts(dataset: Dataset | IterableDataset, reader: Any, max_source_length: int | None) -> Iterator[Any]:

@@ -132,9 +132,10 @@ class BartBodyDecoder(nn.Module):
         use_cache: bool | None = None,
         hierarchical_hidden_states: torch.Tensor | None = None,  # of HAT-BART, (batch, sentences, d_model)
         hierarchical_attention_mask: torch.Tensor | None = None,
+        source_ids: torch.Tensor | None = None,  # of the tokens that may be copied, (batch, source)
         **kwargs: Unpack[TransformersKwargs],
     ) -> ModelOutput:
-        """Decode; the arguments are those of BART's decoder, and the encoder's states of sentences."""
+        """Decode; the arguments are those of BART's decoder, the encoder's states of sentences, and what it read."""
         model: Any = self
         width = "embedding_size" if hasattr(self.config, "embedding_size") else "d_model"
         check_target(self.config, input_ids, inputs_embeds, encoder_hidden_states, attention_mask, width)
@@ -164,7 +165,9 @@ class BartBodyDecoder(nn.Module):
             others["hierarchical_attention_mask"] = mask
         copies = getattr(self.config, "use_copy", False)
         if copies:
-            others["source_mask"] = encoder_attention_mask
+            others["source_mask"] = copied_tokens(
+                self.config, source_ids, encoder_attention_mask, encoder_hidden_states
+            )
         hidden_states, copied = self.run(hidden_states, *read, cache=cache, use_cache=use_cache, **others, **kwargs)
         found = {"copy_attentions": copied} if copies else {}
         return self.output_class(last_hidden_state=hidden_states, cache=cache, **found)
@@ -225,6 +228,22 @@ class BartBodyModel(nn.Module):
         for part in ("encoder", "decoder"):
             if hasattr(self, part):
                 getattr(self, part).embed_tokens = value
+
+
+def copied_tokens(
+    config: PreTrainedConfig,
+    source_ids: torch.Tensor | None,  # (batch, source)
+    attention_mask: torch.Tensor | None,  # (batch, source)
+    states: torch.Tensor | None,  # (batch, source, d_model)
+) -> torch.Tensor | None:  # (batch, source)
+    """Tell which tokens of a source may be copied: no padding, nor the ends of documents and sentences."""
+    if source_ids is None or states is None or source_ids.shape != states.shape[:2]:  # the head refuses them
+        return attention_mask
+    may_be = torch.ones_like(source_ids) if attention_mask is None else attention_mask.to(source_ids.device)
+    for special in (config.bos_token_id, config.eos_token_id, config.pad_token_id):
+        if special is not None:
+            may_be = may_be * (source_ids != special)
+    return may_be
 
 
 def target_of(

@@ -4,10 +4,12 @@ Source: Gehrmann, Deng and Rush 2018, "Bottom-Up Abstractive Summarization", sec
 Axes in shape comments: batch (documents), source (source tokens), target (target tokens), d_model (width).
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import nn
+from torch.compiler import is_compiling
 from torch.nn.attention.flex_attention import BlockMask
 from transformers.cache_utils import Cache
 from transformers.configuration_utils import PreTrainedConfig
@@ -32,7 +34,7 @@ class CopyAttention(BartAttention):
         key_value_states: torch.Tensor | None = None,  # (batch, source, d_model)
         cache: Cache | None = None,
         attention_mask: torch.Tensor | BlockMask | None = None,
-        source_mask: torch.Tensor | None = None,  # (batch, source)
+        source_mask: torch.Tensor | None = None,  # of the tokens that may be copied, (batch, source)
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
         """Attend."""
@@ -48,10 +50,11 @@ class CopyAttention(BartAttention):
     ) -> torch.Tensor:
         scores = (query * self.scaling) @ key.transpose(1, 2)  # (batch, target, source); unscaled, float16 overflows
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        if source_mask is not None:
-            padding = source_mask[:, None].to(scores.device) == 0
-            scores = scores.masked_fill(padding, torch.finfo(scores.dtype).min)
-        return scores.softmax(dim=-1)
+        if source_mask is None:
+            return scores.softmax(dim=-1)
+        others = source_mask[:, None].to(scores.device) == 0
+        weights = scores.masked_fill(others, torch.finfo(scores.dtype).min).softmax(dim=-1)
+        return weights.masked_fill(others, 0.0)  # also where there is nothing to copy
 
 
 class CopyDecoderLayer(BartDecoderLayer):
@@ -135,6 +138,8 @@ def feed_forward(layer: Any, inputs: torch.Tensor) -> torch.Tensor:
     return layer.fc2(expanded)
 
 
+# Numbers of scores that are worked on at once, beside the logits.
+NUMBERS_AT_ONCE = 2**22
 # Score of copying with a closed gate: a probability of 0.0009.
 CLOSED = -7.0
 
@@ -154,6 +159,9 @@ def mix_log_probabilities(
     """Logarithm of `(1 - p) softmax(logits) + p copied`: `copied` sums attention over equal source tokens."""
     wide = torch.promote_types(logits.dtype, torch.float32)
     gate, weights = gate.to(wide), copy_attentions.to(wide)
+    if logits.shape[1] > 1 and not is_compiling():
+        mixed: torch.Tensor = _Mix.apply(logits, gate, weights, source_ids)
+        return mixed
     generated = logits.log_softmax(dim=-1, dtype=wide) + nn.functional.logsigmoid(-gate)
     if logits.shape[1] == 1:  # a step of generation: one more distribution is less work than sorting the source
         copied = torch.zeros_like(generated).scatter_add_(2, source_ids[:, None], weights)
@@ -164,6 +172,56 @@ def mix_log_probabilities(
     # What fills up writes again what the first token writes, and has no gradient of its own.
     mixed = mixed.where(is_token[:, None], mixed[:, :, :1].detach())
     return generated.scatter(2, index, mixed)  # not in place: gathering from it has its backward yet to come
+
+
+class _Mix(torch.autograd.Function):
+    """The same in chunks of target tokens: as large as the logits are the result alone, and their gradient."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: torch.Tensor, gate: torch.Tensor, weights: torch.Tensor, source_ids: torch.Tensor
+    ) -> torch.Tensor:
+        ids, copied, is_token = _sum_over_equal_tokens(source_ids, weights)
+        index = ids[:, None].expand_as(copied)
+        mixed = torch.empty(logits.shape, dtype=gate.dtype, device=logits.device)
+        generated = torch.empty_like(copied)  # of the source's tokens, (batch, target, source)
+        for part in _parts(logits):
+            rows = mixed[:, part]
+            rows.copy_(logits[:, part].log_softmax(dim=-1, dtype=gate.dtype))
+            rows += nn.functional.logsigmoid(-gate[:, part])
+            generated[:, part] = rows.gather(2, index[:, part])
+            rows.scatter_(2, index[:, part], _add(generated[:, part], copied[:, part], gate[:, part]))
+        ctx.save_for_backward(mixed, generated, gate, weights, source_ids, index, is_token)
+        ctx.dtype = logits.dtype
+        return mixed
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        mixed, generated, gate, weights, source_ids, index, is_token = ctx.saved_tensors
+        with torch.enable_grad():  # of what is as large as the source
+            inputs = [tensor.detach().requires_grad_() for tensor in (generated, gate, weights)]
+            copied = _sum_over_equal_tokens(source_ids, inputs[2])[1]
+            of_source = grad.gather(2, index) * is_token[:, None]  # what fills up has none
+            found = torch.autograd.grad(_add(inputs[0], copied, inputs[1]), inputs, of_source)
+        of_generated, of_gate, of_weights = found
+        of_generated = of_generated.where(is_token[:, None], of_generated[:, :, :1])
+        of_logits = torch.empty(mixed.shape, dtype=ctx.dtype, device=mixed.device)
+        for part in _parts(mixed):
+            shift = nn.functional.logsigmoid(-gate[:, part])
+            chances = (mixed[:, part] - shift).scatter_(2, index[:, part], generated[:, part] - shift).exp_()
+            rows = grad[:, part].scatter(2, index[:, part], of_generated[:, part])
+            total = rows.sum(dim=-1, keepdim=True)
+            of_logits[:, part] = rows.addcmul_(chances, total, value=-1)
+            of_gate[:, part] -= total * gate[:, part].sigmoid()
+        return of_logits, of_gate, of_weights, None
+
+
+def _parts(logits: torch.Tensor) -> Iterator[slice]:
+    """Divide the target, so that not too much beside the logits is held at once."""
+    batch, target, vocabulary = logits.shape
+    at_once = max(1, NUMBERS_AT_ONCE // max(1, batch * vocabulary))
+    return (slice(first, first + at_once) for first in range(0, target, at_once))
 
 
 def _add(generated: torch.Tensor, copied: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:

@@ -1,26 +1,20 @@
-"""Key phrases of a document: runs of two or three words with the highest tf-idf by the counts of a corpus."""
+"""Key phrases of a document: the best of its short runs of words, by default by tf-idf in the counts of a corpus."""
 
 import base64
 import hashlib
-import json
 import math
-import os
 import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from .phrase_finder import TF_IDF, PhraseFinder
 from .phrase_spans import Phrase
 from .phrase_words import ends_in_a_word, is_unspaced, split_words
 from .text_inputs import check_integer
 
-
-# The file beside a processor's settings.
-KEY_PHRASES_FILE = "key_phrases.json"
-FORMAT = "hier_models key phrases 1"
 
 # Words whose hashes are kept at hand, and phrases of documents that are gathered before they are counted together.
 _WORDS_IN_MEMORY = 2**20
@@ -47,14 +41,25 @@ class _WordHashes(dict[str, int]):
         return number
 
 
-class KeyPhraseExtractor:
-    """Finds the key phrases of a document by tf-idf.
+class Candidates(NamedTuple):
+    """Phrases of a document that may be key phrases, each once."""
+
+    keys: Array  # their hashes, (phrases,)
+    counts: Array  # how often each is there, (phrases,)
+    of: Array  # which phrase each occurrence is of, (occurrences,)
+    bounds: Array  # characters of each occurrence, (occurrences, 2)
+    first: Array  # first occurrence of each, (phrases,)
+
+    def words(self, text: str) -> Iterator[list[str]]:
+        """Give the words of each phrase."""
+        return (split_words(text[start:end])[0] for start, end in self.bounds[self.first].tolist())
+
+
+class RankedPhrases(PhraseFinder):
+    """Chooses the best of all runs of a few words.
 
     Candidates are runs of words side by side with no punctuation between, none of them a stopword or a single letter
-    (as in scikit-learn; not so in scripts without spaces), and not all of them numbers. Their tf-idf is that of
-    scikit-learn's `TfidfVectorizer` with its defaults, tf · (ln((1 + N) / (1 + df)) + 1), where the df of a phrase
-    that the corpus lacks is 0. Unlike there, phrases are known by a hash of 64 bits, so that a corpus of any size is
-    counted in bounded memory and quickly, and the counts are a small file without pickle.
+    (as in scikit-learn; not so in scripts without spaces), and not all of them numbers.
 
     Args:
         stopwords: Words that are in no phrase.
@@ -83,11 +88,112 @@ class KeyPhraseExtractor:
         )
         self.lengths = tuple(sorted(set(lengths)))
         self.top_k = top_k
+        self._hashes = _WordHashes()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self.stopwords)} stopwords, lengths={self.lengths}, top_k={self.top_k})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_hashes": _WordHashes()}  # the same however much it was used
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the stopwords, lengths and how many are chosen."""
+        return {"lengths": list(self.lengths), "top_k": self.top_k, "stopwords": sorted(self.stopwords)}
+
+    def find(self, text: str, ranges: Sequence[tuple[int, int]] | None = None) -> list[Phrase]:
+        """Find the key phrases of a document; see [`PhraseFinder`].
+
+        Args:
+            text: The document.
+            ranges: Where to look, as (start, end) in characters; by default everywhere.
+
+        Returns:
+            At most `top_k` phrases with a score above 0, the most important first and of equals the earlier one. Their
+            values have an L2 norm of 1. A phrase looks as where it first occurs, and has all its places in the ranges.
+
+        Raises:
+            ValueError: If what finds them is not fitted.
+
+        Source: section 4.1.
+        """
+        keys, bounds = self._candidates(text, ranges)
+        unique, first, inverse, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+        scores = self._scores(text, ranges, Candidates(unique, counts, inverse, bounds, first))
+        chosen = np.lexsort((first, bounds[first, 0], -scores))[: self.top_k]
+        chosen = chosen[scores[chosen] > 0]
+        values = scores[chosen] / math.sqrt(float(np.sum(scores[chosen] ** 2)) or 1.0)
+        phrases = []
+        for number, value in zip(chosen, values.tolist(), strict=True):
+            places = bounds[inverse == number].tolist()
+            start, end = places[0]
+            phrases.append(Phrase(" ".join(text[start:end].split()), value, tuple((a, b) for a, b in places)))
+        return phrases
+
+    def _scores(self, text: str, ranges: Sequence[tuple[int, int]] | None, candidates: Candidates) -> Array:
+        """How important each candidate is, 0 or more, (phrases,)."""
+        raise NotImplementedError
+
+    def _candidates(self, text: str, ranges: Sequence[tuple[int, int]] | None) -> tuple[Array, Array]:
+        """Find every phrase that may be a key phrase: its key (phrases,) and its characters (phrases, 2)."""
+        if len(self._hashes) > _WORDS_IN_MEMORY or not self._hashes:
+            self._hashes = _WordHashes(dict.fromkeys(self.stopwords, 0))
+        keys, places = [], []
+        for start, end in [(0, len(text))] if ranges is None else ranges:
+            for key, place in self._candidates_of(text, start, end):
+                keys.append(key)
+                places.append(place)
+        if not keys:
+            return np.zeros(0, dtype=np.uint64), np.zeros((0, 2), dtype=np.int64)
+        return np.concatenate(keys), np.concatenate(places)
+
+    def _candidates_of(self, text: str, start: int, end: int) -> Iterator[tuple[Array, Array]]:
+        words, bounds, beside = split_words(text[start:end])
+        if words and end < len(text) and ends_in_a_word(text, start + int(bounds[-1, 0]), end):
+            words, bounds, beside = words[:-1], bounds[:-1], beside[:-1]
+        if not words:
+            return
+        hashes = np.fromiter(map(self._hashes.__getitem__, words), dtype=np.uint64, count=len(words))
+        bounds = bounds + start
+        content = hashes != 0
+        linked = content[:-1] & content[1:] & beside  # (words - 1,): this word and the next are of one phrase
+        keys, valid, named = hashes, content, hashes & _ODD
+        for n in range(1, self.lengths[-1] + 1):
+            if n > 1:
+                keys = keys[:-1] * _FACTOR + hashes[n - 1 :]
+                valid = valid[:-1] & linked[n - 2 :]
+                named = named[:-1] | (hashes[n - 1 :] & _ODD)
+            if not len(keys):
+                return
+            if n in self.lengths:
+                at = np.flatnonzero(valid & (named != 0))
+                yield keys[at], np.stack([bounds[at, 0], bounds[at + n - 1, 1]], axis=1)
+
+
+class KeyPhraseExtractor(RankedPhrases, name=TF_IDF):
+    """Finds the key phrases of a document by tf-idf, among the candidates of [`RankedPhrases`].
+
+    Their tf-idf is that of scikit-learn's `TfidfVectorizer` with its defaults, tf · (ln((1 + N) / (1 + df)) + 1),
+    where the df of a phrase that the corpus lacks is 0. Unlike there, phrases are known by a hash of 64 bits, so that
+    a corpus of any size is counted in bounded memory and quickly, and the counts are a small file without pickle.
+
+    Args:
+        stopwords: Words that are in no phrase.
+        lengths: How many words a phrase may have.
+        top_k: How many phrases of a document are chosen.
+
+    Raises:
+        ValueError: If a length or `top_k` is below 1, or there is no length.
+        TypeError: If a stopword is no string.
+
+    Source: section 4.1.
+    """
+
+    def __init__(self, stopwords: Iterable[str] = (), lengths: Sequence[int] = (2, 3), top_k: int = 10) -> None:
+        super().__init__(stopwords, lengths, top_k)
         self.documents = 0
         self.uncounted = 0
         self._keys: Array = np.zeros(0, dtype=np.uint64)
         self._counts: Array = np.zeros(0, dtype=np.uint32)
-        self._hashes = _WordHashes()
 
     def __len__(self) -> int:
         """How many phrases of the corpus are known."""
@@ -98,9 +204,6 @@ class KeyPhraseExtractor:
             f"{type(self).__name__}({self.documents} documents, {len(self)} phrases, {len(self.stopwords)} stopwords, "
             f"lengths={self.lengths}, top_k={self.top_k})"
         )
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_hashes": _WordHashes()}  # the same however much it was used
 
     # Fitting
 
@@ -166,41 +269,11 @@ class KeyPhraseExtractor:
             )
         return int(self._frequencies(np.array(whole[:1], dtype=np.uint64))[0])
 
-    # Finding
-
-    def find(self, text: str, ranges: Sequence[tuple[int, int]] | None = None) -> list[Phrase]:
-        """Find the key phrases of a document.
-
-        Args:
-            text: The document.
-            ranges: Where to look, as (start, end) in characters, such as what is left of each article; by default
-                everywhere. A word that a range cuts is not looked at.
-
-        Returns:
-            At most `top_k` phrases, the most important first and of equals the earlier one. Their values have an L2
-            norm of 1. A phrase looks as where it first occurs, and has all its places in the ranges.
-
-        Raises:
-            ValueError: If the extractor is not fitted.
-
-        Source: section 4.1.
-        """
+    def _scores(self, text: str, ranges: Sequence[tuple[int, int]] | None, candidates: Candidates) -> Array:
         if not self.documents:
             raise ValueError("the KeyPhraseExtractor is not fitted; give its `fit` the documents of a corpus")
-        keys, bounds = self._candidates(text, ranges)
-        if not len(keys):
-            return []
-        found, first, inverse, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
-        idf = np.log((1 + self.documents) / (1 + self._frequencies(found))) + 1
-        scores = counts * idf
-        chosen = np.lexsort((first, bounds[first, 0], -scores))[: self.top_k]
-        values = scores[chosen] / math.sqrt(float(np.sum(scores[chosen] ** 2)))
-        phrases = []
-        for number, value in zip(chosen, values.tolist(), strict=True):
-            places = bounds[inverse == number].tolist()
-            start, end = places[0]
-            phrases.append(Phrase(" ".join(text[start:end].split()), value, tuple((a, b) for a, b in places)))
-        return phrases
+        idf: Array = np.log((1 + self.documents) / (1 + self._frequencies(candidates.keys))) + 1
+        return candidates.counts * idf
 
     def _frequencies(self, keys: Array) -> Array:
         """Look up in how many documents phrases are; (phrases,)."""
@@ -209,80 +282,25 @@ class KeyPhraseExtractor:
         places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         return np.where(self._keys[places] == keys, self._counts[places].astype(np.int64), 0)
 
-    def _candidates(self, text: str, ranges: Sequence[tuple[int, int]] | None) -> tuple[Array, Array]:
-        """Find every phrase that may be a key phrase: its key (phrases,) and its characters (phrases, 2)."""
-        if len(self._hashes) > _WORDS_IN_MEMORY or not self._hashes:
-            self._hashes = _WordHashes(dict.fromkeys(self.stopwords, 0))
-        keys, places = [], []
-        for start, end in [(0, len(text))] if ranges is None else ranges:
-            for key, place in self._candidates_of(text, start, end):
-                keys.append(key)
-                places.append(place)
-        if not keys:
-            return np.zeros(0, dtype=np.uint64), np.zeros((0, 2), dtype=np.int64)
-        return np.concatenate(keys), np.concatenate(places)
-
-    def _candidates_of(self, text: str, start: int, end: int) -> Iterator[tuple[Array, Array]]:
-        words, bounds, beside = split_words(text[start:end])
-        if words and end < len(text) and ends_in_a_word(text, start + int(bounds[-1, 0]), end):
-            words, bounds, beside = words[:-1], bounds[:-1], beside[:-1]
-        if not words:
-            return
-        hashes = np.fromiter(map(self._hashes.__getitem__, words), dtype=np.uint64, count=len(words))
-        bounds = bounds + start
-        content = hashes != 0
-        linked = content[:-1] & content[1:] & beside  # (words - 1,): this word and the next are of one phrase
-        keys, valid, named = hashes, content, hashes & _ODD
-        for n in range(1, self.lengths[-1] + 1):
-            if n > 1:
-                keys = keys[:-1] * _FACTOR + hashes[n - 1 :]
-                valid = valid[:-1] & linked[n - 2 :]
-                named = named[:-1] | (hashes[n - 1 :] & _ODD)
-            if not len(keys):
-                return
-            if n in self.lengths:
-                at = np.flatnonzero(valid & (named != 0))
-                yield keys[at], np.stack([bounds[at, 0], bounds[at + n - 1, 1]], axis=1)
-
-    # Saving
-
-    def save(self, file: str | os.PathLike[str]) -> None:
-        """Save everything as JSON."""
-        text = json.dumps(self.as_dict(), indent=1, ensure_ascii=False)
-        Path(file).write_text(f"{text}\n", encoding="utf-8")
-
     def as_dict(self) -> dict[str, Any]:
         """Give all that is counted: what `save` writes."""
         return {
-            "format": FORMAT,
             "documents": self.documents,
             "uncounted": self.uncounted,
-            "lengths": list(self.lengths),
-            "top_k": self.top_k,
-            "stopwords": sorted(self.stopwords),
+            **super().as_dict(),
             "keys": _packed(self._keys.astype("<u8")),
             "counts": _packed(self._counts.astype("<u4")),
         }
 
     @classmethod
-    def load(cls, file: str | os.PathLike[str]) -> "KeyPhraseExtractor":
-        """Load what `save` has saved."""
-        try:
-            content = json.loads(Path(file).read_text(encoding="utf-8"))
-            found = content["format"]
-        except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(f"{file} is no file of key phrases: {error!r}") from error
-        if found != FORMAT:
-            raise ValueError(f"{file} is in the format {found!r}, and this version reads {FORMAT!r}")
-        try:
-            extractor = cls(content["stopwords"], content["lengths"], content["top_k"])
-            extractor.documents, extractor.uncounted = int(content["documents"]), int(content["uncounted"])
-            extractor._keys = _unpacked(content["keys"], "<u8").astype(np.uint64)
-            extractor._counts = _unpacked(content["counts"], "<u4").astype(np.uint32)
-        except (KeyError, TypeError, ValueError, zlib.error) as error:
-            raise ValueError(f"{file} is damaged: {error!r}") from error
+    def from_dict(cls, settings: dict[str, Any]) -> "KeyPhraseExtractor":
+        """Make what gave these settings and counts."""
+        extractor = cls(settings["stopwords"], settings["lengths"], settings["top_k"])
+        extractor.documents, extractor.uncounted = int(settings["documents"]), int(settings["uncounted"])
+        extractor._keys = _unpacked(settings["keys"], "<u8").astype(np.uint64)
+        extractor._counts = _unpacked(settings["counts"], "<u4").astype(np.uint32)
         if len(extractor._keys) != len(extractor._counts):
-            raise ValueError(f"{file} is damaged: {len(extractor._keys)} keys, {len(extractor._counts)} counts")
+            raise ValueError(f"{len(extractor._keys)} keys, {len(extractor._counts)} counts")
         return extractor
 
 

@@ -308,6 +308,7 @@ class HatBartModel(BartBodyModel, HatBartPreTrainedModel):
             cache=cache,
             inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,
+            source_ids=input_ids if source_ids is None else source_ids,
             **kwargs,
         )
         return HatBartModelOutput(

@@ -202,6 +202,7 @@ class HighlightTransformerModel(BartBodyModel, HighlightTransformerPreTrainedMod
             cache=cache,
             inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,
+            source_ids=encoded_ids,
             **kwargs,
         )
         return CopyModelOutput(

@@ -106,6 +106,7 @@ class TopDownTransformerModel(BartBodyModel, TopDownTransformerPreTrainedModel):
             cache=cache,
             inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,
+            source_ids=input_ids if source_ids is None else source_ids,
             **kwargs,
         )
         return TopDownTransformerModelOutput(

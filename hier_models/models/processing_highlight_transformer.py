@@ -1,12 +1,13 @@
 """Processor of the Highlight-Transformer: articles in, `<s> articles </s>` out, and tokens of their key phrases."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Unpack
 
 import numpy as np
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
-from .key_phrase_extraction import KEY_PHRASES_FILE, KeyPhraseExtractor
+from .phrase_finder import KEY_PHRASES_FILE, PhraseFinder, as_finder
+from .phrase_ranking import TextRankPhrases  # noqa: F401  # with the others there, to be loaded by name
 from .phrase_spans import Phrase, place_phrases, read_phrases, shares
 from .source_processing import NO_PADDING, GivesRunningText, Place, SavesPart, SourceOptions, SourceProcessor
 from .source_text import SEPARATORS, given_input, part_places, read_items, read_parts
@@ -24,12 +25,13 @@ class HighlightTransformerProcessor(SavesPart, GivesRunningText, SourceProcessor
             are wanted.
         language: Language of the texts, as a code such as en or de: whose stopwords a key phrase extractor is fitted
             with.
-        key_phrases: Finds the key phrases of documents that come without; saved and loaded with the processor.
+        key_phrases: Finds the key phrases of documents that come without: a [`PhraseFinder`], or a function that takes
+            a text and gives its phrases (see [`PhraseFunction`]). Saved with the processor, and loaded by its name.
         max_phrase_length: Tokens of the longest phrase, as in the model's config.
 
     Raises:
         ValueError: If the tokenizer lacks a token, the language is no code, or the length is below 1.
-        TypeError: If `key_phrases` is no extractor.
+        TypeError: If `key_phrases` is no finder and no function.
 
     Source: sections 3.1 and 4.1.
     """
@@ -37,13 +39,13 @@ class HighlightTransformerProcessor(SavesPart, GivesRunningText, SourceProcessor
     _needs_places: ClassVar[str] = "phrases, `return_offsets_mapping` and the truncation of several articles need one"
     _part: ClassVar[str] = "key_phrases"
     _part_file: ClassVar[str] = KEY_PHRASES_FILE
-    _part_class: ClassVar[Any] = KeyPhraseExtractor
+    _part_class: ClassVar[Any] = PhraseFinder
 
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerBase | None = None,
         language: str = "en",
-        key_phrases: KeyPhraseExtractor | None = None,
+        key_phrases: PhraseFinder | Callable[[str], Any] | None = None,
         max_phrase_length: int = 32,
     ) -> None:
         super().__init__(tokenizer)
@@ -56,15 +58,13 @@ class HighlightTransformerProcessor(SavesPart, GivesRunningText, SourceProcessor
         self.max_phrase_length = max_phrase_length
 
     @property
-    def key_phrases(self) -> KeyPhraseExtractor | None:
+    def key_phrases(self) -> Any:
         """What finds key phrases; it may be replaced, and None finds none."""
         return self._key_phrases
 
     @key_phrases.setter
-    def key_phrases(self, extractor: KeyPhraseExtractor | None) -> None:
-        if extractor is not None and not (hasattr(extractor, "find") and hasattr(extractor, "save")):
-            raise TypeError(f"`key_phrases` must be a KeyPhraseExtractor or None, got {type(extractor).__name__}")
-        self._key_phrases = extractor
+    def key_phrases(self, finder: PhraseFinder | Callable[[str], Any] | None) -> None:
+        self._key_phrases = as_finder(finder)
 
     @property
     def extra_inputs(self) -> dict[str, Any]:
@@ -229,7 +229,7 @@ class HighlightTransformerProcessor(SavesPart, GivesRunningText, SourceProcessor
         if self.key_phrases is None and None in values:
             raise ValueError(
                 f"`{labels[values.index(None)]}` is None, for the processor to find phrases, but it has no "
-                "`key_phrases`; fit a KeyPhraseExtractor, or give a list of phrases (an empty one for none)"
+                "`key_phrases`; set a PhraseFinder there, or give a list of phrases (an empty one for none)"
             )
         rows = zip(labels, values, texts, articles, strict=True)
         return [None if given is None else read_phrases(name, given, text, spans) for name, given, text, spans in rows]

@@ -18,6 +18,10 @@ from .input_checks import check_labels
 from .model_outputs import CopyLMOutput, takes
 
 
+# Score of copying where there is nothing to copy: a probability of 0 in any number format.
+NOTHING = -1e4
+
+
 def writes(model_class: Any, output_class: Any) -> Callable[..., Any]:
     """Make the forward of a head that writes targets."""
     also = ("labels", "output_copying") if issubclass(output_class, CopyLMOutput) else ("labels",)
@@ -105,6 +109,8 @@ class Seq2SeqHead(WritesTargets, nn.Module):
         gate, copy_attentions = None, outputs.get("copy_attentions")
         if getattr(self.config, "use_copy", False):
             gate = self.copy_gate(hidden_states)  # (batch, target, 1)
+            if copy_attentions is not None:
+                gate = gate.masked_fill(~copy_attentions.any(dim=-1, keepdim=True).to(gate.device), NOTHING)
             logits = _copy(logits, gate, copy_attentions, outputs.get("source_ids"))
         loss = None if labels is None else token_loss(logits, labels, num_items_in_batch, are_logs=gate is not None)
         without = ("last_hidden_state", "source_ids", "copy_attentions")

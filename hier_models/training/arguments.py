@@ -217,7 +217,8 @@ class DataArguments:
         importance_tagger: A checkpoint that gives the weights of the validation and test documents instead, as there
             are no summaries where the model is used; without it they are the oracle's too.
         key_phrases: Where a Highlight-Transformer's key phrases come from: "fit" counts the phrases of the training
-            documents, of what the model reads of them; else a file or a checkpoint that has them (key_phrases.json).
+            documents, of what the model reads of them; "textrank" and "title" need none; else a file or a checkpoint
+            that has them (key_phrases.json), as `hier-models fit-phrases` makes.
             By default the processor's own. Documents with a `phrases_column` keep their phrases.
         stopwords: With "fit", the words that are in no key phrase: en, de, or a file; by default those of the
             processor's language.

@@ -29,11 +29,11 @@ def _check_steps(steps_per_epoch: int | None) -> None:
 
 
 class BrightnessDecay(TrainerCallback):
-    """Multiplies the brightness factor of a Highlight-Transformer by `decay` at the end of each epoch.
+    """Multiplies the brightness factor of a Highlight-Transformer by `decay` before each epoch but the first.
 
-    The brightness stands in the model's config, so that what is saved has that of the epochs it was trained for. It is
-    computed from the number of finished epochs, so that a resumed run goes on as it was, if its model was made as for
-    a new run. With `load_best_model_at_end` the model ends with the brightness of the checkpoint that is loaded.
+    The brightness stands in the model's config, so that what is evaluated and saved has that it was trained with. It
+    is computed from the number of finished epochs, so that a resumed run goes on as it was, if its model was made as
+    for a new run. With `load_best_model_at_end` the model ends with the brightness of the checkpoint that is loaded.
 
     A streamed dataset has no epochs that the Trainer could count: give `steps_per_epoch`.
 
@@ -45,7 +45,8 @@ class BrightnessDecay(TrainerCallback):
     Raises:
         ValueError: If a number is out of its range, or when training begins, if the model highlights nothing.
 
-    Source: section 4.2 (the brightness factor progressively decreases at the end of each epoch).
+    Source: section 4.2 (the brightness factor progressively decreases at the end of each epoch; here once the epoch's
+    model is evaluated and saved).
     """
 
     def __init__(
@@ -67,11 +68,11 @@ class BrightnessDecay(TrainerCallback):
         self._factor = config.brightness_decay if self.decay is None else self.decay
         self._set(config, state)
 
-    def on_epoch_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
-        """Lower the brightness, before the epoch's model is evaluated and saved."""
+    def on_epoch_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        """Lower the brightness, when the last epoch's model is evaluated and saved."""
         self._set(kwargs["model"].config, state)
 
-    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+    def on_step_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         if self.steps_per_epoch is not None:
             self._set(kwargs["model"].config, state)
 

@@ -11,7 +11,7 @@ from transformers.utils.hub import cached_file
 from ..data.key_phrases import fit_key_phrases
 from ..data.phrase_columns import PHRASES
 from ..data.tokenizing import highlights
-from ..models.key_phrase_extraction import KEY_PHRASES_FILE, KeyPhraseExtractor
+from ..models.phrase_finder import KEY_PHRASES_FILE, PhraseFinder
 from .arguments import DataArguments, RecipeError, mistakes_of
 from .models import Processor
 
@@ -19,12 +19,13 @@ from .models import Processor
 logger = logging.getLogger(__name__)
 
 FIT = "fit"
+WITHOUT_CORPUS = ("textrank", "title")
 
 
 def check(data: DataArguments) -> None:
     """Refuse, before anything is loaded, what does not fit together."""
-    if data.stopwords is not None and data.key_phrases != FIT:
-        raise RecipeError("data: stopwords goes with key_phrases: fit")
+    if data.stopwords is not None and data.key_phrases not in (FIT, *WITHOUT_CORPUS):
+        raise RecipeError(f"data: stopwords goes with key_phrases: fit, {' or '.join(WITHOUT_CORPUS)}")
 
 
 def prepare(
@@ -41,13 +42,14 @@ def prepare(
         reader.key_phrases = None  # nothing is highlighted
         return {}
     with mistakes_of("data: key_phrases", OSError):
-        if wanted == FIT:
+        if wanted in (FIT, *WITHOUT_CORPUS):
             options: dict[str, Any] = {"max_source_length": data.max_source_length, "stopwords": data.stopwords}
+            options |= {} if wanted == FIT else {"finder": wanted}
             reader.key_phrases = fit_key_phrases(documents, processor, **options)
         elif wanted is not None:
             path = Path(wanted).expanduser()
             file = path if path.is_file() else cached_file(str(path) if path.exists() else wanted, KEY_PHRASES_FILE)
-            reader.key_phrases = KeyPhraseExtractor.load(cast(Any, file))
+            reader.key_phrases = PhraseFinder.load(cast(Any, file))
     if (found := reader.key_phrases) is None:
         if PHRASES in (documents.column_names or ()):
             return {}
@@ -56,4 +58,6 @@ def prepare(
             "key_phrases: fit (or config_overrides: highlight_heads: 0 for a model without)"
         )
     logger.info("%s", found)
+    if not hasattr(found, "documents"):
+        return {"key_phrases": {"finder": found.name}}
     return {"key_phrases": {"documents": found.documents, "phrases": len(found), "uncounted": found.uncounted}}

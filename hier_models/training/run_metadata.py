@@ -22,7 +22,7 @@ from transformers.utils.import_utils import is_torch_bf16_gpu_available
 from ..data.cache_fingerprint import source_version
 from ..data.data_files import visible_files
 from ..data.record_readers import DATA_SUFFIXES, TEXT_SUFFIXES, data_suffix
-from ..models.key_phrase_extraction import KEY_PHRASES_FILE
+from ..models.phrase_finder import KEY_PHRASES_FILE
 from .arguments import Recipe
 
 

@@ -61,12 +61,23 @@ def test_articles_of_one_string_on_the_hub(highlighter: str, monkeypatch: pytest
     assert Path("hub/key_phrases.json").read_text() == Path("here/key_phrases.json").read_text()
 
 
+def test_others_than_tf_idf_count_nothing(highlighter: str) -> None:
+    result = run("fit-phrases", "-m", highlighter, "--finder", "textrank", "--top-k", "3")
+    assert "Saved: model" in result.stderr
+    processor = AutoProcessor.from_pretrained(highlighter)
+    assert repr(processor.key_phrases).startswith("TextRankPhrases")
+    assert 0 < len(processor(text=DOCUMENTS[0], return_phrases=True)["phrases"]) <= 3
+
+
 def test_mistakes(highlighter: str, tiny_model: HatBartForConditionalGeneration, processor: HatBartProcessor) -> None:
     mistake("fit-phrases", "-m", "nowhere/at/all", "train.jsonl", says="there is no folder 'nowhere/at/all'")
     mistake("fit-phrases", "-m", highlighter, "nothing.jsonl", says="nothing.jsonl")
     mistake(
         "fit-phrases", "-m", highlighter, "train.jsonl", "--stopwords", "fr", says="stopwords='fr' is neither a file"
     )
+    mistake("fit-phrases", "-m", highlighter, says="DOCUMENTS are missing")
+    mistake("fit-phrases", "-m", highlighter, "--finder", "yake", says="finder must be one of")
+    mistake("fit-phrases", "-m", highlighter, "train.jsonl", "--finder", "title", says="leave out 'train.jsonl'")
     mistake("fit-phrases", "-m", "some-model", "train.jsonl", says="--output: 'some-model' is on the Hub")
     tiny_model.save_pretrained("bart")
     processor.save_pretrained("bart")

@@ -19,7 +19,7 @@ from hier_models import (
 from tests.references import highlight_transformer as reference
 
 
-PAD, EOS = 1, 2
+BOS, PAD, EOS = 0, 1, 2
 
 
 def make_config(**kwargs):
@@ -112,6 +112,7 @@ class TestAgainstThePaper:
         config = model.config
         documents = [make_source(11)[0].tolist(), make_source(6, seed=1)[0].tolist()]
         documents[0][7] = documents[0][3]  # the same token twice
+        documents[0][0], documents[0][10] = BOS, EOS  # not to be copied
         target = torch.tensor([[EOS, 7, 20], [EOS, 9, 31]])
 
         mask = pad([[1] * len(document) for document in documents], side, 13, 0)
@@ -143,7 +144,7 @@ class TestAgainstThePaper:
             torch.testing.assert_close(states[row][mask[row].bool()], torch.stack(tokens), **close)
             decoded, to_source = reference.decode(base, body, target[row].tolist(), tokens, layers=2, heads=2)
             rows = [
-                reference.predict(base["shared.weight"], gate, state, heads[config.copy_head], document)
+                reference.predict(base["shared.weight"], gate, state, heads[config.copy_head], document, (BOS, EOS))
                 for state, heads in zip(decoded, to_source, strict=True)
             ]
             expected.append(torch.stack(rows).log())
@@ -198,13 +199,13 @@ class TestAgainstThePaper:
         assert len({round(loss, 6) for loss in losses}) == len(losses)
 
     def test_brightness_is_read_at_each_call(self):
-        model = make_model()
+        model = make_model(brightness=1.0)
         source, phrases = make_source(11), phrase_inputs(PHRASES[:1])
         target = make_source(4, seed=3)
         bright = model(source, decoder_input_ids=target, **phrases).logits
         model.config.brightness *= 0.5
         halved = model(source, decoder_input_ids=target, **phrases).logits
-        model.config.brightness = 1.0
+        model.config.brightness *= 2
         phrases["phrase_values"] *= 0.5
         torch.testing.assert_close(model(source, decoder_input_ids=target, **phrases).logits, halved)
         assert (bright - halved).abs().max() > 1e-3
@@ -350,6 +351,24 @@ class TestCopying:
         model.config.use_copy = False
         plain = model(source, attention_mask=mask, decoder_input_ids=target).logits.softmax(-1)
         torch.testing.assert_close(generated / (1 - outputs.copy_probability[..., None]), plain, rtol=1e-3, atol=1e-6)
+
+    def test_special_tokens_are_not_copied(self):
+        """Padding neither, with a mask or without; of a source without words nothing is, whatever the gate says."""
+        model = make_model()
+        torch.nn.init.constant_(model.copy_gate.bias, 200.0)
+        source, target = make_source(6, batch=2), make_source(4, batch=2, seed=3)
+        source[0, 0], source[0, 4], source[0, 5] = BOS, EOS, PAD
+        source[1] = torch.tensor([BOS, EOS, PAD, PAD, PAD, PAD])
+        outputs = model(source, decoder_input_ids=target, labels=target, output_copying=True)
+        assert not outputs.copy_attentions[0][:, [0, 4, 5]].any()
+        torch.testing.assert_close(outputs.copy_attentions.sum(-1), torch.tensor([[1.0], [0.0]]).expand(2, 4))
+        torch.testing.assert_close(outputs.logits.exp().sum(-1), torch.ones(2, 4))
+        assert outputs.copy_probability.tolist() == [[1.0] * 4, [0.0] * 4]
+        outputs.loss.backward()
+        assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
+        model.config.use_copy = False
+        plain = model(source, decoder_input_ids=target).logits.log_softmax(-1)
+        torch.testing.assert_close(outputs.logits[1], plain[1])
 
     def test_the_copying_head_is_seen_before_dropout(self):
         model = make_model(attention_dropout=0.5, dropout=0.0, activation_dropout=0.0).train()

@@ -517,7 +517,7 @@ def test_what_no_processor_can_be_made_of_is_refused(tokenizer: PreTrainedTokeni
     for length in (0, 1.5, True):
         with pytest.raises(ValueError, match="`max_phrase_length` must be an integer of at least 1"):
             HighlightTransformerProcessor(tokenizer, max_phrase_length=length)
-    with pytest.raises(TypeError, match="`key_phrases` must be a KeyPhraseExtractor or None, got str"):
+    with pytest.raises(TypeError, match=r"`key_phrases` must be a PhraseFinder, a function .*, got str"):
         HighlightTransformerProcessor(tokenizer, key_phrases="key_phrases.json")
     with pytest.raises(ValueError, match="is not fitted"):
         HighlightTransformerProcessor(tokenizer, key_phrases=KeyPhraseExtractor())(text="One two.")

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from hier_models.models import copy_mechanism
 from hier_models.models.copy_mechanism import mix_log_probabilities
 
 
@@ -37,9 +38,14 @@ def by_definition(logits, gate, attentions, source_ids):
     return torch.stack(rows).view_as(logits).log()
 
 
+@pytest.mark.parametrize("how", ["at once", "in chunks", "for the compiler"])
 @pytest.mark.parametrize("target", [1, 3])
 @pytest.mark.parametrize("name", SOURCES)
-def test_is_its_definition_forwards_and_backwards(name, target):
+def test_is_its_definition_forwards_and_backwards(name, target, how, monkeypatch):
+    if how == "in chunks":
+        monkeypatch.setattr(copy_mechanism, "NUMBERS_AT_ONCE", 2 * 10 * 2)  # two tokens of the target, and one
+    if how == "for the compiler":
+        monkeypatch.setattr(copy_mechanism, "is_compiling", lambda: True)
     (logits, gate, scores), ids = make(SOURCES[name], target)
     direction = torch.randn(2, target, 10, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     results = []
@@ -77,3 +83,16 @@ def test_padding_gets_nothing_where_it_has_no_weight():
     padded = torch.nn.functional.pad(weights, (0, 2))
     expected = mix_log_probabilities(logits, gate, weights, ids[:, :3])
     torch.testing.assert_close(mix_log_probabilities(logits, gate, padded, ids), expected)
+
+
+def test_of_the_size_of_the_logits_only_the_result_is_kept_for_training():
+    (logits, gate, scores), ids = make(SOURCES["several times"], dtype=torch.float32)
+    weights, kept = scores.softmax(-1), []
+
+    def pack(tensor):
+        kept.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        mixed = mix_log_probabilities(logits, gate, weights, ids)
+    assert {tensor.data_ptr() for tensor in kept if tensor.numel() >= logits.numel()} == {mixed.data_ptr()}

@@ -204,14 +204,17 @@ def predict(
     row: torch.Tensor,
     to_source: dict[int, torch.Tensor],
     source: list[int],
+    special: tuple[int, ...] = (),
 ) -> torch.Tensor:
-    """Probability of each token of the vocabulary: generated, or copied from the source."""
+    """Probability of each token of the vocabulary: generated, or copied from the source without its special tokens."""
     scores = {token: (vector * row).sum() for token, vector in enumerate(head)}
     probabilities = list(softmax(scores).values())
     if gate is not None:
         weight, bias = gate
         copying = 1 / (1 + torch.exp(-((weight * row).sum() + bias)))
         probabilities = [(1 - copying) * probability for probability in probabilities]
-        for position, token in enumerate(source):
-            probabilities[token] = probabilities[token] + copying * to_source[position]
+        words = {position: token for position, token in enumerate(source) if token not in special}
+        attended = sum(to_source[position] for position in words)
+        for position, token in words.items():
+            probabilities[token] = probabilities[token] + copying * to_source[position] / attended
     return torch.stack(probabilities)

@@ -66,14 +66,14 @@ def trainer_of(folder, callback, seen, model=None, **options):
     )
 
 
-def test_it_is_lower_after_each_epoch(tmp_path):
+def test_it_is_lower_in_each_epoch(tmp_path):
     seen = Seen()
     trainer = trainer_of(tmp_path, BrightnessDecay(), seen, eval_strategy="epoch")
     trainer.train()
     assert seen.steps == [1.0] * 3 + [0.5] * 3 + [0.25] * 3
-    assert seen.evaluations == [0.5, 0.25, 0.125]
+    assert seen.evaluations == [1.0, 0.5, 0.25]  # as it was trained
     trainer.save_model(str(tmp_path / "saved"))
-    assert json.loads((tmp_path / "saved" / "config.json").read_text())["brightness"] == 0.125
+    assert json.loads((tmp_path / "saved" / "config.json").read_text())["brightness"] == 0.25
 
 
 def test_its_numbers_can_be_given(tmp_path):
@@ -115,7 +115,7 @@ def test_the_best_model_has_the_brightness_it_was_saved_with(tmp_path):
     trainer = trainer_of(tmp_path, BrightnessDecay(), Seen(), **options)
     trainer.train()
     assert trainer.state.best_model_checkpoint.endswith("checkpoint-3")
-    assert trainer.model.config.brightness == 0.5
+    assert trainer.model.config.brightness == 1.0
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,13 @@ def test_fitted_on_what_the_model_reads(processor: HighlightTransformerProcessor
     assert report == {"key_phrases": {"documents": 2, "phrases": len(expected), "uncounted": 0}}
 
 
+def test_those_that_need_no_corpus(processor: HighlightTransformerProcessor) -> None:
+    data = DataArguments(key_phrases="textrank", stopwords="en")
+    key_phrases.check(data)
+    assert key_phrases.prepare(data, config(), processor, DATA) == {"key_phrases": {"finder": "textrank"}}
+    assert repr(processor.key_phrases).startswith("TextRankPhrases")
+
+
 def test_loaded_from_a_file_or_a_checkpoint(processor: HighlightTransformerProcessor, tmp_path: Path) -> None:
     processor.key_phrases = fit_key_phrases(DATA, processor)
     processor.save_pretrained(tmp_path)

@@ -1,0 +1,129 @@
+"""Key phrases that need no corpus: by TextRank, by the title's words, and by a tagger of important tokens.
+
+Each chooses among the candidates of `RankedPhrases`, and is saved by its name.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoModelForTokenClassification, AutoTokenizer
+
+from .key_phrase_extraction import Array, Candidates, RankedPhrases
+from .keywords import text_rank
+from .phrase_words import is_unspaced, split_words
+
+
+# Of the words of a document, TextRank takes so many, the best (Mihalcea and Tarau, 2004, section 3.1).
+KEYWORDS = 1 / 3
+# Characters within which a title must end, and where a sentence does.
+TITLE = 500
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])")
+# Windows of a long document that are tagged at once, and the class of important tokens.
+WINDOWS, IMPORTANT = 8, 1
+
+
+class TextRankPhrases(RankedPhrases, name="textrank"):
+    """Finds phrases all of whose words are in the upper third of the document's words by TextRank.
+
+    A phrase counts for the sum of its words' ranks. The arguments are those of [`RankedPhrases`].
+
+    Source: Mihalcea and Tarau (2004), "TextRank: Bringing Order into Text", section 3.1.
+    """
+
+    def _scores(self, text: str, ranges: Sequence[tuple[int, int]] | None, candidates: Candidates) -> Array:
+        parts = [split_words(text[start:end])[0] for start, end in ranges or [(0, len(text))]]
+        ranks = text_rank([[word for word in part if self._is_content(word)] for part in parts])
+        best = sorted(ranks.values(), reverse=True)[: max(1, round(len(ranks) * KEYWORDS))]
+        scores = [[ranks.get(word, 0.0) for word in words] for words in candidates.words(text)]
+        return np.array([sum(row) if min(row) >= best[-1] else 0.0 for row in scores])
+
+    def _is_content(self, word: str) -> bool:
+        return word not in self.stopwords and (len(word) > 1 or is_unspaced(word))
+
+
+class TitlePhrases(RankedPhrases, name="title"):
+    """Finds the phrases of a document that have words of its title in them, or of its articles' titles.
+
+    The title is the first line, or where there is but one, the first sentence. A phrase counts for its occurrences
+    times the share of its words that are the title's. The arguments are those of [`RankedPhrases`].
+
+    Source: Edmundson (1969), "New Methods in Automatic Extracting", the title method.
+    """
+
+    def _scores(self, text: str, ranges: Sequence[tuple[int, int]] | None, candidates: Candidates) -> Array:
+        titles = (_title(text[start:end]) for start, end in ranges or [(0, len(text))])
+        known = {word for title in titles for word in split_words(title)[0]} - self.stopwords
+        shares = [sum(word in known for word in words) / len(words) for words in candidates.words(text)]
+        scores: Array = candidates.counts * np.array(shares)
+        return scores
+
+
+def _title(text: str) -> str:
+    """Give the first line of several, or the first sentence."""
+    line, _, rest = text.strip().partition("\n")
+    return line[:TITLE] if rest else _SENTENCE_END.split(line[:TITLE])[0]
+
+
+class ImportantPhrases(RankedPhrases, name="importance"):
+    """Finds the phrases that a tagger thinks important: a token classifier that was trained by `importance_tagging`.
+
+    A phrase counts for the probability that its characters' tokens are important, on average, summed over its
+    occurrences. A document longer than the tagger takes is tagged in windows that overlap by a quarter, and a token
+    has its higher probability.
+
+    Args:
+        tagger: A checkpoint, a folder or an id, of a token classifier with two classes, of which 1 is "important", and
+            a fast tokenizer.
+        stopwords: Words that are in no phrase.
+        lengths: How many words a phrase may have.
+        top_k: How many phrases of a document are chosen.
+
+    Raises:
+        ValueError: If the checkpoint, loaded when it is needed, has not two classes; or as [`RankedPhrases`].
+    """
+
+    def __init__(
+        self, tagger: str, stopwords: Iterable[str] = (), lengths: Sequence[int] = (2, 3), top_k: int = 10
+    ) -> None:
+        super().__init__(stopwords, lengths, top_k)
+        self.tagger = str(tagger)
+        self._loaded: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_loaded": None}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the checkpoint of the tagger, and how phrases are chosen."""
+        return {"tagger": self.tagger, **super().as_dict()}
+
+    def _scores(self, text: str, ranges: Sequence[tuple[int, int]] | None, candidates: Candidates) -> Array:
+        weights = self._weights(text)  # (characters,)
+        sums = np.concatenate([[0.0], np.cumsum(weights)])
+        start, end = candidates.bounds.T
+        means = (sums[end] - sums[start]) / (end - start)
+        return np.bincount(candidates.of, means, minlength=len(candidates.keys))
+
+    def _weights(self, text: str) -> Array:
+        """Probability that the token of each character is important."""
+        if self._loaded is None:
+            model = AutoModelForTokenClassification.from_pretrained(self.tagger).eval()
+            if model.config.num_labels != 2:
+                kind = f"{type(model).__name__} with {model.config.num_labels} classes"
+                raise ValueError(f"`tagger` must be a token classifier with two classes, got {kind} ({self.tagger})")
+            self._loaded = model, AutoTokenizer.from_pretrained(self.tagger)
+        model, tokenizer = self._loaded
+        positions = getattr(model.config, "max_encoder_position_embeddings", model.config.max_position_embeddings)
+        longest = min(positions, tokenizer.model_max_length)
+        cut = {"truncation": True, "max_length": longest, "stride": longest // 4, "return_overflowing_tokens": True}
+        encoded = tokenizer(text, **cut, padding=True, return_offsets_mapping=True, return_tensors="pt")
+        parts = [encoded[name].split(WINDOWS) for name in ("input_ids", "attention_mask", "offset_mapping")]
+        weights = np.zeros(len(text))
+        for ids, mask, places in zip(*parts, strict=True):
+            with torch.inference_mode():
+                found = model(input_ids=ids, attention_mask=mask).logits.float().softmax(-1)[..., IMPORTANT]
+            for weight, (start, end) in zip(found.flatten().tolist(), places.flatten(0, 1).tolist(), strict=True):
+                weights[start:end] = np.maximum(weights[start:end], weight)
+        return weights
