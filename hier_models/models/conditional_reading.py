@@ -5,7 +5,6 @@ a document), selected (rows of a sequence), words (of a row, padded to the longe
 """
 
 import copy
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
@@ -14,6 +13,7 @@ from torch import nn
 
 from .model_outputs import CoarseToFineLstmEncoderOutput
 from .rows import Rows
+from .torch_kernels import int8_product, int8_product_works
 
 
 # Fewer rows than this are scored in full: it takes less time.
@@ -53,13 +53,13 @@ class RowScreen:
     def is_worth_it(keys: torch.Tensor) -> bool:  # keys (documents, rows, hidden_size)
         """Whether the keys are many, and in a place and of a kind that the product is there for."""
         is_many = keys.device.type == "cpu" and keys.dtype == torch.float32 and keys.shape[1] >= _FEWEST_ROWS
-        return is_many and _product_works()
+        return is_many and int8_product_works()
 
     def candidates(self, queries: torch.Tensor, number: int) -> torch.Tensor:
         """Find all rows that can be among the best."""  # queries (documents, beams, hidden_size)
         short = queries.bfloat16()
         products = [
-            _product(query, small, scales)
+            int8_product(query, small, scales)
             for query, small, scales in zip(
                 nn.functional.pad(short, (0, self.padding)), self.small, self.scales, strict=True
             )
@@ -76,24 +76,6 @@ class RowScreen:
         )
         found: torch.Tensor = scores >= best[..., -1:] - 2 * off
         return found if self.exists is None else found & self.exists  # (documents, beams, rows)
-
-
-def _product(queries: torch.Tensor, keys: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
-    """Multiply (beams, size) in bfloat16 with (rows, size) in 8 bits, times (rows,): (beams, rows)."""
-    return torch.ops.aten._weight_int8pack_mm(queries, keys, scales)  # type: ignore[no-any-return]
-
-
-@functools.cache
-def _product_works() -> bool:
-    """Whether this build of torch has the product: it is not of torch's public operators."""
-    queries = torch.arange(-64, 64).view(2, 64).bfloat16()
-    keys = (torch.arange(3 * 64) % 251 - 125).view(3, 64).to(torch.int8)
-    scales = torch.tensor([0.5, 1.0, 2.0]).bfloat16()
-    try:
-        found = _product(queries, keys, scales).float()
-    except (AttributeError, RuntimeError, TypeError):
-        return False
-    return torch.allclose(found, (queries.float() @ keys.float().T) * scales.float(), rtol=0.01, atol=1.0)
 
 
 class CoarseToFineLstmRowStore:
