@@ -74,14 +74,14 @@ class _Asked(NamedTuple):
 
     def attend(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Plain attention, and the logarithm of the sum of its exponentials."""
-        return flash_attention(*tensors, self.mask, self.scale)
+        return flash_attention(*tensors, mask=self.mask, scale=self.scale)
 
     def rows(self, head_dim: int) -> _Rows:
         return _Rows(self.band.rows, self.heads, head_dim)
 
     def backward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Gradients of queries, keys and values that the kernel gives."""
-        return flash_attention_backward(*tensors, self.mask, self.scale)
+        return flash_attention_backward(*tensors, mask=self.mask, scale=self.scale)
 
 
 def _near(rows: torch.Tensor, partners: torch.Tensor) -> torch.Tensor:

@@ -218,11 +218,11 @@ class _Flash:
 
     def attend(self, blocks: _Blocks, *states: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Attend from (blocks, heads, queries, head_dim) to (blocks, heads, keys, head_dim)."""
-        return flash_attention(*states, self.mask(blocks, states[0].dtype), self.scale)
+        return flash_attention(*states, mask=self.mask(blocks, states[0].dtype), scale=self.scale)
 
     def gradients(self, blocks: _Blocks, *states: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Gradients of queries, keys and values."""
-        return flash_attention_backward(*states, self.mask(blocks, states[0].dtype), self.scale)
+        return flash_attention_backward(*states, mask=self.mask(blocks, states[0].dtype), scale=self.scale)
 
 
 class _Products:
@@ -260,7 +260,7 @@ class _Products:
 @functools.cache
 def _product_dtype(dtype: torch.dtype) -> torch.dtype:
     """The type to multiply in: float32 in the place of a narrower one that this CPU has no instructions for."""
-    capabilities = torch.cpu.get_capabilities()
+    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # older torch lacks it
     if dtype == torch.bfloat16 and any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16")):
         return dtype
     return torch.promote_types(dtype, torch.float32)

@@ -7,7 +7,7 @@ import torch
 
 
 def flash_attention(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, scale: float
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, mask: torch.Tensor | None, scale: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Attend on the CPU: (batch, heads, queries, head_dim), and log-sum-exp of scores, (batch, heads, queries)."""
     kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
@@ -21,6 +21,7 @@ def flash_attention_backward(
     value: torch.Tensor,
     attended: torch.Tensor,
     normalizer: torch.Tensor,
+    *,
     mask: torch.Tensor | None,
     scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -55,8 +56,8 @@ def flash_attention_works() -> bool:
     query, key, value, grad = torch.linspace(-1, 1, 4 * 24).sin().view(4, 1, 2, 4, 3)
     mask = torch.zeros(1, 1, 4, 4)
     mask[..., 0, 3] = -torch.inf
-    attended, normalizer = flash_attention(query, key, value, mask, 0.5)
-    found = flash_attention_backward(grad, query, key, value, attended, normalizer, mask, 0.5)
+    attended, normalizer = flash_attention(query, key, value, mask=mask, scale=0.5)
+    found = flash_attention_backward(grad, query, key, value, attended, normalizer, mask=mask, scale=0.5)
     with torch.enable_grad():
         leaves = [states.clone().requires_grad_() for states in (query, key, value)]
         scores = leaves[0] @ leaves[1].transpose(2, 3) * 0.5 + mask

@@ -25,7 +25,7 @@ def test_this_torch_has_them(operator):
 
 @pytest.mark.parametrize("error", [AttributeError, RuntimeError, TypeError, ValueError, NotImplementedError])
 def test_one_that_is_missing_or_takes_other_arguments_is_not_used(operator, error, monkeypatch):
-    def fail(*arguments):
+    def fail(*arguments, **settings):
         raise error("this torch is another one")
 
     monkeypatch.setattr(torch_kernels, operator, fail)
@@ -35,8 +35,8 @@ def test_one_that_is_missing_or_takes_other_arguments_is_not_used(operator, erro
 def test_one_that_gives_something_else_is_not_used(operator, monkeypatch):
     kernel = getattr(torch_kernels, operator)
 
-    def change(*arguments):
-        found = kernel(*arguments)
+    def change(*arguments, **settings):
+        found = kernel(*arguments, **settings)
         return (found[0], found[1] * 0.7) if isinstance(found, tuple) else found * 1.1  # another base of logarithms
 
     monkeypatch.setattr(torch_kernels, operator, change)
@@ -44,7 +44,9 @@ def test_one_that_gives_something_else_is_not_used(operator, monkeypatch):
 
 
 def test_a_backward_that_changed_is_not_used(monkeypatch):
-    monkeypatch.setattr(torch_kernels, "flash_attention_backward", lambda grad, *others: (grad, grad, grad))
+    monkeypatch.setattr(
+        torch_kernels, "flash_attention_backward", lambda grad, *others, **settings: (grad, grad, grad)
+    )
     torch_kernels.flash_attention_works.cache_clear()
     try:
         assert not torch_kernels.flash_attention_works()
@@ -79,7 +81,7 @@ def test_highlighting_is_the_same_without_the_flash_kernel(how, monkeypatch):
     }
     expected = encoder(**document).last_hidden_state
 
-    def missing(*arguments):
+    def missing(*arguments, **settings):
         raise AttributeError("no such operator")
 
     monkeypatch.setattr(flash_highlighting, "flash_attention", missing)
