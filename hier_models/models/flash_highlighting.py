@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .highlight_band import Band, softmax_of_entries
+from .torch_kernels import flash_attention, flash_attention_backward
 
 
 # Numbers of keys and values around highlighted tokens that are held at once.
@@ -73,16 +74,14 @@ class _Asked(NamedTuple):
 
     def attend(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Plain attention, and the logarithm of the sum of its exponentials."""
-        kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-        return kernel(*tensors, attn_mask=self.mask, scale=self.scale)
+        return flash_attention(*tensors, mask=self.mask, scale=self.scale)
 
     def rows(self, head_dim: int) -> _Rows:
         return _Rows(self.band.rows, self.heads, head_dim)
 
     def backward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Gradients of queries, keys and values that the kernel gives."""
-        kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
-        return kernel(*tensors, 0.0, False, attn_mask=self.mask, scale=self.scale)
+        return flash_attention_backward(*tensors, mask=self.mask, scale=self.scale)
 
 
 def _near(rows: torch.Tensor, partners: torch.Tensor) -> torch.Tensor:

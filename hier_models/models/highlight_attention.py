@@ -24,6 +24,7 @@ from .bart_body import attend, attention_sizes, projections
 from .flash_highlighting import attend_on_cpu, correct_rows
 from .highlight_band import Band, softmax_of_entries
 from .input_checks import refuse_flex_dropout
+from .torch_kernels import flash_attention_works
 
 
 # Entries of the scores of highlighted rows that are held at once, for each document.
@@ -56,7 +57,7 @@ class HighlightTransformerSelfAttention(BartAttention):
         weights = None
         if band is not None and implementation == "eager":
             attended, weights = _attend_densely(query, key, value, attention_mask, band, heads, how, dropout, scale)
-        elif band is not None and implementation == "sdpa" and device == "cpu" and not (dropout or is_compiling()):
+        elif band is not None and implementation == "sdpa" and _gives_its_kernel(device, dropout):
             attended = attend_on_cpu(query, key, value, band, heads, how, scale)
         elif band is not None and how == "weighted" and _gives_normalizer(implementation, device):
             attended, normalizer = _flex(query, key, value, attention_mask, scale, self.training)
@@ -73,6 +74,11 @@ class HighlightTransformerSelfAttention(BartAttention):
 def _gives_normalizer(implementation: str, device: str) -> bool:
     """Tell whether the logarithm of the sum of exponentials can be had: FlexAttention for CPUs does not give it."""
     return implementation == "flex_attention" and device != "cpu" and not is_compiling()
+
+
+def _gives_its_kernel(device: str, dropout: float) -> bool:
+    """Tell whether torch's flash kernel for CPUs can be called."""
+    return device == "cpu" and not (dropout or is_compiling()) and flash_attention_works()
 
 
 def _flex(

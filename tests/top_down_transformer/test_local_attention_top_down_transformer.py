@@ -117,10 +117,48 @@ def test_keeps_to_the_precision_of_its_type(dtype, tolerance):
         assert (one.double() - other).abs().max() < tolerance * other.abs().max()
 
 
+@pytest.mark.parametrize("has_flash", [True, False])
+@pytest.mark.parametrize("window", [2, 130, 1024])
+@pytest.mark.parametrize("tokens", [1, 65, 700])
+def test_float32_is_right_with_the_flash_kernel_and_without(tokens, window, has_flash, monkeypatch):
+    def attend(*arguments, **settings):
+        assert has_flash, "the kernel was called that is not there"
+        calls.append(arguments)
+        return flash_attention(*arguments, **settings)
+
+    calls = []
+    flash_attention = module.flash_attention
+    monkeypatch.setattr(module, "flash_attention", attend)
+    monkeypatch.setattr(module, "flash_attention_works", lambda: has_flash)
+    for padding in PADDINGS[:4]:
+        mask = make_mask(padding, tokens)
+        expected, expected_gradients = value_and_gradients(densely, make_states(tokens), window, mask)
+        states = make_states(tokens, torch.float32)
+        found, gradients = value_and_gradients(local_attention, states, window, mask)
+        torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-5)
+        for one, other in zip(gradients, expected_gradients, strict=True):
+            torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=1e-4)
+    assert bool(calls) == has_flash
+
+
+@pytest.mark.parametrize("capabilities", [{}, {"avx512_bf16": False, "cpu_name": "old"}, {"bf16": True}])
+def test_bfloat16_is_multiplied_where_the_cpu_can(capabilities, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
+    module._product_dtype.cache_clear()
+    try:
+        native = torch.bfloat16 if capabilities.get("bf16") else torch.float32
+        assert module._product_dtype(torch.bfloat16) == native
+        assert module._product_dtype(torch.float16) == torch.float32
+        assert module._product_dtype(torch.float64) == torch.float64
+        test_keeps_to_the_precision_of_its_type(torch.bfloat16, 3e-2)
+    finally:
+        module._product_dtype.cache_clear()
+
+
 def test_many_blocks_that_look_alike_go_in_several_calls():
     mask = torch.ones(1, 9000, dtype=torch.long)
     calls = [(blocks.count, blocks.keys) for blocks in module._divide(9000, 64)]
-    assert max(calls) == (64, 64 + 64)
+    assert max(calls) == (module.WEIGHTS_AT_ONCE // (64 * 128), 64 + 64)
     assert sum(blocks.size * blocks.count for blocks in module._divide(9000, 64)) == 9000
     states = make_states(9000, batch=1)
     inner = [state.detach()[:, 4000:4200].clone().requires_grad_() for state in states]
