@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ..data.data_files import visible_files
+from ..data.markup import Block, html_blocks, markdown_blocks, text_blocks
 from ..data.record_readers import COMPRESSION_SUFFIXES, DECOMPRESSION_ERRORS, data_suffix, document_name, open_binary
 from .book import Book, Chapter, is_aside, left_out
 from .epub import read_epub
 from .headings import split_blocks, title_of
-from .markup import Block, html_blocks, markdown_blocks, text_blocks
 
 
 logger = logging.getLogger(__name__)
@@ -138,7 +138,7 @@ def _read_blocks(path: Path) -> tuple[list[Block], str]:
             raise
         raise ValueError(f"`book`: {path} is damaged and cannot be decompressed ({error}).") from error
     if suffix in HTML_SUFFIXES:
-        return html_blocks(content, str(path))
+        return html_blocks(content, f"`book`: {path}")
     text = _decoded(content, path)
     return (markdown_blocks(text) if suffix in MARKDOWN_SUFFIXES else text_blocks(text)), ""
 
