@@ -23,6 +23,12 @@ _CELL_TAGS = frozenset({"br", "td", "th"})
 _EPUB_TYPE = "{http://www.idpf.org/2007/ops}type"
 _ENTITY = re.compile(rb"&([A-Za-z][A-Za-z0-9]*);")
 _CHARSET = re.compile(rb"(?:encoding|charset)\s*=\s*[\"']?\s*([A-Za-z0-9._:-]+)")
+# The heading of a list of references, perhaps with its number.
+REFERENCES = re.compile(
+    r"(?:[\dIVX]+\.?\s+)?(?:references(?: cited| and notes)?|bibliography|(?:literature|works) cited|literatur|"
+    r"(?:literatur|quellen)verzeichnis|références|bibliographie|referencias|bibliografía|bibliografia|参考文献)[.:]?",
+    re.IGNORECASE,
+)
 
 
 @dataclass
