@@ -1,6 +1,6 @@
 """A page in the browser: paste or drop a document, read its summary, see its sources and where the model looked.
 
-    pip install "hier_models[app]"
+    pip install "hier_models[app,files]"
     python examples/app.py ./my-model           # then open http://127.0.0.1:7860
 
 The model is a folder or an id on the Hub, by default mini, which comes with the package; plain BART, T5 and their like
@@ -28,10 +28,13 @@ from transformers import pipeline
 
 from hier_models.checkpoints import resolve_checkpoint
 from hier_models.data import load_documents
+from hier_models.data.columns import KINDS
+from hier_models.data.record_readers import DOCUMENT_SUFFIXES
 from hier_models.inspection import hierarchical_attention, highlighting_report, sources_page
 from hier_models.models.summary_lengths import LENGTHS, length_ids
 
 
+FILES = (*DOCUMENT_SUFFIXES, ".jsonl")
 PROSE, DIALOGUE = "a text", "a dialogue, one “Name: utterance” a line"
 
 
@@ -51,7 +54,8 @@ def read_document(text: str, form: str, file: str | None, number: int) -> dict[s
             raise ValueError(str(error).replace(file, name)) from error
         if row is None:
             raise ValueError(f"{name} has no document number {int(number)}.")
-        return {kind: value for kind, value in row.items() if kind != "id"}
+        # The row of a file has the pages of a PDF, too, and what was left out.
+        return {kind: row[kind] for kind in (*KINDS, "page_starts") if row.get(kind) is not None}
     if form == PROSE:
         return {"text": text}
     turns = []
@@ -79,7 +83,8 @@ def summarize(pipe: Any, document: dict[str, Any], **settings: Any) -> tuple[str
         return result["summary_text"].strip(), note, None
     show = highlighting_report if highlights else hierarchical_attention
     title = "What it highlighted" if show is highlighting_report else "Where it looked"
-    report = show(pipe.model, pipe.processor, **document, title=title, **settings)
+    own = {kind: document[kind] for kind in KINDS if kind in document}
+    report = show(pipe.model, pipe.processor, **own, title=title, **settings)
     counts = report.counts if show is highlighting_report else vars(report)
     return report.summary.strip(), said(counts["num_truncated_tokens"]), page_of(report)
 
@@ -136,7 +141,7 @@ def build(pipe: Any, name: str) -> gr.Blocks:
                 text = gr.Textbox(label="Document", lines=12, max_lines=12, placeholder="Paste a text here …")
                 form = gr.Radio([PROSE, DIALOGUE], value=PROSE, label="It is")
                 with gr.Row():
-                    file = gr.File(label="… or drop a .txt or .jsonl file", file_types=[".txt", ".jsonl"], height=170)
+                    file = gr.File(label="… or drop a file: PDF, .docx, .txt, …", file_types=list(FILES), height=170)
                     number = gr.Number(1, label="Which document of a .jsonl file", precision=0, minimum=1)
             with gr.Column():
                 length = gr.Radio(list(LENGTHS), value="short", label="Length", visible=knows_lengths)

@@ -30,7 +30,7 @@ _PAGE_NUMBER = re.compile(
 )
 _SENTENCE_END = re.compile(r"[.!?:。！？؟…][\"'”’»)\]]*$")
 _CAPTION = re.compile(
-    r"(?:fig(?:ure|\.)?|table|tab\.|algorithm|listing|abb(?:ildung|\.)|tabelle)\s*[\dA-Z]", re.IGNORECASE
+    r"(?:figure|fig\.?|table|tab\.|algorithm|listing|abb(?:ildung|\.)|tabelle)\s*[\dA-Z]", re.IGNORECASE
 )
 _NAMED_CAPTION = re.compile(rf"{_CAPTION.pattern}[\d.]*[.:|] ", re.IGNORECASE)
 _ITEM = re.compile(r"(?:[•‣▪●○◦–—-]|\(?\d{1,2}[.)]|\(?[a-z]\))\s")

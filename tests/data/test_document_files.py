@@ -174,8 +174,8 @@ def test_small_print_without_mark_stays(pdf):
 
 def test_hyphens_at_the_ends_of_lines(pdf):
     lines = [
-        "The vil-",
-        "lage had a well-",
+        "The farm-",
+        "yard had a well-",
         "known mill, which every-",
         "body knows, and an up-",
         "to-date ferry. Every well-known mill has a Mid-",
@@ -183,7 +183,7 @@ def test_hyphens_at_the_ends_of_lines(pdf):
     ]
     document = pdf(column(lines))
     assert text_of(document) == (
-        "The village had a well-known mill, which everybody knows, and an up-to-date ferry. "
+        "The farmyard had a well-known mill, which everybody knows, and an up-to-date ferry. "
         "Every well-known mill has a Mid-European look."
     )
     assert document.left_out["line_end_hyphens"] == 5
