@@ -396,13 +396,12 @@ def test_interrupted_with_ctrl_c(checkpoint: str, workplace: Path):
 
 
 def test_sources_of_a_pdf_name_the_page(checkpoint: str):
-    pages = [[*column(textwrap.wrap(text, 60)), At(300, 30, str(n))] for n, text in enumerate(DOCUMENTS[:3], 1)]
-    write_pdf(Path("paper.pdf"), pages)
+    sentences = [f"{text.split('. ')[0].rstrip('.')}." for text in DOCUMENTS[:3]]
+    write_pdf(Path("paper.pdf"), [[At(72, 700, text), At(300, 30, str(n))] for n, text in enumerate(sentences, 1)])
     pipe = pipeline("summarization", model=checkpoint)
     document = load_documents("paper.pdf")[0]
-    found = pipe.find_sources(document, " ".join(text.split(". ")[0] + "." for text in DOCUMENTS[:3]))
-    pages = [sentence["sources"][0]["page"] for sentence in found]
-    assert pages == [1, 2, 3]
+    found = pipe.find_sources(document, " ".join(sentences))
+    assert [sentence["sources"][0]["page"] for sentence in found] == [1, 2, 3]
     assert format_sources(found)[1].partition("%")[2].startswith("  p. 1: ")
     result = run("summarize", "-m", checkpoint, "paper.pdf", "--sources", "--json")
     assert "Left out of the pages: 3 page numbers." in result.stderr
