@@ -11,7 +11,8 @@ from pathlib import Path
 
 project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 extras = project["optional-dependencies"]
-for requirement in [*project["dependencies"], *extras["plots"], *extras["demo"], *extras["importance"]]:
+tested = [requirement for name in ("plots", "demo", "files", "importance") for requirement in extras[name]]
+for requirement in [*project["dependencies"], *tested]:
     if match := re.match(r"([\w-]+)(?:\[[^]]*\])?>=([\w.]+)", requirement):
         name, version = match.groups()
         if name != "torch":

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import textwrap
 import tomllib
 from pathlib import Path
 
@@ -216,6 +217,7 @@ def make_user_folder(
     tokenizer,
 ):
     from tests.conftest import DOCUMENTS, SUMMARIES
+    from tests.data.pdf_files import column, write_pdf
 
     hier_models.export(tiny_model, processor, folder / "outputs/demo/model")
     tiny_model.config.task_specific_params = {"translation": {"max_source_length": 64}}
@@ -248,6 +250,9 @@ def make_user_folder(
     RobertaForMaskedLM(roberta).save_pretrained(folder / "FacebookAI/roberta-base")
     tokenizer.save_pretrained(folder / "FacebookAI/roberta-base")
     (folder / "paper.txt").write_text(DOCUMENTS[0], encoding="utf-8")
+    write_pdf(folder / "paper.pdf", [column(textwrap.wrap(text, 60)) for text in DOCUMENTS[:2]])
+    (folder / "notes.md").write_text(f"# Notes\n\n{DOCUMENTS[1]}\n", encoding="utf-8")
+    (folder / "talk.vtt").write_text(f"WEBVTT\n\n00:01.000 --> 00:09.000\n{DOCUMENTS[2]}\n", encoding="utf-8")
     (folder / "papers").mkdir()
     lines = []
     for number, (document, summary) in enumerate(zip(DOCUMENTS, SUMMARIES, strict=True)):

@@ -1,4 +1,4 @@
-"""Reading a book: an EPUB, a folder of chapters, one text with headings, or a list."""
+"""Reading a book: an EPUB, a folder of chapters, one file with headings, or a list."""
 
 import logging
 import os
@@ -8,18 +8,24 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ..data.data_files import visible_files
-from ..data.record_readers import COMPRESSION_SUFFIXES, DECOMPRESSION_ERRORS, data_suffix, document_name, open_binary
+from ..data.document_files import (
+    HTML_SUFFIXES,
+    MARKDOWN_SUFFIXES,
+    decoded,
+    read_content,
+    read_document,
+    say_left_out,
+)
+from ..data.markup import Block, html_blocks, markdown_blocks, text_blocks
+from ..data.record_readers import data_suffix, document_name
 from .book import Book, Chapter, is_aside, left_out
 from .epub import read_epub
 from .headings import split_blocks, title_of
-from .markup import Block, html_blocks, markdown_blocks, text_blocks
 
 
 logger = logging.getLogger(__name__)
 
-MARKDOWN_SUFFIXES = (".md", ".markdown")
-HTML_SUFFIXES = (".html", ".htm", ".xhtml")
-CHAPTER_SUFFIXES = (".txt", *MARKDOWN_SUFFIXES, *HTML_SUFFIXES)
+CHAPTER_SUFFIXES = (".txt", *MARKDOWN_SUFFIXES, *HTML_SUFFIXES, ".pdf", ".docx")
 
 BookSource: TypeAlias = "str | os.PathLike[str] | Book | Sequence[str | Mapping[str, Any] | Chapter]"
 
@@ -32,9 +38,9 @@ def read_book(source: BookSource, title: str | None = None) -> Book:
 
     Args:
         source: An EPUB; a folder with a file for each chapter, read in natural order (2 before 10), folders in it
-            too; one text, Markdown or HTML file (perhaps with .gz, .xz or .bz2), divided at its chapter headings, or
-            not at all if it has none; or a list of chapters, each a string, a `Chapter`, or a dictionary with "text"
-            or "paragraphs" and perhaps "title". A `Book` is checked and returned.
+            too; one text, Markdown, HTML, PDF or Word file (perhaps with .gz, .xz or .bz2), divided at its chapter
+            headings, or not at all if it has none; or a list of chapters, each a string, a `Chapter`, or a dictionary
+            with "text" or "paragraphs" and perhaps "title". A `Book` is checked and returned.
         title: The title, if it should not be the one in the source, or the file's name.
 
     Returns:
@@ -95,10 +101,10 @@ def _from_path(path: Path) -> Book:
     if suffix not in ("", *CHAPTER_SUFFIXES):
         kinds = ", ".join((".epub", *CHAPTER_SUFFIXES))
         raise ValueError(f"`book`: {path} ends in {suffix}; a book is a folder or a file that ends in {kinds}.")
-    blocks, read_as_title = _read_blocks(path)
+    blocks, read_as_title, dropped = _read_blocks(path)
     book = split_blocks(blocks)
     title = book.title or read_as_title or Path(document_name(path)).name
-    return Book(title, book.chapters, book.found, book.left_out)
+    return Book(title, book.chapters, book.found, [*dropped, *book.left_out])
 
 
 def _from_folder(folder: Path) -> Book:
@@ -112,7 +118,8 @@ def _from_folder(folder: Path) -> Book:
     chapters, dropped = [], []
     others = sorted(str(path.relative_to(folder)) for path in set(found) - set(files))
     for path in files:
-        blocks, title = _read_blocks(path)
+        blocks, title, of_pages = _read_blocks(path)
+        dropped += of_pages
         place, name = path.relative_to(folder), document_name(Path(path.name))
         heading, blocks = title_of(blocks)
         title = heading or title or name
@@ -127,33 +134,18 @@ def _from_folder(folder: Path) -> Book:
     return Book(folder.resolve().name, chapters, "a chapter from each file", dropped)
 
 
-def _read_blocks(path: Path) -> tuple[list[Block], str]:
-    """Read the paragraphs of a file, and the title that it gives itself beside them."""
-    suffix = data_suffix(path)
-    try:
-        with open_binary(path) as stream:
-            content = stream.read()
-    except DECOMPRESSION_ERRORS as error:
-        if path.suffix.lower() not in COMPRESSION_SUFFIXES:
-            raise
-        raise ValueError(f"`book`: {path} is damaged and cannot be decompressed ({error}).") from error
+def _read_blocks(path: Path) -> tuple[list[Block], str, list[str]]:
+    """Read the paragraphs of a file, the title that it gives itself beside them, and what is left out."""
+    name, suffix = f"`book`: {path}", data_suffix(path)
+    if suffix in (".pdf", ".docx"):
+        document = read_document(path, name)
+        said = say_left_out(document.left_out)
+        return document.blocks, document.title, [f"of {path.name}: {said}"] if said else []
+    content = read_content(path, name)
     if suffix in HTML_SUFFIXES:
-        return html_blocks(content, str(path))
-    text = _decoded(content, path)
-    return (markdown_blocks(text) if suffix in MARKDOWN_SUFFIXES else text_blocks(text)), ""
-
-
-def _decoded(content: bytes, path: Path) -> str:
-    encoding = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
-    try:
-        text = content.decode(encoding)
-    except UnicodeDecodeError as error:
-        place = f"byte 0x{content[error.start]:02x} at {error.start}"
-        hint = f"convert text in another encoding: iconv -f WINDOWS-1252 -t UTF-8 {path.name}"
-        raise ValueError(f"`book`: {path} is no text in UTF-8 ({place}); {hint}") from error
-    if "\0" in text:
-        raise ValueError(f"`book`: {path} is no text file (it has a zero byte at {text.index(chr(0))}).")
-    return text
+        return *html_blocks(content, name), []
+    text = decoded(content, name)
+    return (markdown_blocks(text) if suffix in MARKDOWN_SUFFIXES else text_blocks(text)), "", []
 
 
 def _chapter(item: Any, number: int) -> Chapter:

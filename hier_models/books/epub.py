@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from ..data.markup import Block, html_blocks, local_name, named, parse_markup, roles_of
 from .book import Book, Chapter, is_aside, left_out
 from .headings import BEFORE, LEAST_OPENING, heading_kind, split_blocks, without_licence
-from .markup import Block, html_blocks, local_name, named, parse_markup, roles_of
 
 
 # Pages round a book, as EPUB calls them.
@@ -129,7 +129,7 @@ class _Epub:
             if not is_page or "nav" in (item.get("properties") or "").split():
                 dropped.append("the table of contents" if is_page else f"{name}, which is no text")
                 continue
-            blocks, page_title = html_blocks(self._content(name, "it is in the spine"), f"{self.path}: {name}")
+            blocks, page_title = html_blocks(self._content(name, "it is in the spine"), f"`book`: {self.path}: {name}")
             for block in blocks:
                 block.roles |= {guide.get(name, "")}
             page = _Page(name, blocks, page_title)
@@ -155,7 +155,7 @@ class _Epub:
         return self.archive.read(actual)
 
     def _parse(self, name: str, why: str) -> Any:
-        return parse_markup(self._content(name, why), f"{self.path}: {name}")
+        return parse_markup(self._content(name, why), f"`book`: {self.path}: {name}")
 
     def _check_rights(self, pages: list[str]) -> None:
         """Refuse a book whose pages are encrypted; fonts often are, and do not matter."""

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from ..data.markup import Block
 from .book import Book, Chapter, is_aside, left_out
-from .markup import Block
 
 
 # Text before the first chapter that is shorter is a title page.

@@ -19,6 +19,10 @@ from .errors import MistakeError
 DATA_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
 COMPRESSED = (".gz", ".xz", ".bz2")
 KINDS = ("text", "sentences", "turns", "documents")
+PAGE_STARTS, LEFT_OUT = (
+    "page_starts",
+    "left_out",
+)  # as in `hier_models.data.record_readers`, which takes torch to import
 PHRASES = "phrases"  # what a record may name to be highlighted in its document
 STDIN = "-"
 STDIN_NAME = "standard input"
@@ -34,12 +38,15 @@ class Documents:
     names: dict[str, str] = field(default_factory=dict)  # of files that the user knows under another name
     set_aside_count: int = 0
     dropped_turns: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)  # of the documents' pages, by kind
     phrases_column: str | None = None
+    _files: dict[Path, Any] = field(default_factory=dict)  # documents that were read; a long PDF takes a while
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield {"id": …, one of KINDS, and perhaps PHRASES}."""
+        """Yield {"id": …, one of KINDS, and perhaps PHRASES and PAGE_STARTS}."""
         seen: Counter[str] = Counter()
         self.dropped_turns = 0
+        self.left_out.clear()
         for path in self.inputs:
             try:
                 for number, identifier, document in self._read(path):
@@ -55,8 +62,17 @@ class Documents:
     def _read(self, path: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
         """Yield the number of each record, its identifier, and the document; those that are set aside count too."""
         if path.is_file() and data_suffix(path) not in DATA_SUFFIXES:
-            name = self.names.get(str(path), str(path))
-            yield 1, name, {"text": read_text(path, name)}
+            from ..data.document_files import INSTEAD, read_document
+            from ..data.record_readers import DOCUMENT_SUFFIXES, TEXT_SUFFIXES
+
+            name, suffix = self.names.get(str(path), str(path)), data_suffix(path)
+            if suffix in TEXT_SUFFIXES or suffix not in (*DOCUMENT_SUFFIXES, *INSTEAD):
+                yield 1, name, {"text": read_text(path, name)}
+                return
+            if path not in self._files:
+                self._files[path] = read_document(path, name)
+            self.left_out.update(self._files[path].left_out)
+            yield 1, name, self._files[path].row()
             return
         from ..data import LoadReport, load_documents
 
@@ -64,7 +80,8 @@ class Documents:
         columns: Any = {"text_column": self.text_column, "summary_column": "", "phrases_column": self.phrases_column}
         bad: Any = {"bad_lines": "stop" if self.set_aside is None else "set_aside", "set_aside_file": self.set_aside}
         for number, row in enumerate(load_documents(path, **columns, **bad, streaming=True, report=report), start=1):
-            document = {name: row[name] for name in (*KINDS, PHRASES) if row.get(name) is not None}
+            document = {name: row[name] for name in (*KINDS, PHRASES, PAGE_STARTS) if row.get(name) is not None}
+            self.left_out.update(row.get(LEFT_OUT) or {})
             yield number + report.set_aside, str(row.get("id") or ""), document
         self.set_aside_count = report.set_aside
         self.dropped_turns += report.dropped_turns
@@ -91,15 +108,12 @@ def data_suffix(path: Path) -> str:
 
 def read_text(path: Path, name: str) -> str:
     """Read a text file, which the user calls `name`."""
-    from ..data.record_readers import COMPRESSION_SUFFIXES, DECOMPRESSION_ERRORS, open_binary
+    from ..data.document_files import read_content
 
-    with open_binary(path) as stream:
-        try:
-            content = stream.read()
-        except DECOMPRESSION_ERRORS as error:
-            if path.suffix.lower() not in COMPRESSION_SUFFIXES:
-                raise
-            raise MistakeError(f"{name} is damaged and cannot be decompressed ({error})") from error
+    try:
+        content = read_content(path, name)
+    except ValueError as error:
+        raise MistakeError(str(error)) from error
     return decoded(content, name)
 
 
@@ -110,11 +124,12 @@ def read_stdin() -> str:
 
 def decoded(content: bytes, name: str) -> str:
     """Return the text of a file, which the user calls `name`."""
+    from ..data import document_files
+
     try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        byte = f"byte 0x{content[error.start]:02x} at {error.start}"
-        raise MistakeError(f"{name} is not a text file ({byte} is not UTF-8)") from error
+        text = document_files.decoded(content, name)
+    except ValueError as error:
+        raise MistakeError(str(error)) from error
     if not text.strip():
         raise MistakeError(f"{name} is empty")
     return text
@@ -152,6 +167,7 @@ def _save_stdin(folder: Path) -> Path:
     content = sys.stdin.buffer.read()
     # JSON lines begin with an object, which may be broken; a text hardly ever begins so.
     is_json = re.match(rb'\{\s*["}]', content.removeprefix(codecs.BOM_UTF8).lstrip())
-    path = folder / ("stdin.jsonl" if is_json else "stdin")
+    is_pdf = content.startswith(b"%PDF-")
+    path = folder / ("stdin.jsonl" if is_json else "stdin.pdf" if is_pdf else "stdin")
     path.write_bytes(content)
     return path

@@ -10,7 +10,7 @@ import typer
 from ..checkpoints import MINI_NAME, resolve_checkpoint
 from ..families import Family
 from . import loading, options
-from .documents import PHRASES, STDIN_NAME, open_documents, read_text
+from .documents import KINDS, PHRASES, STDIN_NAME, open_documents, read_text
 from .errors import MistakeError, check_parent, given, mistakes, say
 from .extractive import is_extractive
 from .options import Dtype, InputsFirst, command
@@ -77,7 +77,7 @@ def inspect_attention(
             raise MistakeError(f"--document: there is no document {number} in {inputs or STDIN_NAME}")
     name = document.pop("id")
     phrases = loading.read_phrases(phrase) if phrase else document.get(PHRASES)
-    document.pop(PHRASES, None)
+    document = {kind: document[kind] for kind in KINDS if kind in document}
     summary_text = None if summary is None else read_text(summary, str(summary)).strip()
     generation = loading.generation_settings(max_length, min_length, num_beams, settings)
     pipe = loading.load_pipeline(model, device, dtype)

@@ -126,6 +126,10 @@ def _say_left_out(documents: Documents) -> None:
         say(f"{documents.set_aside_count} records could not be used; they are in {documents.set_aside}.")
     if dropped := documents.dropped_turns:
         say(f"{dropped} turn{'s' if dropped > 1 else ''} without words {'were' if dropped > 1 else 'was'} left out.")
+    if documents.left_out.total():
+        from ..data.document_files import say_left_out
+
+        say(f"Left out of the pages: {say_left_out(documents.left_out)}.")
 
 
 def check_all_sources(pipe: Any, documents: Iterable[dict[str, Any]], max_source_length: int | None = None) -> None:

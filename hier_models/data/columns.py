@@ -18,7 +18,9 @@ from typing import Any, Literal, Protocol
 from datasets import List, Value
 
 from .cleaning import has_words, remove_fillers, replace_digits
+from .document_files import COUNTED
 from .phrase_columns import FEATURE, PHRASES, read_phrases_column
+from .record_readers import LEFT_OUT, PAGE_STARTS
 
 
 logger = logging.getLogger(__name__)
@@ -68,6 +70,7 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 
 # Large strings: with ordinary ones a batch of books can outgrow Arrow's limit of 2 GiB.
 TEXT = Value("large_string")
+PAGES = List({"start": Value("int64"), "page": Value("int64")})
 # In what a `RowFormat` makes of a record: (reason, text) for each part of it that is bad and left out.
 PROBLEMS = "_problems"
 
@@ -101,11 +104,17 @@ class Columns:
     phrases: str | None = None  # name of the column with the user's own phrases, or None
     several_references: bool = False  # whether what the summary's column holds are several summaries
     digits: str | None = None  # what every digit becomes, or None
+    from_files: bool = False  # whether each document has a file of its own, of which it is known what was left out
 
     @property
     def counts(self) -> tuple[str, ...]:
         """Columns that count what was left out; none where nothing can be."""
         return COUNTS if self.kind == "turns" or self.fillers else ()
+
+    @property
+    def has_pages(self) -> bool:
+        """Whether the characters are those that pages were counted by."""
+        return self.from_files and self.kind == "text" and not self.fillers
 
     @property
     def features(self) -> dict[str, Any]:
@@ -118,6 +127,9 @@ class Columns:
             features[PHRASES] = FEATURE
         if self.summary is not None and self.several_references:
             features[REFERENCES] = List(TEXT)
+        if self.from_files:
+            features[LEFT_OUT] = dict.fromkeys(COUNTED, Value("int64"))
+            features |= {PAGE_STARTS: PAGES} if self.has_pages else {}
         return features | dict.fromkeys(self.counts, Value("int64"))
 
     def read(self, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,6 +145,10 @@ class Columns:
         elif self.summary is not None:
             document["summary"] = _summary(self.summary, row[self.summary])
         document |= get_id(row, self.id)
+        if self.from_files:
+            left_out = row.get(LEFT_OUT) or {}
+            document[LEFT_OUT] = {name: left_out.get(name, 0) for name in COUNTED}
+            document |= {PAGE_STARTS: row.get(PAGE_STARTS)} if self.has_pages else {}
         if self.phrases is not None:
             try:
                 document[PHRASES] = read_phrases_column(row[self.phrases])
@@ -238,8 +254,13 @@ def resolve_columns(
             "column %r holds lists: read as the sentences of one summary and joined (%s)", summary_column, wanted
         )
     kind = source_kind or _kind_of(text_column, row[text_column])
-    settings = (fillers, phrases_column, several_references, digits)
+    settings = (fillers, phrases_column, several_references, digits, is_from_file(row))
     return Columns(text_column, kind, summary_column or None, find_id(row), *settings)
+
+
+def is_from_file(row: Mapping[str, Any]) -> bool:
+    """Tell the record of a document's file, which says what was left out, from one of data."""
+    return isinstance(row.get(LEFT_OUT), dict) and set(row[LEFT_OUT]) <= set(COUNTED)
 
 
 def _kind_of(name: str, value: Any) -> Kind:

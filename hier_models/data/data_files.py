@@ -6,12 +6,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from .record_readers import DATA_SUFFIXES, TEXT_SUFFIXES, data_suffix, document_name
+from .document_files import INSTEAD
+from .record_readers import DATA_SUFFIXES, DOCUMENT_SUFFIXES, TEXT_SUFFIXES, data_suffix, document_name
 
 
 logger = logging.getLogger(__name__)
 
-ENDINGS = f"{', '.join((*DATA_SUFFIXES, *TEXT_SUFFIXES))}, perhaps followed by .gz, .xz or .bz2"
+ENDINGS = f"{', '.join((*DATA_SUFFIXES, *DOCUMENT_SUFFIXES))}, perhaps followed by .gz, .xz or .bz2"
 SPLIT_NAMES = {"train": ("train", "training"), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
 
 
@@ -27,21 +28,23 @@ def local_files(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]
         raise ValueError("source: an empty string names nothing; for this folder, give '.'")
     path = Path(source).expanduser()
     if path.is_file():
-        if data_suffix(path) not in (*DATA_SUFFIXES, *TEXT_SUFFIXES):
-            raise ValueError(f"source: cannot tell the format of {path} from its name; it must end in {ENDINGS}")
+        if data_suffix(path) not in (*DATA_SUFFIXES, *DOCUMENT_SUFFIXES):
+            instead = INSTEAD.get(data_suffix(path), f"it must end in {ENDINGS}")
+            raise ValueError(f"source: cannot tell the format of {path} from its name; {instead}")
         return [(path, path.name)]
     if path.is_dir():
         return _files_of_folder(path)
     is_hub_id = re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", str(source))
-    if data_suffix(path) in (*DATA_SUFFIXES, *TEXT_SUFFIXES) or not is_hub_id:
+    if data_suffix(path) in (*DATA_SUFFIXES, *DOCUMENT_SUFFIXES) or not is_hub_id:
         raise FileNotFoundError(f"source: no such file or folder: {path}")
     return None
 
 
 def _files_of_folder(folder: Path) -> list[tuple[Path, str]]:
     found = visible_files(folder)
-    texts = [path for path in found if data_suffix(path) in TEXT_SUFFIXES]
     data = [path for path in found if data_suffix(path) in DATA_SUFFIXES]
+    # Beside data a README.md is no document.
+    texts = [path for path in found if data_suffix(path) in (TEXT_SUFFIXES if data else DOCUMENT_SUFFIXES)]
     if texts and data:
         raise ValueError(
             f"source: folder {folder} holds both text files ({texts[0].name}, …) and data files ({data[0].name}, …); "

@@ -20,7 +20,7 @@ from .cache_fingerprint import source_version
 from .cleaning import Fillers, check_digits, load_fillers
 from .columns import COUNTS, DROPPED_TURNS, FILLER_WORDS, KINDS, PROBLEMS, BadRecord, Kind, RowFormat, resolve_columns
 from .data_files import canonical_split, files_of_split, local_files
-from .record_readers import Record, document_name, read_records
+from .record_readers import Record, data_suffix, document_name, read_records
 
 
 logger = logging.getLogger(__name__)
@@ -92,13 +92,18 @@ def load_documents(
     strings is taken as the sentences of one summary and joined with newlines, or as several references) and the
     identifier `id`. Other columns are left out.
 
+    Files of documents (PDF, Word, HTML, Markdown, subtitles) need `pip install "hier_models[files]"`. Of these there
+    is a column `left_out`, which counts what is of the page and not of the text (running heads, page numbers,
+    footnotes, the words of the reference list, …), and where there is a PDF `page_starts`, a list of `{"start",
+    "page"}`: from which character of `text` on a page goes. Subtitles that name who speaks become `turns`.
+
     Local files are read into datasets' cache once and read again when their size or time changes.
 
     Args:
         source: One of: a .jsonl or .ndjson file (one JSON object a line), a .json file (the same, or an array of
-            objects), a .csv or .tsv file with a header, a .txt file (one document), a folder of .txt files (one
-            document each, `id` is its path in the folder) or of the other kinds; all but the folder also with .gz, .xz
-            or .bz2; several such files; or the id of a dataset on the Hub.
+            objects), a .csv or .tsv file with a header, a .txt, .pdf, .docx, .html, .md, .srt or .vtt file (one
+            document), a folder of such documents (`id` is the path in the folder) or of data; all but the folder also
+            with .gz, .xz or .bz2; several such files; or the id of a dataset on the Hub.
         text_column: The column with the source; None to recognise it by its name.
         summary_column: The column with the summary; None to recognise it by its name if it is there, "" for none.
         source_kind: What the source is turned into: `text`, `sentences`, `turns` or `documents`; None to tell by the
@@ -227,6 +232,8 @@ def _format_of_files(
     files: list[tuple[Path, str]], resolve: Callable[[Mapping[str, Any]], RowFormat], bad_lines: BadLines
 ) -> RowFormat:
     problem: Exception | None = None
+    # PDFs first: where there is one, all documents have a column for pages.
+    files = sorted(files, key=lambda file: data_suffix(file[0]) != ".pdf")
     records = (record for path, name in files for record in read_records(path, document_name(Path(name))))
     for record in islice(records, RECORDS_TO_PEEK):
         try:

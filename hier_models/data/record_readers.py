@@ -1,8 +1,8 @@
 """Reading records from files, one at a time, each with the place it came from.
 
 Nothing here knows about summaries. Every reader yields a `Record` for every line (JSON lines), row (CSV), element (a
-JSON array) or file (plain text), and a record that cannot be read is a record too, with its `problem` filled in: what
-to do about it is decided by the caller.
+JSON array) or file (plain text, PDF, …), and a record that cannot be read is a record too, with its `problem` filled
+in: what to do about it is decided by the caller.
 """
 
 import bz2
@@ -25,6 +25,15 @@ COMPRESSION_SUFFIXES = (".gz", ".xz", ".bz2")
 DECOMPRESSION_ERRORS = (EOFError, OSError, lzma.LZMAError, zlib.error)
 DATA_SUFFIXES = (".jsonl", ".json", ".ndjson", ".csv", ".tsv")
 TEXT_SUFFIXES = (".txt",)
+# Files that are one document each.
+DOCUMENT_SUFFIXES = (
+    *TEXT_SUFFIXES,
+    *(".md", ".markdown", ".html", ".htm", ".xhtml", ".pdf", ".docx", ".srt", ".vtt"),
+)
+
+# What the record of a document's file has beside the document: on which characters its pages begin, of a PDF, and how
+# much was left out of what.
+PAGE_STARTS, LEFT_OUT = "page_starts", "left_out"
 
 UTF8_BOM = b"\xef\xbb\xbf"
 # `surrogateescape` turns the undecodable byte 0x80 + k into the code point U+DC80 + k, which valid UTF-8 never gives.
@@ -33,7 +42,7 @@ UNDECODABLE = re.compile("[\udc80-\udcff]")
 
 @dataclass(frozen=True)
 class Record:
-    """One line, row, array element or text file, as read."""
+    """One line, row, array element or document's file, as read."""
 
     file: str  # the file it comes from
     line: int  # number of its first line in the (decompressed) file, from 1
@@ -72,6 +81,8 @@ def read_records(path: Path, name: str | None = None) -> Iterator[Record]:
     suffix = data_suffix(path)
     if suffix in TEXT_SUFFIXES:
         records = _text_records(path, name or document_name(Path(path.name)))
+    elif suffix in DOCUMENT_SUFFIXES:
+        records = _document_records(path, name or document_name(Path(path.name)))
     elif suffix in (".csv", ".tsv"):
         records = _csv_records(path, "\t" if suffix == ".tsv" else ",")
     elif suffix == ".json" and _first_character(path) == b"[":
@@ -209,13 +220,29 @@ def _csv_records(path: Path, delimiter: str) -> Iterator[Record]:
             yield Record(str(path), line, raw, row, problem)
 
 
+def _document_records(path: Path, name: str) -> Iterator[Record]:
+    from .document_files import read_document  # which reads files by the means of this one
+
+    try:
+        document = read_document(path)
+    except ValueError as error:
+        yield Record(str(path), 1, raw="", problem=str(error).removeprefix(f"{path} "))
+    else:
+        yield Record(
+            str(path), 1, raw="", row={"id": _as_id(name), **document.row(), LEFT_OUT: dict(document.left_out)}
+        )
+
+
+def _as_id(name: str) -> str:
+    return name.encode("utf-8", "replace").decode("utf-8")  # a file's name need not be UTF-8, and an id must
+
+
 def _text_records(path: Path, name: str) -> Iterator[Record]:
     with open_binary(path) as stream:
         content = stream.read().removeprefix(UTF8_BOM)
     raw = content.decode("utf-8", "surrogateescape")
-    name = name.encode("utf-8", "replace").decode("utf-8")  # a file's name need not be UTF-8, and an id must
     try:
-        yield Record(str(path), 1, raw, row={"id": name, "text": content.decode("utf-8")})
+        yield Record(str(path), 1, raw, row={"id": _as_id(name), "text": content.decode("utf-8")})
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         yield Record(str(path), line, raw, problem=_not_utf8(error))

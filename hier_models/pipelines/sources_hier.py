@@ -11,7 +11,7 @@ import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,6 +41,7 @@ class DocumentSentences:
     text: str  # the document as running text
     spans: list[Span]  # where each sentence begins and ends, in characters
     tokens: list[int] = field(default_factory=list)  # the sentence of each source token, -1 for none; empty: not known
+    page_starts: Sequence[Mapping[str, int]] = ()  # from which character on it stands on which page
 
 
 def document_sentences(
@@ -127,7 +128,9 @@ def find_sources(
         sources = []
         for place, weight in _best(scores):
             first, last = document.spans[place]
-            sources.append({"text": document.text[first:last], "start": first, "end": last, "weight": weight})
+            source = {"text": document.text[first:last], "start": first, "end": last, "weight": weight}
+            pages = [page["page"] for page in document.page_starts if page["start"] <= first]
+            sources.append(source | ({"page": pages[-1]} if pages else {}))
         found.append({"text": summary[start:end], "start": start, "end": end, "sources": sources})
     return found
 
@@ -173,10 +176,15 @@ def format_sources(sources: Sequence[dict[str, Any]]) -> list[str]:
     for number, sentence in enumerate(sources, 1):
         lines.append(f"  [{number}] {' '.join(sentence['text'].split())}")
         lines += [
-            f"      {source['weight']:4.0%}  {' '.join(source['text'].split())}" for source in sentence["sources"]
+            f"      {source['weight']:4.0%}  {_place(source)}{' '.join(source['text'].split())}"
+            for source in sentence["sources"]
         ]
         lines += [] if sentence["sources"] else ["         –  nothing in common with the document"]
     return lines
+
+
+def _place(source: Mapping[str, Any]) -> str:
+    return f"p. {source['page']}: " if "page" in source else ""
 
 
 class _Overlap:

@@ -144,8 +144,9 @@ class SummarizationPipeline(DocumentPipeline):
 
         Args:
             inputs: a text; the turns of one dialogue (a list of `{"role": …, "content": …}`); a dictionary with one of
-                "text", "sentences", "turns", "documents", and perhaps "phrases" (other entries are not read); or many
-                of these as a list, a dataset, or a generator.
+                "text", "sentences", "turns", "documents", and perhaps "phrases" and "page_starts", which
+                `load_documents` gives of a PDF (other entries are not read); or many of these as a list, a dataset,
+                or a generator.
             text: instead of `inputs`: one text, or a list of them.
             sentences: instead of `inputs`: one document as a list of its sentences, or a list of such documents.
             turns: instead of `inputs`: the turns of one dialogue, or a list of such lists.
@@ -177,7 +178,7 @@ class SummarizationPipeline(DocumentPipeline):
               None if it was put together from several places)};
             - with `return_sources`, for any model, `sources`: for each sentence of the summary {"text", "start",
               "end", "sources"}, and there at most three sentences of the document, the best first, {"text", "start",
-              "end", "weight"}; weights add up to 1;
+              "end", "weight", and "page" where the document says "page_starts"}; weights add up to 1;
             - with `return_encoded_rows`, for models that read only the rows that they select (Coarse-to-Fine LSTM with
               attention="hard"), `num_encoded_rows`, how many they read, and `num_rows`, of how many.
 
@@ -241,6 +242,8 @@ class SummarizationPipeline(DocumentPipeline):
             example.notes["document"] = as_text(name, value, replace=True)
         if return_sources:
             self._note_sentences(example, name, value)
+            if isinstance(input_, Mapping):
+                example.notes["sentences"].page_starts = input_.get("page_starts") or ()
             if not return_copied:
                 example.notes.pop("offset_mapping", None)
         if return_phrases:  # a document in which there was nothing to look for has no report

@@ -21,7 +21,7 @@ from transformers.utils.import_utils import is_torch_bf16_gpu_available
 
 from ..data.cache_fingerprint import source_version
 from ..data.data_files import visible_files
-from ..data.record_readers import DATA_SUFFIXES, TEXT_SUFFIXES, data_suffix
+from ..data.record_readers import DATA_SUFFIXES, DOCUMENT_SUFFIXES, data_suffix
 from ..models.phrase_finder import KEY_PHRASES_FILE
 from .arguments import Recipe
 
@@ -225,7 +225,7 @@ def _files_of(name: str, source: str) -> list[Path]:
     if not path.is_dir():
         return []
     if name in (*PARTS, "also_train"):
-        return [file for file in visible_files(path) if data_suffix(file) in (*DATA_SUFFIXES, *TEXT_SUFFIXES)]
+        return [file for file in visible_files(path) if data_suffix(file) in (*DATA_SUFFIXES, *DOCUMENT_SUFFIXES)]
     return sorted(path.glob(KEY_PHRASES_FILE if name == "key_phrases" else "*.safetensors"))
 
 

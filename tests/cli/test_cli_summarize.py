@@ -10,20 +10,24 @@ import random
 import shutil
 import signal
 import sys
+import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import BartConfig, BartForConditionalGeneration
+from transformers import BartConfig, BartForConditionalGeneration, pipeline
 
 from hier_models import HatBartForConditionalGeneration, HatBartProcessor
 from hier_models.cli.documents import Documents
 from hier_models.cli.jobs import alone
+from hier_models.data import load_documents
+from hier_models.pipelines.sources_hier import format_sources
 from tests import forks
 from tests.cli.commands import expected, jsonl, mistake, run, write_jsonl
 from tests.conftest import DOCUMENTS, TURNS
+from tests.data.pdf_files import At, column, write_pdf
 
 
 def test_summarize_a_file(checkpoint: str, paper: str):
@@ -389,6 +393,41 @@ def test_interrupted_with_ctrl_c(checkpoint: str, workplace: Path):
     assert all(json.loads(line)["summary"] is not None for line in Path("out.jsonl").read_text().splitlines())
 
 
+# Files
+
+
+def test_sources_of_a_pdf_name_the_page(checkpoint: str):
+    sentences = [f"{text.split('. ')[0].rstrip('.')}." for text in DOCUMENTS[:3]]
+    write_pdf(Path("paper.pdf"), [[At(72, 700, text), At(300, 30, str(n))] for n, text in enumerate(sentences, 1)])
+    pipe = pipeline("summarization", model=checkpoint)
+    document = load_documents("paper.pdf")[0]
+    found = pipe.find_sources(document, " ".join(sentences))
+    assert [sentence["sources"][0]["page"] for sentence in found] == [1, 2, 3]
+    assert format_sources(found)[1].partition("%")[2].startswith("  p. 1: ")
+    result = run("summarize", "-m", checkpoint, "paper.pdf", "--sources", "--json")
+    assert "Left out of the pages: 3 page numbers." in result.stderr
+    [record] = jsonl(result.stdout)
+    assert record["sources"] == pipe(document, return_sources=True)[0]["sources"]
+
+
+def test_files_of_many_kinds(checkpoint: str):
+    Path("papers").mkdir()
+    write_pdf(Path("papers/a.pdf"), [column(textwrap.wrap(DOCUMENTS[0], 60))])
+    Path("papers/b.md").write_text(DOCUMENTS[1])
+    Path("papers/c.txt").write_text(DOCUMENTS[2])
+    Path("d.vtt").write_text("WEBVTT\n\n00:01.000 --> 00:02.000\n<v Ann>It rose for three days.\n")
+    result = run("summarize", "-m", checkpoint, "papers", "d.vtt", "--json")
+    records = jsonl(result.stdout)
+    assert [record["id"] for record in records] == ["a", "b", "c", "d.vtt"]
+    turns = [{"role": "Ann", "content": "It rose for three days."}]
+    assert [record["summary"] for record in records] == expected(checkpoint, *DOCUMENTS[:3], turns)
+    assert "Left out" not in result.stderr
+    pdf = Path("papers/a.pdf").read_bytes()
+    assert run("summarize", "-m", checkpoint, stdin=pdf).stdout.strip() == records[0]["summary"]
+    run("inspect", "papers/a.pdf", "-m", checkpoint, "-o", "where.html")
+    assert run("summarize", "-m", "lead", "papers/a.pdf").stdout
+
+
 # Mistakes
 
 
@@ -398,7 +437,20 @@ def test_mistakes_in_the_input(checkpoint: str, paper: str):
     mistake("summarize", "-m", checkpoint, stdin=b"\xff\xfe\x00", says="standard input is not a text file")
     mistake("summarize", "-m", checkpoint, "-", "-", stdin="x", says="can be read once only")
     Path("paper.pdf").write_bytes(b"%PDF-1.5\n\xd0\xd4\xc5\xd8")
-    mistake("summarize", "-m", checkpoint, "paper.pdf", says="paper.pdf is not a text file (byte 0xd0")
+    mistake("summarize", "-m", checkpoint, "paper.pdf", says="paper.pdf is a broken PDF")
+    mistake("summarize", "-m", checkpoint, stdin=Path("paper.pdf").read_bytes(), says="standard input is a broken PDF")
+    Path("paper").write_bytes(Path("paper.pdf").read_bytes())
+    mistake(
+        "summarize", "-m", checkpoint, "paper", says="paper is not a text file, but a PDF; give its name the ending"
+    )
+    Path("book.epub").write_bytes(b"PK")
+    mistake(
+        "summarize",
+        "-m",
+        checkpoint,
+        "book.epub",
+        says="book.epub ends in .epub, which is not read; read it as a book",
+    )
     Path("empty").mkdir()
     mistake("summarize", "-m", checkpoint, "empty", says="empty holds no file")
     Path("empty.txt").write_text("")

@@ -23,6 +23,12 @@ _CELL_TAGS = frozenset({"br", "td", "th"})
 _EPUB_TYPE = "{http://www.idpf.org/2007/ops}type"
 _ENTITY = re.compile(rb"&([A-Za-z][A-Za-z0-9]*);")
 _CHARSET = re.compile(rb"(?:encoding|charset)\s*=\s*[\"']?\s*([A-Za-z0-9._:-]+)")
+# The heading of a list of references, perhaps with its number.
+REFERENCES = re.compile(
+    r"(?:[\dIVX]+\.?\s+)?(?:references(?: cited| and notes)?|bibliography|(?:literature|works) cited|literatur|"
+    r"(?:literatur|quellen)verzeichnis|références|bibliographie|referencias|bibliografía|bibliografia|参考文献)[.:]?",
+    re.IGNORECASE,
+)
 
 
 @dataclass
@@ -35,6 +41,7 @@ class Block:
     anchors: frozenset[str] = field(default_factory=frozenset)  # names by which links lead here
     roles: frozenset[str] = field(default_factory=frozenset)  # what EPUB calls its pages: "titlepage", "toc"
     is_link: bool = False  # whether it is nothing but a link, as an entry of a contents list is
+    pages: tuple[tuple[int, int], ...] = ()  # of a PDF: the characters from which on it stands on a page, and which
 
     @property
     def words(self) -> int:
@@ -105,15 +112,15 @@ def parse_markup(content: bytes, name: str) -> Any:
     try:
         text = content.decode(encoding)
     except (UnicodeDecodeError, LookupError):
-        raise ValueError(f"`book`: {name} is not in the encoding {encoding}, which it should be in.") from None
+        raise ValueError(f"{name} is not in the encoding {encoding}, which it should be in.") from None
     text = re.sub(r"^\s*<\?xml.*?\?>", "", text.removeprefix("\ufeff"))
     if not text.strip():
-        raise ValueError(f"`book`: {name} is empty.")
+        raise ValueError(f"{name} is empty.")
     # Without `huge_tree` the parser drops what is long or deeper than 256 elements, and says it in its log only.
     lenient = etree.HTMLParser(encoding="utf-8", no_network=True, huge_tree=True)
     root = etree.fromstring(text.encode("utf-8"), lenient)
     if root is None:
-        raise ValueError(f"`book`: {name} is no HTML.")
+        raise ValueError(f"{name} is no HTML.")
     if any(error.type_name in ("ERR_RESOURCE_LIMIT", "ERR_INTERNAL_ERROR") for error in lenient.error_log):
         raise _too_deep(name)
     return root
@@ -132,7 +139,7 @@ def named(root: Any, name: str) -> list[Any]:
 
 def _too_deep(name: str) -> ValueError:
     hint = "as when hundreds of tags are never closed. Repair it, or make a text file of it"
-    return ValueError(f"`book`: {name} has elements nested too deeply to be read, {hint}.")
+    return ValueError(f"{name} has elements nested too deeply to be read, {hint}.")
 
 
 def roles_of(element: Any) -> frozenset[str]:

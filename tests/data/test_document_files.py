@@ -1,0 +1,475 @@
+"""Files that are one document each: what is read of awkward ones, what is left out, and what is refused."""
+
+import gzip
+import io
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import docx
+import pytest
+from docx.oxml import parse_xml
+
+from hier_models.books import read_book
+from hier_models.data import BadLineError, load_documents
+from hier_models.data.document_files import LARGEST_FILE, FileDocument, read_document, say_left_out
+from tests.data.pdf_files import At, column, write_pdf
+
+
+RIVER = [
+    "The river rose for three days and nobody",
+    "in the village slept. On the fourth it fell",
+    "as fast as it had come, and left the fields",
+    "under a skin of mud that cracked in the sun.",
+    "Then the counting began, house by house, of",
+    "what was gone and of what could be repaired.",
+    "The mill had lost its wheel, and the school",
+    "its books, which lay in the hedges for weeks.",
+]
+FERRY = [
+    "Meanwhile the ferry lay on the other bank,",
+    "where the flood had set it down between two",
+    "poplars. Its rope was whole. It took twelve",
+    "men and a morning to bring it back to water,",
+    "and by noon the first cart had crossed over,",
+    "with seed for the farms on the eastern side.",
+    "Nobody asked for a fare that week, and when",
+    "the bell rang at night somebody always came.",
+]
+TREES = [
+    "Poplars grow fast and",
+    "drink much. They keep",
+    "the bank where it is,",
+    "and give some shade.",
+    "Their wood is light,",
+    "so boxes are made of",
+    "it, and matches, and",
+    "the shoes of farmers.",
+]
+LEFT, RIGHT = 60, 320
+
+
+def text_of(document: FileDocument) -> str:
+    return document.row()["text"]
+
+
+def one(lines: list[str]) -> str:
+    return " ".join(lines)
+
+
+@pytest.fixture
+def pdf(tmp_path: Path):
+    def read(*pages: list[At], **options: str) -> FileDocument:
+        return read_document(write_pdf(tmp_path / "paper.pdf", pages, **options))
+
+    return read
+
+
+# PDF: order
+
+
+def test_lines_become_paragraphs(pdf):
+    document = pdf([*column(RIVER), *column(FERRY, y=700 - 12 * 8 - 20)])
+    assert text_of(document) == f"{one(RIVER)}\n\n{one(FERRY)}"
+    assert say_left_out(document.left_out) == ""
+
+
+def test_two_columns_written_row_by_row(pdf):
+    rows = [line for pair in zip(column(RIVER, LEFT), column(FERRY, RIGHT), strict=True) for line in pair]
+    assert text_of(pdf(rows)) == f"{one(RIVER)}\n\n{one(FERRY)}"
+
+
+def test_two_columns_below_a_title_that_runs_across(pdf):
+    title = At(150, 740, "On floods, ferries, and what is left of both", 16, "F2")
+    page = [*column(RIVER, LEFT), title, *column(FERRY, RIGHT)]
+    document = pdf(page)
+    assert document.title == title.text
+    assert text_of(document) == f"{title.text}\n\n{one(RIVER)}\n\n{one(FERRY)}"
+    assert [block.level for block in document.blocks] == [1, 0, 0]
+
+
+def test_three_columns(pdf):
+    words = [[f"{name}{line}" for line in column] for name, column in zip("abc", [TREES] * 3, strict=True)]
+    page = [line for number, lines in enumerate(words) for line in column(lines, 50 + 180 * number)]
+    assert text_of(pdf(page)).split() == [word for lines in words for line in lines for word in line.split()]
+
+
+def test_table_is_read_row_by_row(pdf):
+    rows = [("Year", "Height", "Lost"), ("1954", "7.2 m", "12"), ("1985", "6.1 m", "3"), ("2013", "8.0 m", "0")]
+    cells = [
+        At(x, 600 - 14 * n, cell) for n, row in enumerate(rows) for x, cell in zip((72, 200, 330), row, strict=True)
+    ]
+    text = text_of(pdf([*column(RIVER), *cells]))
+    assert text.startswith(one(RIVER))
+    assert text.endswith("Year Height Lost 1954 7.2 m 12 1985 6.1 m 3 2013 8.0 m 0")
+
+
+def test_code_keeps_its_signs(pdf):
+    code = ["for (i = 0; i < n; i++) {", "    level[i] -= rain * 0.5;", "}"]
+    lines = [At(72, 590 - 12 * n, line, font="F3") for n, line in enumerate(code)]
+    assert text_of(pdf([*column(RIVER), *lines])).split("\n\n")[1:] == [code[0], "level[i] -= rain * 0.5; }"]
+
+
+def test_right_to_left(pdf):
+    # On the page, the first word of a line is its last one from the left; A is the first letter of Hebrew.
+    lines = [At(72, 700, "FED CBA", font="F4"), At(72, 688, "LKJ IHG", font="F4")]
+    letters = [chr(0x5D0 + number) for number in range(12)]
+    words = ["".join(letters[start : start + 3]) for start in (0, 3, 6, 9)]
+    assert text_of(pdf(lines)) == " ".join(words)
+
+
+def test_sentence_goes_on_behind_a_figure(pdf):
+    first = [*RIVER[:3], "under a skin of mud that cracked in"]
+    rest = ["the sun and was as hard as any road, so that", "carts could go on it for the rest of the year."]
+    caption = At(LEFT, 640, "Figure 1: The fields in June.", 8)
+    page = [*column(first, LEFT), caption, *column(rest, LEFT, y=610)]
+    assert text_of(pdf(page)) == f"{one(first)} {one(rest)}\n\n{caption.text}"
+
+
+def test_rotated_page(pdf):
+    lines = [At(72 + 12 * n, 100, line, turned=True) for n, line in enumerate(RIVER)]
+    assert sorted(text_of(pdf(lines, page_extra="/Rotate 90")).split()) == sorted(one(RIVER).split())
+
+
+# PDF: what is of the page
+
+
+def test_running_heads_and_page_numbers_are_left_out(pdf):
+    texts = [RIVER, FERRY, TREES, RIVER[4:]]
+    pages = [
+        [At(72, 760, f"A. Miller: Floods {page}"), *column(lines), At(300, 30, f"- {page} -")]
+        for page, lines in enumerate(texts, 1)
+    ]
+    document = pdf(*pages)
+    assert text_of(document) == "\n\n".join(map(one, texts))
+    assert say_left_out(document.left_out) == "4 running heads, 4 page numbers"
+
+
+def test_what_stands_once_at_the_top_stays(pdf):
+    texts = {"Rain": RIVER, "Mud": FERRY, "Sun": TREES, "Wind": RIVER[4:]}
+    pages = [[At(72, 760, title, font="F2"), *column(lines)] for title, lines in texts.items()]
+    assert [block.text for block in pdf(*pages).blocks if block.level] == list(texts)
+
+
+def test_footnotes_are_left_out_and_their_marks(pdf):
+    marked = [
+        *column(RIVER),
+        At(72, 590, "It was said"),
+        At(124, 594, "1", 6),
+        At(131, 590, "that 10"),
+        At(166, 594, "6", 6),
+    ]
+    notes = [At(72, 89, "1", 5), At(75, 86, "By the miller, who was there and who", 7), At(72, 78, "saw it all.", 7)]
+    document = pdf([*marked, *notes])
+    assert text_of(document) == f"{one(RIVER)}\n\nIt was said that 106"
+    assert document.left_out["footnotes"] == 1
+
+
+def test_small_print_without_mark_stays(pdf):
+    page = [*column(RIVER), At(72, 90, "Copyright of the village, which has all rights.", 7)]
+    assert text_of(pdf(page)).endswith("Copyright of the village, which has all rights.")
+
+
+def test_hyphens_at_the_ends_of_lines(pdf):
+    lines = [
+        "The farm-",
+        "yard had a well-",
+        "known mill, which every-",
+        "body knows, and an up-",
+        "to-date ferry. Every well-known mill has a Mid-",
+        "European look.",
+    ]
+    document = pdf(column(lines))
+    assert text_of(document) == (
+        "The farmyard had a well-known mill, which everybody knows, and an up-to-date ferry. "
+        "Every well-known mill has a Mid-European look."
+    )
+    assert document.left_out["line_end_hyphens"] == 5
+
+
+def test_stamp_in_the_margin(pdf):
+    document = pdf([At(20, 300, "Received 3 May 2021", turned=True), *column(RIVER)])
+    assert text_of(document) == one(RIVER)
+    assert say_left_out(document.left_out) == "4 words beside the text"
+
+
+def test_references_and_authors(pdf):
+    page = [
+        At(72, 740, "On floods", 18, "F2"),
+        At(72, 715, "Ann Miller, School of Rivers"),
+        At(72, 690, "Abstract", 12, "F2"),
+        *column(RIVER, y=670),
+        At(72, 560, "References", 12, "F2"),
+        *column(["[1] A. Miller. Mud. 1987.", "[2] B. Poplar. Shade. 1990."], y=540),
+        At(72, 500, "A. Heights", 12, "F2"),
+        *column(FERRY, y=480),
+    ]
+    document = pdf(page)
+    assert [block.text for block in document.blocks] == ["On floods", "Abstract", one(RIVER), "A. Heights", one(FERRY)]
+    assert [block.level for block in document.blocks] == [1, 2, 0, 2, 0]
+    assert say_left_out(document.left_out) == "11 words of the reference list, 5 words on the authors"
+
+
+def test_pages_of_a_text(pdf):
+    document = pdf(column(RIVER[:5]), [], column(RIVER[5:]), column(FERRY))
+    row = document.row()
+    assert row["text"] == f"{one(RIVER)}\n\n{one(FERRY)}"  # a sentence may go on on the next page
+    pages = {page["page"]: row["text"][page["start"] :] for page in row["page_starts"]}
+    assert sorted(pages) == [1, 3, 4]
+    assert pages[3].startswith(RIVER[5])
+    assert pages[4].startswith(FERRY[0])
+    assert say_left_out(document.left_out) == "1 page without text"
+
+
+def test_a_thousand_pages(pdf):
+    texts = [f"Page {'abcdefghij'[number % 10] * (number // 10 + 1)} tells of it." for number in range(1000)]
+    document = pdf(*([At(72, 700, text), At(300, 30, str(number))] for number, text in enumerate(texts, 1)))
+    assert document.left_out["page_numbers"] == 1000
+    starts = document.row()["page_starts"]
+    assert [page["page"] for page in starts] == list(range(1, 1001))
+    assert document.row()["text"][starts[499]["start"] :].startswith(texts[499])
+
+
+# PDF: refused
+
+
+ENCRYPTED = f"/Encrypt << /Filter /Standard /V 1 /R 2 /O ({'a' * 32}) /U ({'b' * 32}) /P -44 >> /ID [(a) (b)]"
+
+
+@pytest.mark.parametrize(
+    ("page", "options", "says"),
+    [
+        ([], {}, "has no text on its 1 page, so it is a scan, or empty; .*ocrmypdf in.pdf"),
+        ([At(72, 700, "nobody can read it", font="F5")], {}, "fonts that do not say which letters .*--force-ocr"),
+        ([At(72, 700, "secret")], {"extra": ENCRYPTED}, "is encrypted and wants a password; .*qpdf --decrypt"),
+    ],
+)
+def test_pdfs_without_text(pdf, page, options, says):
+    with pytest.raises(ValueError, match=says):
+        pdf(page, **options)
+
+
+def test_cut_off_pdf(tmp_path: Path):
+    file = write_pdf(tmp_path / "paper.pdf", [column(RIVER)])
+    file.write_bytes(file.read_bytes()[:500])
+    with pytest.raises(ValueError, match=r"paper.pdf is a broken PDF \(.*; is it whole\?"):
+        read_document(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        (
+            "a.pdf",
+            b"<!DOCTYPE html>\n<html>Log in",
+            "should be a PDF, and is an HTML page; give its name the ending .html",
+        ),
+        ("a.pdf", b"Plain words.", "should be a PDF, and is no such file, or a broken one"),
+        ("a.docx", b"\xd0\xcf\x11\xe0 old", "is an old Word document .*save it as .docx without a password"),
+        ("a.docx", b"PK\x03\x04 word/document.xml", "is a broken Word document"),
+        ("a.html", b" \n", "a.html is empty"),
+        ("a.pdf", b"", "a.pdf is empty"),
+        ("a.md", b"%PDF-1.7", "is not a text file, but a PDF; give its name the ending .pdf"),
+        ("a.md", b"\xff\xfe\xfd", "is not a text file"),
+        ("a.srt", b"1\n00:00:01,000 --> 00:00:02,000\n\n", "a.srt has no text"),
+        ("a.odt", b"PK\x03\x04", "ends in .odt, which is not read; save it as .docx or .pdf"),
+        ("a.pdf.gz", b"no gzip", "is damaged and cannot be decompressed"),
+        ("a.pdf.gz", gzip.compress(b"<html>"), "should be a PDF, and is an HTML page"),
+    ],
+)
+def test_refused(tmp_path: Path, name: str, content: bytes, says: str):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=says):
+        read_document(tmp_path / name)
+
+
+def test_huge_file(tmp_path: Path):
+    with (tmp_path / "huge.pdf").open("wb") as stream:
+        stream.truncate(LARGEST_FILE + 1)
+    with pytest.raises(ValueError, match="has 1,073,741,825 bytes, and a document at most 1,073,741,824"):
+        read_document(tmp_path / "huge.pdf")
+
+
+def test_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    files = {"pypdfium2": write_pdf(tmp_path / "a.pdf", [column(RIVER)]), "trafilatura": tmp_path / "a.html"}
+    files["trafilatura"].write_text("<p>Rain.</p>")
+    docx.Document().save(str(tmp_path / "a.docx"))
+    for module, file in (files | {"docx": tmp_path / "a.docx"}).items():
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(ImportError, match=r"pip install 'hier_models\[files\]'"):
+            read_document(file)
+
+
+# Word
+
+
+def test_word(tmp_path: Path):
+    document = docx.Document()
+    document.add_heading("On floods", 0)
+    document.add_heading("Rain", 1)
+    paragraph = document.add_paragraph("It rose ")
+    paragraph.add_run("for three days.").bold = True
+    names = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+    for kind, text in (("ins", " Then it fell."), ("moveFrom", " Gone.")):
+        paragraph._p.append(parse_xml(f"<w:{kind} {names}><w:r><w:t>{text}</w:t></w:r></w:{kind}>"))
+    table = document.add_table(2, 2)
+    for cell, text in zip(
+        [cell for row in table.rows for cell in row.cells], ("Year", "Lost", "1954", "12"), strict=True
+    ):
+        cell.text = text
+    document.add_heading("References", 1)
+    document.add_paragraph("Miller, Mud, 1987.")
+    document.save(str(tmp_path / "a.docx"))
+    read = read_document(tmp_path / "a.docx")
+    assert read.title == "On floods"
+    assert [(block.text, block.level) for block in read.blocks] == [
+        ("On floods", 1),
+        ("Rain", 2),
+        ("It rose for three days. Then it fell.", 0),
+        ("Year | Lost", 0),
+        ("1954 | 12", 0),
+    ]
+    assert read.left_out["reference_words"] == 4
+    assert "page_starts" not in read.row()
+
+
+def test_footnotes_of_word(tmp_path: Path):
+    docx.Document().save(str(tmp_path / "plain.docx"))
+    names = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+    relation = 'Id="rId99" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/footnotes"'
+    changed = io.BytesIO()
+    with zipfile.ZipFile(tmp_path / "plain.docx") as old, zipfile.ZipFile(changed, "w") as new:
+        for entry in old.namelist():
+            content = old.read(entry).decode("latin-1")
+            if entry == "word/_rels/document.xml.rels":
+                content = content.replace("</Rel", f'<Relationship {relation} Target="footnotes.xml"/></Rel')
+            if entry == "word/document.xml":
+                content = content.replace("<w:body>", "<w:body><w:p><w:r><w:t>Rain.</w:t></w:r></w:p>")
+            new.writestr(entry, content.encode("latin-1"))
+        new.writestr("word/footnotes.xml", f"<w:footnotes {names}>{'<w:footnoteRef/>' * 3}</w:footnotes>")
+    (tmp_path / "a.docx").write_bytes(changed.getvalue())
+    read = read_document(tmp_path / "a.docx")
+    assert text_of(read) == "Rain."
+    assert say_left_out(read.left_out) == "3 footnotes"
+
+
+# HTML and Markdown
+
+
+def test_page_without_what_stands_round_it(tmp_path: Path):
+    around = "<nav><ul><li><a href=/>Home</a><li><a href=/a>All our news</a></ul></nav>"
+    article = f"<article><h1>On floods</h1><p>{one(RIVER)}</p><h2>After it</h2><p>{one(FERRY)}</p></article>"
+    page = f"<html><head><title>On floods - News</title></head><body>{around}{article}<footer>All rights.</footer>"
+    (tmp_path / "a.html").write_text(page)
+    read = read_document(tmp_path / "a.html")
+    assert read.title == "On floods"
+    assert [(b.text, b.level) for b in read.blocks] == [
+        ("On floods", 1),
+        (one(RIVER), 0),
+        ("After it", 2),
+        (one(FERRY), 0),
+    ]
+    assert read.left_out["margin_words"] == 2  # and the links, which are no text
+
+
+def test_markdown(tmp_path: Path):
+    (tmp_path / "a.md").write_text(
+        f"---\ntitle: x\n---\n# On floods\n\n{one(RIVER)}\n\n## References\n\n- Miller\n\n## Mud\n\nDry.\n"
+    )
+    read = read_document(tmp_path / "a.md")
+    assert read.title == "On floods"
+    assert text_of(read) == f"On floods\n\n{one(RIVER)}\n\nMud\n\nDry."
+    assert say_left_out(read.left_out) == "3 words of the reference list"
+
+
+# Subtitles
+
+
+def test_subtitles_with_names(tmp_path: Path):
+    cues = "1\n00:00:01,000 --> 00:00:02,500\nANN: Did it <i>rise</i>?\n\n"
+    cues += "2\n00:00:03,000 --> 00:00:04,000\nAll night?\n\n"
+    cues += "3\n00:00:05,000 --> 00:00:06,000\n- BOB: All night.\n- ANN: Note: I slept.\n"
+    (tmp_path / "a.srt").write_text(cues.replace("\n", "\r\n"))
+    assert read_document(tmp_path / "a.srt").row() == {
+        "turns": [
+            {"role": "ANN", "content": "Did it rise? All night?"},
+            {"role": "BOB", "content": "All night."},
+            {"role": "ANN", "content": "Note: I slept."},
+        ]
+    }
+
+
+def test_voices_of_webvtt(tmp_path: Path):
+    cues = "WEBVTT\n\nNOTE for nobody\n\n00:01.000 --> 00:02.000 align:start\n"
+    cues += "<v Ann Lee>It rose.</v>\n<v.loud Bob>It <c>fell</c>.\n"
+    (tmp_path / "a.vtt").write_text(cues)
+    turns = [{"role": "Ann Lee", "content": "It rose."}, {"role": "Bob", "content": "It fell."}]
+    assert read_document(tmp_path / "a.vtt").turns == turns
+
+
+def test_subtitles_without_names_are_a_text(tmp_path: Path):
+    cue = "00:00:0{}.000 --> 00:00:0{}.900\n{}\n\n"
+    shown = ["It rose for", "It rose for\nthree days", "three days\nand fell. Note: twice."]
+    (tmp_path / "a.vtt").write_text("WEBVTT\n\n" + "".join(cue.format(n, n, text) for n, text in enumerate(shown)))
+    assert text_of(read_document(tmp_path / "a.vtt")) == "It rose for three days and fell. Note: twice."
+
+
+# As data, and as books
+
+
+def test_load_documents_of_a_folder(tmp_path: Path):
+    papers = tmp_path / "papers"
+    papers.mkdir()
+    (papers / "a.txt").write_text(one(FERRY))
+    write_pdf(papers / "b.pdf", [[*column(RIVER), At(300, 30, "1")], column(FERRY)])
+    (papers / "c.md").write_text("# Mud\n\nDry.")
+    rows = load_documents(papers)
+    assert rows["id"] == ["a", "b", "c"]
+    assert rows["text"] == [one(FERRY), f"{one(RIVER)}\n\n{one(FERRY)}", "Mud\n\nDry."]
+    assert rows["page_starts"] == [None, [{"start": 0, "page": 1}, {"start": len(one(RIVER)) + 2, "page": 2}], None]
+    assert rows[1]["left_out"]["page_numbers"] == 1
+    assert list(load_documents(papers, streaming=True)) == list(rows)
+
+
+def test_bad_documents_are_set_aside(tmp_path: Path):
+    papers = tmp_path / "papers"
+    papers.mkdir()
+    write_pdf(papers / "a.pdf", [column(RIVER)])
+    write_pdf(papers / "b.pdf", [[]])
+    with pytest.raises(BadLineError, match=r"b\.pdf:1: has no text on its 1 page"):
+        load_documents(papers)
+    assert load_documents(papers, bad_lines="set_aside", set_aside_file=tmp_path / "bad.jsonl")["id"] == ["a"]
+    assert json.loads((tmp_path / "bad.jsonl").read_text())["reason"].startswith("has no text on its 1 page")
+
+
+def test_beside_data_only_text_files_are_documents(tmp_path: Path):
+    (tmp_path / "a.jsonl").write_text('{"text": "Rain."}\n')
+    (tmp_path / "README.md").write_text("# About\n")
+    assert list(load_documents(tmp_path)) == [{"text": "Rain."}]
+
+
+def test_dialogue_of_subtitles(tmp_path: Path):
+    (tmp_path / "a.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nANN: It rose.\n")
+    rows = load_documents(tmp_path / "a.srt")
+    assert rows["turns"] == [[{"role": "ANN", "content": "It rose."}]]
+
+
+def test_chapters_of_a_pdf(tmp_path: Path):
+    pages = [
+        [At(72, 740, f"Chapter {number}", 16, "F2"), *column(lines), At(300, 30, str(number))]
+        for number, lines in enumerate((RIVER, FERRY), 1)
+    ]
+    book = read_book(write_pdf(tmp_path / "book.pdf", pages))
+    assert [(chapter.title, chapter.paragraphs) for chapter in book.chapters] == [
+        ("Chapter 1", [one(RIVER)]),
+        ("Chapter 2", [one(FERRY)]),
+    ]
+    assert "Left out: of book.pdf: 2 page numbers." in book.report()
+
+
+@pytest.mark.slow
+def test_imports_no_reader_before_it_is_needed():
+    code = "import sys, hier_models.data; print({'pypdfium2', 'trafilatura', 'docx'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
