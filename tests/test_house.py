@@ -54,6 +54,9 @@ SET_UP = (
 # Commands that try a recipe: tests/training/test_smoke.py runs them all.
 TRIED = re.compile(r"hier-models train (examples/recipes/\S+\.yaml)(?: --variant (\w+))? --smoke")
 
+# Proofs of mechanisms, minutes each: a test of its own runs each of them in its smallest form.
+PROOF = re.compile(r"python examples/mechanisms/(\w+)\.py(?: --[\w -]+)?")
+
 IMPORT_TIMER = """
 import sys, time
 import transformers
@@ -163,6 +166,8 @@ def test_commands_of_pages_are_known():
             assert command.split()[1] in TARGETS, command
         elif tried := TRIED.fullmatch(command):
             assert tried[2] in (None, *variant_names(ROOT / tried[1])), command
+        elif proof := PROOF.fullmatch(command):
+            assert (ROOT / "tests" / "experiments" / f"test_mechanisms_{proof[1]}.py").is_file(), command
         else:
             assert "hier-models " in command or command.startswith(SET_UP), f"not covered by a test: {command}"
 
