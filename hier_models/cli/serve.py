@@ -27,7 +27,7 @@ def serve(
     batch_wait: Annotated[float, typer.Option(min=0, metavar="MS")] = 10,
     queue: Annotated[int, typer.Option(min=1, metavar="N")] = 64,
     timeout: Annotated[float, typer.Option(min=1, metavar="S")] = 120,
-    max_bytes: Annotated[int, typer.Option(min=1, metavar="N")] = 2**20,
+    max_bytes: Annotated[int, typer.Option(min=1, metavar="N")] = 2**23,
     importance_tagger: options.ImportanceTagger = None,
     device: options.Device = None,
     dtype: options.NumberFormat = Dtype.auto,

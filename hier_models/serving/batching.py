@@ -49,7 +49,7 @@ class Job:
     @property
     def size(self) -> int:
         """Characters."""
-        [parts] = [value for name, value in self.document.items() if name != "phrases"]
+        [parts] = [value for name, value in self.document.items() if name not in ("page_starts", "phrases")]
         return max(SHORT, len(parts) if isinstance(parts, str) else sum(len(str(part)) for part in parts))
 
     def goes_with(self, other: Job) -> bool:

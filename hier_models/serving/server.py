@@ -9,17 +9,22 @@ import json
 import logging
 import os
 import re
+import tempfile
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi import Depends, FastAPI, HTTPException, Request, Response, UploadFile
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from ..data.document_files import decoded, read_document
+from ..data.record_readers import DOCUMENT_SUFFIXES, TEXT_SUFFIXES
 from ..inspection.pages import page
 from ..models.summary_lengths import LENGTHS
 from .batching import Batcher, Job, RefusedError, shows
@@ -48,6 +53,9 @@ class Asked(BaseModel):
     sentences: list[str] | None = Field(None, description="The document, cut into its sentences.")
     turns: list[Turn] | None = Field(None, description="A dialogue: role and content of each turn.")
     documents: list[str] | None = Field(None, description="Several articles, to summarize together.")
+    page_starts: list[dict[Literal["start", "page"], int]] | None = Field(
+        None, description="From which character of `text` on it stands on which page, for `sources`."
+    )
     length: Literal["line", "short", "long"] | None = Field(None, description="For models that know lengths.")
     sources: bool = Field(False, description="Say on which sentences of the document each of the summary rests.")
     faithful: bool | None = Field(None, description="Numbers, names, rare words only if the document has them.")
@@ -66,7 +74,9 @@ class Asked(BaseModel):
 
     def job(self, **others: Any) -> Job:
         """Make it a job of the batcher's."""
-        document = {kind: value for kind in (*KINDS, "phrases") if (value := getattr(self, kind)) is not None}
+        document = {
+            kind: value for kind in (*KINDS, "page_starts", "phrases") if (value := getattr(self, kind)) is not None
+        }
         settings = {"return_truncation": True, "length": self.length, "faithful": self.faithful}
         settings["return_sources"] = self.sources or None
         return Job(
@@ -84,6 +94,7 @@ class Place(BaseModel):
     start: int = Field(description="Where it begins in `document`, in characters.")
     end: int
     weight: float = Field(description="The weights of a sentence's places add up to 1.")
+    page: int | None = Field(None, description="Of a document with pages.")
 
 
 class Sentence(BaseModel):
@@ -138,7 +149,7 @@ class Limits:
     batch_wait: float = 10  # milliseconds
     queue: int = 64  # documents
     timeout: float = 120  # seconds
-    max_bytes: int = 2**20
+    max_bytes: int = 2**23
 
 
 def create_app(pipe: Any, name: str, limits: Limits, only_local: bool) -> FastAPI:
@@ -290,13 +301,22 @@ async def _form(request: Request, limits: Limits) -> dict[str, Any]:
                 raise HTTPException(422, "file: send the file itself, as curl -F file=@paper.txt does.")
             if "text" in fields:
                 raise HTTPException(422, "file: send a text or a file, not both.")
-            try:
-                fields["text"] = (await file.read()).decode("utf-8-sig")
-            except UnicodeDecodeError:
-                raise HTTPException(
-                    422, "file: it is no text in UTF-8; convert it first, a PDF by pdftotext."
-                ) from None
+            fields |= await _file(file)
         return fields
+
+
+async def _file(file: UploadFile) -> dict[str, Any]:
+    """The document of a file, whose kind the end of its name tells; nothing else of the name counts."""
+    suffix, content = Path(file.filename or "").suffix.lower(), await file.read()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, f"document{suffix}")
+        try:
+            if suffix not in DOCUMENT_SUFFIXES or suffix in TEXT_SUFFIXES:
+                return {"text": decoded(content, "it")}
+            path.write_bytes(content)
+            return (await run_in_threadpool(read_document, path, "it")).row()
+        except (ValueError, ImportError) as error:
+            raise HTTPException(422, f"file: {error}") from None
 
 
 def _explained(error: ValidationError) -> str:
@@ -311,9 +331,11 @@ def _explained(error: ValidationError) -> str:
 def _body_schema() -> dict[str, Any]:
     schema = Asked.model_json_schema()
     text = {
-        name: value for name, value in schema["properties"].items() if name not in ("sentences", "turns", "documents")
+        name: value
+        for name, value in schema["properties"].items()
+        if name not in ("sentences", "turns", "documents", "page_starts")
     }
-    file = {"type": "string", "format": "binary", "description": "A text in UTF-8, in the place of `text`."}
+    file = {"type": "string", "format": "binary", "description": "A text, PDF, Word, HTML, Markdown or subtitle file."}
     form = {**schema, "properties": {**text, "phrases": {"type": "array", "items": {"type": "string"}}, "file": file}}
     return {
         "required": True,

@@ -145,9 +145,9 @@ def test_dialogues_and_mistakes(server: Running, visit):
     done(page)
     assert page.locator("#document").text_content() == nasty
     assert page.locator("#document img").count() == 0
-    page.fill("#text", "a " * 2**20)
+    page.fill("#text", "a " * 2**22)
     page.click("#go")
-    done(page, "The request is larger than 1,048,576 bytes")
+    done(page, "The request is larger than 8,388,608 bytes")
     page.fill("#text", " ".join(DOCUMENTS * 3))
     page.get_by_label("Show where the model looked").check()
     page.click("#go")

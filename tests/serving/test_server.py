@@ -13,6 +13,7 @@ from transformers import pipeline
 
 from tests.cli.commands import mistake
 from tests.conftest import DOCUMENTS, TURNS
+from tests.data.pdf_files import At, write_pdf
 from tests.serving.servers import Running, Visitors, events, head, serving
 
 
@@ -61,7 +62,7 @@ def test_a_file_is_uploaded(server: Running, tmp_path: Path):
             got = client.post("/summarize", files={"file": file}, data={"sources": "true"})
         assert got.json() == expected
         wrong = {
-            "no text in UTF-8": {"files": {"file": ("paper.pdf", b"%PDF-1.4 \xff\xfe")}},
+            "file: it ": {"files": {"file": ("paper.pdf", b"%PDF-1.4 \xff\xfe")}},
             "send the file itself": {"files": {"other": ("", "")}, "data": {"file": str(path)}},
             "a text or a file, not both": {"files": {"file": ("a.txt", b"One.")}, "data": {"text": "Two."}},
             "documents: ": {"files": {"file": ("a.txt", b"One.")}, "data": {"documents": "Two."}},
@@ -72,6 +73,17 @@ def test_a_file_is_uploaded(server: Running, tmp_path: Path):
             answer = client.post("/summarize", **request)
             assert answer.status_code == 422, answer.text
             assert says in answer.json()["detail"]
+
+
+def test_sources_of_a_pdf_name_the_page(server: Running, tmp_path: Path):
+    pages = [[At(72, 700, f"Page {number} tells of bee number {number}.")] for number in (1, 2)]
+    path = write_pdf(tmp_path / "bees.pdf", pages)
+    with server.client() as client, path.open("rb") as file:
+        got = client.post("/summarize", files={"file": ("../bees.PDF", file)}, data={"sources": "true"}).json()
+    places = [place for sentence in got["sources"] for place in sentence["sources"]]
+    assert {place["page"] for place in places} <= {1, 2} != set()
+    assert all(got["document"][place["start"] : place["end"]] == place["text"] for place in places)
+    assert all(f"Page {place['page']} " in place["text"] for place in places)
 
 
 def test_a_path_or_address_is_text(server: Running, summarize, tmp_path: Path):
@@ -129,9 +141,9 @@ def test_other_mistakes(server: Running):
         assert client.get("/summarize").status_code == 405
         assert client.get("/no-such-page").status_code == 404
         assert client.post("/summarize", content=b"text").status_code == 415
-        large = client.post("/summarize", json={"text": "a " * 2**20})
+        large = client.post("/summarize", json={"text": "a " * 2**22})
         assert large.status_code == 413
-        assert "1,048,576 bytes" in large.json()["detail"]
+        assert "8,388,608 bytes" in large.json()["detail"]
         pieces = client.post(
             "/summarize",
             content=iter([b'{"text": "'] + [b"a" * 2**17] * 9),
