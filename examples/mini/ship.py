@@ -1,9 +1,10 @@
 """Put a trained checkpoint into the package as `mini`: weights in bfloat16, settings of the generation, tokenizer.
 
-    python examples/mini/ship.py runs/mini/pairs --texts experiments/mini/warm_up/train.jsonl
+    python examples/mini/ship.py runs/mini/last --mean FOLDER --texts experiments/mini/warm_up/train.jsonl
 
-Of its word pieces the commonest of the texts stay, as many as fit into 60 MB; others are put together from them. After
-it, `hier-models summarize` and `pipeline("summarization")` use it.
+With `--mean`, what is kept is the mean of two models' weights, one of which was trained from the other. Of the word
+pieces the commonest of the texts stay, as many as fit into 60 MB; others are put together from them. After it, `hier-
+models summarize` and `pipeline("summarization")` use it.
 """
 
 import argparse
@@ -26,11 +27,17 @@ READ = 512  # tokens that it reads of a document, as in training
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("checkpoint", help="folder of the trained model")
+    parser.add_argument("--mean", help="folder of a model that it was trained from, to take the mean with")
     parser.add_argument("--texts", type=Path, required=True, help="JSON lines with `text`, to count pieces in")
     parser.add_argument("--documents", type=int, default=20000, help="how many of them are counted")
     parser.add_argument("--output", type=Path, default=Path(hier_models.MINI), help="folder to write to")
     arguments = parser.parse_args()
-    model = AutoModelForSeq2SeqLM.from_pretrained(arguments.checkpoint, dtype=torch.bfloat16)
+    model = AutoModelForSeq2SeqLM.from_pretrained(arguments.checkpoint, dtype=torch.float32)
+    if arguments.mean:
+        others = AutoModelForSeq2SeqLM.from_pretrained(arguments.mean, dtype=torch.float32).parameters()
+        for parameter, other in zip(model.parameters(), others, strict=True):
+            parameter.data = parameter.data.lerp(other.data, 0.5)
+    model.to(torch.bfloat16)
     processor = AutoProcessor.from_pretrained(arguments.checkpoint)
     tokenizer = processor.tokenizer
     entries = len(tokenizer) - math.ceil((2 * model.num_parameters() - MOST + SPARE) / (2 * model.config.d_model))

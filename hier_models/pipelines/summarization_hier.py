@@ -29,22 +29,26 @@ from .written_form_hier import is_uncased, moved_places, restore_written_form
 
 
 # Least and most tokens of a summary of a length.
-NEW_TOKENS = {"line": (0, 64), "short": (34, 192), "long": (150, 512)}
+NEW_TOKENS = {"line": (0, 64), "short": (34, 192), "long": (220, 512)}
 ENDS = (".", "!", "?", "…")
+MOST_OF_SHORT = 64  # tokens of a summary, however short its document; else two thirds of it
 
 
-class LeastTokensLogitsProcessor(LogitsProcessor):
-    """Ends no sequence before it has its own least length, which `min_length` has for all of a batch alike."""
+class OwnLengthLogitsProcessor(LogitsProcessor):
+    """Ends each sequence between its own least and most tokens; `generate` has one length for all of a batch."""
 
-    def __init__(self, least: list[int], eos_token_id: int | list[int]) -> None:
-        self.least, self.eos_token_id = torch.tensor(least), eos_token_id  # (batch,), with the prompt
+    def __init__(self, least: list[int], most: list[int], eos_token_id: int | list[int]) -> None:
+        self.lengths = torch.tensor([least, most])  # (2, batch), with the prompt
+        self.eos_token_id = eos_token_id
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
-        """Take the end away from what is too short."""
-        least = self.least.repeat_interleave(len(scores) // len(self.least)).to(scores.device)  # (batch * beams,)
+        """Take the end away from what is too short, and all else from what is long enough."""
+        beams = len(scores) // self.lengths.shape[1]
+        least, most = self.lengths.repeat_interleave(beams, dim=1).to(scores.device)[..., None]  # (batch * beams, 1)
         ends = torch.zeros_like(scores, dtype=torch.bool)
         ends[:, self.eos_token_id] = True
-        return scores.masked_fill(ends & (input_ids.shape[1] < least)[:, None], -torch.inf)  # type: ignore[return-value]
+        barred = (ends & (input_ids.shape[1] < least)) | (~ends & (input_ids.shape[1] >= most))
+        return scores.masked_fill(barred, -torch.inf)  # type: ignore[return-value]
 
 
 class SummarizationPipeline(DocumentPipeline):
@@ -532,7 +536,9 @@ class SummarizationPipeline(DocumentPipeline):
         processors = LogitsProcessorList(others.get("logits_processor") or ())
         if total_length(config, "min", begun) is None and (least := self._least_tokens(examples, config)):
             room = NEW_TOKENS["long"][1] if max_length is None else max_length - begun - 1
-            processors.append(LeastTokensLogitsProcessor([begun + min(n, room) for n in least], config.eos_token_id))
+            most = [begun + max(MOST_OF_SHORT, 2 * len(example) // 3) for example in examples]
+            least = [begun + min(number, room) for number in least]
+            processors.append(OwnLengthLogitsProcessor(least, most, config.eos_token_id))
         if faithful:
             processors.append(self._faithful_processor(examples, config, common_words, max_length))
         if processors:

@@ -226,6 +226,21 @@ def test_a_summary_has_the_least_tokens_of_its_length_or_a_third_of_its_document
     assert written(documents, length="short", max_new_tokens=12) == [9, 11]  # the last one is the end
 
 
+def test_a_summary_has_at_most_two_thirds_of_its_documents_tokens(summarize_lengths, monkeypatch):
+    model, end = summarize_lengths.model, summarize_lengths.tokenizer.eos_token_id
+    model.generation_config.forced_eos_token_id = None
+    model.lm_head.register_forward_hook(lambda module, args, logits: logits.index_fill(-1, torch.tensor([end]), -99.0))
+    monkeypatch.setattr("hier_models.pipelines.summarization_hier.MOST_OF_SHORT", 10)
+    documents = [DOCUMENTS[0][:20], DOCUMENTS[0][:100]]
+    tokens = [summarize_lengths.count_tokens(document) for document in documents]
+    options = {"return_tensors": True, "max_new_tokens": 60, "num_beams": 2, "length": "long", "batch_size": 2}
+    written = [
+        record["summary_token_ids"].tolist().index(end, 1) for record in summarize_lengths(documents, **options)
+    ]
+    assert written == [max(10, 2 * number // 3) + 1 for number in tokens]
+    assert 10 < written[1] - 1 < 59
+
+
 def test_a_checkpoint_says_how_much_is_read_at_a_time(summarize, tiny_model):
     text = DOCUMENTS[0][:200]
     settings = {"return_truncation": True, **LENGTH}
