@@ -386,7 +386,7 @@ def _gutter(lines: list[_Line]) -> float | None:
         if best is None or across < best[0]:
             best = across, place
     assert best is not None
-    across, place = best
+    _, place = best
     # The middle of the gap, which may be wide.
     ends = [line.right for line in lines if line.right <= place]
     starts = [line.left for line in lines if line.left >= place]
@@ -450,7 +450,7 @@ def _begins(lines: list[_Line], line: _Line, usual: float, body: float) -> bool:
 
 def _write(paragraph: _Paragraph, words: Counter[str], left_out: Counter[str]) -> None:
     """Join the lines of a paragraph, and words that are parted at their ends, and note where pages begin."""
-    text, pages = "", []
+    text, pages = "", list[tuple[int, int]]()
     for line in paragraph.lines:
         new = " ".join(line.text.split())
         if text.endswith(_HYPHENS) and new[:1].isalnum() and text[-2:-1].isalpha():

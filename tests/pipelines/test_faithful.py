@@ -117,7 +117,7 @@ KINDS = ["WordPiece", "byte-level BPE", "SentencePiece", "SentencePiece BPE"]
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_invented(kind, search):
     tokenizer = _tokenizer(kind)
-    summarize = pipeline("summarization", model=_bart(tokenizer), tokenizer=tokenizer, device="cpu", batch_size=2)
+    summarize = pipeline("summarization", model=_bart(tokenizer, 3), tokenizer=tokenizer, device="cpu", batch_size=2)
     kwargs = {"max_length": 40, **SEARCHES[search]}
     results = summarize(TEXTS, faithful=True, common_words=COMMON, **kwargs)
     several = kwargs.get("num_return_sequences", 1) > 1
