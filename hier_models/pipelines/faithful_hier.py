@@ -197,9 +197,11 @@ class FaithfulLogitsProcessor(LogitsProcessor):
         vocab = min(scores.shape[1], self.least.shape[1])  # either may be padded
         allowed = torch.zeros_like(scores, dtype=torch.bool)
         allowed[:, :vocab] = self.least[[place for place, _, _ in states], :vocab] <= left
-        for row, (_, ids, needed) in enumerate(states):
+        for row, (place, ids, needed) in enumerate(states):
             if len(ids):
-                allowed[row, ids[needed <= needed.min().clamp(min=left)]] = True
+                # What is no word yet has to become one, by the shortest way if there is no room.
+                most = left if place < len(self.least) - 1 else needed.min().clamp(min=left)
+                allowed[row, ids[needed <= most]] = True
         faithful = scores.masked_fill(~allowed, -torch.inf)
         none_left = faithful.amax(dim=1, keepdim=True) == -torch.inf
         if none_left.any():
