@@ -29,7 +29,7 @@ from .written_form_hier import is_uncased, moved_places, restore_written_form
 
 
 # Least and most tokens of a summary of a length.
-NEW_TOKENS = {"line": (0, 64), "short": (34, 192), "long": (220, 512)}
+NEW_TOKENS = {"line": (0, 64), "short": (34, 192), "long": (150, 512)}
 ENDS = (".", "!", "?", "…")
 MOST_OF_SHORT = 64  # tokens of a summary, however short its document; else two thirds of it
 
