@@ -179,6 +179,7 @@ def highlight_config(**kwargs: Any) -> PreTrainedConfig:
         **BART_LAYERS,
         "activation_dropout": 0.0,
         "max_phrase_length": 8,
+        "brightness": 1.0,  # at 10 a phrase takes all, and which value it has hardly matters
     }
     return HighlightTransformerConfig(**{**sizes, **kwargs})
 

@@ -382,15 +382,15 @@ def _gutter(lines: list[_Line]) -> float | None:
     best: tuple[float, float] | None = None
     for step in range(60, 341):
         place = first + (last - first) * step / 400
-        across = sum(len(line.text) for line in lines if line.left < place < line.right)
-        if best is None or across < best[0]:
-            best = across, place
+        crossing = sum(len(line.text) for line in lines if line.left < place < line.right)  # characters
+        if best is None or crossing < best[0]:
+            best = crossing, place
     assert best is not None
-    _, place = best
+    fewest, place = best
     # The middle of the gap, which may be wide.
     ends = [line.right for line in lines if line.right <= place]
     starts = [line.left for line in lines if line.left >= place]
-    if across > 0.4 * total or len(ends) < 4 or len(starts) < 4:
+    if fewest > 0.4 * total or len(ends) < 4 or len(starts) < 4:
         return None
     shares = []
     for side in ([line for line in lines if line.right <= place], [line for line in lines if line.left >= place]):

@@ -217,7 +217,7 @@ class PoemGenerationPipeline(HierPipeline):
             for (_, lines), row in zip(rows, ids, strict=True):
                 lines.append("".join(self.tokenizer.decode(row, skip_special_tokens=True).split()))
         poems: list[dict[str, Any]] = [
-            {"lines": lines, "keywords": keywords, "score": float(score), **self._kept(lines, rules)}
+            {"lines": lines, "keywords": keywords, "score": round(float(score), 3), **self._kept(lines, rules)}
             for (keywords, lines), score in zip(rows, scores, strict=True)
         ]
         results = []

@@ -244,13 +244,13 @@ def test_the_code_that_ran(tmp_path, monkeypatch):
 def test_further_documents_are_among_the_data(tmp_path):
     folder = tmp_path / "more"
     folder.mkdir()
-    for file in (tmp_path / "a.txt", folder / "b.txt", folder / "notes.md"):
+    for file in (tmp_path / "a.txt", folder / "b.txt", folder / "notes.log"):
         file.write_text("One bridge.")
     values = {"task": "denoising", "train": str(tmp_path / "a.txt"), "also_train": [str(folder)]}
     recipe = load_recipe(None, {**values, "output_dir": str(tmp_path / "run")})
     before = data_version(recipe)
     assert before.keys() == {"train", "also_train"}
-    (folder / "notes.md").write_text("Two.")
+    (folder / "notes.log").write_text("Two.")
     assert data_version(recipe) == before
     (folder / "b.txt").write_text("Two bridges.")
     changed = data_version(recipe)
