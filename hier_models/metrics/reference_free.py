@@ -74,8 +74,8 @@ def reference_free_counts(summary: str, document: str) -> ReferenceFreeCounts:
 def reference_free_scores(counts: Iterable[ReferenceFreeCounts]) -> dict[str, float | None]:
     """Score summaries against their documents, without references.
 
-    Words are runs of letters and digits in one case; a Chinese character or kana is a word. In languages that write
-    nouns with a capital, these are names, too.
+    Words are runs of letters and digits in one case; a Chinese character or kana is a word. Names are told by their
+    capital alone: the nouns of German count, a name after "Dr." does not, as if it began a sentence.
 
     Args:
         counts: `reference_free_counts` of each summary.
