@@ -16,7 +16,6 @@ paraphrase about 45, of texts that have nothing in common 10.
 
 import argparse
 import json
-import re
 import resource
 import sys
 import time
@@ -29,6 +28,7 @@ from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
 import hier_models
+from hier_models.metrics import reference_free_counts, reference_free_scores
 from hier_models.pipelines import ExtractiveSummarizer
 from hier_models.training.metrics import score_documents
 
@@ -38,7 +38,6 @@ EXTRACTIVE = ("lead", "lexrank", "textrank")
 SENTENCES = {"line": 1, "short": 3, "long": 8}
 ASKED = {"line": "in one short sentence", "short": "in one paragraph of three sentences", "long": "in two paragraphs"}
 READ = 1024  # tokens that SmolLM2 is given, as many as mini reads at a time
-WORD = re.compile(r"[^\W_]+")
 Summarize = Callable[[str, str], str]
 
 
@@ -99,34 +98,16 @@ def summaries(name: str, rows: list[dict], domain: str, output: Path, summarize:
     return done[: len(rows)]
 
 
-def facts(text: str) -> list[str]:
-    """Numbers, and words with a capital that do not begin a sentence."""
-    found = []
-    for match in WORD.finditer(text):
-        begins = match.start() == 0 or re.search(r"[.!?:][\"')\]]*\s+[\"'(\[]*$|\n\s*$", text[: match.start()][-8:])
-        if any(map(str.isdigit, match[0])) or (match[0][0].isupper() and not begins):
-            found.append(match[0].casefold())
-    return found
-
-
 def quality(rows: list[dict], written: list[dict]) -> dict[str, float]:
     """What can be told without a reference, in percent; and time and memory."""
-    named = right = trigrams = again = longer = finished = 0
-    for row, entry in zip(rows, written, strict=True):
-        words = {word.casefold() for word in WORD.findall(row["document"])}
-        said = facts(entry["summary"])
-        named, right = named + len(said), right + sum(word in words for word in said)
-        tokens = [word.casefold() for word in WORD.findall(entry["summary"])]
-        threes = list(zip(tokens, tokens[1:], tokens[2:], strict=False))
-        trigrams, again = trigrams + len(threes), again + len(threes) - len(set(threes))
-        if row["length"] != "line":
-            longer += 1
-            finished += bool(re.search(r"[.!?][\"'”’)\]]*$", entry["summary"].strip()))
+    counts = [reference_free_counts(e["summary"], row["document"]) for row, e in zip(rows, written, strict=True)]
+    longer = [found for row, found in zip(rows, counts, strict=True) if row["length"] != "line"]
     seconds = sorted(entry["seconds"] for entry in written)
+    scores = reference_free_scores(counts)
     return {
-        "facts": 100 * right / max(1, named),
-        "repeated": 100 * again / max(1, trigrams),
-        "finished": 100 * finished / max(1, longer),
+        "facts": 100 * (scores["facts"] or 0.0),
+        "repeated": 100 * (scores["repeated_trigrams"] or 0.0),
+        "finished": 100 * (reference_free_scores(longer)["finished"] or 0.0),
         "seconds": seconds[len(seconds) // 2],
         "memory": max(entry["memory"] for entry in written),
     }

@@ -38,7 +38,13 @@ def rouge_table(results: dict[str, Any]) -> str:
     rows = [(name, f"{results[name]:.2f}") for name in ROUGE_NAMES]
     of_references = {"perplexity": "perplexity", "perplexity_of_another_source": "… with another source"}
     rows += [(what, f"{results[name]:.2f}") for name, what in of_references.items() if name in results]
+    from ..metrics.reference_free import reference_free_rows
+
     length = f"{results['gen_len']:.1f} tokens" if "gen_len" in results else f"{results['gen_words']:.1f} words"
-    rows += [("summary length", length), ("documents", str(results["documents"]))]
+    rows += [
+        *reference_free_rows(results["reference_free"]),
+        ("summary length", length),
+        ("documents", str(results["documents"])),
+    ]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value:>6}" for name, value in rows)

@@ -9,7 +9,7 @@ from transformers.utils import logging
 from ..extractive import ExtractiveSummarizer
 from ..training.evaluation import all_rows, write_json, write_json_lines
 from ..training.metrics import score_summaries
-from ..training.tasks.summarization import references_of, summary_rows
+from ..training.tasks.summarization import against_documents, references_of, summary_rows
 
 
 def run_extractive_evaluation(
@@ -31,7 +31,8 @@ def run_extractive_evaluation(
 
     Returns:
         `rouge1`, `rouge2`, `rougeL`, `rougeLsum`, `rougeSU4` (mean F1 times 100), `gen_words` (mean length in words
-        between spaces), `documents`, `settings` of ROUGE, and `extractive`: the method and its settings.
+        between spaces), `reference_free` (see `hier_models.metrics.reference_free_scores`), `documents`, `settings` of
+        ROUGE, and `extractive`: the method and its settings.
 
     Raises:
         ValueError: If the dataset has no summaries to compare with.
@@ -43,6 +44,7 @@ def run_extractive_evaluation(
     results = {
         **scores,
         "gen_words": sum(len(summary.split()) for summary in summaries) / len(summaries),
+        "reference_free": against_documents(documents, summaries),
         "documents": len(documents),
         "settings": settings,
         "extractive": {

@@ -12,6 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..data.tokenizing import plain_text, source_kind
+from ..metrics.reference_free import (
+    ReferenceFreeCounts,
+    reference_free_counts,
+    reference_free_rows,
+    reference_free_scores,
+)
 from .copying import Copy, CopyRule, SourceText, find_copies, is_judged, source_text, split_summary
 from .pages import Page, aligned, counted, printable, require_matplotlib, save_figure
 
@@ -35,6 +42,7 @@ class _Copies:
     judged: int
     copies: tuple[tuple[int, Copy], ...]  # with the number of the summary's sentence
     num_blocks: int
+    counts: ReferenceFreeCounts
 
 
 class CopyingReport(Page):
@@ -111,6 +119,8 @@ class CopyingReport(Page):
         source = source_text(document, self.language)
         if source.blocks is not None:
             self.block_name = source.block_name
+        kind = source_kind([kind for kind, value in document.items() if value is not None])
+        text = plain_text(kind, document[kind])
         number = self.documents + 1
         name = identifier or str(number)
         found: dict[str, list[Copy | None]] = {}
@@ -120,7 +130,8 @@ class CopyingReport(Page):
             found[model] = find_copies(source, texts[model], self.rule)
             copies = tuple((place, copy) for place, copy in enumerate(found[model]) if copy is not None)
             judged = sum(is_judged(sentence, self.rule) for sentence in texts[model])
-            entry = _Copies(name, len(texts[model]), judged, copies, source.num_blocks)
+            counts = reference_free_counts(summary, text)
+            entry = _Copies(name, len(texts[model]), judged, copies, source.num_blocks, counts)
             self._copies.setdefault(model, []).append(entry)
         if len(self._pages) < self.shown:
             self._pages.append(self._page(name, source, texts, found))
@@ -136,7 +147,8 @@ class CopyingReport(Page):
             before the sentence: mean with its 95 % interval, resampled over documents; quartiles), the number of the
             `sentence` (from 1), the `block` (paragraph, turn or article, from 1; only documents with several count:
             mean, median, the share in the first one, and from how many blocks a summary copies on average), and the
-            `histogram` of positions. Numbers that there are none of are None.
+            `histogram` of positions; and as `reference_free` the scores of the summaries against their documents (see
+            `hier_models.metrics.reference_free_scores`). Numbers that there are none of are None.
         """
         return {
             "title": self.title,
@@ -256,6 +268,7 @@ class CopyingReport(Page):
             "judged": judged,
             "copied": len(copies),
             "copied_share": len(copies) / judged if judged else None,
+            "reference_free": reference_free_scores(entry.counts for entry in entries),
             "documents_with_copies": sum(bool(entry.copies) for entry in entries),
             "entire_share": _mean([copy.extent >= self.rule.threshold for copy in copies]),
             "position": _center(positions)
@@ -295,7 +308,8 @@ class CopyingReport(Page):
                 (f"in the first {self.block_name}", [_percent(block["first_share"]) for block in blocks]),
                 (f"{self.block_name}s a summary copies from", [_number(block["per_summary"]) for block in blocks]),
             ]
-        return rows
+        scores = [reference_free_rows(entry["reference_free"]) for entry in numbers]
+        return rows + [(row[0][0], [text for _, text in row]) for row in zip(*scores, strict=True)]
 
     def _check_filled(self) -> None:
         if not self._copies:

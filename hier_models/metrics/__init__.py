@@ -5,6 +5,7 @@ from .bleu import Bleu
 from .document_scores import DocumentScores, DocumentStatistics, document_keys, paired_bootstrap
 from .poem_bleu import PoemBleu
 from .poem_form import poem_form
+from .reference_free import ReferenceFreeCounts, reference_free_counts, reference_free_scores
 from .rouge import Rouge
 from .rouge_su import RougeSu
 from .squad import Squad
@@ -16,10 +17,13 @@ __all__ = [
     "DocumentScores",
     "DocumentStatistics",
     "PoemBleu",
+    "ReferenceFreeCounts",
     "Rouge",
     "RougeSu",
     "Squad",
     "document_keys",
     "paired_bootstrap",
     "poem_form",
+    "reference_free_counts",
+    "reference_free_scores",
 ]

@@ -101,6 +101,25 @@ def test_numbers_of_leads(data):
     assert DOCUMENTS[2].split(".")[0] not in page
 
 
+def test_scores_against_the_documents(data):
+    wrong = predictions("wrong.jsonl", d0="The bridge was closed on Friday, said Dr Huber")
+    result = run("analyze", data, "-p", f"lead={predictions('lead.jsonl')}", "-p", wrong, "-o", "report")
+    lead, wrong = (entry["reference_free"] for entry in report()["models"].values())
+    assert (lead["coverage"], lead["novel_1"], lead["facts"], lead["finished"]) == (1, 0, 1, 0.5)
+    assert wrong["coverage"] == pytest.approx((7 / 9 + 3) / 4)  # all but Friday and Huber
+    assert (wrong["facts"], wrong["finished"]) == (1 / 3, 0.25)  # of Friday, Dr and Huber
+    assert "names and numbers found 100.0% 33.3%" in " ".join(result.stdout.split())
+    assert "names and numbers found" in Path("report/copying.html").read_text()
+
+
+def test_the_names_of_speakers_stand_in_the_document(workplace):
+    turns = [{"role": "Zoe", "content": "I booked it."}, {"role": "Max", "content": "Good."}]
+    write_jsonl("talk.jsonl", [{"turns": turns}])
+    write_jsonl("s.jsonl", [{"summary": "It was booked by Zoe for Tim."}])
+    run("analyze", "talk.jsonl", "-p", "s.jsonl", "-o", "report")
+    assert report()["models"]["s"]["reference_free"]["facts"] == 0.5
+
+
 def test_summaries_in_another_order_and_without_identifiers(data):
     rows = jsonl(Path(predictions()).read_text())
     write_jsonl("b.jsonl", rows[::-1])

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from hier_models.metrics import reference_free_counts, reference_free_scores
 from tests.cli.commands import expected, jsonl, mistake, run, write_jsonl
 from tests.conftest import DOCUMENTS, SUMMARIES
 
@@ -32,6 +33,28 @@ def test_evaluate(checkpoint: str, records: str):
     assert [row["reference"] for row in written] == SUMMARIES
     assert [row["id"] for row in written] == ["r0", "r1", "r2", "r3"]
     assert "documents were longer than the model takes" in result.stderr
+
+
+def test_evaluate_scores_against_the_documents(checkpoint: str, records: str):
+    """The baselines copy all of what they write; a model's numbers are those of the summaries that it wrote."""
+    lead = run("evaluate", "-m", "lead", records, "--max-sentences", "1", "--json", "lead.json")
+    found = json.loads(Path("lead.json").read_text())["reference_free"]
+    assert (found["coverage"], found["novel_1"], found["novel_4"], found["finished"]) == (1, 0, 0, 0.75)
+    lengths = [len(text.split(". ")[0].split()) for text in DOCUMENTS]
+    assert found["density"] == pytest.approx(sum(lengths) / 4)
+    table = {line[:25].strip(): line[25:].strip() for line in lead.stdout.splitlines()}
+    assert (table["coverage"], table["density"], table["novel 4-grams"]) == (
+        "100.0%",
+        f"{sum(lengths) / 4:.2f}",
+        "0.0%",
+    )
+    assert table["names and numbers found"] == "100.0%"  # Monday
+    run(
+        "evaluate", "-m", checkpoint, records, "--predictions", "p.jsonl", "--json", "scores.json", "--max-length", "9"
+    )
+    written = [row["summary"] for row in jsonl(Path("p.jsonl").read_text())]
+    counts = map(reference_free_counts, written, DOCUMENTS)
+    assert json.loads(Path("scores.json").read_text())["reference_free"] == reference_free_scores(counts)
 
 
 def test_evaluate_scores_what_summarize_writes(checkpoint: str):

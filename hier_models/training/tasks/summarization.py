@@ -3,7 +3,7 @@
 import functools
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +15,13 @@ from ...data import TruncationReport, load_documents, tokenize_documents
 from ...data.columns import REFERENCES
 from ...data.tokenizer_training import train_word_level
 from ...data.tokenizing import Importance, plain_text, plain_tokenizer, source_kind
-from ...metrics import DocumentScores, DocumentStatistics, document_keys
+from ...metrics import (
+    DocumentScores,
+    DocumentStatistics,
+    document_keys,
+    reference_free_counts,
+    reference_free_scores,
+)
 from ...metrics.document_scores import means
 from ...pipelines.importance_tagger_hier import load_importance_tagger
 from .. import key_phrases
@@ -210,10 +216,11 @@ def run_evaluation(
         **generate_kwargs: Passed to `generate`, such as `num_beams=4`.
 
     Returns:
-        `rouge1`, `rouge2`, `rougeL`, `rougeLsum`, `rougeSU4` (mean F1 times 100), `gen_len` (tokens), `documents`,
-        `settings` of ROUGE, `generation` (the settings generated with) and `truncation` (what of the sources did not
-        fit); with weights of tokens `importance`: "oracle" or "tagger"; with `max_target_length` also `perplexity`
-        and, of two documents or more, `perplexity_of_another_source`.
+        `rouge1`, `rouge2`, `rougeL`, `rougeLsum`, `rougeSU4` (mean F1 times 100), `gen_len` (tokens), `reference_free`
+        (see `hier_models.metrics.reference_free_scores`), `documents`, `settings` of ROUGE, `generation` (the settings
+        generated with) and `truncation` (what of the sources did not fit); with weights of tokens `importance`:
+        "oracle" or "tagger"; with `max_target_length` also `perplexity` and, of two documents or more,
+        `perplexity_of_another_source`.
 
     Raises:
         ValueError: If the dataset has no summaries to compare with, or there are weights for a model that does not
@@ -250,6 +257,7 @@ def run_evaluation(
         **{name: sum(values) / len(values) for name, values in rouge.items()},
         **found,
         "gen_len": mean_length(predictions, tokenizer),
+        "reference_free": against_documents(documents, summaries),
         "documents": len(documents),
         "settings": rouge_settings,
         "generation": {**settings, **generate_kwargs},
@@ -276,6 +284,13 @@ def references_of(documents: Dataset) -> list[str] | list[list[str]]:
             "load_documents(…, summary_column=…) names it"
         )
     return list(documents[REFERENCES if REFERENCES in documents.column_names else "summary"])
+
+
+def against_documents(documents: Dataset, summaries: Sequence[str]) -> dict[str, float | None]:
+    """Score summaries against their documents, without references."""
+    kind = source_kind(documents.column_names)
+    pairs = zip(summaries, documents[kind], strict=True)
+    return reference_free_scores(reference_free_counts(summary, plain_text(kind, source)) for summary, source in pairs)
 
 
 def _texts(documents: Dataset | IterableDataset) -> Iterator[str]:
