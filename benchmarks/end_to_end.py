@@ -286,7 +286,9 @@ def main() -> None:
         if result.returncode:  # out of memory, say
             print(f"{name} failed at {words} words:\n{result.stderr[-2000:]}", file=sys.stderr)
         else:
-            found[name] += json.loads(result.stdout.splitlines()[-1])
+            measured = json.loads(result.stdout.splitlines()[-1])
+            tqdm.write(json.dumps([name, measured]), file=sys.stderr)  # so that a run broken off is not lost
+            found[name] += measured
     load = " ".join(f"{value:.1f}" for value in os.getloadavg())
     print(f"{arguments.repeats} rounds, {machine()}; load {load}\n")
     header = ["", "words", "beams", "batch", "documents / s of processor", "documents / s", "peak, GiB"]

@@ -30,6 +30,7 @@ def check(found: list[list[str]], systems: tuple[str, ...]) -> None:
             assert row[8] == "8"
 
 
+@pytest.mark.slow
 def test_lexrank_has_a_row_for_each_length_without_tokens():
     found = rows("--systems", "lexrank", "--words", "60", "200")
     assert [row[:4] for row in found] == [["lexrank", "60", "1", "1"], ["lexrank", "200", "1", "1"]]
