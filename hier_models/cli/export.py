@@ -21,20 +21,27 @@ def export(
     card: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
     push: Annotated[str | None, typer.Option(metavar="REPO")] = None,
     private: Annotated[bool, typer.Option("--private")] = False,
+    onnx: Annotated[Path | None, typer.Option(metavar="FOLDER")] = None,
 ) -> None:
     """Write a checkpoint with its code, and push it."""
-    if folder is None and push is None:
-        raise MistakeError("export: give a FOLDER to write to, or --push REPO, or both")
+    if folder is None and push is None and onnx is None:
+        raise MistakeError("export: give a FOLDER to write to, or --push REPO, or --onnx FOLDER")
     if private and push is None:
         raise MistakeError("--private goes with --push")
     details = None if card is None else _read_card(card)
     check_checkpoint(model)
     model = resolve_checkpoint(model)
-    if folder is not None and folder.resolve() == Path(model).expanduser().resolve():
-        raise MistakeError(f"FOLDER: {folder} is the checkpoint itself; give another folder")
+    for name, target in (("FOLDER", folder), ("--onnx", onnx)):
+        if target is not None and target.resolve() == Path(model).expanduser().resolve():
+            raise MistakeError(f"{name}: {target} is the checkpoint itself; give another folder")
     loaded, processor = _load(model)
     from .. import hub
 
+    if onnx is not None:
+        from ..hub.onnx_export import export_onnx
+
+        with mistakes("--onnx", ImportError, ValueError, FileExistsError, NotADirectoryError):
+            say(f"Written: {export_onnx(loaded, processor, onnx)}")
     if folder is not None:
         say(f"Written: {hub.export(loaded, processor, folder, card=details)}")
     if push is not None:

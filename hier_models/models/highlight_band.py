@@ -71,7 +71,8 @@ def make_band(
     covered = torch.zeros(batch, tokens + 1, dtype=torch.int32, device=start.device)
     covered = covered.scatter_(1, place, 1)[:, :tokens]
     count = min(tokens, phrases * longest) if fixed else int(covered.sum(dim=1).max())
-    rows = covered.sort(dim=1, descending=True, stable=True).indices[:, :count].sort(dim=1).values
+    order = torch.arange(tokens, device=start.device) - tokens * covered  # no two alike: ONNX has no stable sort
+    rows = order.sort(dim=1).indices[:, :count].sort(dim=1).values
     number = torch.full((batch, tokens + 1), count, device=start.device)  # of the row of each token
     number.scatter_(1, rows, torch.arange(count, device=start.device).expand(batch, -1))
 

@@ -57,7 +57,8 @@ def pool(units: Segments, kernel: int, stride: int) -> Segments:
         kinds.append(weights / _positive(weights.amax(dim=1, keepdim=True)))
     kinds = [kind.to(units.states.dtype) for kind in kinds]
 
-    count = max(0, -(-(exists.shape[1] - kernel) // stride)) + 1
+    # Of no negative number, whose quotient ONNX rounds up; and no branch, so that exported programs take any length.
+    count = torch.sym_max(0, exists.shape[1] - kernel + stride - 1) // stride + 1
     weights = _split_weights(torch.stack(kinds, dim=1), kernel, stride)  # (batch, pieces, sums, stride)
     totals = _add_pieces(weights.to(_wide(weights)).sum(-1, keepdim=True), count, kernel, stride).squeeze(-1)
     # Autocast would round weights behind the back of their totals, in half precision even to zero.
@@ -99,6 +100,10 @@ def _split_weights(weights: torch.Tensor, kernel: int, stride: int) -> torch.Ten
 def _sum_pieces(states: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     """Sum the states of each piece with each of its weights, (batch, pieces, sums, d_model)."""
     stride = weights.shape[-1]
+    if torch.compiler.is_exporting():  # a copy, in place of branches that a length would decide
+        states = nn.functional.pad(states, (0, 0, 0, weights.shape[1] * stride - states.shape[1]))
+        found = torch.matmul(weights, states.unflatten(1, (-1, stride)))
+        return found.to(_wide(found))
     full = states.shape[1] // stride
     sums = []
     if full:

@@ -1,0 +1,68 @@
+"""Export to ONNX: onnxruntime generates what the model does, and what cannot be is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import PreTrainedModel
+
+from hier_models.hub.onnx_export import export_onnx
+from hier_models.hub.onnx_running import SETTINGS, OnnxSummarizer
+from tests.cases import COARSE_TO_FINE, HAT_BART, HIGHLIGHT, TOP_DOWN, Case
+from tests.cli.commands import mistake
+from tests.hub.test_export import with_large_weights
+
+
+class NoProcessor:
+    def save_pretrained(self, folder: Path) -> None:
+        """Ids come from the case."""
+
+
+def make(case: Case, **settings: Any) -> PreTrainedModel:
+    torch.manual_seed(0)
+    return with_large_weights(case.model_class(case.make_config(**settings)), 0.3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("case", "settings"),
+    [(HAT_BART, {"use_copy": True, "silent_markers": True}), (HIGHLIGHT, {}), (TOP_DOWN, {})],
+    ids=["hat_bart", "highlight_transformer", "top_down_transformer"],
+)
+def test_tokens_are_those_of_generate(case: Case, settings: dict[str, Any], tmp_path: Path):
+    pytest.importorskip("onnxscript")
+    model = make(case, **settings)
+    run = OnnxSummarizer(export_onnx(model, NoProcessor(), tmp_path))
+    ways = [
+        {"max_new_tokens": 15},
+        {"max_new_tokens": 12, "min_new_tokens": 6, "no_repeat_ngram_size": 3, "forced_bos_token_id": 9},
+    ]
+    written = set()
+    for length in (3, 9, 20, 40):
+        document = {name: torch.tensor([values]) for name, values in case.make_document(length, length).items()}
+        for way in ways:
+            ids = model.generate(**document, num_beams=1, do_sample=False, **way)[0, 1:].tolist()
+            found = run.generate(**{name: value.numpy() for name, value in document.items()}, **way)
+            assert found == ids
+            written.add(tuple(ids))
+    assert len(written) >= 6  # so documents and settings matter
+
+
+def test_what_cannot_be_exported(tmp_path: Path):
+    with pytest.raises(ValueError, match="CoarseToFineLstmForConditionalGeneration cannot be exported"):
+        export_onnx(make(COARSE_TO_FINE), NoProcessor(), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_folders_that_cannot_be_run(tmp_path: Path):
+    with pytest.raises(ValueError, match=r"hier-models export --onnx"):
+        OnnxSummarizer(tmp_path)
+    (tmp_path / SETTINGS).write_text(json.dumps({"version": 0}))
+    with pytest.raises(ValueError, match="exported as version 0, this reads version 1: export it again"):
+        OnnxSummarizer(tmp_path)
+
+
+def test_the_command_refuses(tmp_path: Path):
+    mistake("export", says="or --onnx FOLDER")
