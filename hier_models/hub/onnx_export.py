@@ -121,7 +121,8 @@ class _Encoder(nn.Module):
         cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
         self.model(encoder_outputs=encoded, decoder_input_ids=first, cache=cache, use_cache=True)
         result = {f"encoder_{name}": value for name, value in encoded.items() if isinstance(value, torch.Tensor)}
-        for number, layer in enumerate(cache.cross_attention_cache.layers):
+        layers: Any = cache.cross_attention_cache.layers
+        for number, layer in enumerate(layers):
             result |= {f"cross_key_{number}": layer.keys, f"cross_value_{number}": layer.values}
         self.names = list(result)
         return tuple(value.clone() for value in result.values())
@@ -147,7 +148,8 @@ class _Decoder(nn.Module):
             encoder_outputs=output_class(**encoded), decoder_input_ids=decoder_input_ids, cache=cache, use_cache=True
         )
         result = [outputs.logits[:, -1]]
-        for layer in cache.self_attention_cache.layers:
+        layers: Any = cache.self_attention_cache.layers
+        for layer in layers:
             result += [layer.keys, layer.values]
         return tuple(result)
 
