@@ -7,7 +7,6 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,7 @@ def cluster(address: str) -> Iterator[None]:
     where = f"--ray: no cluster at {address!r}; give local, auto, or HOST:PORT"
     if address not in ("local", "auto"):
         host, _, port = address.rpartition(":")
-        with mistakes(where, OSError, ValueError, OverflowError):  # Ray would end the process
+        with mistakes(where, OSError, ValueError, OverflowError):
             socket.create_connection((host, int(port)), timeout=10).close()
     with mistakes(where, ConnectionError, ValueError):
         ray.init(address, ignore_reinit_error=True, log_to_driver=False, logging_level="ERROR")
@@ -74,13 +73,11 @@ def make_on_ray(
 
     from ..pipelines.ray_data import count_workers, map_pipeline
 
-    names = {str(path.absolute()): documents.names.get(str(path), str(path)) for path in documents.inputs}
-    found = replace(documents, inputs=[path.absolute() for path in documents.inputs], names=names, set_aside=None)
-    if documents.set_aside is not None:
-        found.set_aside = documents.set_aside.absolute()
+    folder = Path.cwd()
 
     def read(_: Any) -> Iterator[dict[str, str]]:
-        for document in found:
+        os.chdir(folder)  # paths are read, and said, as they were given
+        for document in documents:
             if (identifier := document.pop("id")) not in done:
                 yield {"id": identifier, "input": digest(document), "document": json.dumps(document)}
 
