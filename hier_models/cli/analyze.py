@@ -18,7 +18,7 @@ from ..journal import Journal, digest
 from . import options
 from .documents import KINDS, free_name
 from .errors import MistakeError, check_parent, first_paragraph, mistakes, say, state
-from .jobs import check_all_sources, write_texts
+from .jobs import check_all_sources, make_texts, write_texts
 from .loading import check_checkpoint, family_of, generation_settings, given_only, load_pipeline, making_of, quiet
 from .options import Dtype, command
 
@@ -286,15 +286,9 @@ def _generate(
     pipe = load_pipeline(checkpoint, device, dtype)
     check_all_sources(pipe, ({"id": name, **document} for name, document in documents))
     state.when_interrupted = f"What is done is in {file}; the same command goes on from there."
-    counts = write_texts(
-        pipe,
-        ({"id": documents.identifiers[number], **documents[number]} for number in rest),
-        total=len(rest),
-        output=file,
-        as_json=True,
-        making=making,
-        batch_size=batch_size,
-    )
+    left = ({"id": documents.identifiers[number], **documents[number]} for number in rest)
+    results = make_texts(pipe, left, making, batch_size)
+    counts = write_texts(results, total=len(rest), output=file, as_json=True, making=making)
     if cut := sum(bool(count["num_truncated_tokens"]) for count in counts):
         say(f"{cut} of {len(rest)} documents were longer than the model takes and were cut at the end.")
     return pipe

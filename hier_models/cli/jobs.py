@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,17 @@ from .documents import COMPRESSED, KINDS, PHRASES, Documents, open_documents
 from .errors import MistakeError, check_not_the_data, check_parent, mistakes, say, state
 from .loading import check_checkpoint, check_highlights, given_only, load_pipeline, making_of
 from .options import Dtype
+from .ray_cluster import LOCK, absolute, check_folder, cluster, make_on_ray
 
 
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
+
+
+# Id and digest of a document, and what the pipeline returns for it.
+Result = tuple[str, str, list[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -56,10 +62,15 @@ def run_job(
     importance_tagger: str | None = None,
     phrases_column: str | None = None,
     seed: int | None = None,
+    ray: str | None = None,  # the address of a cluster
     check: Callable[[Any, Iterable[dict[str, Any]]], None] | None = None,  # by default `check_all_sources`
 ) -> tuple[list[dict[str, int]], int]:
     """Make texts of documents and write them; return what was counted for each, also before, and their number."""
-    lines = output is not None and output.suffix.lower() in (".jsonl", ".ndjson")
+    lines = ray is not None or (output is not None and output.suffix.lower() in (".jsonl", ".ndjson"))
+    if ray is not None:
+        check_folder(output)
+        if seed is not None:
+            raise MistakeError("--seed: with --ray nothing is drawn in an order of its own; leave out one of the two")
     if output is not None and output.suffix.lower() in COMPRESSED:
         raise MistakeError(f"--output: what is written is not compressed, so give a name without {output.suffix}")
     if output is not None and not lines:
@@ -88,9 +99,12 @@ def run_job(
         done: dict[str, dict[str, Any]] = {}
         if output is not None:
             if lines:
-                stack.enter_context(alone(output))
+                if ray is not None:
+                    output.mkdir(exist_ok=True)
+                stack.enter_context(alone(output if ray is None else output / LOCK))
             with mistakes("--output", ValueError):
-                done = Journal(output, kind.product, making).read(digests)
+                for file in [output] if ray is None else sorted(output.glob("part-*.jsonl")):
+                    done |= Journal(file, kind.product, making).read(digests)
         rest = len(digests) - len(done)
         if done:
             going_on = "going on with the others" if rest else "nothing is left to do"
@@ -98,7 +112,10 @@ def run_job(
         if not rest:
             _say_left_out(documents)
             return list(done.values()), len(digests)
-        pipe = load_pipeline(model, device, dtype, kind.task, importance_tagger)
+        if ray is not None:
+            stack.enter_context(cluster(ray))  # before anything slow
+        # The machine that sends the documents out need not have an accelerator: there the model checks them only.
+        pipe = load_pipeline(model, device if ray is None else "cpu", dtype, kind.task, importance_tagger)
         check_highlights(pipe, phrases_column)
         if check is None:
             check_all_sources(pipe, documents, asked.get("max_source_length"))
@@ -106,17 +123,17 @@ def run_job(
             check(pipe, documents)
         if lines:
             state.when_interrupted = f"What is done is in {output}; the same command goes on from there."
-        counts = write_texts(
-            pipe,
-            (document for document in documents if document["id"] not in done),
-            total=rest,
-            output=output,
-            as_json=as_json or lines,
-            making=making,
-            batch_size=batch_size,
-            kind=kind,
-            seed=seed,
-        )
+        if ray is None:
+            left = (document for document in documents if document["id"] not in done)
+            results = make_texts(pipe, left, making, batch_size, kind, seed)
+        else:
+            loading = (absolute(model), device, dtype, kind.task, importance_tagger and absolute(importance_tagger))
+            load = partial(load_pipeline, *loading)
+            on_gpus = None if device is None else device.startswith("cuda")
+            results = make_on_ray(
+                documents, set(done), rest, load, batch_size, on_gpus, settings_of_call(making, kind)
+            )
+        counts = write_texts(results, total=rest, output=output, as_json=as_json or lines, making=making, kind=kind)
     _say_left_out(documents)
     return [*done.values(), *counts], len(digests)
 
@@ -166,23 +183,23 @@ def alone(output: Path) -> Iterator[None]:
                 output.unlink(missing_ok=True)
 
 
-def write_texts(
+def settings_of_call(making: dict[str, Any], kind: Kind) -> dict[str, Any]:
+    """The arguments of a pipeline's call, which has the tagger already, and each document its phrases."""
+    known = ("importance_tagger", "phrases_column", "seed")
+    settings = {name: value for name, value in making["settings"].items() if name not in known}
+    return settings if kind.counting is None else {**settings, kind.counting: True}
+
+
+def make_texts(
     pipe: Any,
     documents: Iterator[dict[str, Any]],
-    *,
-    total: int,
-    output: Path | None,
-    as_json: bool,
     making: dict[str, Any],
     batch_size: int,
     kind: Kind = SUMMARIES,
     seed: int | None = None,
-) -> list[dict[str, int]]:
-    """Write the text of each document when it is there, and return what the pipeline counted for each."""
-    from tqdm import tqdm
+) -> Iterator[Result]:
+    """Run the pipeline over documents, in their order."""
     from transformers import set_seed
-
-    from ..pipelines.sources_hier import format_sources
 
     waiting: deque[tuple[str, str]] = deque()
 
@@ -197,20 +214,35 @@ def write_texts(
             set_seed(int(digest([seed, waiting[-1][0]]), 16) % 2**32)
             yield pipe(document, **settings)
 
+    settings = settings_of_call(making, kind)
+    for result in pipe(stream(), batch_size=batch_size, **settings) if seed is None else drawn(**settings):
+        yield *waiting.popleft(), result
+
+
+def write_texts(
+    results: Iterable[Result],
+    *,
+    total: int,
+    output: Path | None,  # a folder gets another file
+    as_json: bool,
+    making: dict[str, Any],
+    kind: Kind = SUMMARIES,
+) -> list[dict[str, int]]:
+    """Write the text of each document when it is there, and return what the pipeline counted for each."""
+    from tqdm import tqdm
+
+    from ..pipelines.sources_hier import format_sources
+
     counts = []
+    if output is not None and output.is_dir():
+        output /= f"part-{len(list(output.glob('part-*.jsonl'))):05}.jsonl"
     journal = Journal(output or Path(), kind.product, making)
     with ExitStack() as stack:
         target = sys.stdout if output is None else stack.enter_context(output.open("a", encoding="utf-8"))
-        # The pipeline has the tagger already, and each document its phrases.
-        known = ("importance_tagger", "phrases_column", "seed")
-        settings = {name: value for name, value in making["settings"].items() if name not in known}
-        if kind.counting is not None:
-            settings[kind.counting] = True
-        results = pipe(stream(), batch_size=batch_size, **settings) if seed is None else drawn(**settings)
         # On a terminal, and not where the texts themselves go by.
         hidden = total < 2 or target.isatty() or None
         bar = stack.enter_context(tqdm(total=total, desc=kind.label, disable=hidden))
-        for result in results:
+        for identifier, made_of, result in results:
             first = result[0]
             whole = first.pop(f"{kind.product}_text")
             if kind is POEMS and len(result) > 1:
@@ -219,7 +251,6 @@ def write_texts(
             for part in (*first.get("copied", ()), *first.get("sources", ())):
                 part |= {"start": part["start"] - spaces, "end": part["end"] - spaces}
             counts.append(first)
-            identifier, made_of = waiting.popleft()
             if output is not None:
                 first["input"] = made_of  # a job that is continued looks whether it is still the same
             line = text if as_json else _marked(text, first.get("copied", ()))

@@ -34,6 +34,7 @@ def poem(
     seed: Annotated[int | None, typer.Option(metavar="N")] = None,
     batch_size: options.BatchSize = 1,
     text_column: options.TextColumn = None,
+    ray: options.Ray = None,
     device: options.Device = None,
     dtype: options.NumberFormat = Dtype.auto,
 ) -> None:
@@ -52,7 +53,7 @@ def poem(
         if seed is not None and batch_size > 1:
             raise MistakeError("--seed: each text is drawn for by itself, so leave out --batch-size")
         job: dict[str, Any] = {"output": output, "as_json": as_json, "batch_size": batch_size, "seed": seed}
-        job |= {"text_column": text_column, "set_aside": None, "device": device, "dtype": dtype}
+        job |= {"text_column": text_column, "set_aside": None, "device": device, "dtype": dtype, "ray": ray}
         run_job(
             POEMS,
             model,
@@ -62,6 +63,8 @@ def poem(
             **job,
         )
         return
+    if ray is not None:
+        raise MistakeError("--ray: for many texts, from a file or folder into a folder --output; leave it out here")
     if output is not None:
         raise MistakeError("--output: poems of a file or folder go there; that of a text or of keywords is printed")
     asked = None if keywords else _read(text, file)

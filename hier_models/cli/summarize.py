@@ -50,6 +50,7 @@ def summarize(
     max_words: options.MaxWords = None,
     max_sentences: options.MaxSentences = None,
     language: options.MethodLanguage = None,
+    ray: options.Ray = None,
     device: options.Device = None,
     dtype: options.NumberFormat = Dtype.auto,
 ) -> None:
@@ -66,7 +67,7 @@ def summarize(
     if show_phrases and not as_json and (output is None or output.suffix.lower() not in (".jsonl", ".ndjson")):
         raise MistakeError("--show-phrases: only JSON has a place for them; give --json, or an --output in .jsonl")
     if book is not None:
-        unused = given("text_column", "set_aside", "phrase", "phrases_column", *OF_OUTPUT)
+        unused = given("text_column", "set_aside", "ray", "phrase", "phrases_column", *OF_OUTPUT)
         if inputs or unused:
             other = f"INPUT {inputs[0]!r}" if inputs else unused[0]
             raise MistakeError(f"--book is summarized alone; leave out {other}")
@@ -96,6 +97,7 @@ def summarize(
         **reading,
         **writing,
         **loading,
+        ray=ray,
     )
     for name, what in (
         ("num_missing_phrases", "Phrases that are not in their documents"),

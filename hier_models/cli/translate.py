@@ -31,12 +31,13 @@ def translate(
     batch_size: options.BatchSize = 1,
     text_column: options.TextColumn = None,
     set_aside: options.SetAside = None,
+    ray: options.Ray = None,
     device: options.Device = None,
     dtype: options.NumberFormat = Dtype.auto,
 ) -> None:
     """Translate documents."""
     job: dict[str, Any] = {"output": output, "as_json": as_json, "batch_size": batch_size, "device": device}
-    job |= {"text_column": text_column, "set_aside": set_aside, "dtype": dtype}
+    job |= {"text_column": text_column, "set_aside": set_aside, "dtype": dtype, "ray": ray}
     counts, _ = run_job(
         TRANSLATIONS,
         required(model, "one that translates", "hier-models translate letter.txt -m ./my-model"),

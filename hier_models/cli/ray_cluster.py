@@ -1,0 +1,92 @@
+"""Jobs on a Ray cluster: `--ray`."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..journal import digest
+from .documents import Documents
+from .errors import MistakeError, check_parent, mistakes
+
+
+LOCK = "job.lock"
+
+
+def check_folder(output: Path | None) -> None:
+    """Refuse a place that is no folder of parts of a job."""
+    if output is None or output.is_file() or output.suffix:
+        raise MistakeError(f"--ray: --output must be a folder, for parts of the output, got {output}")
+    check_parent(output, "--output")
+    for file in output.iterdir() if output.is_dir() else ():
+        if not file.match("part-*.jsonl") and file.name != LOCK:
+            raise MistakeError(f"--output: {output} holds {file.name}, which is no part of such a job; give another")
+
+
+@contextmanager
+def cluster(address: str) -> Iterator[None]:
+    """Connect to a cluster, or start one on this machine, unless this process has."""
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or Ray warns
+    try:
+        import ray
+        import ray.data
+    except ImportError as error:
+        raise MistakeError('--ray needs Ray: pip install "hier_models[ray]"') from error
+    where = f"--ray: no cluster at {address!r}; give local, auto, or HOST:PORT"
+    if address not in ("local", "auto"):
+        host, _, port = address.rpartition(":")
+        with mistakes(where, OSError, ValueError, OverflowError):
+            socket.create_connection((host, int(port)), timeout=10).close()
+    with mistakes(where, ConnectionError, ValueError):
+        ray.init(address, ignore_reinit_error=True, log_to_driver=False, logging_level="ERROR")
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False  # the job has one
+    context.target_max_block_size = 2**20  # or the first documents wait until 128 MiB are read
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def absolute(name: str) -> str:
+    """Make a path one that is found in any folder; the id of a model on the Hub stays."""
+    return str(Path(name).expanduser().absolute()) if Path(name).expanduser().exists() else name
+
+
+def make_on_ray(
+    documents: Documents,
+    done: set[str],
+    total: int,
+    load: Callable[[], Any],
+    batch_size: int,
+    on_gpus: bool | None,
+    settings: dict[str, Any],
+) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
+    """Yield the id, the digest and the results of each document, as they are done."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    from ..pipelines.ray_data import count_workers, map_pipeline
+
+    folder = Path.cwd()
+
+    def read(_: Any) -> Iterator[dict[str, str]]:
+        os.chdir(folder)  # paths are read, and said, as they were given
+        for document in documents:
+            if (identifier := document.pop("id")) not in done:
+                yield {"id": identifier, "input": digest(document), "document": json.dumps(document)}
+
+    # The files may be on this machine only. Small blocks: a stop loses what is being done.
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    workers = max(count_workers(True) if on_gpus is not False else 0, count_workers(False))
+    rows = ray.data.from_items([0]).flat_map(
+        read, num_cpus=0, ray_remote_args_fn=lambda: {"scheduling_strategy": here}
+    )
+    rows = rows.repartition(target_num_rows_per_block=max(batch_size, min(16, total // (4 * workers)), 1))
+    for row in map_pipeline(rows, load, batch_size=batch_size, on_gpus=on_gpus, **settings).iter_rows():
+        yield row["id"], row["input"], json.loads(row["results"])
