@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -43,7 +44,7 @@ def cluster(address: str) -> Iterator[None]:
         with mistakes(where, OSError, ValueError, OverflowError):
             socket.create_connection((host, int(port)), timeout=10).close()
     with mistakes(where, ConnectionError, ValueError):
-        ray.init(address, ignore_reinit_error=True, log_to_driver=False, logging_level="ERROR")
+        ray.init(address, ignore_reinit_error=True, log_to_driver=False, logging_level=logging.ERROR)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False  # the job has one
     context.target_max_block_size = 2**20  # or the first documents wait until 128 MiB are read
