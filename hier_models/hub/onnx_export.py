@@ -32,7 +32,7 @@ SOURCE = 35  # tokens of the example: more than the longest phrase, which then d
 
 
 def export_onnx(model: Any, processor: Any, folder: str | Path) -> Path:
-    """Write what onnxruntime needs to summarize one document at a time, greedily; torch is only for the processor then.
+    """Write what onnxruntime needs to summarize one document at a time, greedily; only the processor needs torch then.
 
     Args:
         model: a HAT-BART, Highlight-Transformer or Top-Down Transformer that generates.
