@@ -33,8 +33,6 @@ from .written_form_hier import is_uncased, moved_places, restore_written_form
 NEW_TOKENS = {"line": (0, 64), "short": (34, 192), "long": (150, 512)}
 ENDS, CLOSING = (".", "!", "?", "…"), "\"'”’)] "
 MOST_OF_SHORT = 64  # tokens of a summary, however short its document; else two thirds of it
-# Of the paragraphs of a page, which are many; beams cost twice the time, and were no better (model_cards/mini.md).
-GREEDY = {"num_beams": 1, "early_stopping": False, "length_penalty": 1.0}
 PART = 256  # tokens of a document that a paragraph of a page is made of
 
 
@@ -68,8 +66,7 @@ class SummarizationPipeline(DocumentPipeline):
     Models that know lengths (their tokenizer has `[line]`, `[short]` and `[long]`, as that of `mini`) write a line, a
     paragraph or a page: `length`. What writes no good page in one go, as `mini`, says so in its config, with
     `task_specific_params = {"summarization": {"paragraphs": 4}}`: a page is then the short summaries of at most that
-    many parts of the document, each written greedily unless the call says how. `truncation` and `return_copied` have
-    it written in one go.
+    many parts of the document. `truncation` and `return_copied` have it written in one go.
 
     Models with a processor that knows phrases (Highlight-Transformer) read the key phrases that it finds, or
     `phrases`, for all documents of a call, or for one as its entry "phrases".
@@ -343,8 +340,7 @@ class SummarizationPipeline(DocumentPipeline):
 
     def _of_a_paragraph(self, generate_kwargs: dict[str, Any], paragraphs: int) -> dict[str, Any]:
         """Arguments of `generate` for a paragraph of a page."""
-        searched = {"num_beams", "num_return_sequences", "generation_config"} & set(generate_kwargs)
-        settings = {**({} if searched else GREEDY), **generate_kwargs, **self._length_settings("short")}
+        settings = {**generate_kwargs, **self._length_settings("short")}
         settings["max_new_tokens"] = (
             generate_kwargs.get("max_new_tokens", settings.pop("max_length", 0) - 1) // paragraphs
         )
