@@ -1,7 +1,7 @@
 """Summarization: text, turns or articles in, summary out, for any encoder-decoder model of Transformers."""
 
 from collections.abc import Mapping
-from itertools import chain
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -33,6 +33,7 @@ from .written_form_hier import is_uncased, moved_places, restore_written_form
 NEW_TOKENS = {"line": (0, 64), "short": (34, 192), "long": (150, 512)}
 ENDS, CLOSING = (".", "!", "?", "…"), "\"'”’)] "
 MOST_OF_SHORT = 64  # tokens of a summary, however short its document; else two thirds of it
+LEAST_REPEATED = 5  # tokens of a sentence that a page has once
 PART = 256  # tokens of a document that a paragraph of a page is made of
 
 
@@ -329,7 +330,7 @@ class SummarizationPipeline(DocumentPipeline):
         written = super()._forward({"examples": parts}, **settings)["output_ids"]  # (parts, sequences, target)
         begin = [int(written[0, 0, 0]), self.tokenizer.convert_tokens_to_ids("[long]")]
         rows = [
-            [*begin, *chain.from_iterable(map(self._finished, paragraphs)), self.tokenizer.eos_token_id]
+            [*begin, *self._page(paragraphs), self.tokenizer.eos_token_id]
             for page in written.split([len(page) for page in pages])
             for paragraphs in page.transpose(0, 1).tolist()
         ]
@@ -349,12 +350,20 @@ class SummarizationPipeline(DocumentPipeline):
                 settings[name] //= paragraphs
         return settings
 
-    def _finished(self, ids: list[int]) -> list[int]:
-        """The tokens of a paragraph without what frames them, and without a last sentence that has no end."""
-        tokens = [token for token in ids if token not in self.tokenizer.all_special_ids]
-        ends = [place for place, token in enumerate(tokens, start=1) if self.tokenizer.decode(token).endswith(ENDS)]
-        rest = self.tokenizer.decode(tokens[ends[-1] :]) if ends else ""
-        return tokens[: ends[-1]] if rest.strip(CLOSING) else tokens
+    def _page(self, paragraphs: list[list[int]]) -> list[int]:
+        """The tokens of paragraphs, without a last sentence that has no end, and without those that are there already."""
+        page: list[int] = []
+        seen: set[tuple[int, ...]] = set()
+        for ids in paragraphs:
+            tokens = [token for token in ids if token not in self.tokenizer.all_special_ids]
+            ends = [place for place, token in enumerate(tokens, 1) if self.tokenizer.decode(token).endswith(ENDS)]
+            rest = self.tokenizer.decode(tokens[ends[-1] :]) if ends else ""
+            for start, end in pairwise([0, *ends, *([] if rest.strip(CLOSING) else [len(tokens)])]):
+                sentence = tuple(tokens[start:end])
+                if len(sentence) < LEAST_REPEATED or sentence not in seen:  # "U.S." ends with two short ones
+                    page += sentence
+                seen.add(sentence)
+        return page
 
     def _knows_lengths(self) -> bool:
         return {f"[{length}]" for length in NEW_TOKENS} <= set(self.tokenizer.all_special_tokens)

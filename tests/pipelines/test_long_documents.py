@@ -256,7 +256,7 @@ def test_a_page_is_the_short_summaries_of_its_parts(pages):
     assert len(parts) == 3
     written = [pages(part, length="short", **one)[0]["summary_token_ids"].tolist() for part in parts]
     special = pages.tokenizer.all_special_ids
-    words = [token for ids in written for token in ids if token not in special]
+    words = pages._page(written)
     record = pages(text, length="long", max_new_tokens=36, return_tensors=True, return_truncation=True)[0]
     ids = record["summary_token_ids"].tolist()
     assert words
@@ -298,8 +298,14 @@ def test_paragraphs_end_with_a_whole_sentence(pages):
         ('Bees "fly."', 'Bees "fly."'),
         ("Bees fly", "Bees fly"),
     ):
-        ids = encode(text)["input_ids"]
-        assert encode.decode(pages._finished(ids)).strip() == kept
+        assert encode.decode(pages._page([encode(text)["input_ids"]])).strip() == kept
+
+
+def test_a_page_has_a_sentence_once(pages):
+    encode = pages.tokenizer
+    paragraphs = ["Bees fly far away today. The U.S. bees do.", "Bees fly far away today. They rest. U.S. bees rest."]
+    page = encode.decode(pages._page([encode(text)["input_ids"] for text in paragraphs]))
+    assert page.replace(" ", "") == "Beesflyfarawaytoday.TheU.S.beesdo.Theyrest.U.S.beesrest."
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 7, 50])
