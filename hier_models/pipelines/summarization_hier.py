@@ -351,7 +351,7 @@ class SummarizationPipeline(DocumentPipeline):
         return settings
 
     def _page(self, paragraphs: list[list[int]]) -> list[int]:
-        """The tokens of paragraphs, without a last sentence that has no end, and without those that are there already."""
+        """The tokens of paragraphs, without sentences that have no end, and those that are there already."""
         page: list[int] = []
         seen: set[tuple[int, ...]] = set()
         for ids in paragraphs:
