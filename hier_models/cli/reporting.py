@@ -37,6 +37,7 @@ def rouge_table(results: dict[str, Any]) -> str:
     """Lay out scores, length and number of the summaries."""
     rows = [(name, f"{results[name]:.2f}") for name in ROUGE_NAMES]
     of_references = {"perplexity": "perplexity", "perplexity_of_another_source": "… with another source"}
+    of_references |= {"bert_score": "BERTScore", "entailment": "entailed (NLI)"}
     rows += [(what, f"{results[name]:.2f}") for name, what in of_references.items() if name in results]
     from ..metrics.reference_free import reference_free_rows
 

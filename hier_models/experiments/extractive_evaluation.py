@@ -9,7 +9,7 @@ from transformers.utils import logging
 from ..extractive import ExtractiveSummarizer
 from ..training.evaluation import all_rows, write_json, write_json_lines
 from ..training.metrics import score_summaries
-from ..training.tasks.summarization import against_documents, references_of, summary_rows
+from ..training.tasks.summarization import against_documents, references_of, scores_of_models, summary_rows
 
 
 def run_extractive_evaluation(
@@ -19,6 +19,8 @@ def run_extractive_evaluation(
     predictions_file: str | os.PathLike[str] | None = None,
     results_file: str | os.PathLike[str] | None = None,
     use_stemmer: bool = True,
+    bert_score: str | None = None,
+    nli: str | None = None,
 ) -> dict[str, Any]:
     """Summarize documents by their own sentences, and score the summaries.
 
@@ -28,11 +30,14 @@ def run_extractive_evaluation(
         predictions_file: JSON lines to write the summaries to: `id` if there is one, `summary`, `reference`.
         results_file: JSON file to write what is returned to.
         use_stemmer: Whether ROUGE compares stems.
+        bert_score: Also give BERTScore with this encoder; see `hier_models.metrics.bert_scores`.
+        nli: Also judge the summaries with this model of inference; see `hier_models.metrics.entailment_scores`.
 
     Returns:
         `rouge1`, `rouge2`, `rougeL`, `rougeLsum`, `rougeSU4` (mean F1 times 100), `gen_words` (mean length in words
         between spaces), `reference_free` (see `hier_models.metrics.reference_free_scores`), `documents`, `settings` of
-        ROUGE, and `extractive`: the method and its settings.
+        ROUGE, and `extractive`: the method and its settings; with `bert_score` and `nli` also `bert_score` and
+        `entailment` (means, times 100).
 
     Raises:
         ValueError: If the dataset has no summaries to compare with.
@@ -41,6 +46,8 @@ def run_extractive_evaluation(
     references = references_of(documents)
     summaries = [summarizer(document) for document in logging.tqdm(documents, desc="Summarizing")]
     scores, settings = score_summaries(summaries, references, use_stemmer)
+    of_models = scores_of_models(documents, summaries, references, bert_score, nli)
+    scores |= {name: sum(values) / len(values) for name, values in of_models.items()}
     results = {
         **scores,
         "gen_words": sum(len(summary.split()) for summary in summaries) / len(summaries),

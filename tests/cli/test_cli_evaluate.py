@@ -121,3 +121,21 @@ def test_evaluate_transcripts(checkpoint: str):
         says="fillers='none.txt' is neither a file",
     )
     mistake("evaluate", "-m", checkpoint, "talk.jsonl", *options[:2], "--source-kind", "turn", says="got 'turn'")
+
+
+def test_evaluate_by_models(checkpoint: str, records: str):
+    """BERTScore and an NLI model of the same tiny vocabulary."""
+    from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
+
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+    labels = {0: "entailment", 1: "neutral", 2: "contradiction"}
+    config = BertConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, id2label=labels, **sizes)
+    BertForSequenceClassification(config).save_pretrained("judge")
+    tokenizer.save_pretrained("judge")
+    judges = ("--bert-score", "judge", "--nli", "judge")
+    for model in (["-m", "lead", "--max-sentences", "1"], ["-m", checkpoint, "--max-length", "9"]):
+        result = run("evaluate", *model, records, "--json", "scores.json", *judges)
+        scores = json.loads(Path("scores.json").read_text())
+        assert f"BERTScore {scores['bert_score']:.2f}" in " ".join(result.stdout.split())
+        assert f"entailed (NLI) {scores['entailment']:.2f}" in " ".join(result.stdout.split())

@@ -18,7 +18,9 @@ from ...data.tokenizing import Importance, plain_text, plain_tokenizer, source_k
 from ...metrics import (
     DocumentScores,
     DocumentStatistics,
+    bert_scores,
     document_keys,
+    entailment_scores,
     reference_free_counts,
     reference_free_scores,
 )
@@ -188,6 +190,8 @@ def run_evaluation(
     importance: Importance | None = None,
     num_proc: int | None = None,
     max_target_length: int | None = None,
+    bert_score: str | None = None,
+    nli: str | None = None,
     **generate_kwargs: Any,
 ) -> dict[str, Any]:
     """Summarize documents and score the summaries against their whole references.
@@ -213,6 +217,8 @@ def run_evaluation(
         num_proc: Processes that tokenize.
         max_target_length: Also give the perplexity of the references, of several that of the first, cut to so many
             tokens, and the one that they have with the sources of other documents, to see how much is read at all.
+        bert_score: Also give BERTScore with this encoder; see `hier_models.metrics.bert_scores`.
+        nli: Also judge the summaries with this model of inference; see `hier_models.metrics.entailment_scores`.
         **generate_kwargs: Passed to `generate`, such as `num_beams=4`.
 
     Returns:
@@ -220,7 +226,7 @@ def run_evaluation(
         (see `hier_models.metrics.reference_free_scores`), `documents`, `settings` of ROUGE, `generation` (the settings
         generated with) and `truncation` (what of the sources did not fit); with weights of tokens `importance`:
         "oracle" or "tagger"; with `max_target_length` also `perplexity` and, of two documents or more,
-        `perplexity_of_another_source`.
+        `perplexity_of_another_source`; with `bert_score` and `nli` `bert_score` and `entailment` (means, times 100).
 
     Raises:
         ValueError: If the dataset has no summaries to compare with, or there are weights for a model that does not
@@ -253,6 +259,9 @@ def run_evaluation(
             of_labels, found = perplexities(model, processor, inputs, cast(Any, trainer.args))
     summaries = decode(predictions, tokenizer)
     rouge, rouge_settings = score_documents(summaries, references, use_stemmer, sentence_splitter)
+    rouge |= scores_of_models(documents, summaries, references, bert_score, nli)
+    judges = {"bert_score": bert_score, "entailment": nli}
+    rouge_settings |= {name: model for name, model in judges.items() if model is not None}
     results = {
         **{name: sum(values) / len(values) for name, values in rouge.items()},
         **found,
@@ -291,6 +300,19 @@ def against_documents(documents: Dataset, summaries: Sequence[str]) -> dict[str,
     kind = source_kind(documents.column_names)
     pairs = zip(summaries, documents[kind], strict=True)
     return reference_free_scores(reference_free_counts(summary, plain_text(kind, source)) for summary, source in pairs)
+
+
+def scores_of_models(
+    documents: Dataset, summaries: list[str], references: Any, bert_score: str | None, nli: str | None
+) -> dict[str, list[float]]:
+    """Score each summary by the models that are named."""
+    kind = source_kind(documents.column_names)
+    found = {}
+    if bert_score is not None:
+        found["bert_score"] = bert_scores(summaries, references, bert_score)
+    if nli is not None:
+        found["entailment"] = entailment_scores(summaries, [plain_text(kind, text) for text in documents[kind]], nli)
+    return found
 
 
 def _texts(documents: Dataset | IterableDataset) -> Iterator[str]:
