@@ -7,7 +7,7 @@ torch and transformers are imported by the commands when they run, so that `hier
 """
 
 # Each adds its command, in this order.
-from . import summarize, translate, train, evaluate, inspect, analyze, phrases, poem, export, serve  # noqa: F401, I001
+from . import summarize, translate, train, evaluate, inspect, analyze, judge, phrases, poem, export, serve  # noqa: F401, I001
 from .options import app
 
 

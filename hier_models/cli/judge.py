@@ -1,0 +1,78 @@
+"""`hier-models judge`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from . import options
+from .analyze import _load, _match, _named, _read_rows
+from .errors import MistakeError, check_parent, mistakes, say
+from .loading import given_only
+from .options import command
+
+
+@command("judge")
+def judge(
+    data: Annotated[str, typer.Argument(metavar="DATA")],
+    predictions: Annotated[list[str] | None, typer.Option("--predictions", "-p", metavar="[NAME=]FILE")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FOLDER")] = None,
+    votes: Annotated[list[Path] | None, typer.Option("--votes", metavar="FILE")] = None,
+    aspects: Annotated[list[str] | None, typer.Option("--aspect", metavar="NAME")] = None,
+    limit: Annotated[int, typer.Option("--documents", min=1, metavar="N")] = 50,
+    split: options.Split = None,
+    config_name: options.ConfigName = None,
+    revision: options.Revision = None,
+    text_column: options.TextColumn = None,
+) -> None:
+    """Let people compare two systems' summaries blindly, and count their votes."""
+    if votes:
+        if predictions or output is not None:
+            raise MistakeError("--votes: counts votes on pairs that are there; leave out --predictions and --output")
+        _count(Path(data).expanduser(), votes)
+        return
+    files = _named("--predictions", predictions)
+    if len(files) != 2 or output is None:
+        raise MistakeError(f"give two systems' summaries with -p (got {len(files)}) and a folder with -o; or --votes")
+    for name, file in files.items():
+        if not Path(file).expanduser().is_file():
+            raise MistakeError(f"--predictions: there is no file {file!r} (for {name})")
+    if output.exists() and not output.is_dir():
+        raise MistakeError(f"--output: {output} is a file; give a folder")
+    check_parent(output, "--output")
+    given = {name: _read_rows(Path(file).expanduser()) for name, file in files.items()}
+    # References only where predictions have them, which tells whether they are of the same documents.
+    referenced = any("reference" in row for rows in given.values() for row in rows)
+    on_hub = given_only(config_name=config_name, revision=revision)
+    documents = _load(data, split, text_column, None if referenced else "", None, **on_hub)
+    summaries = {name: _match(f"--predictions: {files[name]}", rows, documents) for name, rows in given.items()}
+    from ..data.tokenizing import plain_text, source_kind
+    from ..experiments.blind_pairs import KEY_FILE, PAGE_FILE, save_blind_pairs
+
+    rows = [document for _, document in documents]
+    texts = [plain_text(kind, row[kind]) for row in rows for kind in [source_kind(list(row))]]
+    with mistakes("--aspect, --predictions", ValueError), mistakes("--output", FileExistsError):
+        asked = {"number": limit} | given_only(aspects=aspects)
+        key = save_blind_pairs(output, texts, summaries, documents.identifiers, **asked)
+    alike = sum(first == second for first, second in zip(*summaries.values(), strict=True))
+    if alike:
+        say(f"Left out: {alike} of {len(texts)} documents, whose two summaries are the same.")
+    say(f"Written: {len(key['pairs'])} pairs in {output / PAGE_FILE}, for the judges")
+    say(f"Written: whose they are, in {output / KEY_FILE}, not for the judges")
+
+
+def _count(folder: Path, files: list[Path]) -> None:
+    from ..experiments.blind_pairs import KEY_FILE, count_votes, read_votes, save_verdicts, verdict_table
+
+    if not (folder / KEY_FILE).is_file():
+        raise MistakeError(f"DATA: with --votes, the folder that judge wrote; {folder} has no {KEY_FILE}")
+    key = json.loads((folder / KEY_FILE).read_text(encoding="utf-8"))
+    with mistakes("--votes", OSError, ValueError):
+        verdicts = count_votes([vote for file in files for vote in read_votes(file, key)], key)
+    first, second = key["systems"]
+    print(f"{first} against {second}\n{verdict_table(verdicts)}")
+    save_verdicts(folder / "verdicts.json", verdicts, key)
+    say(f"Written: {folder / 'verdicts.json'}")
