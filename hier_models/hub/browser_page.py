@@ -39,8 +39,8 @@ def export_page(
         processor: its processor, with an uncased WordPiece tokenizer such as BERT's.
         folder: where to write; made if it is not there. Files of the same names are replaced.
         name: what the page calls the model.
-        onnxruntime_web: the folder of the npm package `onnxruntime-web`; by default that in `node_modules` here or in a
-            folder above.
+        onnxruntime_web: the folder of the npm package `onnxruntime-web`; by default that in `node_modules` here or
+            in a folder above.
 
     Returns:
         The folder, which `OnnxSummarizer` reads too.
@@ -73,7 +73,7 @@ def export_page(
 
 def _settings(model: Any, processor: Any) -> dict[str, Any]:
     """What the scripts are told, beside the settings of `generate`."""
-    tokenizer = getattr(processor, "tokenizer", None)
+    tokenizer: Any = getattr(processor, "tokenizer", None)
     backend = getattr(tokenizer, "backend_tokenizer", None)
     kinds = [type(part).__name__ for part in (getattr(backend, name, None) for name in ("model", "normalizer"))]
     config = model.config
@@ -120,6 +120,6 @@ def _runtime(folder: str | Path | None) -> Path:
                 "package onnxruntime-web, version 1.30 or another that has them."
             )
     raise FileNotFoundError(
-        "onnxruntime-web is missing, which runs the model in browsers: `npm install onnxruntime-web` here, or name the "
-        "folder of the package with --onnxruntime-web."
+        "onnxruntime-web is missing, which runs the model in browsers: `npm install onnxruntime-web` here, or name "
+        "the folder of the package with --onnxruntime-web."
     )

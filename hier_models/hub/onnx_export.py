@@ -41,8 +41,8 @@ def export_onnx(model: Any, processor: Any, folder: str | Path, *, int8: bool = 
         model: a HAT-BART, Highlight-Transformer or Top-Down Transformer that generates.
         processor: its processor.
         folder: where to write; made if it is not there. Files of the same names are replaced.
-        int8: matrices in 8 bits, each row or column with a scale, a quarter of the size. They are float32 again as soon
-            as they are loaded, so that nothing but the weights is rounded. What both files need, such as the
+        int8: matrices in 8 bits, each row or column with a scale, a quarter of the size. They are float32 again as
+            soon as they are loaded, so that nothing but the weights is rounded. What both files need, such as the
             embeddings, stands once, in `shared.bin`.
 
     Returns:

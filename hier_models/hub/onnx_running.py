@@ -47,8 +47,8 @@ class OnnxSummarizer:
             )
         except Exception as error:  # onnxruntime's own have no class of their own
             raise ValueError(
-                f"onnxruntime {onnxruntime.__version__} cannot load what is in {folder}: {error}. Export it again with "
-                f"`hier-models export --onnx {folder}`."
+                f"onnxruntime {onnxruntime.__version__} cannot load what is in {folder}: {error}. Export it again "
+                f"with `hier-models export --onnx {folder}`."
             ) from error
 
     def __call__(self, text: str, **settings: Any) -> str:

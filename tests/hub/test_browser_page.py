@@ -26,19 +26,15 @@ from tests.models.test_mini import FERRY
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 MINUTES = 240_000  # milliseconds
 WEB = os.environ.get("ONNXRUNTIME_WEB")  # the folder of the npm package, if it is not in node_modules here
-PAGES = [
-    f"In the {name} of the island the {thing} is as old as the harbour. It was built in {1800 + 7 * number} by "
-    f"{name.capitalize()} Anderson, who paid {number * 113 + 50} crowns for it. The county counts {number + 3} visitors "
-    f"a day, and the harbour office wants more of them. Nobody knows why the {thing} has no door."
-    for number, (name, thing) in enumerate(
-        zip(
-            "north south east west middle marsh forest village valley cliff dune meadow".split(),
-            "tower chapel mill bridge school barn well shop fort light pier farm".split(),
-            strict=True,
-        )
-    )
+PLACES = ("north", "south", "east", "west", "middle", "marsh", "forest", "village", "valley", "dune")
+THINGS = ("tower", "chapel", "mill", "bridge", "school", "barn", "well", "shop", "fort", "farm")
+PARAGRAPHS = [
+    f"In the {place} of the island the {thing} is as old as the harbour. It was built in {1800 + 7 * number} by "
+    f"{place.capitalize()} Anderson, who paid {number * 113 + 50} crowns for it. The county counts {number + 3} "
+    f"visitors a day, and the harbour office wants more of them. Nobody knows why the {thing} has no door."
+    for number, (place, thing) in enumerate(zip(PLACES, THINGS, strict=True))
 ]
-LONG = f"{FERRY} {' '.join(PAGES)}"
+LONG = f"{FERRY} {' '.join(PARAGRAPHS)}"
 AWKWARD = [
     "",
     "Ångström, naïve CAFÉ; ÇA VA? İstanbul ΑΣ ΣΑΣ straße ŁÓDŹ Dvořák",
@@ -154,7 +150,7 @@ def test_it_writes_what_python_does(folder: Path, visit, by_python):
     summaries = {length: ask(page, FERRY, length) for length in ("line", "short", "long")}
     assert summaries == {length: by_python(FERRY, length) for length in summaries}
     assert len(set(summaries.values())) == 3
-    assert "Marianne" in summaries["short"]
+    assert "Aldenport" in summaries["short"]
     assert page.locator("#note").text_content() == ""
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
@@ -165,10 +161,12 @@ def test_a_long_document_is_condensed(folder: Path, visit, by_python, mini):
     page = visit(folder, width=360)
     assert ask(page, LONG) == by_python(LONG, "short")
     tokens = len(mini[1](text=LONG)["input_ids"])
-    assert tokens > 1024
+    assert tokens > 512  # as many as mini reads
     assert f"The document has {tokens:,} tokens, more than" in page.locator("#note").text_content()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    german = "Der Bürgermeister hat am Montag gesagt, dass die Brücke im Herbst gebaut wird. Sie soll drei Spuren haben."
+    german = (
+        "Der Bürgermeister hat am Montag gesagt, dass die Brücke im Herbst gebaut wird. Sie soll drei Spuren haben."
+    )
     ask(page, german, "line")
     assert "does not look like English" in page.locator("#note").text_content()
 
@@ -192,15 +190,16 @@ def test_tokens_are_those_of_python(folder: Path, visit, mini):
     found = page.evaluate(encode, texts)
     assert [text for text, one, two in zip(texts, found, expected, strict=True) if one != two] == []
     assert len(texts) > 90_000
-    markers = """async ([text, ends]) => {
+    markers = """async (text) => {
         const { sentences } = await import("./summarizer.js");
-        return sentences(text, new Set((await (await fetch("page.json")).json()).abbreviations)).map((span) => text.slice(...span));
+        const { abbreviations } = await (await fetch("page.json")).json();
+        return sentences(text, new Set(abbreviations)).map((span) => text.slice(...span));
     }"""
     text = (
-        'Dr. J. Smith (cf. Fig. 2) met Ms. Lee at 3.5 p.m. in the U.S. embassy. "Is it true?" he said. It is,\nof course, '
-        "true. No! Then why?\n\nA heading\n\nThe end"
+        'Dr. J. Smith (cf. Fig. 2) met Ms. Lee at 3.5 p.m. in the U.S. embassy. "Is it true?" he said. It is,\nof '
+        "course, true. No! Then why?\n\nA heading\n\nThe end"
     )
-    assert page.evaluate(markers, [text, []]) == [text[slice(*span)] for span in processor.split_sentences(text)]
+    assert page.evaluate(markers, text) == [text[slice(*span)] for span in processor.split_sentences(text)]
 
 
 @pytest.mark.slow
@@ -230,29 +229,29 @@ def test_bad_texts_and_a_stop(folder: Path, visit):
 @pytest.mark.slow
 @browsers
 def test_folders_that_are_not_whole(folder: Path, visit, tmp_path: Path):
-    def changed(change: Callable[[Path], None]) -> Path:
+    def changed(name: str, data: bytes | None) -> Path:
+        """Without a file, or with another in its place."""
         copy = tmp_path / str(len(list(tmp_path.iterdir())))
         copy.mkdir()
         for file in folder.iterdir():
-            os.link(file, copy / file.name)
-        change(copy)
+            if file.name != name:
+                os.link(file, copy / file.name)
+        if data is not None:
+            (copy / name).write_bytes(data)
         return copy
-
-    def replaced(name: str, data: bytes) -> Callable[[Path], None]:
-        return lambda copy: ((copy / name).unlink(), (copy / name).write_bytes(data)) and None
 
     settings = json.loads((folder / "page.json").read_text())
     other = json.dumps({**settings, "version": VERSION + 1}).encode()
     broken = b"\x08\x63" + bytes(settings["files"]["encoder.onnx"]["bytes"] - 2)
-    for change, says in (
-        (lambda copy: (copy / "decoder.onnx").unlink(), "decoder.onnx is missing on the server (404)"),
-        (lambda copy: (copy / "page.json").unlink(), "page.json is missing on the server (404)"),
-        (lambda copy: (copy / "summarizer.js").unlink(), "summarizer.js"),
-        (replaced("page.json", other), f"page.json is of version {VERSION + 1}, and this page reads version {VERSION}"),
-        (replaced("shared.bin", b"short"), "shared.bin has 5 bytes and not"),
-        (replaced("encoder.onnx", broken), "onnxruntime-web cannot load encoder.onnx"),
+    for name, data, says in (
+        ("decoder.onnx", None, "decoder.onnx is missing on the server (404)"),
+        ("page.json", None, "page.json is missing on the server (404)"),
+        ("summarizer.js", None, "summarizer.js"),
+        ("page.json", other, f"page.json is of version {VERSION + 1}, and this page reads version {VERSION}"),
+        ("shared.bin", b"short", "shared.bin has 5 bytes and not"),
+        ("encoder.onnx", broken, "onnxruntime-web cannot load encoder.onnx"),
     ):
-        page = visit(changed(change))
+        page = visit(changed(name, data))
         done(page, says)
         assert page.locator("#status.error").count() == 1
         page.close()
@@ -262,8 +261,10 @@ def test_the_scripts_are_of_this_version():
     assert f"export const VERSION = {VERSION};" in (SCRIPTS / "summarizer.js").read_text()
 
 
-def test_what_cannot_be_a_page(mini, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpoint: str):
+def test_what_cannot_be_a_page(mini, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_model, processor):
     monkeypatch.chdir(tmp_path)
+    tiny_model.save_pretrained("model")
+    processor.save_pretrained("model")
     with pytest.raises(FileNotFoundError, match=r"onnxruntime-web is missing.*npm install onnxruntime-web"):
         export_page(*mini, "page", name="mini")
     (tmp_path / "node_modules/onnxruntime-web/dist").mkdir(parents=True)
@@ -271,12 +272,13 @@ def test_what_cannot_be_a_page(mini, tmp_path: Path, monkeypatch: pytest.MonkeyP
         export_page(*mini, "page", name="mini")
     options = ("--page", "page", "--onnxruntime-web")
     mistake("export", *options, "nowhere", says="--page: nowhere has no dist/")
+    web = "node_modules/onnxruntime-web"
     for file in RUNTIME:
-        (tmp_path / "node_modules/onnxruntime-web/dist" / file).touch()
-    mistake("export", "-m", checkpoint, *options, "nowhere", says="a page is for a HAT-BART without segments")
+        (tmp_path / web / "dist" / file).touch()
+    mistake("export", "-m", "model", *options, web, says="a page is for a HAT-BART without segments")
     mistake("export", "--int8", "out", says="--int8 goes with --onnx")
     mistake("export", *options[2:], "nowhere", "out", says="--onnxruntime-web goes with --page")
-    mistake("export", "-m", checkpoint, "--page", checkpoint, says="is the checkpoint itself")
+    mistake("export", "-m", "model", "--page", "model", says="is the checkpoint itself")
     assert not (tmp_path / "page").exists()
 
 

@@ -80,7 +80,9 @@ def test_int8_rounds_the_weights_and_nothing_else(tmp_path: Path, monkeypatch: p
     for length in (9, 20, 40):
         document = {name: torch.tensor([values]) for name, values in HAT_BART.make_document(length, length).items()}
         for further in ({}, {"logits_processor": [barred]}):
-            ids = model.generate(**document, num_beams=1, do_sample=False, max_new_tokens=15, **further)[0, 1:].tolist()
+            ids = model.generate(**document, num_beams=1, do_sample=False, max_new_tokens=15, **further)[
+                0, 1:
+            ].tolist()
             numpy = {name: value.numpy() for name, value in document.items()}
             if further:
                 further = {"logits_processor": barred}
@@ -111,4 +113,4 @@ def test_folders_that_cannot_be_run(tmp_path: Path):
 
 
 def test_the_command_refuses(tmp_path: Path):
-    mistake("export", says="or --onnx FOLDER")
+    mistake("export", says="or --push REPO, --onnx FOLDER or --page FOLDER")
