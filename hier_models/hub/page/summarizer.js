@@ -444,7 +444,7 @@ export class Summarizer {
 
   /**
    * Summarize a text. `length` is one of `settings.lengths`, if there are any. `report(summary)` hears what is written
-   * so far, and stops it if it gives false. Gives `summary`, `ids`, and of how many `tokens` how many were `read`.
+   * so far, and stops it if it gives false. Gives `summary`, `ids`, and how many `tokens` there were.
    */
   async summarize(text, { length, report = () => true } = {}) {
     text = text.replace(/\p{Cs}/gu, "\ufffd");
@@ -486,7 +486,7 @@ export class Summarizer {
       if (ends.includes(token) || ids.length > given.max_new_tokens) break;
       if (await report(written(ids, false)) === false) break;
     }
-    return { summary: written(ids, Object.keys(lengths).length > 0), ids: ids.slice(1), tokens, read: source.length, isEnglish: !faithful || this.isEnglish(text) };
+    return { summary: written(ids, Object.keys(lengths).length > 0), ids: ids.slice(1), tokens, limit: this.settings.max_source_length, isEnglish: !faithful || this.isEnglish(text) };
   }
 
   async encode(ids, bos) {
