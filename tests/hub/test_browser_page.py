@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import threading
 import unicodedata
@@ -24,6 +25,7 @@ from tests.models.test_mini import FERRY
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+GUIDE = Path(__file__).parents[2] / "docs/guides/share.md"
 MINUTES = 240_000  # milliseconds
 WEB = os.environ.get("ONNXRUNTIME_WEB")  # the folder of the npm package, if it is not in node_modules here
 PLACES = ("north", "south", "east", "west", "middle", "marsh", "forest", "village", "valley", "dune")
@@ -153,6 +155,10 @@ def test_it_writes_what_python_does(folder: Path, visit, by_python):
     assert "Aldenport" in summaries["short"]
     assert page.locator("#note").text_content() == ""
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    code = re.search("```javascript\n(.*?)```", GUIDE.read_text(), re.DOTALL)[1]
+    page.add_script_tag(type="module", content=f"const text = {json.dumps(FERRY)}; {code} window.found = summary;")
+    page.wait_for_function("window.found")
+    assert page.evaluate("found") == summaries["line"]
 
 
 @pytest.mark.slow

@@ -1,8 +1,8 @@
 """What the page of `hier-models export --page` loses to Python by 8 bits, and what it takes: ROUGE, seconds, bytes.
 
     hier-models export -m mini --page my-page
-    OMP_NUM_THREADS=1 python benchmarks/browser_page.py my-page
-    OMP_NUM_THREADS=1 python benchmarks/browser_page.py my-page --papers 10 --chromium /usr/bin/chromium
+    OMP_NUM_THREADS=1 python benchmarks/browser.py my-page
+    OMP_NUM_THREADS=1 python benchmarks/browser.py my-page --papers 10 --chromium /usr/bin/chromium
 
 Introductions and conclusions of the test papers of aclsum are summarized by the page, which is greedy, in Chromium
 with one thread, and by `mini` in float32 in Python, greedily and with the checkpoint's beams; the references are the
