@@ -10,7 +10,7 @@ from ..inspection.pages import page
 from ..models.sentence_splitting import abbreviations
 from ..models.summary_lengths import length_ids
 from ..pipelines.common_words_hier import COMMON_WORDS
-from ..pipelines.summarization_hier import MOST_OF_SHORT, NEW_TOKENS, SummarizationPipeline
+from ..pipelines.summarization_hier import LEAST_REPEATED, MOST_OF_SHORT, NEW_TOKENS, PART, SummarizationPipeline
 from ..pipelines.written_form_hier import COMMON, NAMES, is_uncased
 from .onnx_export import export_onnx
 from .onnx_running import DECODER, ENCODER, SETTINGS, SHARED
@@ -98,6 +98,9 @@ def _settings(model: Any, processor: Any) -> dict[str, Any]:
             for length, id_ in lengths.items()
         },
         "most_of_short": MOST_OF_SHORT,
+        "paragraphs": own.get("paragraphs", 1) if lengths else 1,
+        "part": PART,
+        "least_repeated": LEAST_REPEATED,
         "faithful": bool(own.get("faithful")),
         "common_words": sorted(own.get("common_words") or COMMON_WORDS),
         "abbreviations": sorted(abbreviations(processor.language)),

@@ -182,6 +182,19 @@ function central(parts, sizes, room, besides) {
   return kept.sort((a, b) => a - b);
 }
 
+/** Cut a text into at most so many parts, about as long, between its sentences. */
+function partsOf(split, text, number, count) {
+  const spans = split(text), sizes = spans.map((span) => count(text.slice(...span))), parts = new Map();
+  const total = sizes.reduce((sum, size) => sum + size, 0);
+  let until = 0;
+  spans.forEach(([start, end], n) => {
+    until += sizes[n];
+    const part = Math.floor((2 * until - sizes[n]) * number / (2 * total)); // where its middle lies
+    parts.set(part, [parts.get(part)?.[0] ?? start, end]);
+  });
+  return parts.size ? [...parts.values()].map((span) => text.slice(...span)) : [text];
+}
+
 // Faithful decoding: numbers, names and rare words only if the document has them
 
 const NEVER = 127; // more tokens than any word still needs
@@ -384,13 +397,14 @@ class WrittenForm {
       let form = this.forms.most(...[[before, key, after], [before, key, ANY], [ANY, key, after]].map((parts) => parts.join(KEY)));
       if (form === undefined && ["march", "may"].includes(key)) form = isNumber(before) || isNumber(after) ? capital(key) : key;
       form ??= this.forms.most([ANY, key, ANY].join(KEY)) ?? (Object.hasOwn(this.names, key) ? this.names[key] : token.form);
+      let space = this.spaces.most(before + KEY + key);
+      if (space === undefined || key === '"' || before === '"') space = spaceByRule(n > 0 ? keys[n - 1] : "", before, key, token.space, openQuote);
+      begins &&= !(isIn(before, ENDS) && isWord(key) && !space); // the ending of a file's name
       if (begins && isWord(key)) {
         if (form === form.toLowerCase()) form = capital(form);
         begins = false;
       }
       if (isIn(key, ENDS)) begins = endsSentence(before, key);
-      let space = this.spaces.most(before + KEY + key);
-      if (space === undefined || key === '"') space = spaceByRule(n > 0 ? keys[n - 1] : "", before, key, token.space, openQuote);
       if (key === '"') openQuote = !openQuote;
       written += (space && written ? " " : "") + form;
     });
@@ -416,24 +430,34 @@ export class Summarizer {
     this.abbreviations = new Set(settings.abbreviations);
     this.common = new Set(settings.common_words);
     this.pieces = settings.faithful ? new WordPieces(tokenizer, this.common) : null;
+    this.sentences = (text) => sentences(text, this.abbreviations);
+    this.size = (text) => tokenizer.encode(text).length + 1; // with what is between sentences
     this.writing = { common: new Set(settings.sentence_beginnings), names: settings.names };
   }
 
-  sentences(text) { return sentences(text, this.abbreviations); }
+  /** Token ids of a text, with a marker before each sentence, cut where there are too many. */
+  framed(text, limit = Infinity) {
+    const { bos_token_id: bos, generation } = this.settings, end = [generation.eos_token_id].flat()[0], spans = this.sentences(text);
+    const ids = (spans.length ? spans : [[0, 0]]).flatMap((span) => [bos, ...this.tokenizer.encode(text.slice(...span))]);
+    return [...ids.slice(0, limit - 1), end];
+  }
 
-  /** Token ids with a marker before each sentence: of what is read, and how many tokens there are in all. */
-  source(text) {
-    const { bos_token_id: bos, generation, max_source_length: limit } = this.settings, end = [generation.eos_token_id].flat()[0];
-    const count = (part) => this.tokenizer.encode(part).length + 1, places = this.sentences(text);
-    const frame = (spans, whole) => [...(spans.length ? spans : [[0, 0]]).flatMap((span) => [bos, ...this.tokenizer.encode(whole.slice(...span))]), end];
-    const all = frame(places, text);
-    if (all.length <= limit) return { ids: all, tokens: all.length };
-    for (let room = limit - frame([], "").length; ; ) {
-      const parts = condense(places, text, room, count), short = parts.join("\n");
-      const ids = frame(this.sentences(short), short);
-      if (ids.length <= limit || room <= 1) return { ids: ids.slice(0, limit), tokens: all.length };
-      room = Math.min(room - 1, Math.floor(room * limit / ids.length));
+  /** What says the most of a text, for so many tokens. */
+  condensed(text, room) { return condense(this.sentences(text), text, room, this.size).join("\n"); }
+
+  /** What is read of a text, which has so many tokens: as one, or in parts for the paragraphs of a page. */
+  read(text, tokens, isPage) {
+    const { max_source_length: limit, part, paragraphs } = this.settings;
+    if (isPage) {
+      const number = Math.min(paragraphs, Math.ceil(tokens / part)), room = number * Math.min(part, limit);
+      return { room, parts: partsOf(this.sentences, tokens > room ? this.condensed(text, room) : text, number, this.size) };
     }
+    let whole = text;
+    for (let size = tokens, room = limit - 2; size > limit && room > 0; room = Math.min(room - 1, Math.floor(room * limit / size))) {
+      whole = this.condensed(text, room);
+      size = this.framed(whole).length;
+    }
+    return { room: limit, parts: [whole] };
   }
 
   /** Whether a text looks like English, where only English words are known. */
@@ -444,49 +468,77 @@ export class Summarizer {
 
   /**
    * Summarize a text. `length` is one of `settings.lengths`, if there are any. `report(summary)` hears what is written
-   * so far, and stops it if it gives false. Gives `summary`, `ids`, and how many `tokens` there were.
+   * so far, and stops it if it gives false. Gives the `summary`, and how many `tokens` there were.
    */
   async summarize(text, { length, report = () => true } = {}) {
     text = text.replace(/\p{Cs}/gu, "\ufffd");
     if (!text.trim()) throw new Error("Paste a text first.");
-    const { ids: source, tokens } = this.source(text);
-    const { generation, bos_token_id: bos, lengths, faithful, start_token_id: start } = this.settings, unknown = this.tokenizer.unknown;
-    if (source.every((id) => id === unknown || this.tokenizer.special.has(id))) {
+    const { settings, tokenizer } = this, { lengths } = settings, ids = this.framed(text), tokens = ids.length;
+    if (ids.every((id) => id === tokenizer.unknown || tokenizer.special.has(id))) {
       throw new Error("There is no word in this text that the model knows.");
     }
-    const given = { ...generation }, ends = [generation.eos_token_id].flat();
-    const own = Object.values(lengths).find(({ id }) => id === generation.forced_bos_token_id), asked = length === undefined ? own : lengths[length];
-    let most = Infinity;
-    if (length !== undefined) Object.assign(given, { forced_bos_token_id: asked.id, max_new_tokens: asked.most });
-    given.least = given.min_new_tokens ?? Math.max(0, (given.min_length ?? 0) - 1);
-    if (given.min_new_tokens == null && !given.min_length && asked?.least) {
-      given.least = Math.min(asked.least, Math.floor(source.length / 3), given.max_new_tokens - 1);
-      most = Math.max(this.settings.most_of_short, Math.floor(2 * source.length / 3));
+    const isPage = length === "long" && settings.paragraphs > 1, { room, parts } = this.read(text, tokens, isPage);
+    const given = { ...settings.generation };
+    if (length !== undefined) Object.assign(given, { forced_bos_token_id: lengths[length].id, max_new_tokens: lengths[length].most });
+    if (isPage) {
+      given.forced_bos_token_id = lengths.short.id;
+      for (const name of ["max_new_tokens", "min_new_tokens", "min_length"]) if (given[name]) given[name] = Math.floor(given[name] / settings.paragraphs);
     }
-    const special = [...this.tokenizer.special].filter((id) => id === ends[0] || id !== unknown && id !== this.settings.mask_token_id);
-    const faithfully = faithful ? new Faithful(this.pieces, source, this.tokenizer.encode(text), special) : null;
-    const form = new WrittenForm(text, this.writing);
-    const written = (ids, isDone) => {
-      const summary = form.restore(this.tokenizer.decode(ids));
-      return isDone ? this.wholeSentences(summary, length === "line") : summary;
-    };
+    const form = new WrittenForm(text, this.writing), written = (ids) => form.restore(tokenizer.decode(ids));
+    let summary = [], goesOn = true;
+    const paragraphs = [];
+    for (const part of parts) {
+      const before = summary;
+      summary = await this.write(part, given, async (ids) => (goesOn = await report(written([...before, ...ids])) !== false));
+      paragraphs.push(summary);
+      if (isPage) summary = this.page(paragraphs);
+      if (!goesOn) break;
+    }
+    const whole = written(summary), end = Object.keys(lengths).length ? this.wholeSentences(whole, length === "line") : whole;
+    return { summary: end, tokens, limit: room, isEnglish: !settings.faithful || this.isEnglish(text) };
+  }
 
-    const run = this.step(await this.encode(source, bos));
-    const ids = [start];
+  /** Write tokens about a text that the model can take. */
+  async write(text, given, report) {
+    const { settings, tokenizer } = this, { bos_token_id: bos, max_source_length: limit } = settings, source = this.framed(text, limit);
+    const ends = [given.eos_token_id].flat(), asked = Object.values(settings.lengths).find(({ id }) => id === given.forced_bos_token_id);
+    let least = given.min_new_tokens ?? Math.max(0, (given.min_length ?? 0) - 1), most = Infinity;
+    if (given.min_new_tokens == null && !given.min_length && asked?.least) {
+      least = Math.min(asked.least, Math.floor(source.length / 3), given.max_new_tokens - 1);
+      most = Math.max(settings.most_of_short, Math.floor(2 * source.length / 3));
+    }
+    const special = [...tokenizer.special].filter((id) => id === ends[0] || id !== tokenizer.unknown && id !== settings.mask_token_id);
+    const faithful = settings.faithful ? new Faithful(this.pieces, source, tokenizer.encode(text), special) : null;
+    const step = this.step(await this.encode(source, bos)), ids = [settings.start_token_id];
     for (;;) {
-      const scores = await run(ids.at(-1)), made = ids.length - 1;
-      if (made < given.least) for (const end of ends) scores[end] = -Infinity;
+      const scores = await step(ids.at(-1)), made = ids.length - 1;
+      if (made < least) for (const end of ends) scores[end] = -Infinity;
       for (const id of repeated(ids, given.no_repeat_ngram_size)) scores[id] = -Infinity;
       if (made >= most) scores.forEach((_, id) => { if (!ends.includes(id)) scores[id] = -Infinity; });
-      faithfully?.filter(ids, scores, given.max_new_tokens - 1 - ids.length);
+      faithful?.filter(ids, scores, given.max_new_tokens - 1 - ids.length);
       let token = best(scores);
       if (made === 0 && given.forced_bos_token_id != null) token = given.forced_bos_token_id;
       if (made === given.max_new_tokens - 1 && given.forced_eos_token_id != null) token = given.forced_eos_token_id;
       ids.push(token);
-      if (ends.includes(token) || ids.length > given.max_new_tokens) break;
-      if (await report(written(ids, false)) === false) break;
+      if (ends.includes(token) || ids.length > given.max_new_tokens || !await report(ids)) return ids;
     }
-    return { summary: written(ids, Object.keys(lengths).length > 0), ids: ids.slice(1), tokens, limit: this.settings.max_source_length, isEnglish: !faithful || this.isEnglish(text) };
+  }
+
+  /** The tokens of paragraphs, without sentences that have no end, and those that are there already. */
+  page(paragraphs) {
+    const page = [], seen = new Set();
+    for (const ids of paragraphs) {
+      const tokens = ids.filter((id) => !this.tokenizer.special.has(id)), cuts = [0];
+      tokens.forEach((id, place) => { if (/[.!?…]$/.test(this.tokenizer.decode([id]))) cuts.push(place + 1); });
+      const rest = cuts.length > 1 ? this.tokenizer.decode(tokens.slice(cuts.at(-1))) : "";
+      if (!rest.replace(CLOSERS, "")) cuts.push(tokens.length);
+      for (let n = 1; n < cuts.length; n++) {
+        const sentence = tokens.slice(cuts[n - 1], cuts[n]), key = sentence.join();
+        if (sentence.length < this.settings.least_repeated || !seen.has(key)) page.push(...sentence); // "U.S." ends with two short ones
+        seen.add(key);
+      }
+    }
+    return page;
   }
 
   async encode(ids, bos) {
@@ -512,11 +564,13 @@ export class Summarizer {
   /** The whole sentences of a summary, or the first, if that is all there is or is wanted. */
   wholeSentences(text, one) {
     const spans = this.sentences(text);
-    const unfinished = spans.length > 1 && !/[.!?…]$/.test(text.slice(0, spans.at(-1)[1]).replace(/["'”’)\]]+$/, ""));
+    const unfinished = spans.length > 1 && !/[.!?…]$/.test(text.slice(0, spans.at(-1)[1]).replace(CLOSERS, ""));
     const kept = one ? spans.slice(0, 1) : unfinished ? spans.slice(0, -1) : spans;
     return kept.length ? text.slice(0, kept.at(-1)[1]) : text;
   }
 }
+
+const CLOSERS = /["'”’)\] ]+$/;
 
 function best(scores) {
   let at = 0;
