@@ -169,7 +169,9 @@ def test_it_writes_what_python_does(folder: Path, visit, by_python):
     assert page.locator("#note").text_content() == ""
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     code = re.search("```javascript\n(.*?)```", GUIDE.read_text(), re.DOTALL)[1]
-    page.add_script_tag(type="module", content=f"const text = {json.dumps(FERRY)}; {code} document.body.dataset.found = summary;")
+    page.add_script_tag(
+        type="module", content=f"const text = {json.dumps(FERRY)}; {code} document.body.dataset.found = summary;"
+    )
     assert page.locator("body[data-found]").get_attribute("data-found") == summaries["line"]
 
 
@@ -248,7 +250,7 @@ def test_bad_texts_and_a_stop(folder: Path, visit):
 
 @pytest.mark.slow
 @browsers
-def test_folders_that_are_not_whole(folder: Path, visit, tmp_path: Path):
+def test_folders_that_are_not_whole_or_not_served(folder: Path, visit, browser, tmp_path: Path):
     def changed(name: str, data: bytes | None) -> Path:
         """Without a file, or with another in its place."""
         copy = tmp_path / str(len(list(tmp_path.iterdir())))
@@ -275,6 +277,9 @@ def test_folders_that_are_not_whole(folder: Path, visit, tmp_path: Path):
         done(page, says)
         assert page.locator("#status.error").count() == 1
         page.close()
+    page = browser.new_page()
+    page.goto((folder / "index.html").as_uri())
+    done(page, "This page needs a web server")
 
 
 def test_the_scripts_are_of_this_version():
