@@ -34,9 +34,10 @@ def with_query(name: str, value: Any, query: str) -> Any:
 
 
 def is_about(query: str, text: str) -> bool:
-    """Say whether a text has words of a question, one that is not common in English if the question has such."""
-    words = set(_WORD.findall(query.casefold()))
-    return not (words.difference(COMMON_WORDS) or words).isdisjoint(_WORD.findall(text.casefold()))
+    """Say whether half of a question's words stand in a text, or one that is not common in English."""
+    words, there = set(_WORD.findall(query.casefold())), set(_WORD.findall(text.casefold()))
+    found = words & there
+    return bool(found.difference(COMMON_WORDS)) or 0 < len(words) <= 2 * len(found)
 
 
 def condense(

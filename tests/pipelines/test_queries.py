@@ -188,6 +188,7 @@ def test_a_question_in_another_language(summarize, read, caplog):
         summarize(MEETING, query=QUERY, **LENGTH)
     assert not caplog.messages
     assert is_about("What did they decide?", "They decide.")  # all of its words are common ones
+    assert is_about("What did they decide, Zoe?", "What they did? They decide.")
     assert not is_about("Was kostet das Dach?", "It was the roof.")
     assert is_about("Was kostet das Dach?", "Das Dach ist teuer.")
     assert not is_about("?", "Bees fly?")
