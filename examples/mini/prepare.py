@@ -67,6 +67,7 @@ DOMAINS = {
     "dialogues": ("mts_dialog", "qmsum"),
     "documentation": ("design_docs", "digitalgov", "tech_docs"),
 }
+COMPARED = {"wikipedia": 200, "simple_wikipedia": 150, "documentation": 25, "proposals": 25}  # last ones, to test on
 DEVELOPMENT = 25  # one document in so many
 READ = 370  # words of a document that a summary has to be learned from: what fits into 512 tokens
 BEGINNING = 190  # of these, words of its beginning, in whole sentences
@@ -270,14 +271,24 @@ def main() -> None:
     generator.shuffle(train)
     write(arguments.output / "pairs" / "train.jsonl", train)
     write(arguments.output / "pairs" / "extracts.jsonl", with_extracts(train, generator))
-    write(arguments.output / "pairs" / "last.jsonl", well_supported(train, random.Random(1)))
+    last = well_supported(train, random.Random(1))
+    write(arguments.output / "pairs" / "last.jsonl", last)
     held = [(domain, row) for domain, rows in development.items() for row in rows]
     generator.shuffle(held)
     shared = shared_with(train, [row for _, row in held])
     print(f"{len(shared)} of {len(held)} share a text or a passage with what is trained on, and are left out")
+    parts: dict[str, list[dict[str, str]]] = {"validation": [], "test": []}
     for domain in development:
         kept = [row for place, (its, row) in enumerate(held) if its == domain and place not in shared]
         write(arguments.output / "pairs" / f"{domain}.jsonl", kept)
+        if domain in COMPARED:
+            read_of = [{**row, "document": condensed(row["document"])} for row in kept if row["length"] == "short"]
+            parts["validation"] += read_of[: -COMPARED[domain]][:100]
+            parts["test"] += read_of[-COMPARED[domain] :]
+    for part, rows in parts.items():  # as they are read, they may share what the whole documents have as a formula
+        also = shared_with(last, rows)
+        kept = [row for place, row in enumerate(rows) if place not in also]
+        write(arguments.output / "compared" / f"{part}.jsonl", kept)
     for part in ("train", "validation"):
         rows = [{"text": text} for text, its_part in texts.items() if its_part == part]
         generator.shuffle(rows)

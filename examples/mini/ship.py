@@ -44,7 +44,9 @@ def main() -> None:
     counts = count(tokenizer, arguments.texts, arguments.documents)
     special = set(tokenizer.all_special_tokens)
     cut(model, tokenizer, chosen(tokenizer.get_vocab(), special, counts, min(entries, len(tokenizer))))
-    model.config.task_specific_params = {"summarization": {"faithful": True, "max_source_length": READ}}
+    model.config.task_specific_params = {
+        "summarization": {"faithful": True, "max_source_length": READ, "paragraphs": 4}
+    }
     model.generation_config.update(
         num_beams=4,
         max_length=None,

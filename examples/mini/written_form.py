@@ -13,13 +13,14 @@ from pathlib import Path
 
 from transformers import AutoTokenizer
 
+from hier_models import MINI
 from hier_models.pipelines.written_form_hier import TOKEN, restore_written_form
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", type=Path, nargs="+", help="JSON lines with `document` and `summary`")
-    parser.add_argument("--tokenizer", default="experiments/mini/base", help="an uncased one")
+    parser.add_argument("--tokenizer", default=MINI, help="an uncased one")
     parser.add_argument("--rows", type=int, default=60, help="of each file")
     arguments = parser.parse_args()
     tokenizer = AutoTokenizer.from_pretrained(arguments.tokenizer)

@@ -4,7 +4,7 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Collection
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from .chunking_hier import sentence_spans
 from .common_words_hier import COMMON_WORDS
-from .document_pipeline_hier import Example
+from .document_pipeline_hier import Example, as_text
 
 
 _WORD = re.compile(r"\w+")
@@ -85,6 +85,17 @@ def condense(
         return "\n".join(filter(None, [head, *(sentences[place].strip() for place in central)]))
     texts = {number: " ".join(text for its, text in kept if its == number) for number in dict.fromkeys(dict(kept))}
     return [{**value[number], "content": text} if name == "turns" else text for number, text in texts.items()]
+
+
+def parts_of(name: str, value: Any, number: int, count: Callable[[list[str]], list[int]], processor: Any) -> list[Any]:
+    """Cut a document into at most so many parts, about as long, between its sentences, turns or articles."""
+    spans = sentence_spans(value, processor) if name == "text" else [(place, place + 1) for place in range(len(value))]
+    sizes = count([as_text(name, value[start:end], replace=True) for start, end in spans])
+    parts: dict[int, tuple[int, int]] = {}
+    for (start, end), size, until in zip(spans, sizes, accumulate(sizes), strict=True):
+        part = (2 * until - size) * number // (2 * sum(sizes))  # where its middle lies
+        parts[part] = (parts.get(part, (start, end))[0], end)
+    return [value[start:end] for start, end in parts.values()] or [value]
 
 
 def central_sentences(

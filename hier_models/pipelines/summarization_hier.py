@@ -1,6 +1,7 @@
 """Summarization: text, turns or articles in, summary out, for any encoder-decoder model of Transformers."""
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -23,16 +24,18 @@ from .document_pipeline_hier import (
 from .faithful_hier import FaithfulLogitsProcessor, WordPieces, is_english
 from .faithful_hier import logger as faithful_logger
 from .importance_tagger_hier import ImportanceTagger, load_importance_tagger
-from .long_documents_hier import condense, is_about, tokens_of, with_query
+from .long_documents_hier import condense, is_about, parts_of, tokens_of, with_query
 from .sources_hier import attended_sentences, document_sentences, plain_offsets, sources_of_tokens, summary_spans
 from .written_form_hier import is_uncased, moved_places, restore_written_form
 
 
 # Least and most tokens of a summary of a length.
 NEW_TOKENS = {"line": (0, 64), "short": (34, 192), "long": (150, 512)}
-ENDS = (".", "!", "?", "…")
+ENDS, CLOSING = (".", "!", "?", "…"), "\"'”’)] "
 ASKED = (64, 256)  # least and most tokens read of a document for a query, by a model that does not read the query
 MOST_OF_SHORT = 64  # tokens of a summary, however short its document; else two thirds of it
+LEAST_REPEATED = 5  # tokens of a sentence that a page has once
+PART = 256  # tokens of a document that a paragraph of a page is made of
 
 
 class OwnLengthLogitsProcessor(LogitsProcessor):
@@ -67,8 +70,12 @@ class SummarizationPipeline(DocumentPipeline):
     `task_specific_params["summarization"]`) also read the query itself, before the document.
 
     Models that know lengths (their tokenizer has `[line]`, `[short]` and `[long]`, as that of `mini`) write a line, a
-    paragraph or a page: `length`. Models with a processor that knows phrases (Highlight-Transformer) read the key
-    phrases that it finds, or `phrases`, for all documents of a call, or for one as its entry "phrases".
+    paragraph or a page: `length`. What writes no good page in one go, as `mini`, says so in its config, with
+    `task_specific_params = {"summarization": {"paragraphs": 4}}`: a page is then the short summaries of at most that
+    many parts of the document. `truncation`, `query` and `return_copied` have it written in one go.
+
+    Models with a processor that knows phrases (Highlight-Transformer) read the key phrases that it finds, or
+    `phrases`, for all documents of a call, or for one as its entry "phrases".
 
     Where the tokenizer is uncased, as BERT's, a summary is given back its document's capitals, accents and spaces.
 
@@ -103,9 +110,12 @@ class SummarizationPipeline(DocumentPipeline):
         [{'summary_text': '…', 'num_truncated_tokens': 0, 'num_truncated_sentences': 0}]
     """
 
-    task_settings = (*DocumentPipeline.task_settings, "faithful", "common_words", "max_source_length", "reads_query")
+    task_settings = (
+        *DocumentPipeline.task_settings,
+        *("faithful", "common_words", "max_source_length", "paragraphs", "reads_query"),
+    )
     document_arguments = (
-        *("max_source_length", "query", "phrases", "return_phrases"),
+        *("max_source_length", "paragraphs", "query", "phrases", "return_phrases"),
         *("return_copied", "return_sources", "return_encoded_rows"),
     )
     result_arguments = ("length", "return_truncation")
@@ -213,6 +223,8 @@ class SummarizationPipeline(DocumentPipeline):
             if "max_length" in of_generation:
                 del settings["max_new_tokens"]
             of_generation = {**settings, **of_generation}
+            is_page = of_results["length"] == "long"
+            of_documents["paragraphs"] = self._task_params().get("paragraphs", 1) if is_page else 1
         return of_documents, of_generation, of_results
 
     def preprocess(  # type: ignore[override]
@@ -220,6 +232,7 @@ class SummarizationPipeline(DocumentPipeline):
         input_: Any,
         truncation: bool | None = None,
         max_source_length: int | None = None,
+        paragraphs: int = 1,
         query: Any = None,
         phrases: Any = None,
         return_phrases: bool = False,
@@ -258,8 +271,15 @@ class SummarizationPipeline(DocumentPipeline):
         if wanted is not None and question is None:  # what is read is all that the model knows of it
             least, most = ASKED
             limit = min(most if limit is None else limit, most, max(least, tokens_of(example) // 2))
+        whole = example
         if condenses and limit is not None and tokens_of(example) > limit:
             example = self._condensed(name, value, example, limit, wanted, question)
+        if condenses and paragraphs > 1 and query is None:
+            parts = self._parts(name, value, tokens_of(whole), paragraphs, limit)
+            example.notes |= {"parts": parts, "paragraphs": paragraphs}
+            if "num_omitted_tokens" in example.counts:
+                read = sum(map(len, parts))
+                example.counts["num_omitted_tokens"] = max(0, tokens_of(whole) - read)
         if is_uncased(self.tokenizer):
             example.notes["document"] = as_text(name, asked, replace=True)
         if return_sources:
@@ -322,12 +342,8 @@ class SummarizationPipeline(DocumentPipeline):
                 "the end.",
             )
 
-        def count(texts: list[str]) -> list[int]:
-            encoded = self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
-            return [len(ids) + 1 for ids in encoded]  # with what is between them
-
         def encoded(room: int) -> Example:
-            read = condense(name, value, room, count, self.processor, wanted)
+            read = condense(name, value, room, self._sizes, self.processor, wanted)
             return self._encoded(name, read if question is None else with_query(name, read, question), limit)
 
         frame = self.count_tokens("" if question is None else with_query("text", "", question))
@@ -340,6 +356,70 @@ class SummarizationPipeline(DocumentPipeline):
             whole = encoded(room)
         whole.counts["num_omitted_tokens"] = tokens - tokens_of(whole)
         return whole
+
+    def _sizes(self, texts: list[str]) -> list[int]:
+        """Tokens of each text, with what is between them."""
+        encoded = self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
+        return [len(ids) + 1 for ids in encoded]
+
+    def _parts(self, name: str, value: Any, tokens: int, paragraphs: int, limit: int | None) -> list[Example]:
+        """What each paragraph of a page is made of, in their order."""
+        number = min(paragraphs, -(-tokens // PART))
+        room = number * min(PART, limit or PART)
+        if tokens > room:
+            value = condense(name, value, room, self._sizes, self.processor)
+        parts = [
+            self._encoded(name, part, limit) for part in parts_of(name, value, number, self._sizes, self.processor)
+        ]
+        return [part for part in parts if len(part) > 0]
+
+    def _forward(  # type: ignore[override]
+        self, model_inputs: dict[str, Any], **generate_kwargs: Any
+    ) -> dict[str, Any]:
+        examples = model_inputs["examples"]
+        examples = examples if isinstance(examples, list) else [examples]
+        if "parts" not in examples[0].notes:
+            return super()._forward({"examples": examples}, **generate_kwargs)
+        pages = [example.notes["parts"] for example in examples]
+        parts = [part for page in pages for part in page]
+        settings = self._of_a_paragraph(generate_kwargs, examples[0].notes["paragraphs"])
+        written = super()._forward({"examples": parts}, **settings)["output_ids"]  # (parts, sequences, target)
+        begin = [int(written[0, 0, 0]), self.tokenizer.convert_tokens_to_ids("[long]")]
+        rows = [
+            [*begin, *self._page(paragraphs), self.tokenizer.eos_token_id]
+            for page in written.split([len(page) for page in pages])
+            for paragraphs in page.transpose(0, 1).tolist()
+        ]
+        padded = [torch.tensor(row) for row in rows]
+        ids = torch.nn.utils.rnn.pad_sequence(padded, batch_first=True, padding_value=self.tokenizer.pad_token_id)
+        ids = ids.reshape(len(examples), -1, ids.shape[-1])  # (batch, sequences, target)
+        return {"output_ids": ids, "examples": examples, **self._looked_up(examples, self._pad(examples), ids)}
+
+    def _of_a_paragraph(self, generate_kwargs: dict[str, Any], paragraphs: int) -> dict[str, Any]:
+        """Arguments of `generate` for a paragraph of a page."""
+        settings = {**generate_kwargs, **self._length_settings("short")}
+        settings["max_new_tokens"] = (
+            generate_kwargs.get("max_new_tokens", settings.pop("max_length", 0) - 1) // paragraphs
+        )
+        for name in ("min_length", "min_new_tokens"):
+            if name in settings:
+                settings[name] //= paragraphs
+        return settings
+
+    def _page(self, paragraphs: list[list[int]]) -> list[int]:
+        """The tokens of paragraphs, without sentences that have no end, and those that are there already."""
+        page: list[int] = []
+        seen: set[tuple[int, ...]] = set()
+        for ids in paragraphs:
+            tokens = [token for token in ids if token not in self.tokenizer.all_special_ids]
+            ends = [place for place, token in enumerate(tokens, 1) if self.tokenizer.decode(token).endswith(ENDS)]
+            rest = self.tokenizer.decode(tokens[ends[-1] :]) if ends else ""
+            for start, end in pairwise([0, *ends, *([] if rest.strip(CLOSING) else [len(tokens)])]):
+                sentence = tuple(tokens[start:end])
+                if len(sentence) < LEAST_REPEATED or sentence not in seen:  # "U.S." ends with two short ones
+                    page += sentence
+                seen.add(sentence)
+        return page
 
     def _knows_lengths(self) -> bool:
         return {f"[{length}]" for length in NEW_TOKENS} <= set(self.tokenizer.all_special_tokens)
@@ -479,7 +559,7 @@ class SummarizationPipeline(DocumentPipeline):
     def _whole_sentences(self, text: str, one: bool) -> int:
         """Where the last whole sentence of a summary ends, or the first, if that is all there is or is wanted."""
         spans = summary_spans(text, self.processor)
-        unfinished = len(spans) > 1 and not text[: spans[-1][1]].rstrip("\"'”’)]").endswith(ENDS)
+        unfinished = len(spans) > 1 and not text[: spans[-1][1]].rstrip(CLOSING).endswith(ENDS)
         kept = spans[:1] if one else spans[:-1] if unfinished else spans
         return kept[-1][1] if kept else len(text)
 

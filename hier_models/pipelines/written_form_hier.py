@@ -86,14 +86,15 @@ def restore_written_form(text: str, document: str) -> str:
         if form is None and key in ("march", "may"):
             form = key.capitalize() if before.isdigit() or after.isdigit() else key
         form = form or _most_common(forms, (None, key, None)) or NAMES.get(key, token.form)
+        has_space = _most_common(spaces, (before, key))
+        if has_space is None or '"' in (before, key):
+            has_space = _by_rule(two_before, before, key, token.has_space, open_quote)
+        begins = begins and not (before in ENDS and key.isalnum() and not has_space)  # the ending of a file's name
         if begins and key.isalnum():
             form = form[0].upper() + form[1:] if form.islower() else form
             begins = False
         if key in ENDS:
             begins = _ends(before, key)
-        has_space = _most_common(spaces, (before, key))
-        if has_space is None or key == '"':
-            has_space = _by_rule(two_before, before, key, token.has_space, open_quote)
         open_quote ^= key == '"'
         written.append((" " if has_space and written else "") + form)
     return "".join(written)

@@ -10,7 +10,7 @@ import torch
 from transformers import pipeline
 
 import hier_models
-from hier_models.pipelines.long_documents_hier import central_sentences, condense
+from hier_models.pipelines.long_documents_hier import central_sentences, condense, parts_of
 from tests.conftest import DOCUMENTS, TURNS
 
 
@@ -239,6 +239,85 @@ def test_a_summary_has_at_most_two_thirds_of_its_documents_tokens(summarize_leng
     ]
     assert written == [max(10, 2 * number // 3) + 1 for number in tokens]
     assert 10 < written[1] - 1 < 59
+
+
+@pytest.fixture
+def pages(summarize_lengths, tiny_model, monkeypatch):
+    """A pipeline whose pages have three paragraphs."""
+    tiny_model.config.task_specific_params = {"summarization": {"paragraphs": 3, "max_source_length": 100}}
+    monkeypatch.setattr("hier_models.pipelines.summarization_hier.PART", 40)
+    return summarize_lengths
+
+
+def test_a_page_is_the_short_summaries_of_its_parts(pages):
+    one = {"max_new_tokens": 12, "num_beams": 1, "return_tensors": True}
+    text = " ".join(f"Bee number {number} flies far." for number in range(12))
+    parts = parts_of("text", text, 3, count, pages.processor)
+    assert len(parts) == 3
+    written = [pages(part, length="short", **one)[0]["summary_token_ids"].tolist() for part in parts]
+    special = pages.tokenizer.all_special_ids
+    words = pages._page(written)
+    record = pages(text, length="long", max_new_tokens=36, return_tensors=True, return_truncation=True)[0]
+    ids = record["summary_token_ids"].tolist()
+    assert words
+    assert [token for token in ids if token not in special] == words
+    long, end = pages.tokenizer.convert_tokens_to_ids("[long]"), pages.tokenizer.eos_token_id
+    assert ids[:2] == [written[0][0], long]
+    assert ids[-1] == end
+    assert record["num_truncated_tokens"] == 0
+    assert pages(text, length="short", **one)[0]["summary_token_ids"].tolist() != ids
+
+
+def test_pages_in_batches_and_in_several_forms(pages):
+    texts = [" ".join(f"Bee {number} flies {far}." for number in range(12)) for far in ("far", "near")]
+    texts.append("A bee flies.")  # one part
+    alone = [pages(text, length="long", max_new_tokens=36, return_sources=True)[0] for text in texts]
+    assert pages(texts, length="long", max_new_tokens=36, return_sources=True, batch_size=3) == alone
+    sequences = pages(texts[0], length="long", num_beams=2, num_return_sequences=2, max_length=37, min_length=9)
+    assert len({record["summary_text"] for record in sequences}) == 2
+    turns = [{"role": "a", "content": "I fly far away."}] * 12
+    assert pages(turns, length="long", max_new_tokens=36)[0]["summary_text"]
+    once = pages(texts[0], length="long", max_new_tokens=36, truncation=True)[0]  # in one go
+    assert once["summary_text"] != alone[0]["summary_text"]
+
+
+def test_a_page_of_a_long_document_reads_more_than_a_paragraph(pages):
+    text = " ".join(f"Bee number {number} flies far." for number in range(90))
+    omitted = [
+        pages(text, length=length, max_new_tokens=36, return_truncation=True)[0]["num_omitted_tokens"]
+        for length in ("short", "long")
+    ]
+    assert 0 < omitted[1] < omitted[0]
+
+
+def test_paragraphs_end_with_a_whole_sentence(pages):
+    encode = pages.tokenizer
+    for text, kept in (
+        ("Bees fly. They", "Bees fly."),
+        ('Bees "fly." They', 'Bees "fly.'),
+        ('Bees "fly."', 'Bees "fly."'),
+        ("Bees fly", "Bees fly"),
+    ):
+        assert encode.decode(pages._page([encode(text)["input_ids"]])).strip() == kept
+
+
+def test_a_page_has_a_sentence_once(pages):
+    encode = pages.tokenizer
+    paragraphs = ["Bees fly far away today. The U.S. bees do.", "Bees fly far away today. They rest. U.S. bees rest."]
+    page = encode.decode(pages._page([encode(text)["input_ids"] for text in paragraphs]))
+    assert page.replace(" ", "") == "Beesflyfarawaytoday.TheU.S.beesdo.Theyrest.U.S.beesrest."
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 7, 50])
+def test_parts_of_a_document(number):
+    text = " ".join(f"Bee number {place} flies {'far ' * (place % 4)}away." for place in range(20))
+    turns = [{"role": "a", "content": "I fly."} for _ in range(20)]
+    for name, value in (("text", text), ("turns", turns), ("sentences", ["One."] * 20), ("documents", ["One."] * 20)):
+        parts = parts_of(name, value, number, count, None)
+        assert len(parts) == min(number, 20)
+        joined = " ".join(parts) if name == "text" else [item for part in parts for item in part]
+        assert joined == value
+    assert parts_of("text", "", number, count, None) == [""]
 
 
 def test_a_checkpoint_says_how_much_is_read_at_a_time(summarize, tiny_model):

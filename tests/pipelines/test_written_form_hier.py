@@ -50,6 +50,17 @@ def test_documents_without_any_use():
         assert restore_written_form("a cat ( small ) sat.", document) == "A cat (small) sat."
 
 
+def test_the_ending_of_a_file_s_name_begins_no_sentence():
+    document = "See [the list](first.md#more) and paper.txt, or run model.generate(). It ends."
+    written = "See [the list](first.md#more) and paper.txt. It ends."
+    assert restore_written_form("see [ the list ] ( first. md # more ) and paper. txt. it ends.", document) == written
+
+
+def test_a_quotation_closes_with_a_space_also_where_another_one_opens_with_the_same_word():
+    document = 'A "dead" chronicle ends, as one says: "chronicle of years", or "chronicle".'
+    assert restore_written_form('a " dead " chronicle, " chronicle ".', document) == 'A "dead" chronicle, "chronicle".'
+
+
 def test_capitals_only():
     assert restore_written_form("near miss at lax", "NEAR MISS WITH A GLIDER AT LAX") == "NEAR MISS AT LAX"
 
