@@ -1,10 +1,10 @@
 """Summaries that answer a question: the data of queries.yaml, and the table of docs/guides/dialogues.md.
 
     python examples/experiments/queries.py prepare --data FOLDER        # into experiments/queries
-    hier-models train examples/experiments/queries.yaml
+    hier-models train examples/experiments/queries.yaml --stop_after_minutes 32
     python examples/experiments/queries.py search --data FOLDER         # how to find what a question asks for
     python examples/experiments/queries.py scores --data FOLDER lead lexrank lexrank_query \
-        mini mini_asked=mini variant=runs/experiments/queries
+        mini mini_asked=hier_models/models/mini variant=runs/experiments/queries/checkpoint-100
 
 FOLDER holds `qmsum.jsonl.xz` (MIT) and `pairs/squality_questions.jsonl.xz` (CC BY 4.0). Whole meetings and stories are
 held out: the meetings that `mini` was not trained on (examples/mini/prepare.py), and SQuALITY's test stories.
