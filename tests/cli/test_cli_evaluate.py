@@ -121,3 +121,16 @@ def test_evaluate_transcripts(checkpoint: str):
         says="fillers='none.txt' is neither a file",
     )
     mistake("evaluate", "-m", checkpoint, "talk.jsonl", *options[:2], "--source-kind", "turn", says="got 'turn'")
+
+
+def test_queries_are_for_models_that_read_them(checkpoint: str):
+    write_jsonl("asked.jsonl", [{"text": DOCUMENTS[1], "summary": SUMMARIES[1], "query": "How do bees find food?"}])
+    command = ("evaluate", "-m", checkpoint, "asked.jsonl", "--max-source-length", "20", "--json", "scores.json")
+    cut = []
+    for reads_query in (False, True):
+        path = Path(checkpoint) / "config.json"
+        params = {"summarization": {"reads_query": reads_query}}
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"task_specific_params": params}))
+        run(*command)
+        cut.append(json.loads(Path("scores.json").read_text())["truncation"]["truncated_tokens"])
+    assert cut[0] < cut[1]
