@@ -136,6 +136,9 @@ class DocumentPipeline(HierPipeline):
             )
         for name, value in given.items():
             inputs = _from_keyword(name, value)
+        if isinstance(queries := kwargs.get("query"), list | tuple):
+            inputs = _with_queries(inputs, queries, self.structures)
+            del kwargs["query"]
 
         if isinstance(inputs, str | Mapping) or _is_chat(inputs):
             return super().__call__(inputs, **kwargs)
@@ -386,6 +389,17 @@ def _from_keyword(name: str, value: Any) -> Any:
         return [{"text": item} for item in value]
     batched = bool(value) and all(isinstance(item, list | tuple) for item in value)
     return [{name: list(item)} for item in value] if batched else {name: value}
+
+
+def _with_queries(inputs: Any, queries: Sequence[Any], structures: Sequence[str]) -> list[dict[str, Any]]:
+    """Each document with its own question; one document with each of them."""
+    is_one = isinstance(inputs, str | Mapping) or _is_chat(inputs) or _is_dialogue(inputs)
+    documents = [inputs] * len(queries) if is_one else list(inputs)
+    if not queries or len(documents) != len(queries):
+        got = f"a list of {len(queries)} for {'one document' if is_one else f'{len(documents)} documents'}"
+        raise ValueError(f"`query` must be one question for all documents, or a list with one for each; got {got}.")
+    structured = (item if isinstance(item, Mapping) else dict([structure_of(item, structures)]) for item in documents)
+    return [{**item, "query": query} for item, query in zip(structured, queries, strict=True)]
 
 
 def _as_stream(inputs: Any, structures: Sequence[str]) -> Any:
