@@ -4,7 +4,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from transformers import AutoConfig, PretrainedConfig
@@ -116,8 +116,12 @@ def run_encoder_evaluation(
         task.check()
         model, processor = task.load_model_and_processor()
         task.validation_dataset(model, processor)
+        if dtype == torch.int8:
+            to_int8(model.to(recipe.training.device))
+        elif dtype is not None:
+            model.to(dtype)
         trainer = HierTrainer(
-            model=to_int8(model) if dtype == torch.int8 else model if dtype is None else cast(Any, model).to(dtype),
+            model=model,
             args=recipe.training,
             processing_class=processor,
             data_collator=task.collator(model, processor),
