@@ -4,7 +4,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from transformers import AutoConfig, PretrainedConfig
@@ -117,9 +117,9 @@ def run_encoder_evaluation(
         model, processor = task.load_model_and_processor()
         task.validation_dataset(model, processor)
         if dtype == torch.int8:
-            to_int8(model.to(recipe.training.device))
+            to_int8(cast(Any, model).to(recipe.training.device))
         elif dtype is not None:
-            model.to(dtype)
+            cast(Any, model).to(dtype)
         trainer = HierTrainer(
             model=model,
             args=recipe.training,
