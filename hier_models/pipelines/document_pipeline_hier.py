@@ -12,6 +12,8 @@ from transformers import PROCESSOR_MAPPING, GenerationConfig, Pipeline
 from transformers.dynamic_module_utils import custom_object_save
 from transformers.utils import logging
 
+from .int8_hier import to_int8
+
 
 logger = logging.get_logger(__name__)
 
@@ -64,12 +66,18 @@ class HierPipeline(Pipeline):
 
     def __init__(self, **kwargs: Any) -> None:
         self._warned: set[str] = set()
+        dtype = kwargs.get("dtype")  # the base class does not look at it: the model has it already
         super().__init__(**kwargs)
+        if dtype in ("int8", torch.int8):
+            to_int8(self.model)
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
         """Save the model and its processor or tokenizer. To share them with their code, use `hier_models.export`."""
         self.model.save_pretrained(save_directory, **kwargs)
-        (self.tokenizer if self.processor is None else self.processor).save_pretrained(save_directory)
+        reader = self.tokenizer if self.processor is None else self.processor
+        # `pipeline` gives its dtype to all that it loads; it is no JSON.
+        getattr(reader, "tokenizer", reader).init_kwargs.pop("dtype", None)
+        reader.save_pretrained(save_directory)
         # A checkpoint that was loaded with its own copy of this file keeps it.
         if getattr(self.model.config, "custom_pipelines", None):
             custom_object_save(self, save_directory)

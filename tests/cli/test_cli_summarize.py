@@ -23,6 +23,7 @@ from hier_models import HatBartForConditionalGeneration, HatBartProcessor
 from hier_models.cli.documents import Documents
 from hier_models.cli.jobs import alone
 from hier_models.data import load_documents
+from hier_models.pipelines import int8_hier
 from hier_models.pipelines.sources_hier import format_sources
 from tests import forks
 from tests.cli.commands import expected, jsonl, mistake, run, write_jsonl
@@ -32,6 +33,21 @@ from tests.data.pdf_files import At, column, write_pdf
 
 def test_summarize_a_file(checkpoint: str, paper: str):
     assert run("summarize", "-m", checkpoint, paper).stdout.strip() == expected(checkpoint, DOCUMENTS[1])[0]
+
+
+def test_int8(checkpoint: str, paper: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(int8_hier, "why_no_int8", lambda: None)
+    own = run("summarize", "-m", checkpoint, paper, "--dtype", "int8").stdout.strip()
+    assert own == expected(checkpoint, DOCUMENTS[1], dtype="int8")[0]
+
+
+def test_int8_where_it_is_no_gain(
+    checkpoint: str, paper: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(int8_hier, "why_no_int8", lambda: "numbers are Roman")
+    found = run("summarize", "-m", checkpoint, paper, "--dtype", "int8")
+    assert found.stdout.strip() == expected(checkpoint, DOCUMENTS[1])[0]
+    assert "changes nothing here, where numbers are Roman: float32 is used" in caplog.text
 
 
 def test_json_lines_on_standard_input_may_begin_with_a_byte_order_mark(checkpoint: str, records: str):
